@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One KubeVirt VM, seen as the machine that a BMC serves.
+
+A thin handle: it remembers which VM it is and nothing about it. Everything
+it tells is read from the cache at that moment, everything it changes goes to
+the API. What the words mean is in the modules it delegates to.
+"""
+
+from sushy_kubevirt.kubevirt import attributes
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import firmware
+from sushy_kubevirt.kubevirt import inventory
+from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kubevirt import retry
+
+
+class Machine:
+    """A VirtualMachine and, while it runs, its VirtualMachineInstance."""
+
+    def __init__(self, cluster, namespace, name, uid, uuid):
+        self.cluster = cluster
+        self.namespace = namespace
+        self.name = name
+        #: ``metadata.uid`` of the VM: one that was deleted and made again
+        #: under its old name is another machine.
+        self.uid = uid
+        #: The firmware UUID, normalised; the VM's uid if it has none.
+        self.uuid = uuid
+
+    @property
+    def qualified_name(self):
+        return '%s/%s' % (self.namespace, self.name)
+
+    @property
+    def options(self):
+        return self.cluster.options
+
+    @property
+    def gates(self):
+        """The cluster's feature gates, a `gates.Gates`."""
+        return self.cluster.gates
+
+    # What the modules of this package build on
+
+    def objects(self):
+        """The VM and its VMI, from the cache; from the API if it is stale.
+
+        Both are shared: look, do not touch. Large and secret parts (managed
+        fields, cloud-init data) are left out.
+
+        :returns: (vm, vmi), dicts; vmi is None when there is none
+        :raises: `errors.MachineNotFound`, `errors.Unavailable`
+        """
+        return self.cluster.objects(self)
+
+    def fetch(self):
+        """The VM and its VMI as the API has them at this moment.
+
+        :returns: (vm, vmi) like `objects`
+        """
+        return self.cluster.fetch(self)
+
+    def write(self, step):
+        """Change something, through bad moments and until the deadline.
+
+        :param step: function of (vm, vmi), called with fresh state at each
+            try. It looks first, and returns when nothing is left to do: a
+            try whose answer was lost may have been carried out.
+        :returns: what the step returned
+        """
+        return retry.run(lambda: step(*self.fetch()), self.cluster.options,
+                         self.cluster.closing)
+
+    def patch(self, operations, guard=None):
+        """Apply a JSON patch to the VM and put the answer into the cache.
+
+        One try; call it in a step of `write`.
+
+        :param operations: list of JSON patch operations
+        :param guard: the VM the operations were made from: the patch is
+            refused (`errors.Conflict`) if it has changed since
+        :returns: the VM as it is now
+        """
+        if guard is not None:
+            operations = [{
+                'op': 'test', 'path': '/metadata/resourceVersion',
+                'value': guard['metadata']['resourceVersion'],
+            }] + list(operations)
+        return self.cluster.patch_vm(self, operations)
+
+    def call(self, action, body=None, resource=resources.VM):
+        """Call one of KubeVirt's actions: ``start``, ``stop``, ``restart`` on
+        the VM, ``pause``, ``unpause`` … with resource=resources.VMI.
+
+        One try; call it in a step of `write`.
+        """
+        return self.cluster.call(self, action, body, resource)
+
+    # Power
+
+    def power_state(self):
+        """:returns: a `power.PowerState`"""
+        return power.state(*self.objects())
+
+    def problem(self):
+        """Why a VM that was told to start cannot, in KubeVirt's words.
+
+        :returns: a `power.Problem`, or None
+        """
+        return power.problem(*self.objects())
+
+    def reset(self, reset_type):
+        """:param reset_type: a `power.ResetType`"""
+        power.reset(self, reset_type)
+
+    # Boot and firmware
+
+    def boot(self):
+        """:returns: a `boot.BootState`"""
+        return boot.state(*self.objects())
+
+    def set_boot(self, target=None, enabled=None, mode=None):
+        """Choose what the next start boots from. None leaves as it is.
+
+        :param target: a `boot.Target`
+        :param enabled: a `boot.Enabled`
+        :param mode: a `boot.Mode`
+        """
+        boot.set(self, target=target, enabled=enabled, mode=mode)
+
+    def boot_targets(self):
+        """:returns: tuple of the `boot.Target` the VM has devices for"""
+        return boot.targets(*self.objects())
+
+    def secure_boot(self):
+        """:returns: True if the VM starts with secure boot"""
+        return firmware.secure_boot(*self.objects())
+
+    def set_secure_boot(self, enabled):
+        firmware.set_secure_boot(self, enabled)
+
+    # Inventory, attributes, indicator
+
+    def inventory(self):
+        """:returns: an `inventory.Inventory`"""
+        vm, vmi = self.objects()
+        return inventory.of(vm, vmi, self.gates.version)
+
+    def attributes(self):
+        """:returns: dict of the BIOS attributes kept on the VM"""
+        return attributes.get(self.objects()[0])
+
+    def set_attributes(self, values):
+        """Change some BIOS attributes. :param values: dict of strings"""
+        attributes.set(self, values)
+
+    def reset_attributes(self):
+        """Bring the BIOS attributes back to what they were by default."""
+        attributes.reset(self)
+
+    def indicator(self):
+        """:returns: 'Lit', 'Blinking' or 'Off'"""
+        return attributes.indicator(self.objects()[0])
+
+    def set_indicator(self, state):
+        attributes.set_indicator(self, state)
+
+    def __repr__(self):
+        return 'Machine(%s, %s)' % (self.qualified_name, self.uuid)
+
+

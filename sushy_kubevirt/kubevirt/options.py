@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be set about a cluster's machines, with the values to start from.
+
+The protocol rooms read these from their own config files and hand them in;
+nothing below reads a file or the environment for them.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Settings of a `cluster.Cluster`. All times are seconds."""
+
+    #: Run strategy a Halted VM gets when it is powered on. Under
+    #: ``RerunOnFailure`` a guest that shuts itself down stays off.
+    run_strategy: str = 'RerunOnFailure'
+
+    #: How long a write is tried before the caller is told `Unavailable`.
+    write_deadline: float = 20.0
+
+    #: How long a read waits for the first list of the cache.
+    read_deadline: float = 10.0
+
+    #: Without a working watch for this long, reads go to the API.
+    stale_seconds: float = 10.0
+
+    #: The API server ends a watch after this long and it is renewed: the
+    #: proof that it is alive. A watch that is silent beyond that is dead.
+    watch_seconds: float = 30.0
+
+    #: Longest pause between two tries to mend a broken watch.
+    watch_backoff: float = 2.0
+
+    #: Waiting for a connection, and for the answer to one request.
+    connect_timeout: float = 4.0
+    request_timeout: float = 10.0
+
+    #: Objects in one page of a list.
+    page_size: int = 100
+
+    #: How old the answer about feature gates may be when a write needs it.
+    gates_seconds: float = 10.0
+
+    #: Whether this process puts back what a one-time boot changed. Every BMC
+    #: process should; tests and tools that only look may leave it.
+    keeper: bool = True

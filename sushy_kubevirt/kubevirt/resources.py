@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of KubeVirt's API that a machine is made of, and their paths."""
+
+import dataclasses
+
+#: Annotations of ours on a VirtualMachine start with this.
+PREFIX = 'sushy-kubevirt.openstack.org/'
+
+#: Where start, stop, restart, pause … are served.
+SUBRESOURCES_GROUP = 'subresources.kubevirt.io'
+
+
+@dataclasses.dataclass(frozen=True)
+class Resource:
+    """A kind as the API serves it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    def __str__(self):
+        return '%s.%s' % (self.plural, self.group)
+
+    def path(self, namespace=None, name=None, subresource=None):
+        """URL path of the collection or of one object.
+
+        :param namespace: None or '' for all namespaces
+        :param subresource: a subresource under the object itself
+        """
+        return _path(self.group, self.version, namespace, self.plural,
+                     name, subresource)
+
+    def action_path(self, namespace, name, action):
+        """URL path of one of KubeVirt's actions, such as ``start``."""
+        return _path(SUBRESOURCES_GROUP, self.version, namespace,
+                     self.plural, name, action)
+
+
+def _path(group, version, namespace, plural, name, last):
+    parts = ['/apis', group, version]
+    if namespace:
+        parts += ['namespaces', namespace]
+    parts.append(plural)
+    if name:
+        parts.append(name)
+    if last:
+        parts.append(last)
+    return '/'.join(parts)
+
+
+VM = Resource('kubevirt.io', 'v1', 'virtualmachines', 'VirtualMachine')
+VMI = Resource('kubevirt.io', 'v1', 'virtualmachineinstances',
+               'VirtualMachineInstance')
+KUBEVIRT = Resource('kubevirt.io', 'v1', 'kubevirts', 'KubeVirt')
