@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports that two runs on one machine do not both take.
+
+A program that can bind port 0 and tell which one it got needs nothing of
+this. ``vbmcd`` and its BMCs want to be told theirs: those are taken
+from below the kernel's range of ephemeral ports, so that no connection gets
+one by chance, and each is held by a socket in the abstract namespace, which
+belongs to the network namespace as ports do and is freed by the kernel when
+its holder dies.
+"""
+
+import errno
+import random
+import socket
+
+import fixtures
+
+EPHEMERAL = '/proc/sys/net/ipv4/ip_local_port_range'
+LOWEST = 15000
+
+
+def _bindable(address, port):
+    """Tell whether nobody serves this port, over TCP or UDP."""
+    family = socket.AF_INET6 if ':' in address else socket.AF_INET
+    for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+        with socket.socket(family, kind) as probe:
+            if kind == socket.SOCK_STREAM:
+                # As servers do; a past connection's TIME_WAIT is no hindrance.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError as exc:
+                if exc.errno in (errno.EADDRINUSE, errno.EACCES):
+                    return False
+                raise
+    return True
+
+
+class Port(fixtures.Fixture):
+    """A port number that is this fixture's until its clean-up.
+
+    ``number`` is free for TCP and UDP on ``address``.
+    """
+
+    def __init__(self, address='127.0.0.1'):
+        super().__init__()
+        self.address = address
+        self.number = None
+
+    def _setUp(self):
+        with open(EPHEMERAL) as stream:
+            highest = int(stream.read().split()[0])
+        numbers = range(LOWEST, max(highest, LOWEST + 2000))
+        for number in random.sample(numbers, len(numbers)):
+            claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                claim.bind('\0sushy-kubevirt-port-%d' % number)
+            except OSError:
+                claim.close()
+                continue
+            if _bindable(self.address, number):
+                self.addCleanup(claim.close)
+                self.number = number
+                return
+            claim.close()
+        raise RuntimeError('no free port between %d and %d'
+                           % (numbers[0], numbers[-1]))

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real programs as fixtures: started, waited for, and gone afterwards.
+
+Knows nothing of what it starts. The programs of this project are in
+:mod:`tests.functional.sandbox`, :mod:`tests.functional.emulator` and
+:mod:`tests.functional.vbmcd`.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import fixtures
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(sys.executable).parent
+GUARD = pathlib.Path(__file__).with_name('guard.py')
+
+# What a developer's shell may say that would change what the programs do.
+_FOREIGN = re.compile(
+    r'(KUBE|SUSHY_|VIRTUALBMC_|VBMC_|OS_|PYTHON|GUNICORN_|COVERAGE_'
+    r'|IPMITOOL_|IPMI_|SANDBOX_|LIBVIRT_|.*_proxy$|.*_PROXY$)')
+
+
+def environment(home, extra=None):
+    """Make the environment for a program under test.
+
+    :param home: folder that is its ``HOME``.
+    :param extra: dictionary of further variables; None as a value removes
+        one.
+    :returns: dictionary of strings.
+    """
+    env = {name: value for name, value in os.environ.items()
+           if not _FOREIGN.match(name)}
+    env.update(HOME=str(home), PYTHONUNBUFFERED='1',
+               PATH='%s%s%s' % (BIN, os.pathsep, os.environ['PATH']))
+    for name, value in (extra or {}).items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = str(value)
+    return env
+
+
+class Process(fixtures.Fixture):
+    """A program that runs from ``setUp`` to ``cleanUp``.
+
+    :param command: list of words; the first is looked for beside the
+        running Python, then on ``PATH``.
+    :param ready: regular expression; ``setUp`` returns when a line of the
+        output matches it, and ``match`` is what it found. None: at once.
+    :param env: dictionary, the whole environment; see :func:`environment`.
+    :param cwd: folder to run in.
+    :param timeout: seconds to become ready.
+    :param grace: seconds to end after SIGTERM before SIGKILL.
+
+    After clean-up ``leftovers`` lists the processes the program left behind
+    (they were killed) and ``returncode`` is how it ended.
+    """
+
+    def __init__(self, command, *, ready=None, env=None, cwd=None,
+                 timeout=30, grace=10):
+        super().__init__()
+        self.command = [str(word) for word in command]
+        self.name = pathlib.Path(self.command[0]).name
+        self.ready = ready
+        self.env = env
+        self.cwd = cwd
+        self.timeout = timeout
+        self.grace = grace
+        self._changed = threading.Condition()
+
+    def _setUp(self):
+        self.pid = self.returncode = self.match = None
+        self.leftovers = []
+        self._output = bytearray()
+        self._closed = False
+        beside = BIN / self.command[0]
+        command = list(self.command)
+        if os.sep not in command[0] and beside.exists():
+            command[0] = str(beside)
+        status_read, status_write = os.pipe()
+        try:
+            self._guard = subprocess.Popen(
+                [sys.executable, '-I', '-S', str(GUARD), str(status_write),
+                 str(self.grace), *command],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, pass_fds=[status_write],
+                start_new_session=True, env=self.env, cwd=self.cwd)
+        finally:
+            os.close(status_write)
+        self._threads = [
+            threading.Thread(target=self._read_output, daemon=True),
+            threading.Thread(target=self._read_status, args=(status_read,),
+                             daemon=True)]
+        self.addCleanup(self._end)
+        for thread in self._threads:
+            thread.start()
+        self._wait(lambda: self.pid, self.timeout, 'start')
+        if self.ready is not None:
+            self.match = self.wait_output(self.ready, self.timeout)
+
+    def _read_output(self):
+        while chunk := os.read(self._guard.stdout.fileno(), 65536):
+            with self._changed:
+                self._output += chunk
+                self._changed.notify_all()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _read_status(self, descriptor):
+        with os.fdopen(descriptor) as lines:
+            for line in lines:
+                word, *numbers = line.split()
+                with self._changed:
+                    if word == 'pid':
+                        self.pid = int(numbers[0])
+                    elif word == 'exit':
+                        self.returncode = int(numbers[0])
+                    elif word == 'left':
+                        self.leftovers = [int(n) for n in numbers]
+                    self._changed.notify_all()
+
+    def _wait(self, get, timeout, what):
+        """Wait until ``get()`` is true; called again at each change."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not (found := get()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(
+                        '%s did not %s in %g s; its output ends:\n%s'
+                        % (self.name, what, timeout, self.tail()))
+                self._changed.wait(left)
+            return found
+
+    @property
+    def output(self):
+        """All it has printed so far, standard error included, as text."""
+        return self._output.decode(errors='replace')
+
+    def tail(self, lines=30):
+        """The last lines of the output, for a message."""
+        return '\n'.join(self.output.splitlines()[-lines:])
+
+    def mark(self):
+        """A position in the output, to look at only what comes after."""
+        return len(self._output)
+
+    def since(self, mark):
+        return self._output[mark:].decode(errors='replace')
+
+    def wait_output(self, pattern, timeout=30, mark=0):
+        """Wait for a line of the output.
+
+        :param pattern: regular expression, searched in whole lines.
+        :param timeout: seconds.
+        :param mark: from here on; see :meth:`mark`.
+        :returns: the match.
+        :raises TimeoutError: it did not come.
+        :raises RuntimeError: the program ended without it.
+        """
+        expression = re.compile(pattern, re.MULTILINE)
+
+        def find():
+            text = self.since(mark)
+            complete = text[:text.rfind('\n') + 1]
+            found = expression.search(complete)
+            if not found and self._closed and self.returncode is not None:
+                raise RuntimeError('%s ended with %d; its output ends:\n%s'
+                                   % (self.name, self.returncode,
+                                      self.tail()))
+            return found
+
+        return self._wait(find, timeout, 'print %r' % pattern)
+
+    def send(self, signum):
+        """Send a signal to the program (not to what it forked)."""
+        os.kill(self.pid, signum)
+
+    def wait(self, timeout=30):
+        """Wait for the program's end; returns its exit code."""
+        self._wait(lambda: self.returncode is not None, timeout, 'end')
+        return self.returncode
+
+    def kill(self):
+        """End the program as a power failure would, and wait for that."""
+        if self.returncode is None:
+            self.send(signal.SIGKILL)
+        return self.wait()
+
+    def restart(self):
+        """End all of it and start it again; its output starts anew."""
+        self.cleanUp()
+        self.setUp()
+
+    def _end(self):
+        try:
+            self._guard.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self._guard.wait(self.grace + 10)
+        except subprocess.TimeoutExpired:
+            # Its child dies with it, by PR_SET_PDEATHSIG.
+            self._guard.kill()
+            self._guard.wait()
+        for thread in self._threads:
+            thread.join(5)
+        self._guard.stdout.close()
