@@ -25,12 +25,15 @@ class Emulator(fixtures.Fixture):
     :param env: further environment.
     :param auth: (user, password) that :meth:`request` sends.
     :param config: config file to read first.
+    :param port: to listen on; 0 is a free one.
+    :param log: file that gets its output.
 
     ``url`` is where it serves.
     """
 
     def __init__(self, kubeconfig=None, settings=None, server='werkzeug',
-                 workers=1, threads=4, env=None, auth=None, config=CONFIG):
+                 workers=1, threads=4, env=None, auth=None, config=CONFIG,
+                 port=0, log=None):
         super().__init__()
         self.kubeconfig = kubeconfig
         self.settings = dict(settings or {})
@@ -40,12 +43,14 @@ class Emulator(fixtures.Fixture):
         self.env = dict(env or {})
         self.auth = auth
         self.config = config
+        self.port = port
+        self.log = log
 
     def _setUp(self):
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         config = self.home / 'emulator.conf'
         settings = {'SUSHY_EMULATOR_LISTEN_IP': '127.0.0.1',
-                    'SUSHY_EMULATOR_LISTEN_PORT': 0,
+                    'SUSHY_EMULATOR_LISTEN_PORT': self.port,
                     'SUSHY_EMULATOR_STATE_DIR': str(self.home),
                     **self.settings}
         config.write_text(
@@ -58,7 +63,7 @@ class Emulator(fixtures.Fixture):
             env['KUBECONFIG'] = self.kubeconfig
         if self.server == 'gunicorn':
             env['SUSHY_EMULATOR_CONFIG'] = config
-            command = ['gunicorn', '--bind', '127.0.0.1:0',
+            command = ['gunicorn', '--bind', '127.0.0.1:%d' % self.port,
                        '--workers', self.workers, '--threads', self.threads,
                        '--no-control-socket', 'sushy_tools.emulator.main:app']
             ready = r'Listening at: (\S+)'
@@ -67,7 +72,8 @@ class Emulator(fixtures.Fixture):
             ready = r'Running on (\S+)'
         self.process = self.useFixture(process.Process(
             command, ready=ready, timeout=60,
-            env=process.environment(self.home, env), cwd=self.home))
+            env=process.environment(self.home, env), cwd=self.home,
+            log=self.log))
         self.url = self.process.match[1].rstrip('/')
         self._session = requests.Session()
         self._session.trust_env = False

@@ -27,6 +27,18 @@ _FOREIGN = re.compile(
     r'|IPMITOOL_|IPMI_|SANDBOX_|LIBVIRT_|.*_proxy$|.*_PROXY$)')
 
 
+# What a program may print and be remembered of it.
+_REMEMBERED = 8 * 2 ** 20
+
+_running = set()
+
+
+def end_all():
+    """End all that runs, for a program that is stopped half-way."""
+    for one in list(_running):
+        one.end()
+
+
 def environment(home, extra=None):
     """Make the environment for a program under test.
 
@@ -58,13 +70,14 @@ class Process(fixtures.Fixture):
     :param cwd: folder to run in.
     :param timeout: seconds to become ready.
     :param grace: seconds to end after SIGTERM before SIGKILL.
+    :param log: path of a file that gets the output too; added to.
 
     After clean-up ``leftovers`` lists the processes the program left behind
     (they were killed) and ``returncode`` is how it ended.
     """
 
     def __init__(self, command, *, ready=None, env=None, cwd=None,
-                 timeout=30, grace=10):
+                 timeout=30, grace=10, log=None):
         super().__init__()
         self.command = [str(word) for word in command]
         self.name = pathlib.Path(self.command[0]).name
@@ -73,12 +86,14 @@ class Process(fixtures.Fixture):
         self.cwd = cwd
         self.timeout = timeout
         self.grace = grace
+        self.log = log
         self._changed = threading.Condition()
 
     def _setUp(self):
         self.pid = self.returncode = self.match = None
         self.leftovers = []
         self._output = bytearray()
+        self._forgotten = 0
         self._closed = False
         beside = BIN / self.command[0]
         command = list(self.command)
@@ -98,7 +113,8 @@ class Process(fixtures.Fixture):
             threading.Thread(target=self._read_output, daemon=True),
             threading.Thread(target=self._read_status, args=(status_read,),
                              daemon=True)]
-        self.addCleanup(self._end)
+        _running.add(self)
+        self.addCleanup(self.end)
         for thread in self._threads:
             thread.start()
         self._wait(lambda: self.pid, self.timeout, 'start')
@@ -106,10 +122,16 @@ class Process(fixtures.Fixture):
             self.match = self.wait_output(self.ready, self.timeout)
 
     def _read_output(self):
-        while chunk := os.read(self._guard.stdout.fileno(), 65536):
-            with self._changed:
-                self._output += chunk
-                self._changed.notify_all()
+        with open(self.log or os.devnull, 'ab', buffering=0) as log:
+            while chunk := os.read(self._guard.stdout.fileno(), 65536):
+                log.write(chunk)
+                with self._changed:
+                    self._output += chunk
+                    surplus = len(self._output) - _REMEMBERED
+                    if surplus > 0:
+                        del self._output[:surplus]
+                        self._forgotten += surplus
+                    self._changed.notify_all()
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -142,8 +164,8 @@ class Process(fixtures.Fixture):
 
     @property
     def output(self):
-        """All it has printed so far, standard error included, as text."""
-        return self._output.decode(errors='replace')
+        """What it has printed so far, standard error included, as text."""
+        return self.since(0)
 
     def tail(self, lines=30):
         """The last lines of the output, for a message."""
@@ -151,10 +173,11 @@ class Process(fixtures.Fixture):
 
     def mark(self):
         """A position in the output, to look at only what comes after."""
-        return len(self._output)
+        return self._forgotten + len(self._output)
 
     def since(self, mark):
-        return self._output[mark:].decode(errors='replace')
+        start = max(0, mark - self._forgotten)
+        return self._output[start:].decode(errors='replace')
 
     def wait_output(self, pattern, timeout=30, mark=0):
         """Wait for a line of the output.
@@ -200,7 +223,10 @@ class Process(fixtures.Fixture):
         self.cleanUp()
         self.setUp()
 
-    def _end(self):
+    def end(self):
+        """End the program and all it started; the clean-up of this."""
+        if self not in _running:
+            return
         try:
             self._guard.stdin.close()
         except BrokenPipeError:
@@ -214,3 +240,4 @@ class Process(fixtures.Fixture):
         for thread in self._threads:
             thread.join(5)
         self._guard.stdout.close()
+        _running.discard(self)

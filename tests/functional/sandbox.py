@@ -51,27 +51,32 @@ class Sandbox(fixtures.Fixture):
     :param vms: how many VMs it makes at its start.
     :param boot_seconds: how long a guest takes to boot.
     :param arguments: further words for its command line.
+    :param port: to listen on; 0 is a free one.
+    :param log: file that gets its output.
 
     ``url``, ``token`` and ``ca`` (path of the CA's file) are an
     administrator's way in; ``kubeconfig`` is the path of the file with all
     three.
     """
 
-    def __init__(self, vms=2, boot_seconds=0.2, arguments=()):
+    def __init__(self, vms=2, boot_seconds=0.2, arguments=(), port=0,
+                 log=None):
         super().__init__()
         self.vms = vms
         self.boot_seconds = boot_seconds
         self.arguments = tuple(arguments)
+        self.port = port
+        self.log = log
 
     def _setUp(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.kubeconfig = home / 'kubeconfig'
         self.process = self.useFixture(process.Process(
-            ['sushy-kubevirt-sandbox', '--listen', '127.0.0.1:0',
+            ['sushy-kubevirt-sandbox', '--listen', '127.0.0.1:%d' % self.port,
              '--kubeconfig', self.kubeconfig, '--vms', self.vms,
              '--boot-seconds', self.boot_seconds, *self.arguments],
             ready=r'^ready (https://\S+)', timeout=60,
-            env=process.environment(home)))
+            env=process.environment(home), log=self.log))
         self.url = self.process.match[1].rstrip('/')
         config = yaml.safe_load(self.kubeconfig.read_text())
         self.token = config['users'][0]['user']['token']

@@ -18,16 +18,18 @@ from tests.functional import process
 class Bmc(fixtures.Fixture):
     """What one BMC is reached by: address, port, user and password."""
 
-    def __init__(self, name, username='admin', password=None):
+    def __init__(self, name, username='admin', password=None, port=None):
         super().__init__()
         self.name = name
+        self.port = port
         self.address = '127.0.0.1'
         self.username = username
         # IPMI keeps 20 bytes of a password at most.
         self.password = password or secrets.token_hex(8)
 
     def _setUp(self):
-        self.port = self.useFixture(ports.Port(self.address)).number
+        if self.port is None:
+            self.port = self.useFixture(ports.Port(self.address)).number
 
 
 class Vbmcd(fixtures.Fixture):
@@ -37,20 +39,24 @@ class Vbmcd(fixtures.Fixture):
     :param config: dictionary of sections of further settings.
     :param env: further environment.
     :param command: the daemon; upstream's is ``vbmcd``.
+    :param port: for ``vbmc`` to talk to it; a free one when None.
+    :param log: file that gets its output.
     """
 
     def __init__(self, kubeconfig=None, config=None, env=None,
-                 command='vbmcd-kubevirt'):
+                 command='vbmcd-kubevirt', port=None, log=None):
         super().__init__()
         self.kubeconfig = kubeconfig
         self.config = config or {}
         self.extra = dict(env or {})
         self.command = command
+        self.port = port
+        self.log = log
 
     def _setUp(self):
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.bmcs = {}
-        port = self.useFixture(ports.Port()).number
+        port = self.port or self.useFixture(ports.Port()).number
         config = configparser.ConfigParser()
         config.read_dict({
             'default': {'config_dir': self.home / 'vbmc',
@@ -70,7 +76,8 @@ class Vbmcd(fixtures.Fixture):
         self.env = process.environment(self.home, env)
         self.process = self.useFixture(process.Process(
             [self.command, '--foreground'],
-            ready=r'Started vBMC server on port', timeout=60, env=self.env))
+            ready=r'Started vBMC server on port', timeout=60, env=self.env,
+            log=self.log))
 
     def vbmc(self, *arguments, check=True):
         """Run ``vbmc``.
@@ -90,7 +97,7 @@ class Vbmcd(fixtures.Fixture):
         return done
 
     def add(self, name, *arguments, driver='kubevirt', start=True,
-            username='admin', password=None):
+            username='admin', password=None, port=None):
         """Add a BMC for a VM and start it.
 
         :param name: ``name`` or ``namespace/name``, as ``vbmc`` wants it.
@@ -98,7 +105,7 @@ class Vbmcd(fixtures.Fixture):
         :param driver: None leaves ``--driver`` out.
         :returns: :class:`Bmc`
         """
-        bmc = self.useFixture(Bmc(name, username, password))
+        bmc = self.useFixture(Bmc(name, username, password, port))
         words = ['add', name, '--address', bmc.address, '--port', bmc.port,
                  '--username', bmc.username, '--password', bmc.password]
         if driver:
