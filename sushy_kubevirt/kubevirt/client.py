@@ -2,15 +2,52 @@
 """Requests to the Kubernetes API, and what its answers mean.
 
 One try each: who wants a write to survive a bad moment wraps it in `retry`.
+Speaks urllib3 and JSON alone, as the long-lived processes are to stay small.
 """
+
+import json
+import re
+import threading
+from urllib import parse
+
+import urllib3
+
+from sushy_kubevirt.kubevirt import connection as connection_
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import resources
+
+JSON = 'application/json'
+JSON_PATCH = 'application/json-patch+json'
+MERGE_PATCH = 'application/merge-patch+json'
+
+#: A watch that is silent for this much longer than it was to last is dead.
+WATCH_GRACE = 5
+
+_DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
 class Client:
-    """Speaks to one API server. Safe to use from several threads."""
+    """Speaks to one API server. Safe to use from several threads.
+
+    Every method raises `errors.Unavailable` or one of its subclasses when
+    the server is away or in trouble, `errors.AccessDenied`,
+    `errors.ObjectNotFound` and `errors.Rejected`.
+
+    :param connection: a `connection.Connection`
+    :param options: an `options.Options`
+    """
 
     def __init__(self, connection, options):
         self._connection = connection
         self._options = options
+        self.after_fork()
+
+    def after_fork(self):
+        """Use no socket and no lock of the parent process."""
+        self._connection.after_fork()
+        self._lock = threading.Lock()
+        self._manager = None
+        self._transport = None
 
     def get(self, resource, namespace, name):
         """Read one object.
@@ -18,39 +55,333 @@ class Client:
         :param resource: a `resources.Resource`
         :returns: the object, a dict
         """
+        call = _Call('get', resource, namespace, name)
+        return self._answer('GET', resource.path(namespace, name), call)
 
     def pages(self, resource, namespace=None, label_selector='',
               field_selector=''):
         """Read a collection, a page at a time.
 
-        :returns: iterator of (items, resourceVersion)
+        :param namespace: None or '' for all namespaces
+        :returns: iterator of (items, resourceVersion), the version that of
+            the whole collection
+        :raises: `errors.WatchExpired` if it changed too much in between
         """
+        call = _Call('list', resource, namespace)
+        fields = {'limit': self._options.page_size}
+        fields.update(_selectors(label_selector, field_selector))
+        while True:
+            page = self._answer('GET', resource.path(namespace), call, fields)
+            meta = page.get('metadata') or {}
+            yield page.get('items') or (), meta.get('resourceVersion', '')
+            if not meta.get('continue'):
+                return
+            fields['continue'] = meta['continue']
 
     def watch(self, resource, namespace=None, version='', label_selector='',
               field_selector=''):
         """Follow a collection from a version on.
 
-        :returns: iterator of (type, object)
+        :returns: a `Watch` that is open
+        :raises: `errors.WatchExpired` if the version is too old
         """
+        call = _Call('watch', resource, namespace)
+        seconds = max(1, round(self._options.watch_seconds))
+        fields = {'watch': '1', 'allowWatchBookmarks': 'true',
+                  'resourceVersion': version, 'timeoutSeconds': seconds}
+        fields.update(_selectors(label_selector, field_selector))
+        response = self._send('GET', resource.path(namespace), call, fields,
+                              read_timeout=seconds + WATCH_GRACE)
+        return Watch(response, call)
 
     def patch(self, resource, namespace, name, body, subresource=None):
         """Change an object: a JSON patch if body is a list, else a merge
         patch.
 
         :returns: the object as it is now
+        :raises: `errors.Conflict` if a ``test`` of the patch failed
         """
+        call = _Call('patch', resource, namespace, name, subresource)
+        return self._answer(
+            'PATCH', resource.path(namespace, name, subresource), call,
+            body=body,
+            content=JSON_PATCH if isinstance(body, list) else MERGE_PATCH)
 
-    def put(self, path, body=None):
-        """PUT to a path, which is how KubeVirt's actions are called.
+    def action(self, resource, namespace, name, action, body=None):
+        """Call one of KubeVirt's actions on a VM or VMI.
 
+        :param action: such as ``start``
         :returns: the answer, a dict; {} when there is none
         """
+        group = resources.SUBRESOURCES_GROUP
+        call = _Call('update', resource, namespace, name, action, group)
+        return self._answer(
+            'PUT', resource.action_path(namespace, name, action), call,
+            body={} if body is None else body)
 
-    def post(self, path, body):
-        """Create an object. :returns: it as it is now"""
+    def create(self, resource, namespace, body):
+        """Create an object.
+
+        :returns: it as it is now
+        """
+        call = _Call('create', resource, namespace)
+        return self._answer('POST', resource.path(namespace), call, body=body)
 
     def delete(self, resource, namespace, name, body=None):
-        """Delete an object."""
+        """Delete an object.
+
+        :param body: DeleteOptions, such as preconditions
+        """
+        call = _Call('delete', resource, namespace, name)
+        return self._answer('DELETE', resource.path(namespace, name), call,
+                            body=body)
 
     def close(self):
         """Let go of all connections."""
+        with self._lock:
+            if self._manager is not None:
+                self._manager.clear()
+            self._manager = self._transport = None
+
+    def _answer(self, method, path, call, fields=None, body=None,
+                content=JSON):
+        try:
+            response = self._send(method, path, call, fields, body, content)
+        except errors.Unavailable as e:
+            # A kept connection that the server has closed in the meantime.
+            if method != 'GET' or not e.maybe_done:
+                raise
+            response = self._send(method, path, call, fields)
+        try:
+            data = response.read()
+            return json.loads(data) if data else {}
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
+            raise _lost(call, self._connection.server, e) from None
+
+    def _send(self, method, path, call, fields=None, body=None, content=JSON,
+              read_timeout=None):
+        """Send a request, and once again if the credentials had expired."""
+        access = self._connection.access()
+        response = self._send_once(access, method, path, call, fields, body,
+                                   content, read_timeout)
+        if response.status == 401:
+            fresh = self._connection.renew(access)
+            if fresh is not access:
+                response.drain_conn()
+                response = self._send_once(
+                    fresh, method, path, call, fields, body, content,
+                    read_timeout)
+        if response.status >= 300:
+            raise self._refusal(response, call)
+        return response
+
+    def _send_once(self, access, method, path, call, fields, body, content,
+                   read_timeout):
+        headers = {'Accept': JSON, 'User-Agent': 'sushy-kubevirt'}
+        if access.authorization:
+            headers['Authorization'] = access.authorization
+        if body is not None:
+            headers['Content-Type'] = content
+            body = json.dumps(body).encode()
+        url = access.server + path
+        if fields:
+            url += '?' + parse.urlencode(fields)
+        timeout = urllib3.Timeout(
+            connect=self._options.connect_timeout,
+            read=read_timeout or self._options.request_timeout)
+        try:
+            return self._pool(access).urlopen(
+                method, url, body=body, headers=headers, retries=False,
+                redirect=False, timeout=timeout, preload_content=False)
+        except (urllib3.exceptions.HTTPError, OSError) as e:
+            raise _lost(call, access.server, e) from None
+
+    def _pool(self, access):
+        with self._lock:
+            if self._transport != access.transport:
+                self._manager = _manager(access)
+                self._transport = access.transport
+            return self._manager
+
+    def _refusal(self, response, call):
+        """The error that an answer means."""
+        try:
+            status = json.loads(response.read())
+            if not isinstance(status, dict):
+                status = {}
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):
+            status = {}
+        code = response.status
+        text = status.get('message') or 'HTTP %d' % code
+        retry_after = _seconds(response.headers.get('Retry-After'))
+        return _error(code, text, retry_after, call)
+
+
+class Watch:
+    """An open watch: iterate it for (type, object).
+
+    Ends when the server ends it.
+    """
+
+    def __init__(self, response, call):
+        self._response = response
+        self._call = call
+
+    def __iter__(self):
+        try:
+            for line in self._lines():
+                event = json.loads(line)
+                if event['type'] == 'ERROR':
+                    status = event.get('object') or {}
+                    raise _error(status.get('code') or 500,
+                                 status.get('message') or 'The watch failed',
+                                 None, self._call)
+                yield event['type'], event['object']
+        except (urllib3.exceptions.HTTPError, OSError, ValueError,
+                KeyError, TypeError) as e:
+            raise errors.Unavailable(
+                '%s broke: %s' % (self._call, _reason(e))) from None
+        finally:
+            self._response.close()
+
+    def _lines(self):
+        rest = []
+        while True:
+            data = self._response.read1(65536)
+            if not data:
+                return
+            first, *others = data.split(b'\n')
+            rest.append(first)
+            for following in others:
+                line = b''.join(rest)
+                rest = [following]
+                if line.strip():
+                    yield line
+
+    def stop(self):
+        """End it, from another thread."""
+        try:
+            self._response.shutdown()
+        except (OSError, ValueError, RuntimeError):
+            pass    # ended by itself
+
+
+class _Call:
+    """What a request is about, for the messages."""
+
+    def __init__(self, verb, resource, namespace, name=None, sub=None,
+                 group=None):
+        self.verb = verb
+        self.kind = resource.kind
+        self.resource = '%s%s.%s' % (
+            resource.plural, '/' + sub if sub else '',
+            group or resource.group)
+        self.namespace = namespace or ''
+        self.name = name
+
+    def __str__(self):
+        where = self.namespace or 'all namespaces'
+        if self.name:
+            where = '%s/%s' % (self.namespace, self.name)
+        return '%s %s of %s' % (self.verb, self.resource, where)
+
+
+def _selectors(labels, fields):
+    found = {}
+    if labels:
+        found['labelSelector'] = labels
+    if fields:
+        found['fieldSelector'] = fields
+    return found
+
+
+def _manager(access):
+    common = {'num_pools': 2, 'maxsize': 8,
+              'socket_options': connection_.SOCKET_OPTIONS}
+    if access.server.startswith('https:'):
+        common['ssl_context'] = access.ssl_context()
+        if access.insecure:
+            # Said once by whoever set it, not once a request.
+            urllib3.disable_warnings(
+                urllib3.exceptions.InsecureRequestWarning)
+        if access.tls_server_name:
+            common['server_hostname'] = access.tls_server_name
+    if not access.proxy:
+        return urllib3.PoolManager(**common)
+    try:
+        if access.proxy.startswith('socks'):
+            from urllib3.contrib import socks
+            return socks.SOCKSProxyManager(access.proxy, **common)
+        return urllib3.ProxyManager(access.proxy, **common)
+    except (ImportError, urllib3.exceptions.HTTPError) as e:
+        raise errors.ConfigError(
+            'The proxy of %s cannot be used: %s'
+            % (access.server, e)) from None
+
+
+def _error(code, text, retry_after, call):
+    if code == 401:
+        return errors.AccessDenied(
+            'The API server does not accept the credentials (%s): %s'
+            % (call, text), call.verb, call.resource, call.namespace)
+    if code == 403 and not _is_admission(text):
+        return errors.AccessDenied(
+            'The account lacks the right to %s: %s' % (call, text),
+            call.verb, call.resource, call.namespace)
+    if code == 404:
+        return errors.ObjectNotFound(text)
+    if code == 409 or code == 422 and _is_failed_patch(text):
+        return errors.Conflict('%s: %s' % (call, text))
+    if code == 410:
+        return errors.WatchExpired(text)
+    if code == 429:
+        return errors.TooManyRequests('%s: %s' % (call, text), retry_after)
+    if code >= 500:
+        return errors.ServerError('%s: %s' % (call, text), retry_after)
+    return errors.Rejected(_DENIED.sub('', text))
+
+
+def _is_admission(text):
+    """Whether a 403 comes from admission or a quota, not from RBAC."""
+    return ('denied the request' in text or 'denied request' in text
+            or 'exceeded quota' in text)
+
+
+def _is_failed_patch(text):
+    """Whether a 422 says that a JSON patch did not fit the object.
+
+    Those are the API server's words for it (apiserver's patch handler with
+    NewGenericServerResponse); what admission or validation refuse is worded
+    by themselves.
+    """
+    return text.startswith('the server rejected our request due to an error')
+
+
+def _seconds(retry_after):
+    try:
+        return float(retry_after)
+    except (TypeError, ValueError):
+        return None
+
+
+def _lost(call, server, error):
+    """The error that a connection which failed means."""
+    e = urllib3.exceptions
+    sent = not isinstance(
+        error, (e.NewConnectionError, e.ConnectTimeoutError, e.ProxyError,
+                e.LocationValueError))
+    return errors.Unavailable(
+        'The API server %s does not answer (%s): %s'
+        % (server, call, _reason(error)), maybe_done=sent)
+
+
+def _reason(error):
+    """The last of the reasons that are wrapped in each other."""
+    for inner in (getattr(error, 'reason', None), error.__cause__,
+                  *reversed(error.args)):
+        if isinstance(inner, Exception):
+            return _reason(inner)
+    text = str(error)
+    # urllib3 begins with the repr of its connection.
+    return re.sub(r"^<?[\w.]+\([^)]*\)( at 0x\w+>)?: ", '', text) or repr(
+        error)
