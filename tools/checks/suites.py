@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suites of ``tools/test``: how each is run and counted.
+
+A suite is a function that gets a folder of its own for what it writes,
+prints as it goes, and returns a :class:`Result`.
+"""
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+from tests.functional import process
+from tests.functional import sandbox
+
+BIN = process.BIN
+ROOT = process.ROOT
+
+# Seconds one suite may take: a bound for what hangs, not an estimate.
+LIMIT = 40 * 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Counts of tests."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other):
+        return Result(self.passed + other.passed, self.failed + other.failed,
+                      self.skipped + other.skipped)
+
+    def __str__(self):
+        text = '%d passed, %d failed' % (self.passed, self.failed)
+        return text + (', %d skipped' % self.skipped if self.skipped else '')
+
+
+def run(*command, env=None, limit=LIMIT, sink=None):
+    """Run a command in a process group of its own, showing its output.
+
+    :param env: variables beside this process's own.
+    :param limit: seconds until all of the group is killed.
+    :param sink: list that gets the lines of the output too.
+    :returns: exit code; negative when a signal ended it.
+    """
+    own = dict(os.environ, PYTHON=sys.executable,
+               PATH='%s%s%s' % (BIN, os.pathsep, os.environ['PATH']),
+               **(env or {}))
+    with subprocess.Popen([str(word) for word in command], env=own, cwd=ROOT,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True,
+                          errors='replace', start_new_session=True) as child:
+
+        def expire(signum, frame):
+            print('\nkilled: it took more than %d s' % limit, flush=True)
+            os.killpg(child.pid, signal.SIGKILL)
+
+        signal.signal(signal.SIGALRM, expire)
+        signal.alarm(limit)
+        try:
+            for line in child.stdout:
+                print(line, end='', flush=True)
+                if sink is not None:
+                    sink.append(line)
+            return child.wait()
+        finally:
+            signal.alarm(0)
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def one(code):
+    """Count what is no suite of tests, by its exit code."""
+    return Result(passed=1) if code == 0 else Result(failed=1)
+
+
+def pep8(folder):
+    """Style, with the paths tox has for it."""
+    return one(run(BIN / 'flake8', 'setup.py', 'sushy_kubevirt',
+                   'vbmc_kubevirt', 'tests', 'tools',
+                   'doc/source/conf.py', 'releasenotes/source/conf.py'))
+
+
+def _sphinx(folder, source):
+    return one(run(BIN / 'sphinx-build', '-W', '--keep-going', '-q',
+                   '-b', 'html', '-d', os.path.join(folder, 'doctrees'),
+                   source, os.path.join(folder, 'html')))
+
+
+def docs(folder):
+    """The documents, every warning an error."""
+    return _sphinx(folder, 'doc/source')
+
+
+def releasenotes(folder):
+    """The release notes, every warning an error."""
+    return _sphinx(folder, 'releasenotes/source')
+
+
+def _stestr(folder, path):
+    """Run tests in parallel and count by stestr's own sums."""
+    stestr = [BIN / 'stestr', '--repo-url', folder]
+    code = run(*stestr, 'init')
+    if code != 0:
+        return Result(failed=1)
+    lines = []
+    code = run(*stestr, 'run', '--slowest', sink=lines, env={
+        'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
+        'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'})
+    counts = {}
+    for line in lines:
+        if match := re.match(r' - (\w[\w ]*): (\d+)$', line.rstrip()):
+            counts[match[1]] = int(match[2])
+    result = Result(
+        passed=counts.get('Passed', 0) + counts.get('Expected Fail', 0),
+        failed=counts.get('Failed', 0) + counts.get('Unexpected Success', 0),
+        skipped=counts.get('Skipped', 0))
+    if code != 0 and not result.failed:
+        # It could not import a test, or a worker of it was killed.
+        result += Result(failed=1)
+    return result
+
+
+def unit(folder):
+    """The unit tests."""
+    return _stestr(folder, './tests/unit')
+
+
+def functional(folder):
+    """Real processes and real clients."""
+    return _stestr(folder, './tests/functional')
+
+
+def demo(folder):
+    """The tour, as a user runs it."""
+    return one(run(ROOT / 'tools' / 'demo', '--tour', limit=600))
+
+
+SUITES = {
+    'pep8': pep8,
+    'docs': docs,
+    'releasenotes': releasenotes,
+    'unit': unit,
+    'functional': functional,
+    'demo': demo,
+}
+
+
+def conformance(folder, cases):
+    """Run recorded cases of KubeVirt's API against a sandbox.
+
+    :param cases: folder with ``test_kubevirt_api.py``; how it is told
+        where the API is stands in its head.
+    """
+    report = os.path.join(folder, 'report.xml')
+    with sandbox.Sandbox(vms=0) as running:
+        code = run(
+            BIN / 'pytest', '-q', '-p', 'no:cacheprovider',
+            '--junitxml', report,
+            os.path.join(os.path.abspath(cases), 'test_kubevirt_api.py'),
+            env={'KUBEVIRT_API': running.url,
+                 'KUBEVIRT_TOKEN': running.token,
+                 'KUBEVIRT_CA': str(running.ca),
+                 'GUEST_CONTROL': running.url
+                 + '/sandbox/guests/{ns}/{name}/{action}'})
+    suite = xml.etree.ElementTree.parse(report).find('.//testsuite')
+    tests, failures, errors, skipped = (
+        int(suite.get(name))
+        for name in ('tests', 'failures', 'errors', 'skipped'))
+    result = Result(tests - failures - errors - skipped, failures + errors,
+                    skipped)
+    if code != 0 and not result.failed:
+        result += Result(failed=1)
+    return result

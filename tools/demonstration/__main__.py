@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``tools/demo``: what it is asked and how it ends.
+
+What runs is in :mod:`tools.demonstration.stage`, what is shown in
+:mod:`tools.demonstration.steps`.
+"""
+
+import argparse
+import signal
+import sys
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        prog='tools/demo',
+        description='Start a stand-in KubeVirt cluster with two VMs, '
+                    'sushy-emulator for Redfish and vbmcd for IPMI, all on '
+                    'loopback, and print how to use them. They stay up '
+                    'until Ctrl-C and leave nothing behind.')
+    parser.add_argument(
+        '--tour', action='store_true',
+        help='run the printed commands one by one, look at what each did to '
+             'the VM, and end; exit code 0 only if each did what it says')
+    ports = parser.add_argument_group('ports, each a free one by default')
+    for name, what in (
+            ('sandbox', 'the Kubernetes API of the stand-in cluster'),
+            ('redfish', 'sushy-emulator'),
+            ('vbmcd', 'vbmcd, for the command vbmc')):
+        ports.add_argument('--%s-port' % name, type=port, metavar='PORT',
+                           help=what)
+    ports.add_argument(
+        '--ipmi-port', type=port, metavar='PORT',
+        help='the BMC of the first VM; that of the second gets the next')
+    return parser.parse_args(argv)
+
+
+def port(text):
+    number = int(text)
+    if not 0 < number < 65535:
+        raise ValueError(text)
+    return number
+
+
+def main(argv=None):
+    options = parse(sys.argv[1:] if argv is None else argv)
+    # After the words are understood: --help works before bootstrap.
+    from tools.demonstration import stage
+    from tools.demonstration import steps
+
+    def stop(signum, frame):
+        # Only once: what follows is the clean-up.
+        for again in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            signal.signal(again, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for signum in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        signal.signal(signum, stop)
+    try:
+        with stage.Stage(options) as running:
+            if options.tour:
+                return 0 if steps.tour(running) else 1
+            steps.show(running)
+            while True:
+                signal.pause()
+    except KeyboardInterrupt:
+        print('\nEnded; nothing is left running.')
+        # The one way to end what is to stay up is no failure of it.
+        return 130 if options.tour else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

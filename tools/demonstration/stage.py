@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demonstration runs: sandbox, emulator and vbmcd with two VMs.
+
+The programs are those of the functional tests, started by their fixtures;
+here they get one folder, credentials, and a user beside them.
+"""
+
+import contextlib
+import os
+import pathlib
+import secrets
+import shutil
+import sys
+import tempfile
+
+import bcrypt
+
+from tests.functional import emulator
+from tests.functional import process
+from tests.functional import sandbox
+from tests.functional import vbmcd
+
+USER = 'admin'
+
+
+class Stage(contextlib.AbstractContextManager):
+    """All that runs, and where it is reached.
+
+    :param options: what ``tools/demo`` was told: ``sandbox_port``,
+        ``redfish_port``, ``ipmi_port`` and ``vbmcd_port``, None for a free
+        one.
+
+    While it is entered: ``sandbox``, ``emulator`` and ``vbmcd`` are the
+    fixtures, ``vms`` the names of the VMs, ``uuids`` their identities by
+    name, ``bmcs`` their BMCs by name, ``password`` is the user's for
+    both protocols, and ``home`` has its files: ``kubeconfig``, ``netrc``
+    (for curl), ``password`` (for ipmitool) and ``ca.crt``.
+    """
+
+    def __init__(self, options):
+        self.options = options
+        self.password = secrets.token_hex(8)
+        self.bmcs = {}
+
+    def __enter__(self):
+        self.home = pathlib.Path(
+            tempfile.mkdtemp(prefix='sushy-kubevirt-demo-'))
+        # The fixtures' own folders are made in it and so go with it.
+        tempfile.tempdir = str(self.home)
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, *exc_info):
+        process.end_all()
+        tempfile.tempdir = None
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _start(self):
+        options = self.options
+        self._say('Starting the stand-in cluster')
+        self.sandbox = sandbox.Sandbox(
+            vms=2, boot_seconds=1, port=options.sandbox_port or 0,
+            log=self.home / 'sandbox.log')
+        self.sandbox.setUp()
+        self.kubeconfig = self._keep('kubeconfig',
+                                     self.sandbox.kubeconfig.read_text())
+        self.ca = self._keep('ca.crt', self.sandbox.ca.read_text())
+        self.vms = sorted(vm['metadata']['name']
+                          for vm in self.sandbox.list('virtualmachines'))
+        self.uuids = {
+            name: self.sandbox.vm(name)['spec']['template']['spec']['domain']
+            ['firmware']['uuid'] for name in self.vms}
+
+        self._say('Starting sushy-emulator')
+        hashed = bcrypt.hashpw(self.password.encode(), bcrypt.gensalt(8))
+        users = self._keep('htpasswd', '%s:%s\n' % (USER, hashed.decode()))
+        self.emulator = emulator.Emulator(
+            self.kubeconfig, {'SUSHY_EMULATOR_AUTH_FILE': str(users)},
+            auth=(USER, self.password), port=options.redfish_port or 0,
+            log=self.home / 'sushy-emulator.log')
+        self.emulator.setUp()
+        self.netrc = self._keep(
+            'netrc', 'machine 127.0.0.1 login %s password %s\n'
+            % (USER, self.password))
+
+        self._say('Starting vbmcd with a BMC for each VM')
+        self.vbmcd = vbmcd.Vbmcd(
+            self.kubeconfig, port=options.vbmcd_port,
+            log=self.home / 'vbmcd.log')
+        self.vbmcd.setUp()
+        self.password_file = self._keep('password', self.password + '\n')
+        for number, name in enumerate(self.vms):
+            given = options.ipmi_port
+            self.bmcs[name] = self.vbmcd.add(
+                name, username=USER, password=self.password,
+                port=given and given + number)
+
+    def _keep(self, name, text):
+        """Write a file that only the user can read; returns its path."""
+        path = self.home / name
+        path.touch(0o600)
+        path.write_text(text)
+        return path
+
+    @staticmethod
+    def _say(text):
+        print(text + ' ...', file=sys.stderr, flush=True)
+
+    def environment(self):
+        """Make the environment the printed commands are run in.
+
+        It is the user's own: what is printed works when pasted.
+        """
+        return dict(os.environ)
