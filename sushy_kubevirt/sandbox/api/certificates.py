@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate authority of the process's own, and the server's key."""
+import dataclasses
+import datetime
+import ipaddress
+import os
+import ssl
+import tempfile
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509 import oid
+
+_LIFETIME = datetime.timedelta(days=365)
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """PEM texts: the CA's certificate, the server's and its key."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes = dataclasses.field(repr=False)
+
+    def context(self):
+        """An ``ssl.SSLContext`` that serves with this identity."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # The ssl module reads keys from files only: one that nobody else
+        # can read, gone before the first client comes.
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'server.pem')
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600),
+                      'wb') as file:
+                file.write(self.certificate + self.key)
+            context.load_cert_chain(path)
+        return context
+
+
+def _builder(subject, issuer, key):
+    now = datetime.datetime.now(datetime.UTC)
+    return (x509.CertificateBuilder()
+            .subject_name(subject).issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + _LIFETIME))
+
+
+def _name(text):
+    return x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, text)])
+
+
+def _alternative(host):
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def make(hosts):
+    """A new CA and a server certificate signed by it.
+
+    The CA's key is thrown away.
+
+    :param hosts: names and addresses that the server is reached by.
+    :returns: an :class:`Identity`.
+    """
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca_name = _name('sushy-kubevirt-sandbox-ca')
+    ca_id = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
+    usage = dict.fromkeys((
+        'digital_signature', 'content_commitment', 'key_encipherment',
+        'data_encipherment', 'key_agreement', 'key_cert_sign', 'crl_sign',
+        'encipher_only', 'decipher_only'), False)
+    ca = (_builder(ca_name, ca_name, ca_key)
+          .add_extension(x509.BasicConstraints(True, 0), True)
+          .add_extension(x509.KeyUsage(**{**usage, 'key_cert_sign': True,
+                                          'crl_sign': True}), True)
+          .add_extension(ca_id, False)
+          .sign(ca_key, hashes.SHA256()))
+    key = ec.generate_private_key(ec.SECP256R1())
+    server = (
+        _builder(_name('sushy-kubevirt-sandbox'), ca_name, key)
+        .add_extension(x509.BasicConstraints(False, None), True)
+        .add_extension(x509.KeyUsage(**{**usage, 'digital_signature': True}),
+                       True)
+        .add_extension(x509.ExtendedKeyUsage(
+            [oid.ExtendedKeyUsageOID.SERVER_AUTH]), False)
+        .add_extension(x509.SubjectAlternativeName(
+            [_alternative(h) for h in dict.fromkeys(hosts)]), False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(
+            key.public_key()), False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+                ca_id), False)
+        .sign(ca_key, hashes.SHA256()))
+    pem = serialization.Encoding.PEM
+    return Identity(
+        ca.public_bytes(pem), server.public_bytes(pem),
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8,
+                          serialization.NoEncryption()))

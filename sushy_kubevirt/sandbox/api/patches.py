@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The patch formats of the API, server-side apply apart.
+
+JSON patch (RFC 6902), JSON merge patch (RFC 7386) and Kubernetes'
+strategic merge patch.
+"""
+import jsonpatch
+import jsonpointer
+
+from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import trees
+
+JSON_PATCH = 'application/json-patch+json'
+MERGE = 'application/merge-patch+json'
+STRATEGIC = 'application/strategic-merge-patch+json'
+APPLY = 'application/apply-patch+yaml'
+
+#: As kube-apiserver (``maxJSONPatchOperations``).
+MOST_OPERATIONS = 10000
+
+
+def json_patch(kind, name, obj, patch):
+    """Apply a JSON patch to a copy of an object.
+
+    :raises errors.ApiError: 400 for what is no patch, 422 for one that
+        cannot be applied or whose test fails.
+    """
+    if not isinstance(patch, list):
+        raise errors.bad_request(
+            'json: cannot unmarshal object into Go value of type '
+            'jsonpatch.Patch')
+    if len(patch) > MOST_OPERATIONS:
+        raise errors.ApiError(
+            413, 'RequestEntityTooLarge', 'Request entity too large: The '
+            f'allowed maximum operations in a JSON patch is '
+            f'{MOST_OPERATIONS}, got {len(patch)}')
+    try:
+        prepared = jsonpatch.JsonPatch(patch)
+    except (jsonpatch.InvalidJsonPatch, jsonpointer.JsonPointerException,
+            TypeError, KeyError, AttributeError) as exc:
+        raise errors.bad_request(f'invalid JSON patch: {exc}') from None
+    try:
+        return prepared.apply(trees.copy(obj), in_place=True)
+    except jsonpatch.JsonPatchTestFailed as exc:
+        why = f'testing value failed: {str(exc).splitlines()[0]}'
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException,
+            TypeError, KeyError, IndexError, AttributeError) as exc:
+        why = str(exc)
+    raise errors.ApiError(
+        422, 'Invalid', f'the server rejected our request due to an error in '
+        f'our request: {why}', {'name': name, 'kind': kind.plural,
+                                **({'group': kind.group} if kind.group
+                                   else {})})
+
+
+def merge_patch(obj, patch):
+    """Apply a JSON merge patch; returns a new value."""
+    if not isinstance(patch, dict):
+        return trees.copy(patch)
+    result = dict(obj) if isinstance(obj, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge_patch(result.get(name), value)
+    return result

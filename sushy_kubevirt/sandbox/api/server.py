@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP server: who asks, what for, and who answers.
+
+One asyncio thread serves everything.  Rooms outside the Kubernetes API
+(``/sandbox/...``) and verbs under an object are registered from outside.
+"""
+import asyncio
+import dataclasses
+import logging
+import secrets
+import socket
+
+from aiohttp import web
+
+from sushy_kubevirt.sandbox.api import auth
+from sushy_kubevirt.sandbox.api import bodies
+from sushy_kubevirt.sandbox.api import discovery
+from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import history
+from sushy_kubevirt.sandbox.api import kinds as kinds_module
+from sushy_kubevirt.sandbox.api import resources
+from sushy_kubevirt.sandbox.api import store as store_module
+from sushy_kubevirt.sandbox.api import targets
+
+LOG = logging.getLogger(__name__)
+
+ADMINISTRATOR = auth.User('kubernetes-admin',
+                          ('system:masters', 'system:authenticated'))
+
+
+@dataclasses.dataclass
+class SubresourceRequest:
+    """A call of a verb under an object, e.g. PUT .../start.
+
+    :param path: what stands behind the registered name, e.g. ``22`` for
+        ``portforward/22``; or ``''``.
+    :param body: parsed JSON, ``{}`` when there is none.
+    :param query: the query parameters (a multidict).
+    """
+
+    namespace: str
+    name: str
+    body: dict
+    store: store_module.Store
+    user: str
+    query: object
+    method: str
+    path: str
+    http: web.Request
+
+
+@dataclasses.dataclass(frozen=True)
+class Subresource:
+    """A registered verb under an object."""
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    handler: object
+    methods: tuple[str, ...]
+    kind: str
+    namespaced: bool
+
+
+class Server:
+    """A Kubernetes API server.
+
+    :param ssl_context: None for plain HTTP (unit tests).
+    :param length: how many events of a resource are remembered.
+    """
+
+    def __init__(self, ssl_context=None, length=store_module.HISTORY,
+                 bookmark_seconds=10):
+        self.kinds = kinds_module.Registry()
+        self.store = store_module.Store(self.kinds, length)
+        self.token = secrets.token_urlsafe(32)
+        self.tokens = auth.Tokens()
+        self.tokens.add(self.token, ADMINISTRATOR)
+        self.bookmark_seconds = bookmark_seconds
+        self.watches = {}
+        self.subresources = {}
+        #: Called around every call of the Kubernetes API:
+        #: ``await around(request, verb, resource, carry_out)`` gives the
+        #: answer; ``carry_out()`` makes the real one (faults, statistics).
+        self.around = None
+        self._ssl = ssl_context
+        self._app = web.Application(client_max_size=bodies.LIMIT)
+        self._runner = None
+        self._site = None
+        self._socket = None
+        self.address = None
+
+    # -- registration -----------------------------------------------------
+
+    def register_kind(self, kind):
+        """Serve a :class:`kinds.Kind`."""
+        self.kinds.add(kind)
+
+    def register_subresource(self, group, version, plural, name, handler,
+                             methods=('PUT',), *, kind='', namespaced=True):
+        """Serve a verb under an object.
+
+        :param name: e.g. ``start``; what a client writes behind it after
+            a slash is given to the handler as ``request.path``.
+        :param handler: ``async handler(SubresourceRequest)`` gives
+            ``(status, body)``, body a dict or None, and raises
+            :class:`errors.ApiError`; it may also give an aiohttp response.
+        :param kind: the kind that discovery shows.
+        """
+        entry = Subresource(group, version, plural, name, handler,
+                            tuple(methods), kind, namespaced)
+        self.subresources.setdefault(
+            (group, version, plural), {})[name] = entry
+
+    def register_route(self, method, path, handler, *, public=False):
+        """Serve a path outside the Kubernetes API.
+
+        :param path: as aiohttp writes it, e.g. ``/sandbox/x/{name}``.
+        :param handler: ``async handler(aiohttp request)`` gives an aiohttp
+            response.
+        :param public: needs no token.
+        """
+        async def guarded(request):
+            try:
+                if not public and self._user(request) is None:
+                    raise errors.unauthorized()
+                return await handler(request)
+            except errors.ApiError as exc:
+                return failure(exc)
+        self._app.router.add_route(method, path, guarded)
+
+    # -- running ----------------------------------------------------------
+
+    async def start(self, host='127.0.0.1', port=0):
+        """Begin to serve.
+
+        :param port: 0 chooses a free one; see :attr:`address`.
+        """
+        self._app.router.add_route('*', '/{path:.*}', self._serve)
+        self._runner = web.AppRunner(
+            self._app, access_log=None, handler_cancellation=True,
+            shutdown_timeout=1)
+        await self._runner.setup()
+        family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        self._socket = _bound(family, (host, port))
+        self.address = self._socket.getsockname()[:2]
+        await self._open()
+
+    @property
+    def url(self):
+        host, port = self.address
+        host = f'[{host}]' if ':' in host else host
+        return f'{"https" if self._ssl else "http"}://{host}:{port}'
+
+    async def _open(self):
+        # The socket that reserves the port never listens: while the server
+        # is away connections are refused, and nobody else gets the port.
+        listening = _bound(self._socket.family, self._socket.getsockname())
+        self._site = web.SockSite(self._runner, listening,
+                                  ssl_context=self._ssl, backlog=1024)
+        await self._site.start()
+
+    def cut(self, match=None):
+        """Cut open watches.
+
+        :param match: function of the aiohttp request; None: all.
+        :returns: how many were cut.
+        """
+        cut = [r for r in self.watches.values()
+               if match is None or match(r)]
+        for request in cut:
+            if request.transport is not None:
+                request.transport.abort()
+        return len(cut)
+
+    async def go_away(self, seconds):
+        """Refuse connections for a time, having cut those there are."""
+        await self._site.stop()
+        for connection in list(self._runner.server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(seconds)
+        await self._open()
+
+    async def stop(self):
+        """End: watches end, connections close."""
+        for watch in list(self.watches):
+            watch.end()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+
+    # -- serving ----------------------------------------------------------
+
+    def _user(self, request):
+        return self.tokens.user(request.headers.get('Authorization'))
+
+    async def _serve(self, request):
+        try:
+            response = await self._route(request)
+        except errors.ApiError as exc:
+            response = failure(exc)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception as exc:
+            LOG.exception('%s %s failed', request.method, request.path)
+            response = failure(errors.internal_error(type(exc).__name__))
+        return response
+
+    async def _route(self, request):
+        user = self._user(request)
+        public = discovery.public(request.path)
+        if user is None and not public:
+            raise errors.unauthorized()
+        if public:
+            return discovery.health(self, request)
+        target = targets.parse(request.rel_url.raw_path)
+        if target is None:
+            verb, resource = 'get', ''
+
+            def carry_out():
+                return discovery.answer(self, request)
+        else:
+            verb, resource, carry_out = self._handler(request, target, user)
+        if self.around is None:
+            return await carry_out()
+        return await self.around(request, verb, resource, carry_out)
+
+    def _handler(self, request, target, user):
+        """(verb, resource, function that carries it out) of a call."""
+        kind = self.kinds.find(target.group, target.version, target.plural)
+        if target.subresource:
+            found = self._find_subresource(target)
+            if found:
+                entry, path = found
+                return (_verb(request.method),
+                        f'{target.plural}.{target.group}/{entry.name}'
+                        if target.group else f'{target.plural}/{entry.name}',
+                        lambda: self._subresource(request, target, user,
+                                                  entry, path))
+        if kind is None or (target.subresource and not (
+                target.subresource == 'status' and kind.status)):
+            raise errors.no_such_path()
+        if kind.namespaced and not target.namespace and (
+                target.name or request.method not in ('GET', 'HEAD')):
+            raise errors.no_such_path()
+        if target.namespace and not kind.namespaced:
+            raise errors.no_such_path()
+        verb = resources.verb_of(request.method, target.name, request.query)
+        if verb is None or verb not in kind.verbs or (
+                target.subresource and verb not in (
+                    'get', 'update', 'patch')):
+            raise errors.method_not_allowed()
+        call = resources.Call(self, request, target, kind, verb, user)
+        resource = kind.resource
+        if target.subresource:
+            resource += '/' + target.subresource
+        return verb, resource, lambda: resources.VERBS[verb](call)
+
+    def _find_subresource(self, target):
+        entries = self.subresources.get(
+            (target.group, target.version, target.plural), {})
+        parts = target.subresource.split('/')
+        for count in range(len(parts), 0, -1):
+            entry = entries.get('/'.join(parts[:count]))
+            if entry:
+                return entry, '/'.join(parts[count:])
+        return None
+
+    async def _subresource(self, request, target, user, entry, path):
+        if request.method not in entry.methods:
+            raise errors.method_not_allowed()
+        raw = await bodies.read(request)
+        body = bodies.parse_json(raw) if raw.strip() else {}
+        if body is None:
+            body = {}
+        if not isinstance(body, dict):
+            raise errors.bad_request('the body must be an object')
+        answer = await entry.handler(SubresourceRequest(
+            target.namespace, target.name, body, self.store, user.name,
+            request.query, request.method, path, request))
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        status, body = answer
+        if body is None:
+            return web.Response(status=status)
+        return resources.respond(history.encode(body), status)
+
+
+def _verb(method):
+    return {'PUT': 'update', 'POST': 'create', 'PATCH': 'patch',
+            'DELETE': 'delete'}.get(method, 'get')
+
+
+def failure(exc):
+    """The answer to a refused request."""
+    body = exc.status()
+    if getattr(exc, 'list_meta', None):
+        body['metadata'] = exc.list_meta
+    response = resources.respond(history.encode(body), exc.code)
+    response.headers.update(exc.headers)
+    return response
+
+
+def _bound(family, address):
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a path of the API points at."""
+import dataclasses
+import urllib.parse
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A resource, an object, or something under an object.
+
+    :param namespace: ``''`` for all namespaces and cluster-scoped kinds.
+    :param name: ``''`` for the whole collection.
+    :param subresource: what stands behind the name, e.g. ``status``,
+        ``vnc/screenshot``; or ``''``.
+    """
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str = ''
+    subresource: str = ''
+
+
+def parse(raw_path):
+    """The :class:`Target` of a path, or None when it is none.
+
+    :param raw_path: the path as it was sent, percent-encoded.
+    """
+    parts = [urllib.parse.unquote(p) for p in raw_path.strip('/').split('/')]
+    if parts[0] == 'api' and len(parts) >= 3:
+        group, version, rest = '', parts[1], parts[2:]
+    elif parts[0] == 'apis' and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ''
+    if rest[0] == 'namespaces' and len(rest) > 2 and not (
+            group == '' and rest[2] in ('status', 'finalize')):
+        namespace, rest = rest[1], rest[2:]
+    elif '' in rest:
+        return None
+    return Target(group, version, namespace, rest[0],
+                  rest[1] if len(rest) > 1 else '', '/'.join(rest[2:]))

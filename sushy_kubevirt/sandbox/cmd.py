@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``sushy-kubevirt-sandbox``: a stand-in cluster, in the foreground."""
+import argparse
+import asyncio
+import importlib
+import ipaddress
+import logging
+import os
+import signal
+import sys
+
+from sushy_kubevirt.sandbox.api import certificates
+from sushy_kubevirt.sandbox.api import core
+from sushy_kubevirt.sandbox.api import server as server_module
+from sushy_kubevirt.sandbox import control
+from sushy_kubevirt.sandbox import kubeconfig
+
+LOG = logging.getLogger(__name__)
+
+
+def _version():
+    from importlib import metadata
+    return metadata.version('sushy-kubevirt')
+
+
+def _address(text):
+    host, colon, port = text.rpartition(':')
+    host = host.strip('[]')
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not ADDRESS:PORT, e.g. 127.0.0.1:6443')
+    try:
+        return str(ipaddress.ip_address(
+            '127.0.0.1' if host in ('', 'localhost') else host)), int(port)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{host!r} is not an IP address') from None
+
+
+def _gates(text):
+    return [gate.strip() for gate in text.split(',') if gate.strip()]
+
+
+def _count(text):
+    try:
+        value = int(text)
+        if value >= 0:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f'{text!r} is not a count')
+
+
+def _seconds(text):
+    try:
+        value = float(text)
+        if 0 <= value < 86400:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f'{text!r} is not a time in seconds')
+
+
+def parser():
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog='sushy-kubevirt-sandbox', description=(
+            'A stand-in for a Kubernetes cluster with KubeVirt, for '
+            'development and tests: objects live in memory, virtual '
+            'machines are simulated. Not for production. Prints one line, '
+            '"ready URL", once it serves; ends on SIGTERM and Ctrl-C.'))
+    result.add_argument('--version', action='version',
+                        version=f'%(prog)s {_version()}')
+    result.add_argument(
+        '--listen', metavar='ADDRESS:PORT', type=_address,
+        default=('127.0.0.1', 6443), help='where to serve; port 0 chooses a '
+        'free one (default: 127.0.0.1:6443)')
+    result.add_argument(
+        '--kubeconfig', metavar='PATH', required=True, help='file to write '
+        'with the CA and the administrator\'s token, for clients')
+    result.add_argument('--vms', metavar='N', type=_count, default=0,
+                        help='make N sample virtual machines, vm-0, vm-1, … '
+                        'in namespace default (default: 0)')
+    result.add_argument(
+        '--boot-seconds', metavar='S', type=_seconds, default=0.2,
+        help='how long a guest takes to boot (default: 0.2)')
+    result.add_argument(
+        '--gates', metavar='NAME,…', type=_gates, default=None,
+        help='KubeVirt feature gates to switch on (default: RebootPolicy, '
+        'DeclarativeHotplugVolumes); an empty text for none')
+    result.add_argument(
+        '--allow-remote', action='store_true', help='allow an address that '
+        'is not loopback: everybody who can reach it can control guests')
+    result.add_argument('--debug', action='store_true',
+                        help='say more on standard error')
+    return result
+
+
+async def _serve(options):
+    host, port = options.listen
+    identity = certificates.make([host, 'localhost', '127.0.0.1', '::1'])
+    server = server_module.Server(identity.context())
+    core.install(server)
+    control.install(server)
+    cluster = None
+    try:
+        kubevirt = importlib.import_module('sushy_kubevirt.sandbox.kubevirt')
+        cluster = kubevirt.install(server, options)
+    except (ImportError, AttributeError):
+        LOG.exception('Serving without KubeVirt')
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await server.start(host, port)
+    try:
+        if cluster is not None:
+            await cluster.start()
+        kubeconfig.write(options.kubeconfig, server.url, identity.ca,
+                         server.token)
+        print(f'ready {server.url}', flush=True)
+        await stopping.wait()
+    finally:
+        if cluster is not None:
+            await cluster.stop()
+        await server.stop()
+
+
+def main(argv=None):
+    """Run the command.
+
+    :returns: exit status.
+    """
+    arguments = parser()
+    options = arguments.parse_args(argv)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if options.debug else logging.INFO,
+        format='%(asctime)s %(levelname)s %(name)s: %(message)s')
+    logging.getLogger('asyncio').setLevel(logging.WARNING)
+    host = ipaddress.ip_address(options.listen[0])
+    if not host.is_loopback and not options.allow_remote:
+        arguments.error(
+            f'{host} is not a loopback address: this server is for '
+            'development and tests; --allow-remote allows it all the same')
+    os.umask(0o077)
+    try:
+        asyncio.run(_serve(options))
+    except OSError as exc:
+        print(f'sushy-kubevirt-sandbox: {exc}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
