@@ -132,9 +132,7 @@ class Ironic(fixtures.Fixture):
         }
 
     def _wait_api(self, port, timeout=30):
-        """Wait until the API listens: the last to start, and it says
-        nothing.
-        """
+        """Wait until the API, the last to start, listens."""
         deadline = time.monotonic() + timeout
         while True:
             try:

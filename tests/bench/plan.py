@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured, in which order, how often."""
+
+import dataclasses
+import statistics
+
+import fixtures
+
+from tests.bench import load
+from tests.bench import memory
+from tests.bench import subjects
+from tests.functional import vbmcd
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    #: Pairs of turns; an odd number has a middle one.
+    rounds: int
+    #: Requests of each turn: one client's GETs, those of each of four, one
+    #: client's resets, those of each of four, IPMI's.
+    get: int
+    get_parallel: int
+    reset: int
+    reset_parallel: int
+    ipmi: int
+    #: Requests of each kind before the memory is measured.
+    soak: int
+    #: Numbers of BMCs to measure the memory of.
+    bmcs: tuple
+
+
+FULL = Sizes(rounds=9, get=200, get_parallel=250, reset=20,
+             reset_parallel=10, ipmi=20, soak=1000, bmcs=(1, 2, 10))
+QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
+              ipmi=2, soak=25, bmcs=(1, 2))
+
+
+def _get(subject, sizes):
+    with load.Client(subject.emulator.url) as client:
+        return load.get(client, subject.paths[0], sizes.get), None
+
+
+def _get_parallel(subject, sizes):
+    return load.parallel(subject.emulator.url, subject.paths, load.get,
+                         sizes.get_parallel)
+
+
+def _reset(subject, sizes):
+    with load.Client(subject.emulator.url) as client:
+        return load.reset(client, subject.paths[0], sizes.reset), None
+
+
+def _reset_parallel(subject, sizes):
+    return load.parallel(subject.emulator.url, subject.paths, load.reset,
+                         sizes.reset_parallel)
+
+
+def _ipmi(subject, sizes):
+    return load.ipmi(subject.bmc, sizes.ipmi, vbmcd.ipmitool), None
+
+
+#: Name of a measurement, how a turn of it is done: function of (subject,
+#: sizes) that returns (times, rate or None).
+TURNS = {
+    'GET system, 1 client': _get,
+    'GET system, 4 clients': _get_parallel,
+    'POST reset, 1 client': _reset,
+    'POST reset, 4 clients': _reset_parallel,
+    'ipmitool power status': _ipmi,
+}
+
+
+def _figures(turns):
+    """Reduce one subject's turns.
+
+    :param turns: list of (times, rate or None).
+    """
+    times = sorted(one for part, _ in turns for one in part)
+    figures = {
+        'count': len(times),
+        'median_ms': 1000 * statistics.median(times),
+        'p95_ms': 1000 * times[min(len(times) - 1, int(0.95 * len(times)))],
+    }
+    rates = [rate for _, rate in turns if rate is not None]
+    if rates:
+        figures['per_second'] = statistics.median(rates)
+    return figures
+
+
+def _ratios(ours, stock):
+    """Compare the two turns of each pair.
+
+    :returns: dictionary of the middle of the pairs' ratios, ours to stock,
+        with the lowest and the highest.
+    """
+    def spread(values):
+        return {'middle': statistics.median(values),
+                'lowest': min(values), 'highest': max(values)}
+
+    pairs = list(zip(ours, stock))
+    ratios = {'median_ms': spread([
+        statistics.median(mine) / statistics.median(other)
+        for (mine, _), (other, _) in pairs])}
+    if ours[0][1] is not None:
+        ratios['per_second'] = spread([
+            mine / other for (_, mine), (_, other) in pairs])
+    return ratios
+
+
+def take_turns(pair, name, sizes):
+    """Measure one thing in pairs, ours and stock first by turns."""
+    turns = {subject.name: [] for subject in pair}
+    for number in range(sizes.rounds):
+        for subject in pair if number % 2 else reversed(pair):
+            turns[subject.name].append(TURNS[name](subject, sizes))
+    result = {name: _figures(done) for name, done in turns.items()}
+    if len(turns) == 2:
+        result['ratio'] = _ratios(turns['ours'], turns['stock'])
+    return result
+
+
+def api_calls(ours, sizes):
+    """Count the API calls of the emulator while it answers GETs."""
+    ours.sandbox.reset_stats()
+    with load.Client(ours.emulator.url) as client:
+        load.get(client, ours.paths[0], sizes.get)
+    counts = ours.sandbox.stats()
+    calls = sum(_numbers(counts))
+    return {'gets': sizes.get, 'calls': calls, 'per_get': calls / sizes.get}
+
+
+def _numbers(tree):
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from _numbers(value)
+    elif isinstance(tree, (int, float)):
+        yield tree
+
+
+def soak(pair, sizes):
+    """Send so many requests of each kind; measure the memory afterwards."""
+    result = {'requests_of_each_kind': sizes.soak}
+    for subject in pair:
+        before = _memory(subject)
+        with load.Client(subject.emulator.url) as client:
+            load.get(client, subject.paths[0], sizes.soak)
+            load.reset(client, subject.paths[0], sizes.soak)
+        load.ipmi(subject.bmc, sizes.soak, vbmcd.ipmitool)
+        result[subject.name] = {'before': before}
+    # Both at the same time: what they share with others is the same then.
+    for subject in pair:
+        result[subject.name]['after'] = _memory(subject)
+    if len(pair) == 2:
+        result['ratio'] = {
+            part: result['ours']['after'][part]['total']
+            / result['stock']['after'][part]['total']
+            for part in ('emulator', 'vbmcd')}
+    return result
+
+
+def _memory(subject):
+    return {'emulator': memory.tree(subject.emulator.process.pid),
+            'vbmcd': memory.tree(subject.vbmcd.process.pid)}
+
+
+def bmcs(pair, sizes):
+    """Measure the daemons with more and more BMCs, all asked once."""
+    result = {}
+    with fixtures.CompoundFixture([]) as holder:
+        daemons = {subject.name: holder.useFixture(
+            subjects.Many(subject, max(sizes.bmcs))) for subject in pair}
+        for count in sizes.bmcs:
+            for daemon in daemons.values():
+                daemon.grow(count)
+            result[str(count)] = figures = {
+                name: memory.tree(daemon.vbmcd.process.pid)
+                for name, daemon in daemons.items()}
+            if len(pair) == 2:
+                figures['ratio'] = (figures['ours']['total']
+                                    / figures['stock']['total'])
+    return result
+
+
+def run(sizes, only=None, say=lambda what: None):
+    """Measure everything.
+
+    :param sizes: :class:`Sizes`
+    :param only: name of the one subject to measure; None for both.
+    :param say: called with what begins.
+    :returns: dictionary, for JSON.
+    """
+    with fixtures.CompoundFixture([]) as holder:
+        say('start')
+        pair = [holder.useFixture(kind())
+                for kind in (subjects.Ours, subjects.Stock)
+                if only in (None, kind.name)]
+        result = {'turns': {}}
+        for name in TURNS:
+            say(name)
+            result['turns'][name] = take_turns(pair, name, sizes)
+        for subject in pair:
+            if subject.name == 'ours':
+                say('API calls of a GET')
+                result['api_calls'] = api_calls(subject, sizes)
+        say('memory after %d requests of each kind' % sizes.soak)
+        result['memory'] = soak(pair, sizes)
+        say('memory of more BMCs')
+        result['bmcs'] = bmcs(pair, sizes)
+    return result

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures as a table to read."""
+
+
+def _number(value):
+    return '-' if value is None else '%.3g' % value if value < 100 \
+        else '%.0f' % value
+
+
+def rows(result):
+    """Yield the table's rows: what, unit, ours, stock, ratio.
+
+    :param result: what :func:`tests.bench.plan.run` returned.
+    """
+    for name, turn in result['turns'].items():
+        for key, unit in (('median_ms', 'ms, median'), ('p95_ms', 'ms, p95'),
+                          ('per_second', 'a second')):
+            figures = [turn.get(who, {}).get(key) for who in NAMES]
+            if figures == [None, None]:
+                continue
+            ratio = turn.get('ratio', {}).get(key)
+            yield (name, unit, *map(_number, figures), '-' if ratio is None
+                   else '%.2f (%.2f to %.2f)' % (
+                       ratio['middle'], ratio['lowest'], ratio['highest']))
+    if 'api_calls' in result:
+        yield ('API calls of a GET', '',
+               _number(result['api_calls']['per_get']), '-', '-')
+    soak = result['memory']
+    for part in 'emulator', 'vbmcd':
+        figures = [soak.get(who, {}).get('after', {}).get(part)
+                   for who in NAMES]
+        most = max(len(tree['processes']) for tree in figures if tree)
+        for number in range(most):
+            yield ('%s, %s' % (part, 'parent' if number == 0
+                               else 'child %d' % number), 'MiB of PSS',
+                   *(_number(tree['processes'][number])
+                     if tree and number < len(tree['processes']) else '-'
+                     for tree in figures), '-')
+        yield ('%s, all' % part, 'MiB of PSS',
+               *(_number(tree and tree['total']) for tree in figures),
+               '%.2f' % soak['ratio'][part] if 'ratio' in soak else '-')
+    for count, figures in result['bmcs'].items():
+        yield ('vbmcd with %s BMC%s' % (count, '' if count == '1' else 's'),
+               'MiB of PSS',
+               *(_number(figures.get(who, {}).get('total'))
+                 for who in NAMES),
+               '%.2f' % figures['ratio'] if 'ratio' in figures else '-')
+
+
+NAMES = ('ours', 'stock')
+
+
+def table(result):
+    """Lay the rows out."""
+    lines = [('', '', *NAMES, 'ours to stock'), *rows(result)]
+    widths = [max(len(line[column]) for line in lines)
+              for column in range(len(lines[0]))]
+    aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s')
+    return '\n'.join(
+        '  '.join(form % (width, cell) for form, width, cell
+                  in zip(aligned, widths, line)).rstrip()
+        for line in lines)

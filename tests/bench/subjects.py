@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: an emulator and a daemon of ours, and the stock ones.
+
+Both pairs run the same programs (gunicorn with one worker of four threads,
+vbmcd) started the same way; ours for a sandbox, the stock ones for libvirt's
+test driver, which is built into libvirt's library and asks nobody.
+"""
+
+import pathlib
+
+import fixtures
+
+from tests.functional import emulator
+from tests.functional import machines
+from tests.functional import sandbox
+from tests.functional import vbmcd
+
+#: The test driver's own domain, as ``vbmc add`` is told.
+STOCK_URI = 'test:///default'
+STOCK_WORDS = ('test', '--libvirt-uri', STOCK_URI)
+
+_NODE = """<node>
+  <cpu><mhz>2000</mhz><model>x</model><active>4</active><nodes>1</nodes>
+    <sockets>1</sockets><cores>4</cores><threads>1</threads></cpu>
+  <memory>8192000</memory>
+%s</node>
+"""
+_DOMAIN = """  <domain type='test'><name>%s</name><memory>1048576</memory>
+    <vcpu>2</vcpu><os><type>hvm</type></os></domain>
+"""
+
+
+class Ours(fixtures.Fixture):
+    """The project's two, on a sandbox.
+
+    ``paths`` are systems for four clients, ``bmc`` is one BMC.
+    """
+
+    name = 'ours'
+    clients = 4
+
+    def _setUp(self):
+        self.sandbox = self.useFixture(sandbox.Sandbox(
+            vms=self.clients, boot_seconds=0))
+        self.emulator = self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig, server='gunicorn'))
+        self.paths = self.emulator.systems()
+        for path in self.paths:
+            self.emulator.reset(path.rpartition('/')[2], 'On')
+        self.vbmcd = self.daemon()
+        self.bmc = self.vbmcd.add(*self.words(1)[0])
+
+    def daemon(self):
+        return self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
+
+    def words(self, count):
+        """List what to tell ``vbmc add`` for so many different VMs."""
+        for number in range(count - self.clients):
+            self.sandbox.create('virtualmachines', machines.vm(
+                'more-%d' % number, 'Halted'))
+        return [('default/' + vm['metadata']['name'],)
+                for vm in self.sandbox.list('virtualmachines')[:count]]
+
+
+class Stock(fixtures.Fixture):
+    """Upstream's two, on libvirt's test driver; members as those of Ours.
+
+    It has but one domain, so all clients ask for the same.
+    """
+
+    name = 'stock'
+    clients = 4
+
+    def _setUp(self):
+        self.emulator = self.useFixture(emulator.Emulator(
+            settings={'SUSHY_EMULATOR_LIBVIRT_URI': STOCK_URI},
+            server='gunicorn', config='/dev/null'))
+        self.paths = self.emulator.systems() * self.clients
+        self.vbmcd = self.daemon()
+        self.bmc = self.vbmcd.add(*STOCK_WORDS, driver=None)
+
+    def daemon(self):
+        return self.useFixture(vbmcd.Vbmcd(command='vbmcd'))
+
+    def words(self, count):
+        if count == 1:
+            return [STOCK_WORDS]
+        # More than one domain takes a file.
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
+                            'node.xml')
+        names = ['test%d' % number for number in range(1, count + 1)]
+        path.write_text(_NODE % ''.join(_DOMAIN % name for name in names))
+        return [(name, '--libvirt-uri', 'test://%s' % path)
+                for name in names]
+
+
+class Many(fixtures.Fixture):
+    """A daemon for a growing number of BMCs.
+
+    :param subject: :class:`Ours` or :class:`Stock`, running.
+    :param most: how many there will be.
+    """
+
+    def __init__(self, subject, most):
+        super().__init__()
+        self.subject = subject
+        self.most = most
+
+    def _setUp(self):
+        self._words = self.subject.words(self.most)
+        self.vbmcd = self.subject.daemon()
+
+    def grow(self, count):
+        """Have so many BMCs, each of which has been asked."""
+        stock = {'driver': None} if self.subject.name == 'stock' else {}
+        for words in self._words[len(self.vbmcd.bmcs):count]:
+            self.vbmcd.add(*words, **stock)
+        for name in self.vbmcd.bmcs:
+            self.vbmcd.ipmi(name, 'power', 'status')
