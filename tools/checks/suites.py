@@ -143,6 +143,11 @@ def demo(folder):
     return one(run(ROOT / 'tools' / 'demo', '--tour', limit=600))
 
 
+def bench(folder):
+    """The benchmark, only to see that it works."""
+    return one(run(ROOT / 'tools' / 'bench', '--quick', limit=600))
+
+
 SUITES = {
     'pep8': pep8,
     'docs': docs,
@@ -150,6 +155,7 @@ SUITES = {
     'unit': unit,
     'functional': functional,
     'demo': demo,
+    'bench': bench,
 }
 
 
