@@ -147,9 +147,9 @@ class Client:
                 content=JSON):
         try:
             response = self._send(method, path, call, fields, body, content)
-        except errors.Unavailable as e:
+        except errors.ConnectionLost:
             # A kept connection that the server has closed in the meantime.
-            if method != 'GET' or not e.maybe_done:
+            if method != 'GET':
                 raise
             response = self._send(method, path, call, fields)
         try:
@@ -367,12 +367,14 @@ def _seconds(retry_after):
 def _lost(call, server, error):
     """The error that a connection which failed means."""
     e = urllib3.exceptions
-    sent = not isinstance(
-        error, (e.NewConnectionError, e.ConnectTimeoutError, e.ProxyError,
-                e.LocationValueError))
-    return errors.Unavailable(
-        'The API server %s does not answer (%s): %s'
-        % (server, call, _reason(error)), maybe_done=sent)
+    message = 'The API server %s does not answer (%s): %s' % (
+        server, call, _reason(error))
+    if isinstance(error, (e.NewConnectionError, e.ConnectTimeoutError,
+                          e.ProxyError, e.LocationValueError)):
+        return errors.Unavailable(message)
+    if isinstance(error, e.TimeoutError):
+        return errors.Unavailable(message, maybe_done=True)
+    return errors.ConnectionLost(message, maybe_done=True)
 
 
 def _reason(error):

@@ -2,10 +2,29 @@
 """The machines of one cluster: finding them, reading them, writing to them.
 
 Joins the client, the cache and the keeper. Starts nothing before it is first
-asked for something, so that it can be made before a process forks.
+asked for something, so that it can be made before a process forks; a fork
+later on makes the child start anew.
 """
 
+import os
+import threading
+import time
+import weakref
+
+from sushy_kubevirt.kubevirt import cache
+from sushy_kubevirt.kubevirt import client
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import gates
+from sushy_kubevirt.kubevirt import keeper
+from sushy_kubevirt.kubevirt import machine as machine_
 from sushy_kubevirt.kubevirt import options as options_
+from sushy_kubevirt.kubevirt import resources
+
+#: While the cache is stale, what was fetched serves reads for this long, so
+#: that a protocol's request, which looks a dozen times, fetches once.
+FETCHED_SECONDS = 0.5
+
+_clusters = weakref.WeakSet()
 
 
 class Cluster:
@@ -21,9 +40,41 @@ class Cluster:
     def __init__(self, connection, namespaces=(), label_selector='',
                  options=None, vm=None):
         self.options = options or options_.Options()
+        self._client = client.Client(connection, self.options)
+        #: The cluster's feature gates, a `gates.Gates`.
+        self.gates = gates.Gates(self._client, self.options)
+        self._scope = {
+            'namespaces': tuple(namespaces),
+            'label_selector': label_selector,
+            'vm': tuple(vm.split('/', 1)) if vm else None,
+        }
+        self._begin()
+        _clusters.add(self)
+
+    def _begin(self):
+        #: Set when this closes: whoever waits for something else stops.
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        self._fetched = {}
+        self._keeper = None
+        self._started = False
+        self._cache = cache.Cache(self._client, self.options, **self._scope)
+
+    def after_fork(self):
+        """Start anew: the threads and sockets are the parent's."""
+        self._client.after_fork()
+        self.gates.after_fork()
+        self._begin()
+
+    # Finding
 
     def machines(self):
         """:returns: list of `machine.Machine`, by namespace and name"""
+        self.wait_ready()
+        if self._cache.stale:
+            self._cache.relist()
+        found = (self._machine(key) for key in self._cache.keys())
+        return [each for each in found if each is not None]
 
     def machine(self, identity):
         """Find one machine.
@@ -32,19 +83,159 @@ class Cluster:
             namespace/name
         :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
         """
+        self.wait_ready()
+        keys = self._cache.find(identity)
+        if not keys and self._cache.stale:
+            self._cache.relist()
+            keys = self._cache.find(identity)
+        if len(keys) > 1:
+            raise errors.AmbiguousName(
+                identity, ['%s/%s' % key for key in keys])
+        found = self._machine(keys[0]) if keys else None
+        if found is None:
+            raise errors.MachineNotFound(identity)
+        return found
+
+    def _machine(self, key):
+        identity = self._cache.identity(key)
+        if identity is None:
+            return None
+        return machine_.Machine(self, *key, *identity)
 
     def wait_ready(self, timeout=None):
         """Wait for the first list.
 
+        :param timeout: seconds; None for Options.read_deadline
         :raises: `errors.Unavailable`, `errors.AccessDenied`, with the reason
         """
+        if not self._started:
+            self._start()
+        if not self._cache.listed:
+            self._cache.wait(self.options.read_deadline
+                             if timeout is None else timeout)
+
+    def _start(self):
+        with self._lock:
+            if self._started:
+                return
+            if self.closing.is_set():
+                raise errors.Unavailable('The connection is closed')
+            if self.options.keeper:
+                self._keeper = keeper.Keeper(self)
+                self._keeper.start()
+            self._cache.start()
+            self.gates.ask_aside()
+            self._started = True
 
     def subscribe(self, callback):
         """Be told of each change of a machine (and of all there are, first).
 
-        :param callback: function of (machine, vm, vmi), called in a watch's
-            thread: it must not block. vm is None when the VM is gone.
+        :param callback: function of (machine, vm, vmi), called one at a time
+            in whatever thread brought the news: it must not block. vm is
+            None when the VM is gone, and vmi when there is none. Forgotten
+            in a child process.
         """
+        machines = {}
+
+        def tell(key, vm, vmi):
+            if vm is None:
+                machine = machines.pop(key, None)
+            else:
+                machine = machines.get(key)
+                if machine is None or machine.uid != vm['metadata']['uid']:
+                    machine = machines[key] = self._machine(key)
+            if machine is not None:
+                callback(machine, vm, vmi)
+
+        self._cache.subscribe(tell)
+
+    # For `machine.Machine`
+
+    def objects(self, machine):
+        """See `machine.Machine.objects`."""
+        self.wait_ready()
+        key = (machine.namespace, machine.name)
+        if self._cache.stale and not self._fetched_lately(key):
+            return self.fetch(machine)
+        vm, vmi = self._cache.objects(key)
+        if vm is None or vm['metadata']['uid'] != machine.uid:
+            raise errors.MachineNotFound(machine.qualified_name)
+        return vm, vmi
+
+    def fetch(self, machine):
+        """See `machine.Machine.fetch`."""
+        key = (machine.namespace, machine.name)
+        vm = self._fetch_vm(machine, key)
+        known = self._cache.vmi_uid(key)
+        try:
+            vmi = self._client.get(resources.VMI, *key)
+        except errors.ObjectNotFound:
+            vmi = None
+            if known:
+                self._cache.forget_vmi(key, known)
+        else:
+            self._cache.put_vmi(vmi)
+            if cache.owner(vmi) != machine.uid:
+                vmi = None
+        self._fetched[key] = time.monotonic()
+        return vm, vmi
+
+    def patch_vm(self, machine, operations):
+        """See `machine.Machine.patch`."""
+        key = (machine.namespace, machine.name)
+        operations = [{'op': 'test', 'path': '/metadata/uid',
+                       'value': machine.uid}] + operations
+        try:
+            vm = self._client.patch(resources.VM, *key, operations)
+        except errors.ObjectNotFound:
+            self._cache.forget_vm(key, machine.uid)
+            raise errors.MachineNotFound(machine.qualified_name) from None
+        self._cache.put_vm(vm)
+        return vm
+
+    def call(self, machine, action, body, resource):
+        """See `machine.Machine.call`."""
+        key = (machine.namespace, machine.name)
+        try:
+            self._client.action(resource, *key, action, body)
+        except errors.ObjectNotFound as e:
+            # What the step looked at has gone meanwhile: let it look again.
+            raise errors.Conflict(str(e)) from None
+        # The call tells nothing of what it changed; the next read is to see
+        # it all the same.
+        try:
+            self._fetch_vm(machine, key)
+        except errors.MachineError:
+            pass    # it was carried out, and the watch will tell
+
+    def _fetch_vm(self, machine, key):
+        try:
+            vm = self._client.get(resources.VM, *key)
+        except errors.ObjectNotFound:
+            vm = None
+        else:
+            self._cache.put_vm(vm)
+        if vm is None or vm['metadata']['uid'] != machine.uid:
+            self._cache.forget_vm(key, machine.uid)
+            raise errors.MachineNotFound(machine.qualified_name)
+        return vm
+
+    def _fetched_lately(self, key):
+        at = self._fetched.get(key)
+        return at is not None and time.monotonic() - at < FETCHED_SECONDS
 
     def close(self):
         """Stop the threads, let go of the connections."""
+        self.closing.set()
+        if self._keeper is not None:
+            self._keeper.close()
+        self._cache.close()
+        self._client.close()
+
+
+def _after_fork():
+    for cluster in list(_clusters):
+        cluster.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -120,6 +120,10 @@ class Unavailable(MachineError):
         self.maybe_done = maybe_done
 
 
+class ConnectionLost(Unavailable):
+    """The connection broke after the request was sent."""
+
+
 class Conflict(Unavailable):
     """Somebody else changed the object first (HTTP 409), or a ``test`` of a
     JSON patch found another value than it asked for (HTTP 422).

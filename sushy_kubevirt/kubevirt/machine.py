@@ -18,6 +18,8 @@ from sushy_kubevirt.kubevirt import retry
 class Machine:
     """A VirtualMachine and, while it runs, its VirtualMachineInstance."""
 
+    __slots__ = ('cluster', 'namespace', 'name', 'uid', 'uuid')
+
     def __init__(self, cluster, namespace, name, uid, uuid):
         self.cluster = cluster
         self.namespace = namespace

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes quantities, such as ``64Mi`` or ``500m``, as whole numbers."""
+
+import decimal
+import re
+
+_QUANTITY = re.compile(
+    r'([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)')
+_SUFFIXES = {'n': (10, -9), 'u': (10, -6), 'm': (10, -3), 'k': (10, 3),
+             'M': (10, 6), 'G': (10, 9), 'T': (10, 12), 'P': (10, 15),
+             'E': (10, 18), 'Ki': (2, 10), 'Mi': (2, 20), 'Gi': (2, 30),
+             'Ti': (2, 40), 'Pi': (2, 50), 'Ei': (2, 60)}
+
+
+def whole(quantity):
+    """The value, rounded up as Kubernetes does (Quantity.Value).
+
+    :param quantity: text such as ``1.5Gi``, or a number
+    :returns: int; None if it is no quantity
+    """
+    match = _QUANTITY.fullmatch(str(quantity))
+    if not match:
+        return None
+    number, exponent, suffix = match.groups()
+    value = decimal.Decimal(number + (exponent or ''))
+    if suffix:
+        base, power = _SUFFIXES[suffix]
+        value *= decimal.Decimal(base) ** power
+    return int(value.to_integral_value(decimal.ROUND_CEILING))

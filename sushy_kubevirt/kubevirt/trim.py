@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cache leaves out of VMs and VMIs.
+
+A BMC may hold a thousand VMs. Book-keeping of others, scheduling and the
+guest's own secrets (cloud-init, sysprep) are never asked for here, so they
+are dropped before anything keeps them.
+"""
+
+_ANNOTATIONS = ('kubectl.kubernetes.io/last-applied-configuration',
+                'kubevirt.io/storage-observed-api-version')
+_VMI_SPEC = ('affinity', 'tolerations', 'nodeSelector', 'dnsConfig',
+             'topologySpreadConstraints', 'accessCredentials',
+             'readinessProbe', 'livenessProbe')
+_VMI_STATUS = ('phaseTransitionTimestamps', 'topologyHints', 'selinuxContext',
+               'migratedVolumes')
+_SECRET_SOURCES = ('cloudInitNoCloud', 'cloudInitConfigDrive', 'sysprep')
+
+
+def vm(obj):
+    """Drop what is not needed of a VirtualMachine, in place.
+
+    :returns: obj
+    """
+    _metadata(obj)
+    spec = obj.get('spec') or {}
+    template = spec.get('template') or {}
+    _spec(template.get('spec') or {})
+    for volume in spec.get('dataVolumeTemplates') or ():
+        volume.pop('status', None)
+        volume.get('spec', {}).pop('source', None)
+    return obj
+
+
+def vmi(obj):
+    """Drop what is not needed of a VirtualMachineInstance, in place.
+
+    :returns: obj
+    """
+    _metadata(obj)
+    _spec(obj.get('spec') or {})
+    status = obj.get('status') or {}
+    for field in _VMI_STATUS:
+        status.pop(field, None)
+    return obj
+
+
+def _metadata(obj):
+    obj.pop('apiVersion', None)
+    obj.pop('kind', None)
+    metadata = obj['metadata']
+    metadata.pop('managedFields', None)
+    annotations = metadata.get('annotations')
+    if annotations:
+        for name in _ANNOTATIONS:
+            annotations.pop(name, None)
+
+
+def _spec(spec):
+    for field in _VMI_SPEC:
+        spec.pop(field, None)
+    for volume in spec.get('volumes') or ():
+        for source in _SECRET_SOURCES:
+            if source in volume:
+                volume[source] = {}
