@@ -62,6 +62,9 @@ def main(argv=None):
             steps.show(running)
             while True:
                 signal.pause()
+    except stage.Unready as exc:
+        print('tools/demo: %s' % exc, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print('\nEnded; nothing is left running.')
         # The one way to end what is to stay up is no failure of it.

@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 import bcrypt
+import fixtures
 
 from tests.functional import emulator
 from tests.functional import process
@@ -21,6 +22,10 @@ from tests.functional import sandbox
 from tests.functional import vbmcd
 
 USER = 'admin'
+
+
+class Unready(Exception):
+    """Something did not start; the text tells what, and its output."""
 
 
 class Stage(contextlib.AbstractContextManager):
@@ -49,8 +54,13 @@ class Stage(contextlib.AbstractContextManager):
         tempfile.tempdir = str(self.home)
         try:
             self._start()
-        except BaseException:
+        except BaseException as exc:
             self.__exit__(*sys.exc_info())
+            if isinstance(exc, fixtures.MultipleExceptions):
+                # The first is what happened.
+                exc = exc.args[0][1]
+            if isinstance(exc, (AssertionError, OSError, RuntimeError)):
+                raise Unready(str(exc)) from exc
             raise
         return self
 
