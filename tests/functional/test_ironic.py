@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ironic itself drives VMs through both BMCs.
+
+One redfish node and one ipmi node, each a VM of its own. Ironic's answers
+say what Ironic believes; whether a step worked is read from the record the
+guests keep of their boots, and from the cluster.
+"""
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import ironic
+from tests.functional import machines
+from tests.functional import vbmcd
+
+REDFISH = 'by-redfish'
+IPMI = 'by-ipmi'
+
+
+class IronicTestCase(base.SandboxTestCase):
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.vms = {name: cls.sandbox.create('virtualmachines', machines.vm(
+            name, 'Halted')) for name in (REDFISH, IPMI)}
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, server='gunicorn'))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
+        bmc = cls.vbmcd.add(IPMI)
+        cls.ironic = cls.share(ironic.Ironic())
+        cls.nodes = {
+            REDFISH: cls.ironic.enrol(REDFISH, 'redfish', {
+                'redfish_address': cls.emulator.url,
+                'redfish_system_id': '/redfish/v1/Systems/%s'
+                % machines.uuid_of(cls.vms[REDFISH])}),
+            IPMI: cls.ironic.enrol(IPMI, 'ipmi', {
+                'ipmi_address': bmc.address, 'ipmi_port': bmc.port,
+                'ipmi_username': bmc.username,
+                'ipmi_password': bmc.password}),
+        }
+
+    def power(self, name, target):
+        """Ask Ironic for a power state, and wait until it has it."""
+        state = 'power off' if target.endswith('off') else 'power on'
+        self.ironic.power(self.nodes[name], target, state)
+
+    def boot(self, name, target, boots):
+        """Have Ironic start the VM anew.
+
+        :param boots: how many boots the guest has had when it is up again.
+        :returns: the record of the boot.
+        """
+        before = self.sandbox.guest(name)['vmi']
+        self.power(name, target)
+        boot = self.sandbox.wait_boot(name, boots)
+        self.assertNotEqual(before, boot['vmi'])
+        self.assertEqual(
+            boot['vmi'], self.sandbox.wait_running(name)['metadata']['uid'])
+        # No more boots than asked for.
+        self.assertEqual(boots, len(self.sandbox.boots(name)))
+        return boot
+
+    def turn_off(self, name):
+        """Have a VM off.
+
+        :returns: how many boots its guest has had.
+        """
+        self.ironic.wait(self.nodes[name], lambda node: True)
+        self.power(name, 'power off')
+        self.sandbox.wait_stopped(name)
+        return len(self.sandbox.boots(name))
+
+    def start_over(self, name):
+        """Have a VM off, and as it was created.
+
+        :returns: how many boots its guest has had.
+        """
+        boots = self.turn_off(name)
+        made = self.vms[name]
+        annotations = self.sandbox.vm(name)['metadata'].get('annotations', {})
+        self.sandbox.patch('virtualmachines', name, {
+            'metadata': {'annotations': dict.fromkeys(annotations)}})
+        self.sandbox.patch('virtualmachines', name, [
+            {'op': 'replace', 'path': '/spec', 'value': made['spec']}])
+        return boots
+
+    def set_boot_device(self, name, device, persistent):
+        self.ironic.wait(self.nodes[name], lambda node: True)
+        self.ironic.baremetal.set_node_boot_device(
+            self.nodes[name], device, persistent=persistent)
+
+    def get_boot_device(self, name):
+        return self.ironic.baremetal.get_node_boot_device(self.nodes[name])
+
+    def template(self, name):
+        """Read what a VM's next VMI is made from."""
+        return self.sandbox.vm(name)['spec']['template']['spec']
+
+    # Power
+
+    def _test_power(self, name):
+        boots = self.start_over(name)
+        self.boot(name, 'power on', boots + 1)
+        self.boot(name, 'rebooting', boots + 2)
+        self.power(name, 'soft power off')
+        self.sandbox.wait_stopped(name)
+        self.boot(name, 'power on', boots + 3)
+        self.boot(name, 'soft rebooting', boots + 4)
+        self.power(name, 'power off')
+        stopped = self.sandbox.wait_stopped(name)
+        self.assertEqual(boots + 4, len(self.sandbox.boots(name)))
+        # As a machine would: what turns itself off later stays off.
+        self.assertEqual('RerunOnFailure', stopped['spec']['runStrategy'])
+
+    def test_power_redfish(self):
+        self._test_power(REDFISH)
+
+    def test_power_ipmi(self):
+        self._test_power(IPMI)
+
+    def _test_guest_shuts_down(self, name):
+        self.boot(name, 'power on', self.start_over(name) + 1)
+        self.sandbox.guest_does(name, 'shutdown')
+        self.sandbox.wait_stopped(name)
+        # Ironic finds it out by itself.
+        self.ironic.wait(self.nodes[name],
+                         lambda node: node.power_state == 'power off')
+
+    def test_guest_shuts_down_redfish(self):
+        self._test_guest_shuts_down(REDFISH)
+
+    def test_guest_shuts_down_ipmi(self):
+        self._test_guest_shuts_down(IPMI)
+
+    # Boot devices
+
+    def _test_once(self, name):
+        boots = self.start_over(name)
+        before = self.template(name)
+        self.set_boot_device(name, 'pxe', persistent=False)
+        self.assertEqual({'boot_device': 'pxe', 'persistent': False},
+                         self.get_boot_device(name))
+        # That alone starts nothing.
+        self.assertIsNone(self.sandbox.vmi(name))
+        self.assertEqual('Pxe', self.boot(name, 'power on', boots + 1)[
+            'class'])
+        self.assertNotEqual('pxe', self.get_boot_device(name)['boot_device'])
+        self.sandbox.wait('virtualmachines', name, lambda vm:
+                          vm['spec']['template']['spec'] == before)
+        again = self.boot(name, 'rebooting', boots + 2)
+        self.assertEqual(('Hdd', 'bios'), (again['class'],
+                                           again['firmware']))
+
+    def test_once_redfish(self):
+        self._test_once(REDFISH)
+
+    def test_once_ipmi(self):
+        self._test_once(IPMI)
+
+    def _test_once_replaced(self, name):
+        boots = self.start_over(name)
+        self.set_boot_device(name, 'pxe', persistent=False)
+        self.set_boot_device(name, 'cdrom', persistent=False)
+        self.assertEqual({'boot_device': 'cdrom', 'persistent': False},
+                         self.get_boot_device(name))
+        self.assertEqual('Cd', self.boot(name, 'power on', boots + 1)[
+            'class'])
+        self.assertEqual('Hdd', self.boot(name, 'rebooting', boots + 2)[
+            'class'])
+
+    def test_once_replaced_redfish(self):
+        self._test_once_replaced(REDFISH)
+
+    def test_once_replaced_ipmi(self):
+        self._test_once_replaced(IPMI)
+
+    def _test_persistent(self, name):
+        boots = self.start_over(name)
+        self.set_boot_device(name, 'cdrom', persistent=True)
+        self.assertEqual({'boot_device': 'cdrom', 'persistent': True},
+                         self.get_boot_device(name))
+        for number, target in enumerate(('power on', 'rebooting'), 1):
+            self.assertEqual('Cd', self.boot(name, target, boots + number)[
+                'class'])
+        self.assertEqual({'boot_device': 'cdrom', 'persistent': True},
+                         self.get_boot_device(name))
+        self.set_boot_device(name, 'disk', persistent=True)
+        self.assertEqual({'boot_device': 'disk', 'persistent': True},
+                         self.get_boot_device(name))
+        self.assertEqual('Hdd', self.boot(name, 'rebooting', boots + 3)[
+            'class'])
+
+    def test_persistent_redfish(self):
+        self._test_persistent(REDFISH)
+
+    def test_persistent_ipmi(self):
+        self._test_persistent(IPMI)
+
+    def test_firmware_ipmi(self):
+        """Ironic asks for UEFI over IPMI unless a node says otherwise."""
+        for mode, firmware in ('uefi', 'efi'), ('bios', 'bios'):
+            node = self.ironic.baremetal.patch_node(self.nodes[IPMI], [{
+                'op': 'add', 'path': '/properties/capabilities',
+                'value': 'boot_mode:' + mode}])
+            self.addCleanup(self.ironic.baremetal.patch_node, node, [{
+                'op': 'add', 'path': '/properties/capabilities',
+                'value': ''}])
+            boots = self.start_over(IPMI)
+            self.set_boot_device(IPMI, 'pxe', persistent=False)
+            boot = self.boot(IPMI, 'power on', boots + 1)
+            self.assertEqual(('Pxe', firmware),
+                             (boot['class'], boot['firmware']))
+
+    def test_firmware_redfish(self):
+        node = self.nodes[REDFISH]
+        boots = self.start_over(REDFISH)
+        baremetal = self.ironic.baremetal
+
+        def set_mode(mode):
+            baremetal.set_node_boot_mode(node, mode)
+            self.ironic.wait(node, lambda now: now.boot_mode == mode)
+
+        set_mode('uefi')
+        self.assertEqual('efi', self.boot(REDFISH, 'power on', boots + 1)[
+            'firmware'])
+        self.turn_off(REDFISH)
+        baremetal.set_node_secure_boot(node, True)
+        self.ironic.wait(node, lambda now: now.is_secure_boot)
+        self.assertEqual('efi-secure', self.boot(
+            REDFISH, 'power on', boots + 2)['firmware'])
+        self.turn_off(REDFISH)
+        baremetal.set_node_secure_boot(node, False)
+        self.ironic.wait(node, lambda now: not now.is_secure_boot)
+        set_mode('bios')
+        self.assertEqual('bios', self.boot(REDFISH, 'power on', boots + 3)[
+            'firmware'])
+
+    # Inventory
+
+    def test_inspection(self):
+        self.boot(REDFISH, 'power on', self.start_over(REDFISH) + 1)
+        node = self.ironic.provision(self.nodes[REDFISH], 'inspect',
+                                     'manageable')
+        self.assertEqual(
+            {'cpus': 2, 'memory_mb': 1024, 'local_gb': 9,
+             'cpu_arch': 'x86_64'},
+            {name: node.properties.get(name) for name in (
+                'cpus', 'memory_mb', 'local_gb', 'cpu_arch')})
+        self.assertIn('boot_mode:bios', node.properties['capabilities'])
+        # KubeVirt made the MAC address up.
+        macs = [nic['mac'] for nic in
+                self.sandbox.vmi(REDFISH)['status']['interfaces']]
+        self.assertEqual(macs, [
+            port.address for port in self.ironic.baremetal.ports(
+                node=node.id)])
+        inventory = self.ironic.baremetal.get_node_inventory(
+            node.id)['inventory']
+        self.assertEqual(
+            machines.uuid_of(self.vms[REDFISH]),
+            inventory['system_vendor']['system_uuid'].lower())
+
+    def test_command(self):
+        """The command operators type."""
+        self.start_over(IPMI)
+        self.ironic.command('node', 'boot', 'device', 'set', IPMI, 'pxe')
+        self.assertIn('pxe', self.ironic.command(
+            'node', 'boot', 'device', 'show', IPMI))
