@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KubeVirt VMs: one process serves all entries that share a connection."""
+
+import gc
+import multiprocessing
+import os
+import re
+import stat
+
+#: RFC 1123: a namespace is a label, a VM's name a subdomain.
+_LABEL = r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
+_NAMESPACE = re.compile(_LABEL)
+_NAME = re.compile(r'%s(\.%s)*' % (_LABEL, _LABEL))
+
+#: Seconds a host has to answer an order; it takes milliseconds.
+ORDER_SECONDS = 4
+
+
+def _path(text):
+    return os.path.abspath(os.path.expanduser(text))
+
+
+class Driver:
+    """Entries of KubeVirt VMs."""
+
+    options = chosen = ('namespace', 'kubeconfig', 'context')
+
+    @staticmethod
+    def add_arguments(parser):
+        parser.add_argument(
+            '--namespace', default=None,
+            help='Namespace of a KubeVirt VM, which may also be named as '
+                 'NAMESPACE/NAME; defaults to the one in the daemon\'s config '
+                 'file, or the context\'s own')
+        parser.add_argument(
+            '--kubeconfig', default=None, type=_path,
+            help='Kubeconfig with the cluster of a KubeVirt VM, for the '
+                 'daemon to read; defaults to the one in its config file, '
+                 'or the usual places')
+        parser.add_argument(
+            '--context', default=None,
+            help='Context in the kubeconfig; defaults to the one in the '
+                 'daemon\'s config file, or the current one')
+
+    def __init__(self):
+        # See the package: for the daemon only. What the hosts need is
+        # imported before they are forked, so that it is in memory once.
+        from vbmc_kubevirt import host
+        from vbmc_kubevirt import probe
+        from vbmc_kubevirt import settings
+        from vbmc_kubevirt import upstream
+        from vbmc_kubevirt.ipmi import session
+        self._host = host
+        self._probe = probe
+        self._session = session
+        self._upstream = upstream
+        self._settings = settings.load()
+        self._hosts = {}
+
+    # Adding
+
+    def check(self, entry):
+        self._check_credentials(entry)
+        if entry['kubeconfig']:
+            self._check_kubeconfig(entry['kubeconfig'])
+        namespace, name = self._split(entry)
+        # vbmc waits so long; some of it for what is not the cluster's.
+        patience = self._upstream.CONF['default']['server_response_timeout']
+        errors = self._probe.errors
+        try:
+            namespace = self._probe.find(
+                entry['kubeconfig'] or self._settings.kubeconfig,
+                entry['context'] or self._settings.context,
+                namespace, name, self._settings.options,
+                max(patience / 1000 - 0.5, 0.5))
+        except errors.MachineError as exc:
+            raise self._upstream.VirtualBMCError(str(exc))
+        return entry | {'namespace': namespace}
+
+    def _split(self, entry):
+        """:returns: (namespace, name); namespace is None if nobody says"""
+        domain_name, chosen = entry['domain_name'], entry['namespace']
+        namespace, slash, name = domain_name.rpartition('/')
+        if slash and chosen and namespace != chosen:
+            raise self._refusal(
+                '%s is not in the namespace %s' % (domain_name, chosen))
+        namespace = namespace or chosen or self._settings.namespace
+        if namespace and (len(namespace) > 63
+                          or not _NAMESPACE.fullmatch(namespace)):
+            raise self._refusal('No namespace can be named %r' % namespace)
+        if len(name) > 253 or not _NAME.fullmatch(name):
+            raise self._refusal('No VM can be named %r' % name)
+        return namespace, name
+
+    def _refusal(self, text):
+        return self._upstream.VirtualBMCError(text)
+
+    def _check_credentials(self, entry):
+        """IPMI keeps so many bytes, and a config file one line."""
+        for option, limit in (('username', self._session.USERNAME_MAX),
+                              ('password', self._session.PASSWORD_MAX)):
+            value = entry[option]
+            length = len(value.encode())
+            if not 0 < length <= limit:
+                raise self._refusal(
+                    'The %s must have 1 to %d bytes, not %d'
+                    % (option, limit, length))
+            if value != value.strip() or not value.isprintable():
+                raise self._refusal(
+                    'The %s must have no spaces at its ends and no control '
+                    'characters' % option)
+
+    def _check_kubeconfig(self, path):
+        """Whoever reaches the daemon's port names it, and a kubeconfig may
+        name a program to run: it must be by somebody the daemon trusts."""
+        try:
+            info = os.stat(path)
+        except OSError as exc:
+            raise self._refusal('Kubeconfig %s: %s' % (path, exc.strerror))
+        if not stat.S_ISREG(info.st_mode):
+            raise self._refusal('Kubeconfig %s is no file' % path)
+        if (info.st_uid not in (0, os.geteuid())
+                or info.st_mode & stat.S_IWOTH):
+            raise self._refusal(
+                'Kubeconfig %s must belong to root or to the user the daemon '
+                'runs as, and not be writable for all' % path)
+
+    # Serving
+
+    def start(self, entry):
+        name = entry['domain_name']
+        if not entry.get('namespace'):
+            raise self._refusal('The entry has no namespace')
+        host = self._host_for(entry)
+        if host.serves(name):
+            return False
+        host.start(entry)
+        return True
+
+    def _host_for(self, entry):
+        key = (entry.get('kubeconfig') or self._settings.kubeconfig,
+               entry.get('context') or self._settings.context)
+        host = self._hosts.get(key)
+        if host is not None and not host.alive():
+            host.end()
+            host = None
+        if host is None:
+            host = self._hosts[key] = HostProcess(
+                self._host.main, *key, self._settings.options, self._refusal)
+        return host
+
+    def _find(self, name):
+        for host in self._hosts.values():
+            if host.serves(name):
+                return host
+
+    def stop(self, name):
+        host = self._find(name)
+        if host is not None:
+            host.stop(name)
+        for key, idle in list(self._hosts.items()):
+            if not idle.entries:
+                self._hosts.pop(key).end()
+        return host is not None
+
+    def state(self, name):
+        host = self._find(name)
+        if host is None or not host.alive():
+            return self._upstream.ERROR, ('its process ended; it is about to '
+                                          'be started again')
+        try:
+            return (self._upstream.RUNNING,
+                    host.order('problems').get(name, ''))
+        except self._upstream.VirtualBMCError as exc:
+            return self._upstream.ERROR, str(exc)
+
+    def close(self):
+        while self._hosts:
+            self._hosts.popitem()[1].end()
+
+
+class HostProcess:
+    """The daemon's end of a host.
+
+    :param main: what the process runs
+    :param refusal: function that makes the error to raise from a text
+    """
+
+    def __init__(self, main, kubeconfig, context, options, refusal):
+        self._refusal = refusal
+        self.entries = set()
+        fork = multiprocessing.get_context('fork')
+        self._pipe, there = fork.Pipe()
+        # The child's collector leaves alone what it shares with this.
+        gc.collect()
+        gc.freeze()
+        # A pipe's end does not tell of the daemon's: its other children
+        # have that end too.
+        daemon = os.pidfd_open(os.getpid())
+        self._process = fork.Process(
+            name='vbmcd-kubevirt-host', target=main, daemon=True,
+            args=(there, daemon, kubeconfig, context, options))
+        self._process.start()
+        os.close(daemon)
+        gc.unfreeze()
+        there.close()
+
+    def alive(self):
+        return self._process.is_alive()
+
+    def serves(self, name):
+        return name in self.entries
+
+    def start(self, entry):
+        problem = self.order('start', entry)
+        if problem is not None:
+            raise self._refusal(problem)
+        self.entries.add(entry['domain_name'])
+
+    def stop(self, name):
+        self.entries.discard(name)
+        if self.alive():
+            self.order('stop', name)
+
+    def order(self, name, *arguments):
+        """Have the host do something.
+
+        A host that does not answer is ended; a new one will take its place.
+        """
+        try:
+            self._pipe.send((name, *arguments))
+            if self._pipe.poll(ORDER_SECONDS):
+                return self._pipe.recv()
+        except (EOFError, OSError):
+            pass
+        self.end()
+        raise self._refusal('The process that serves KubeVirt VMs does not '
+                            'answer')
+
+    def end(self):
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()

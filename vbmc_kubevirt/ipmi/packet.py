@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of RMCP, RMCP+ and IPMI messages: taken apart and put together.
+
+Whatever comes from the network passes here first. A packet that is not
+whole and well formed raises `Malformed` and goes no further.
+"""
+
+import dataclasses
+import struct
+
+#: RMCP version 1.0, no acknowledgement asked, class IPMI (table 13-1).
+RMCP = b'\x06\x00\xff\x07'
+
+AUTH_NONE = 0x00
+AUTH_RMCPP = 0x06
+
+_ENCRYPTED = 0x80
+_AUTHENTICATED = 0x40
+_TYPE = 0x3f
+_OEM = 0x02
+
+#: Next header of the session trailer (table 13-8).
+NEXT_HEADER = 0x07
+
+_V15 = struct.Struct('<IIB')
+_V20 = struct.Struct('<BIIH')
+
+
+class Malformed(Exception):
+    """Not a packet this server has anything to say to."""
+
+
+@dataclasses.dataclass(slots=True)
+class Packet:
+    """One packet, its session wrapper taken off (figure 13-4, table 13-8).
+
+    :ivar rmcpp: False for an IPMI v1.5 wrapper
+    :ivar payload_type: number of table 13-16
+    :ivar session_id: 0 outside a session
+    :ivar sequence: session sequence number
+    :ivar payload: still encrypted if `encrypted`
+    :ivar signed: the bytes the authentication code covers
+    :ivar trailer: integrity pad, its length, next header and the code
+    """
+
+    rmcpp: bool
+    payload_type: int
+    encrypted: bool
+    authenticated: bool
+    session_id: int
+    sequence: int
+    payload: bytes
+    signed: bytes
+    trailer: bytes
+
+
+def parse(data):
+    """Take a datagram apart.
+
+    :param data: bytes
+    :returns: `Packet`
+    :raises: `Malformed`
+    """
+    if len(data) < 14 or not data.startswith(RMCP):
+        raise Malformed()
+    if data[4] == AUTH_NONE:
+        sequence, session_id, length = _V15.unpack_from(data, 5)
+        payload = data[14:14 + length]
+        # One byte more is the "legacy pad" of some clients.
+        if len(payload) != length or len(data) - 14 - length > 1:
+            raise Malformed()
+        return Packet(False, 0, False, False, session_id, sequence, payload,
+                      b'', b'')
+    if data[4] != AUTH_RMCPP or len(data) < 16:
+        raise Malformed()
+    kind, session_id, sequence, length = _V20.unpack_from(data, 5)
+    if kind & _TYPE == _OEM:
+        raise Malformed()
+    payload = data[16:16 + length]
+    if len(payload) != length:
+        raise Malformed()
+    return Packet(True, kind & _TYPE, bool(kind & _ENCRYPTED),
+                  bool(kind & _AUTHENTICATED), session_id, sequence, payload,
+                  data[4:], data[16 + length:])
+
+
+def wrap_v15(payload):
+    """Wrap a message for a client that is in no session, IPMI v1.5 format."""
+    return RMCP + struct.pack('<BIIB', AUTH_NONE, 0, 0, len(payload)) + payload
+
+
+def wrap(payload_type, payload, session_id=0, sequence=0, secured=False):
+    """Wrap a payload in a RMCP+ header.
+
+    :param secured: the payload is encrypted, and a trailer will follow
+    """
+    if secured:
+        payload_type |= _ENCRYPTED | _AUTHENTICATED
+    return RMCP + bytes((AUTH_RMCPP,)) + _V20.pack(
+        payload_type, session_id, sequence, len(payload)) + payload
+
+
+def checksum(data):
+    """Two's complement of the sum (section 13.8)."""
+    return -sum(data) & 0xff
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Request:
+    """An IPMI request message (figure 13-4).
+
+    :ivar netfn: network function, even
+    :ivar data: bytes behind the command
+    """
+
+    responder: int
+    netfn: int
+    lun: int
+    requester: int
+    sequence: int
+    requester_lun: int
+    command: int
+    data: bytes
+
+
+def parse_request(payload):
+    """Read an IPMI request message.
+
+    :raises: `Malformed`: too short, a wrong sum, or not a request
+    """
+    if (len(payload) < 7 or checksum(payload[:2]) != payload[2]
+            or checksum(payload[3:-1]) != payload[-1]):
+        raise Malformed()
+    if payload[1] >> 2 & 1:
+        raise Malformed()
+    return Request(
+        responder=payload[0], netfn=payload[1] >> 2, lun=payload[1] & 3,
+        requester=payload[3], sequence=payload[4] >> 2,
+        requester_lun=payload[4] & 3, command=payload[5],
+        data=bytes(payload[6:-1]))
+
+
+def response(request, code, data=b''):
+    """Make the IPMI response message to a request.
+
+    :param code: completion code
+    :param data: bytes behind it
+    """
+    head = bytes((request.requester,
+                  (request.netfn | 1) << 2 | request.requester_lun))
+    body = bytes((request.responder, request.sequence << 2 | request.lun,
+                  request.command, code)) + data
+    return head + bytes((checksum(head),)) + body + bytes((checksum(body),))

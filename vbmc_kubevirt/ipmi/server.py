@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One BMC's UDP port: its sessions, their limits, and who carries out what.
+
+Everything here runs in one event loop. What may take time, because it asks
+a cluster, is carried out by threads, and its answer is sent when it is
+there; meanwhile the loop serves on.
+
+What a stranger can make this keep is bounded, and old things give way to
+new ones, so that nobody is locked out by a table that is full:
+
+* opened: sent an Open Session Request. Costs the sender one packet, and the
+  address may be forged.
+* greeted: sent RAKP 1 with a user name there is, and a session id which only
+  the one at that address was told. Not displaced by any number of the first.
+* established: proved to know the password.
+"""
+
+import asyncio
+import collections
+import logging
+import os
+import socket
+import struct
+
+from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import packet
+from vbmc_kubevirt.ipmi import session as session_
+
+LOG = logging.getLogger(__name__)
+
+#: An established session ends when nothing came for this long: the default
+#: session inactivity timeout (section 6.12.15), 60 s +/- 3.
+IDLE_SECONDS = 60.0
+
+#: A session that is not established yet. A client takes milliseconds.
+HANDSHAKE_SECONDS = 10.0
+
+#: How many sessions a BMC keeps of each sort.
+OPENED_MAX = 512
+GREETED_MAX = 64
+ESTABLISHED_MAX = 64
+
+#: Requests of one session that are being worked on.
+PENDING_MAX = 4
+
+#: Responses kept, for clients that ask again because one was lost, and for
+#: how many seconds. Clients wait up to some ten seconds before they do.
+ANSWERED_MAX = 8
+ANSWERED_SECONDS = 30.0
+
+#: The channel all this comes in by, in what tells about it.
+CHANNEL = 1
+
+
+class Command(collections.namedtuple(
+        'Command', 'handle privilege length changes quick',
+        defaults=(0, False, False))):
+    """What a BMC can do when asked.
+
+    :ivar handle: function of (session, data) that returns the completion
+        code and the bytes behind it. It is called in a thread, and may block.
+    :ivar privilege: a session needs this `codes.Privilege` for it
+    :ivar length: bytes of data it needs at least
+    :ivar changes: it changes something, so it is carried out once, however
+        often the request arrives, and not two at a time
+    :ivar quick: it does not block and is called in the loop
+    """
+
+    __slots__ = ()
+
+
+def open_socket(address, port):
+    """Bind a UDP port.
+
+    :param address: IPv4 or IPv6 address, or a name; '::' takes both kinds
+    :raises: OSError, with the address and the port in its text
+    """
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            address, port, type=socket.SOCK_DGRAM,
+            flags=socket.AI_PASSIVE)[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.setblocking(False)
+            sock.bind(where)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as exc:
+        raise OSError(exc.errno, 'UDP port %s on %s: %s'
+                      % (port, address, exc.strerror)) from None
+    return sock
+
+
+class Server(asyncio.DatagramProtocol):
+    """A BMC on a port.
+
+    :param name: of the BMC, for the log
+    :param username: bytes
+    :param password: bytes
+    :param commands: dict of (network function, command) to `Command`
+    :param guid: function that returns the managed system's GUID, 16 bytes
+    :param readers: executor for commands that change nothing
+    :param writers: executor for those that do
+    """
+
+    def __init__(self, name, username, password, commands, guid, readers,
+                 writers):
+        self.name = name
+        self._username = username
+        self._password = password
+        self._commands = commands
+        self._guid = guid
+        self._readers = readers
+        self._writers = writers
+        self._opened = collections.OrderedDict()
+        self._greeted = collections.OrderedDict()
+        self._established = collections.OrderedDict()
+        self._limits = ((self._opened, OPENED_MAX, HANDSHAKE_SECONDS),
+                        (self._greeted, GREETED_MAX, HANDSHAKE_SECONDS),
+                        (self._established, ESTABLISHED_MAX, IDLE_SECONDS))
+        self._loop = None
+        self._transport = None
+        self._sweep = None
+        self._changing = None
+        self._tasks = set()
+        self._complained = set()
+        self._quiet_until = 0.0
+
+    # The loop's side
+
+    async def start(self, sock):
+        """Serve a bound socket, which is this server's from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._changing = asyncio.Lock()
+        await self._loop.create_datagram_endpoint(lambda: self, sock=sock)
+
+    def connection_made(self, transport):
+        self._transport = transport
+
+    def stop(self):
+        """End all sessions and give the port back."""
+        for task in self._tasks:
+            task.cancel()
+        self.end_sessions()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._transport.close()
+
+    def end_sessions(self):
+        for table, _limit, _seconds in self._limits:
+            table.clear()
+
+    def error_received(self, exc):
+        # A client that went away; it is of no interest to the others.
+        LOG.debug('%s: %s', self.name, exc)
+
+    def datagram_received(self, data, address):
+        try:
+            self._receive(packet.parse(data), address)
+        except packet.Malformed:
+            pass
+        except Exception as exc:
+            # A fault of this program. Its text goes to the log once: who
+            # found a way to cause it can do so ten thousand times a second.
+            if type(exc) not in self._complained:
+                self._complained.add(type(exc))
+                LOG.exception('%s: a packet could not be handled', self.name)
+
+    def _send(self, data, address):
+        # What the network does not take is lost, as packets are, not kept.
+        if not self._transport.get_write_buffer_size():
+            self._transport.sendto(data, address)
+
+    def _complain(self, text, *arguments):
+        """Log what a stranger can cause, no more than once a second."""
+        now = self._loop.time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + 1
+            LOG.info('%s: ' + text, self.name, *arguments)
+
+    # Sessions
+
+    def _receive(self, received, address):
+        if received.rmcpp and received.session_id:
+            session = self._established.get(received.session_id)
+            # The type first: nothing but IPMI is served in a session.
+            if (session is None or session.address != address
+                    or received.payload_type != codes.Payload.IPMI):
+                raise packet.Malformed()
+            payload, new = session.unwrap(received)
+            self._in_session(session, packet.parse_request(payload), new)
+        elif received.session_id or received.authenticated \
+                or received.encrypted:
+            raise packet.Malformed()
+        elif received.payload_type == codes.Payload.IPMI:
+            self._outside(received.rmcpp,
+                          packet.parse_request(received.payload), address)
+        else:
+            self._handshake(received, address)
+
+    def _handshake(self, received, address):
+        payload = received.payload
+        if len(payload) < 8:
+            raise packet.Malformed()
+        try:
+            if received.payload_type == codes.Payload.OPEN_SESSION_REQUEST:
+                session = session_.Session(address, self._number(), payload)
+                answer = session.open_response(payload[0])
+                self._keep(self._opened, session)
+            elif received.payload_type == codes.Payload.RAKP1:
+                session = self._find(payload, address,
+                                     self._opened, self._greeted)
+                answer = session.rakp1(payload, self._password_of,
+                                       self._guid())
+                self._keep(self._greeted, session)
+            elif received.payload_type == codes.Payload.RAKP3:
+                session = self._find(payload, address,
+                                     self._greeted, self._established)
+                answer = session.rakp3(payload)
+                if session.session_id not in self._established:
+                    LOG.debug('%s: session with %s', self.name, address[0])
+                self._keep(self._established, session)
+            else:
+                raise packet.Malformed()
+        except session_.Refused as exc:
+            if received.payload_type != codes.Payload.OPEN_SESSION_REQUEST:
+                self._forget(session)
+            self._complain('no session for %s: %s', address[0], exc)
+            answer = exc.answer
+        except session_.Abandoned:
+            self._forget(session)
+            self._complain('no session for %s: it has another password',
+                           address[0])
+            return
+        self._send(packet.wrap(*answer), address)
+
+    def _number(self):
+        """:returns: a session id that nobody can guess and no other has"""
+        while True:
+            number, = struct.unpack('<I', os.urandom(4))
+            if number and not any(number in table
+                                  for table, _limit, _seconds
+                                  in self._limits):
+                return number
+
+    def _find(self, payload, address, *tables):
+        number, = struct.unpack_from('<I', payload, 4)
+        for table in tables:
+            session = table.get(number)
+            if session is not None and session.address == address:
+                return session
+        raise packet.Malformed()
+
+    def _keep(self, table, session):
+        """Put a session into a table, out of all others, as the newest."""
+        self._forget(session)
+        session.used = self._loop.time()
+        table[session.session_id] = session
+        for one, limit, _seconds in self._limits:
+            if one is table and len(table) > limit:
+                table.popitem(last=False)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(1, self._expire)
+
+    def _forget(self, session):
+        for table, _limit, _seconds in self._limits:
+            table.pop(session.session_id, None)
+
+    def _expire(self):
+        """End what was idle for too long. Runs while there are sessions."""
+        now = self._loop.time()
+        left = False
+        for table, _limit, seconds in self._limits:
+            while table:
+                session = next(iter(table.values()))
+                if session.pending:
+                    self._keep(table, session)
+                    break
+                if session.used + seconds > now:
+                    break
+                table.popitem(last=False)
+            left = left or bool(table)
+        self._sweep = (self._loop.call_later(1, self._expire)
+                       if left else None)
+
+    def _password_of(self, username):
+        # What users there are is no secret: RAKP tells anyway.
+        return self._password if username == self._username else None
+
+    # Commands
+
+    def _outside(self, rmcpp, request, address):
+        """A command that needs no session (appendix G)."""
+        if request.netfn != codes.APPLICATION:
+            raise packet.Malformed()
+        if request.command == codes.GET_CHANNEL_AUTHENTICATION_CAPABILITIES:
+            answer = self._channel_authentication(request.data)
+        elif request.command == codes.GET_CHANNEL_CIPHER_SUITES:
+            answer = self._channel_cipher_suites(request.data)
+        else:
+            raise packet.Malformed()
+        message = packet.response(request, *answer)
+        self._send(packet.wrap(codes.Payload.IPMI, message) if rmcpp
+                   else packet.wrap_v15(message), address)
+
+    @staticmethod
+    def _channel_authentication(data):
+        """Get Channel Authentication Capabilities (section 22.13)."""
+        if len(data) < 2:
+            return codes.Completion.LENGTH_INVALID, b''
+        if data[0] & 0x0f not in (CHANNEL, 0x0E):
+            return codes.Completion.INVALID_FIELD, b''
+        # Extended: only IPMI v2.0. Plain, for a client of v1.5: no way in.
+        extended = data[0] & 0x80
+        return codes.Completion.OK, bytes((
+            CHANNEL, extended, 0x04, 0x02 if extended else 0, 0, 0, 0, 0))
+
+    @staticmethod
+    def _channel_cipher_suites(data):
+        """Get Channel Cipher Suites (section 22.15.1)."""
+        if len(data) < 3:
+            return codes.Completion.LENGTH_INVALID, b''
+        if data[0] & 0x0f not in (CHANNEL, 0x0E):
+            return codes.Completion.INVALID_FIELD, b''
+        if data[1] & 0x3f != codes.Payload.IPMI:
+            return codes.Completion.OK, bytes((CHANNEL,))
+        records = b''.join(suite.record for suite in session_.SUITES)
+        first = 16 * (data[2] & 0x3f)
+        return codes.Completion.OK, (bytes((CHANNEL,))
+                                     + records[first:first + 16])
+
+    def _in_session(self, session, request, new):
+        """A command in a session, decrypted and checked."""
+        answered = session.answered.get(request)
+        if request in session.pending or not new and answered is None:
+            return
+        self._keep(self._established, session)
+        if answered is not None:
+            # Its response was lost: the client gets the same once more.
+            if self._loop.time() - answered[0] < ANSWERED_SECONDS:
+                self._send(session.wrap(answered[1]), session.address)
+                return
+            del session.answered[request]
+            if not new:
+                return
+        own = self._own(session, request)
+        if own is not None:
+            self._answer(session, request, own)
+            if (request.command == codes.CLOSE_SESSION
+                    and own[0] == codes.Completion.OK):
+                self._forget(session)
+            return
+        command = self._commands.get((request.netfn, request.command))
+        if command is None:
+            self._answer(session, request,
+                         (codes.Completion.INVALID_COMMAND, b''))
+        elif request.lun:
+            self._answer(session, request,
+                         (codes.Completion.INVALID_LUN, b''))
+        elif session.privilege < command.privilege:
+            self._answer(session, request,
+                         (codes.Completion.ACCESS_DENIED, b''))
+        elif len(request.data) < command.length:
+            self._answer(session, request,
+                         (codes.Completion.LENGTH_INVALID, b''))
+        elif command.quick:
+            self._answer(session, request,
+                         command.handle(session, request.data))
+        elif len(session.pending) >= PENDING_MAX:
+            self._answer(session, request,
+                         (codes.Completion.NODE_BUSY, b''))
+        else:
+            task = self._loop.create_task(
+                self._carry_out(session, request, command))
+            session.pending[request] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, session, request, command):
+        """Have a thread carry out a command, then answer."""
+        try:
+            if command.changes:
+                async with self._changing:
+                    answer = await self._loop.run_in_executor(
+                        self._writers, command.handle, session, request.data)
+            else:
+                answer = await self._loop.run_in_executor(
+                    self._readers, command.handle, session, request.data)
+        except Exception:
+            LOG.exception('%s: command %02Xh of network function %02Xh',
+                          self.name, request.command, request.netfn)
+            answer = codes.Completion.UNSPECIFIED, b''
+        finally:
+            session.pending.pop(request, None)
+        if session.session_id in self._established:
+            self._answer(session, request, answer, keep=command.changes)
+
+    def _answer(self, session, request, answer, keep=False):
+        message = packet.response(request, *answer)
+        if keep:
+            session.answered[request] = self._loop.time(), message
+            if len(session.answered) > ANSWERED_MAX:
+                session.answered.popitem(last=False)
+        self._send(session.wrap(message), session.address)
+
+    def _own(self, session, request):
+        """Commands about the session itself.
+
+        :returns: (completion code, data), or None if it is none of them
+        """
+        if request.netfn != codes.APPLICATION:
+            return None
+        data = request.data
+        if request.command == codes.GET_CHANNEL_AUTHENTICATION_CAPABILITIES:
+            return self._channel_authentication(data)
+        if request.command == codes.GET_CHANNEL_CIPHER_SUITES:
+            return self._channel_cipher_suites(data)
+        if request.command == codes.SET_SESSION_PRIVILEGE_LEVEL:
+            return self._set_privilege(session, data)
+        if request.command == codes.CLOSE_SESSION:
+            if len(data) < 4:
+                return codes.Completion.LENGTH_INVALID, b''
+            if struct.unpack_from('<I', data)[0] != session.session_id:
+                return codes.Completion.INVALID_SESSION_ID, b''
+            return codes.Completion.OK, b''
+        return None
+
+    @staticmethod
+    def _set_privilege(session, data):
+        """Set Session Privilege Level (section 22.18)."""
+        if not data:
+            return codes.Completion.LENGTH_INVALID, b''
+        level = data[0] & 0x0f
+        if level == 1 or level > codes.Privilege.ADMINISTRATOR:
+            return codes.Completion.INVALID_FIELD, b''
+        if level > session.privilege_limit:
+            return codes.Completion.LEVEL_EXCEEDS_LIMIT, b''
+        # 0 only asks.
+        session.privilege = level or session.privilege
+        return codes.Completion.OK, bytes((session.privilege,))

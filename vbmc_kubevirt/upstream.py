@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every touch of virtualbmc's insides, each with its reason.
+
+Read in virtualbmc 3.3.0. Nothing else of this package uses more of virtualbmc
+than its config, its logger and its exceptions. The unit test of this module
+fails when one of these places is no longer what it was.
+"""
+
+import logging
+import os
+
+from virtualbmc import config
+from virtualbmc import control
+from virtualbmc import exception
+from virtualbmc import log
+from virtualbmc import manager
+from virtualbmc import utils
+from virtualbmc.cmd import vbmcd
+
+LOG = log.get_logger()
+CONF = config.get_config()
+
+#: What entries say about themselves, and the section of their config file
+#: (`manager`, module level).
+RUNNING, DOWN, ERROR = manager.RUNNING, manager.DOWN, manager.ERROR
+SECTION = manager.DEFAULT_SECTION
+
+VirtualBMCError = exception.VirtualBMCError
+DomainNotFound = exception.DomainNotFound
+
+
+def section(name):
+    """A section of the config file.
+
+    `VirtualBMCConfig` keeps sections it does not know, as strings, and has
+    no way to ask whether there is one.
+
+    :returns: dict, empty if the file has no such section
+    """
+    try:
+        return dict(CONF[name])
+    except KeyError:
+        return {}
+
+
+def run(manager_class, header, argv):
+    """Run upstream's daemon with another manager.
+
+    `control.application` looks `VirtualBMCManager` up in its module when it
+    starts, and hands `command_dispatcher` to its loop; there is no hook for
+    either.
+
+    :param manager_class: has the methods of `manager.VirtualBMCManager` that
+        `control` calls: add, delete, start, stop, list, show, periodic
+    :param header: pairs of (title, key) for the table of ``vbmc list``
+    :param argv: list of words, without the program's name
+    :returns: exit code
+    """
+    dispatch = control.command_dispatcher
+    application = control.application
+
+    def command_dispatcher(instance, data):
+        # Upstream's columns are fixed, and an error that is not upstream's
+        # own ends the daemon with all its BMCs.
+        try:
+            if data.get('command') == 'list':
+                rc, tables = instance.list()
+                return {'rc': rc, 'header': [title for title, _key in header],
+                        'rows': [[str(table.get(key, ''))
+                                  for _title, key in header]
+                                 for table in tables]}
+            return dispatch(instance, data)
+        except exception.VirtualBMCError:
+            raise
+        except Exception as exc:
+            LOG.exception('A command failed')
+            return {'rc': 1, 'msg': ['%s: %s' % (type(exc).__name__, exc)]}
+
+    def prepared_application():
+        # `utils.detach_process` clears the umask, and config files hold
+        # passwords.
+        os.umask(0o077)
+        _correct_pid_file()
+        application()
+
+    control.VirtualBMCManager = manager_class
+    control.command_dispatcher = command_dispatcher
+    control.application = prepared_application
+    LOG.addFilter(_mask_request)
+    _adopt_logger()
+    return vbmcd.main(argv)
+
+
+def _correct_pid_file():
+    # A daemon that detached writes the 0 that fork gave it.
+    path = CONF['default']['pid_file']
+    with open(path, 'r+') as f:
+        if f.read().strip() == '0':
+            f.seek(0)
+            f.write(str(os.getpid()))
+
+
+def _mask_request(record):
+    # With debug on, `control.main_loop` logs requests as they come, and
+    # ``vbmc show`` may answer with a password.
+    if isinstance(record.args, dict):
+        record.args = {
+            key: utils.mask_dict_password(value)
+            if isinstance(value, dict) else value
+            for key, value in record.args.items()}
+    return True
+
+
+def _adopt_logger():
+    # `VirtualBMCLogger` stands outside of logging's tree, so what this
+    # package's and the machine's modules log would go nowhere.
+    for name in 'vbmc_kubevirt', 'sushy_kubevirt':
+        logger = logging.getLogger(name)
+        logger.setLevel(LOG.level)
+        logger.propagate = False
+        for handler in LOG.handlers:
+            logger.addHandler(handler)
+
+
+def serve_libvirt(entry):
+    """Serve a libvirt domain until the process ends.
+
+    `manager.vbmc_runner` is what upstream's own processes run.
+
+    :param entry: dict of the options `vbmc.VirtualBMC` takes
+    """
+    manager.vbmc_runner(entry)
+
+
+def check_libvirt(entry):
+    """Ask libvirt for a domain.
+
+    :raises: `VirtualBMCError`
+    """
+    utils.check_libvirt_connection_and_domain(
+        entry['libvirt_uri'], entry['domain_name'],
+        sasl_username=entry.get('libvirt_sasl_username'),
+        sasl_password=entry.get('libvirt_sasl_password'))
+
+
+def mask(entry):
+    """:returns: entry, passwords masked unless the config shows them"""
+    if CONF['default']['show_passwords']:
+        return entry
+    return utils.mask_dict_password(entry)
