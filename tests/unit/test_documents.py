@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents name every option there is."""
+
+import argparse
+import dataclasses
+import pathlib
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.sandbox import cmd
+from sushy_kubevirt import settings
+from vbmc_kubevirt import drivers
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class OptionsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.text = (ROOT / 'doc/source/configure.rst').read_text()
+
+    def assertNamed(self, name):
+        # As the term of a definition, alone or with others on the line.
+        for line in self.text.splitlines():
+            if line.lstrip().startswith('``') and (
+                    '``%s``' % name in line or '``%s ' % name in line):
+                return
+        self.fail('doc/source/configure.rst does not explain %s' % name)
+
+    def assertAllNamed(self, parser):
+        for action in parser._actions:
+            for option in action.option_strings:
+                if option.startswith('--') and option != '--help':
+                    self.assertNamed(option)
+
+    def test_emulator(self):
+        for name in settings.OPTIONS:
+            self.assertNamed(name)
+
+    def test_daemon(self):
+        for field in dataclasses.fields(options.Options):
+            self.assertNamed(field.name)
+        for name in 'kubeconfig', 'context', 'namespace':
+            self.assertNamed(name)
+
+    def test_vbmc_add(self):
+        for driver in drivers.load().values():
+            parser = argparse.ArgumentParser()
+            driver.add_arguments(parser)
+            self.assertAllNamed(parser)
+        self.assertNamed('--driver')
+
+    def test_sandbox(self):
+        self.assertAllNamed(cmd.parser())
+
+    def test_config_file_has_every_option(self):
+        text = (ROOT / 'etc/sushy-emulator/kubevirt.conf').read_text()
+        for name in settings.OPTIONS:
+            self.assertIn('\n# %s = ' % name, text)
