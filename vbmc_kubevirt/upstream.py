@@ -9,13 +9,13 @@ fails when one of these places is no longer what it was.
 import logging
 import os
 
+from virtualbmc.cmd import vbmcd
 from virtualbmc import config
 from virtualbmc import control
 from virtualbmc import exception
 from virtualbmc import log
 from virtualbmc import manager
 from virtualbmc import utils
-from virtualbmc.cmd import vbmcd
 
 LOG = log.get_logger()
 CONF = config.get_config()

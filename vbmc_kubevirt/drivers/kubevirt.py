@@ -46,10 +46,10 @@ class Driver:
         # See the package: for the daemon only. What the hosts need is
         # imported before they are forked, so that it is in memory once.
         from vbmc_kubevirt import host
+        from vbmc_kubevirt.ipmi import session
         from vbmc_kubevirt import probe
         from vbmc_kubevirt import settings
         from vbmc_kubevirt import upstream
-        from vbmc_kubevirt.ipmi import session
         self._host = host
         self._probe = probe
         self._session = session

@@ -19,8 +19,8 @@ class Driver:
 
     def __init__(self):
         # See the package: for the daemon only.
-        from vbmc_kubevirt import upstream
         from vbmc_kubevirt.ipmi import server
+        from vbmc_kubevirt import upstream
         self._upstream = upstream
         self._server = server
         self._processes = {}

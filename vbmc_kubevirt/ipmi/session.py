@@ -6,7 +6,6 @@ are the `server`'s. Sections 13.17 to 13.32 of the specification.
 """
 
 import collections
-import hashlib
 import hmac
 import os
 import struct
