@@ -51,6 +51,7 @@ class Cache:
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
         self._told = False      # the callbacks of all there was at first
+        self._changes = 0
         self._closed = False
         field = ''
         if vm:
@@ -277,7 +278,25 @@ class Cache:
         if told:
             self._tell(self.keys(), callbacks=(callback,))
 
+    @property
+    def changes(self):
+        """How many changes were taken in, for `wait_change`."""
+        return self._changes
+
+    def wait_change(self, since, timeout):
+        """Wait for a change.
+
+        :param since: the `changes` seen before
+        :param timeout: seconds
+        """
+        with self._news:
+            if self._changes == since and not self._closed:
+                self._news.wait(timeout)
+
     def _tell(self, keys, gone=False, callbacks=None):
+        with self._news:
+            self._changes += 1
+            self._news.notify_all()
         if not self._told or not self._callbacks:
             return
         for key in keys:

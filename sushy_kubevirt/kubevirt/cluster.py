@@ -193,6 +193,39 @@ class Cluster:
         self._cache.put_vm(vm)
         return vm
 
+    def patch_status(self, machine, operations):
+        """See `machine.Machine.patch_status`."""
+        key = (machine.namespace, machine.name)
+        try:
+            vm = self._client.patch(resources.VM, *key, operations, 'status')
+        except errors.ObjectNotFound:
+            self._cache.forget_vm(key, machine.uid)
+            raise errors.MachineNotFound(machine.qualified_name) from None
+        self._cache.put_vm(vm)
+        return vm
+
+    def delete_vmi(self, machine, uid):
+        """See `machine.Machine.delete_vmi`."""
+        key = (machine.namespace, machine.name)
+        try:
+            self._client.delete(resources.VMI, *key,
+                                {'preconditions': {'uid': uid}})
+        except errors.ObjectNotFound:
+            pass
+
+    def wait(self, machine, ready, timeout):
+        """See `machine.Machine.wait`."""
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._cache.changes
+            if ready(*self.objects(machine)):
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0 or self.closing.is_set():
+                return False
+            # A second, as `objects` asks the API while no watch works.
+            self._cache.wait_change(seen, min(left, 1.0))
+
     def call(self, machine, action, body, resource):
         """See `machine.Machine.call`."""
         key = (machine.namespace, machine.name)

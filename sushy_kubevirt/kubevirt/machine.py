@@ -11,6 +11,7 @@ from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import firmware
 from sushy_kubevirt.kubevirt import inventory
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import resets
 from sushy_kubevirt.kubevirt import resources
 from sushy_kubevirt.kubevirt import retry
 
@@ -91,6 +92,26 @@ class Machine:
             }] + list(operations)
         return self.cluster.patch_vm(self, operations)
 
+    def patch_status(self, operations, guard):
+        """Apply a JSON patch to the VM's status, see `patch`."""
+        return self.cluster.patch_status(self, [{
+            'op': 'test', 'path': '/metadata/resourceVersion',
+            'value': guard['metadata']['resourceVersion'],
+        }] + list(operations))
+
+    def delete_vmi(self, uid):
+        """Delete the VMI with this uid, if it is there. One try."""
+        self.cluster.delete_vmi(self, uid)
+
+    def wait(self, ready, timeout):
+        """Wait, by the cache, until something is so.
+
+        :param ready: function of (vm, vmi), as from `objects`
+        :param timeout: seconds
+        :returns: whether it came to be so
+        """
+        return self.cluster.wait(self, ready, timeout)
+
     def call(self, action, body=None, resource=resources.VM):
         """Call one of KubeVirt's actions: ``start``, ``stop``, ``restart`` on
         the VM, ``pause``, ``unpause`` … with resource=resources.VMI.
@@ -114,7 +135,7 @@ class Machine:
 
     def reset(self, reset_type):
         """:param reset_type: a `power.ResetType`"""
-        power.reset(self, reset_type)
+        resets.reset(self, reset_type)
 
     # Boot and firmware
 
@@ -140,7 +161,7 @@ class Machine:
         return firmware.secure_boot(*self.objects())
 
     def set_secure_boot(self, enabled):
-        firmware.set_secure_boot(self, enabled)
+        boot.set_secure_boot(self, enabled)
 
     # Inventory, attributes, indicator
 

@@ -16,6 +16,10 @@ class Options:
     #: ``RerunOnFailure`` a guest that shuts itself down stays off.
     run_strategy: str = 'RerunOnFailure'
 
+    #: Whether a one-time boot ends with the guest's own reboot, on clusters
+    #: that have the gate RebootPolicy. Its price: see `keeper`.
+    reboot_policy: bool = True
+
     #: How long a write is tried before the caller is told `Unavailable`.
     write_deadline: float = 20.0
 

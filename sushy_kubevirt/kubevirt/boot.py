@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine boots from: Redfish's ``Boot``, IPMI's boot flags.
+
+An override changes the VM's template at once and never starts, stops or
+reboots anything: the next VMI boots with it, whoever starts that. A lasting
+one (``Continuous``) stays until it is replaced or disabled; one for a single
+boot (``Once``) is taken back by the `keeper` as soon as its boot has begun.
+A mode alone, or with ``Continuous``, is a change for good; a mode with
+``Once`` lasts one boot.
+"""
+
+import copy
+import dataclasses
+import enum
+import uuid
+
+from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt import bootorder
+from sushy_kubevirt.kubevirt import changes
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import firmware
+from sushy_kubevirt.kubevirt import overrides
+from sushy_kubevirt.kubevirt import runstrategy
+
+Mode = firmware.Mode
+
+#: KubeVirt's feature gate for VMIs that end when the guest reboots.
+GATE = 'RebootPolicy'
+
+
+class Target(enum.Enum):
+    """Redfish's ``BootSourceOverrideTarget``, as far as a VM has it."""
+
+    NONE = 'None'
+    """No override: the order the VM's owner wrote."""
+
+    PXE = 'Pxe'
+    """The network interfaces first."""
+
+    HDD = 'Hdd'
+    """The disks first."""
+
+    CD = 'Cd'
+    """The CD-ROMs first."""
+
+
+class Enabled(enum.Enum):
+    """Redfish's ``BootSourceOverrideEnabled``."""
+
+    DISABLED = 'Disabled'
+    """No override."""
+
+    ONCE = 'Once'
+    """For the next boot alone."""
+
+    CONTINUOUS = 'Continuous'
+    """Until it is changed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BootState:
+    """What the next boot will be.
+
+    :param target: a `Target`
+    :param enabled: an `Enabled`
+    :param mode: a `Mode`
+    """
+
+    target: Target
+    enabled: Enabled
+    mode: Mode
+
+
+def state(vm, vmi):
+    """Tell what the VM boots next.
+
+    :returns: a `BootState`
+    """
+    once = overrides.once(vm)
+    if once is not None:
+        if not overrides.begun(vm, vmi):
+            return BootState(Target(once.get('target', 'None')),
+                             Enabled.ONCE, firmware.mode(vm, vmi))
+        # The keeper is about to do the same for good.
+        vm = copy.deepcopy(vm)
+        overrides.take_off_once(vm)
+    mode = firmware.mode(vm, vmi)
+    lasting = overrides.continuous(vm)
+    if lasting is not None:
+        first = bootorder.first(vm['spec']['template'])
+        if first is not None and first.value == lasting['target']:
+            return BootState(Target(lasting['target']), Enabled.CONTINUOUS,
+                             mode)
+        # Somebody has given the VM another order since.
+    return BootState(Target.NONE, Enabled.DISABLED, mode)
+
+
+def targets(vm, vmi=None):
+    """:returns: tuple of the `Target` the VM has devices for"""
+    return tuple(Target(class_.value)
+                 for class_ in bootorder.classes(vm['spec']['template']))
+
+
+def set(machine, target=None, enabled=None, mode=None):
+    """Choose what the next start boots from. None leaves as it is.
+
+    :param machine: a `machine.Machine`
+    :param target: a `Target`; alone it means `Enabled.CONTINUOUS`
+    :param enabled: an `Enabled`; alone it is about the present target
+    :param mode: a `Mode`
+    :raises: `errors.InvalidValue` if the VM has no device of that class
+    """
+    id_ = uuid.uuid4().hex[:8]
+
+    def step(vm, vmi):
+        pending = overrides.once(vm)
+        if pending is not None and pending['id'] == id_:
+            return          # the answer was lost, the write was not
+        terminate = (_needs_once(pending, enabled, mode)
+                     and _may_terminate(machine, vm))
+        try:
+            _apply(machine, vm, vmi, target, enabled, mode, id_, terminate)
+        except errors.Rejected as e:
+            # The gate was switched off a moment ago.
+            if not terminate or GATE.lower() not in str(e).lower():
+                raise
+            _apply(machine, vm, vmi, target, enabled, mode, id_, False)
+
+    machine.write(step)
+
+
+def set_secure_boot(machine, enabled):
+    """Switch secure boot (and SMM, which it needs), from the next start on.
+
+    :raises: `errors.WrongState` if it is to be switched on under Legacy
+    """
+    def step(vm, vmi):
+        edited = copy.deepcopy(vm)
+        pending = overrides.once(vm)
+        if pending is None or not pending.get('mode'):
+            firmware.edit_secure_boot(edited, enabled, vmi)
+        else:
+            # It is about the mode that comes back after that one boot.
+            overrides.take_off_once(edited)
+            firmware.edit_secure_boot(edited, enabled, vmi)
+            if not overrides.begun(vm, vmi):
+                _put_again(edited, vmi, pending, overrides.ends_at_reboot(vm))
+        changes.send(machine, vm, edited)
+
+    machine.write(step)
+
+
+def _needs_once(pending, enabled, mode):
+    return enabled is Enabled.ONCE or pending is not None and mode is not None
+
+
+def _may_terminate(machine, vm):
+    # Under Once and WaitAsReceiver KubeVirt starts no VMI after this one.
+    return (machine.options.reboot_policy
+            and runstrategy.of(vm) not in (runstrategy.ONCE,
+                                           runstrategy.WAIT_AS_RECEIVER)
+            and machine.gates.enabled(GATE))
+
+
+def _apply(machine, vm, vmi, target, enabled, mode, id_, terminate):
+    edited = copy.deepcopy(vm)
+    _edit(edited, vmi, target, enabled, mode, id_, terminate)
+    changes.send(machine, vm, edited)
+
+
+def _edit(vm, vmi, target, enabled, mode, id_, terminate):
+    """Edit a VM as `set` says."""
+    pending = overrides.once(vm)
+    if pending is not None and overrides.begun(vm, vmi):
+        overrides.take_off_once(vm)
+        pending = None
+    if target is Target.NONE or enabled is Enabled.DISABLED:
+        overrides.take_off_all(vm)
+        if mode:
+            firmware.set_mode(vm, mode)
+        return
+    if target is None and enabled is None:
+        if mode:
+            _edit_mode(vm, pending, mode, id_, terminate)
+        return
+    class_ = _class(vm, target, pending)
+    if enabled is Enabled.ONCE:
+        _edit_once(vm, vmi, pending, class_, mode, id_, terminate)
+        return
+    overrides.take_off_all(vm)
+    if mode:
+        firmware.set_mode(vm, mode)
+    if class_:
+        overrides.put_continuous(vm, class_)
+
+
+def _edit_mode(vm, pending, mode, id_, terminate):
+    overrides.take_off_once(vm)
+    firmware.set_mode(vm, mode)
+    if pending is not None and pending.get('target'):
+        overrides.put_once(vm, id_, bootorder.Class(pending['target']),
+                           terminate=terminate)
+
+
+def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
+    if pending is None:
+        if class_ or mode:
+            overrides.put_once(vm, id_, class_, mode, terminate)
+        return
+    if mode is None and pending.get('mode'):
+        mode = Mode(pending['mode'])
+    same = (class_ and class_.value) == pending.get('target') and (
+        mode and mode.value) == pending.get('mode')
+    overrides.take_off_once(vm)
+    if same:
+        _put_again(vm, vmi, pending, terminate, id_)
+    elif class_ or mode:
+        overrides.put_once(vm, id_, class_, mode, terminate)
+
+
+def _put_again(vm, vmi, layer, terminate, id_=None):
+    """Put a one-time override back on that was taken off a moment ago.
+
+    It keeps its name, and so may come out unchanged, unless a VMI carries
+    that already: what is asked for now is for the VMI after that one.
+    """
+    carried = vmi is not None and annotations.mark(vmi) == layer['id']
+    if not carried or id_ is None:
+        id_ = layer['id']
+    overrides.put_once(
+        vm, id_, layer.get('target') and bootorder.Class(layer['target']),
+        layer.get('mode') and Mode(layer['mode']), terminate)
+    if not carried:
+        overrides.keep_generation(vm, layer)
+
+
+def _class(vm, target, pending):
+    """Turn a target, or else the present one, into a class of device."""
+    if target is None:
+        layer = pending or overrides.continuous(vm) or {}
+        return layer.get('target') and bootorder.Class(layer['target'])
+    class_ = bootorder.Class(target.value)
+    present = targets(vm)
+    if target not in present:
+        raise errors.InvalidValue(
+            'BootSourceOverrideTarget', target, (Target.NONE,) + present)
+    return class_

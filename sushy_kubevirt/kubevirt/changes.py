@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON patch between an object and its edited copy.
+
+Steps edit a copy of the VM in plain Python and send what differs, no more:
+a list is never sent whole, because the copy may lack parts that the cache
+does not keep.
+"""
+
+
+def between(old, new, path=''):
+    """Say how to come from one to the other.
+
+    :param old: a JSON value
+    :param new: the same, edited
+    :returns: list of JSON patch operations (RFC 6902), to be applied in
+        this order
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        operations = []
+        for key in sorted(old.keys() | new.keys()):
+            where = '%s/%s' % (
+                path, key.replace('~', '~0').replace('/', '~1'))
+            if key not in new:
+                operations.append({'op': 'remove', 'path': where})
+            elif key not in old:
+                operations.append(
+                    {'op': 'add', 'path': where, 'value': new[key]})
+            else:
+                operations += between(old[key], new[key], where)
+        return operations
+    if isinstance(old, list) and isinstance(new, list):
+        return _lists(old, new, path)
+    if old != new or type(old) is not type(new):
+        return [{'op': 'replace', 'path': path, 'value': new}]
+    return []
+
+
+def _lists(old, new, path):
+    """Like `between` for lists that only lost items or gained some at their
+    end, which is all that a boot override does to one.
+    """
+    operations = []
+    if len(new) < len(old):
+        kept = list(old)
+        for index in reversed(range(len(old))):
+            if len(kept) > len(new) and _name(old[index]) not in {
+                    _name(item) for item in new}:
+                operations.append(
+                    {'op': 'remove', 'path': '%s/%d' % (path, index)})
+                del kept[index]
+        old = kept
+    for index, item in enumerate(new):
+        if index < len(old):
+            operations += between(old[index], item, '%s/%d' % (path, index))
+        else:
+            operations.append(
+                {'op': 'add', 'path': path + '/-', 'value': item})
+    return operations
+
+
+def _name(item):
+    return item.get('name') if isinstance(item, dict) else item
+
+
+def send(machine, vm, edited):
+    """Write an edited copy of a VM back, if it differs.
+
+    One try; call it in a step of `machine.Machine.write`.
+
+    :param vm: the VM the copy was made from; the write is refused
+        (`errors.Conflict`) if it has changed since
+    :param edited: the copy
+    :returns: the VM as it is now
+    """
+    operations = between(vm, edited)
+    if not operations:
+        return vm
+    return machine.patch(operations, guard=vm)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts back what a one-time boot changed.
+
+KubeVirt has no one-time boot. An override is written into the VM's template,
+a VMI is made from it, and from then on the template may have its own order
+back: the VMI keeps the one it was made with. That is what every BMC process
+watches for. It does not matter who set the override, who started the VM, or
+which process was alive then: the annotations on the VM (`annotations`) say
+all that is needed, the change is one guarded patch, and of several keepers
+one wins and the others find it done.
+
+A guest that reboots keeps its VMI, and so the override. Where the cluster has
+RebootPolicy, the override therefore has the VMI end at a reboot, and the next
+one has the order that was put back. For a next one to come, the VM has to
+run under ``Always`` for that boot: an ended VMI does not tell a reboot from a
+shutdown, and under ``RerunOnFailure`` or ``Manual`` it would stay off. The
+strategy comes back with the next VMI, or when a BMC switches the VM off. The
+price: a guest that shuts itself down in that one boot comes up again, on its
+own order.
+"""
+
+import copy
+import heapq
+import logging
+import threading
+import time
+
+from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt import changes
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import overrides
+from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import runstrategy
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which a VM that could not be put right is tried again.
+_AGAIN = 5.0
+_AGAIN_REFUSED = 60.0
+
+
+def put_right(vm, vmi):
+    """Say what a VM should be like.
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :returns: an edited copy of the VM; None if it is right as it is
+    """
+    kept = vm['metadata'].get('annotations') or {}
+    if runstrategy.deleted(vm) or not (
+            annotations.BOOT in kept or annotations.RUN_STRATEGY in kept):
+        return None
+    once = overrides.once(vm)
+    over = once is not None and overrides.begun(vm, vmi)
+    if not over and annotations.RUN_STRATEGY not in kept:
+        return None
+    edited = copy.deepcopy(vm)
+    if over:
+        overrides.take_off_once(edited)
+        if vmi is not None and annotations.mark(vmi) == once['id']:
+            _keep_up(edited, vmi)
+    _bring_strategy_back(edited, vmi)
+    return None if edited == vm else edited
+
+
+def _keep_up(vm, vmi):
+    """Let another VMI follow when the guest's reboot ends this one."""
+    if (vmi['spec'].get('domain', {}).get('rebootPolicy')
+            != overrides.TERMINATE or not runstrategy.living(vmi)
+            or runstrategy.stopping(vm, vmi)):
+        return
+    strategy = runstrategy.of(vm)
+    remembered, _ = runstrategy.remembered(vm)
+    uid = vmi['metadata']['uid']
+    if strategy in runstrategy.STAYS_DOWN:
+        vm['spec']['runStrategy'] = runstrategy.ALWAYS
+        runstrategy.remember(vm, strategy, uid)
+    elif (strategy == runstrategy.ALWAYS
+            and remembered not in (None, runstrategy.ALWAYS)):
+        runstrategy.remember(vm, remembered, uid)
+
+
+def _bring_strategy_back(vm, vmi):
+    """Give a VM its run strategy back when its time has come, and forget
+    one that somebody has decided about since.
+    """
+    remembered, about = runstrategy.remembered(vm)
+    strategy = runstrategy.of(vm)
+    uid = vmi['metadata']['uid'] if vmi is not None else None
+    if remembered is None:
+        runstrategy.forget(vm)
+    elif strategy == runstrategy.HALTED:
+        # For the next power-on. Only Manual starts nothing by coming back.
+        if (remembered == runstrategy.MANUAL and vmi is None
+                and not runstrategy.requests(vm)):
+            vm['spec']['runStrategy'] = remembered
+            runstrategy.forget(vm)
+    elif strategy == remembered:
+        # Remembered about this VMI, it is about to be stopped.
+        if strategy in runstrategy.STAYS_DOWN or uid not in (None, about):
+            runstrategy.forget(vm)
+    elif strategy == runstrategy.ALWAYS:
+        waits = about is None and overrides.once(vm) is not None
+        if uid not in (None, about) and not waits:
+            vm['spec']['runStrategy'] = remembered
+            runstrategy.forget(vm)
+    else:
+        runstrategy.forget(vm)
+
+
+class Keeper:
+    """Watches all machines of a cluster and puts them right.
+
+    :param cluster: a `cluster.Cluster`
+    """
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+        self._news = threading.Condition()
+        self._due = []              # heap of (time, number, key)
+        self._machines = {}         # key: machine
+        self._number = 0
+        self._problems = {}
+        self._closed = False
+
+    def start(self):
+        """Begin, in a thread."""
+        self._cluster.subscribe(self._changed)
+        threading.Thread(target=self._run, daemon=True,
+                         name='keeper').start()
+
+    def close(self):
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+
+    def _changed(self, machine, vm, vmi):
+        """Called in the watch's thread: looks, and leaves the writing."""
+        if vm is None:
+            self._problems.pop(machine.uid, None)
+            return
+        self._tell_problem(machine, vm, vmi)
+        if put_right(vm, vmi) is not None:
+            self._put_off(machine, 0)
+
+    def _tell_problem(self, machine, vm, vmi):
+        problem = power.problem(vm, vmi)
+        if problem == self._problems.get(machine.uid):
+            return
+        if problem is None:
+            del self._problems[machine.uid]
+            return
+        self._problems[machine.uid] = problem
+        LOG.warning('%s was told to start and cannot (%s): %s',
+                    machine.qualified_name, problem.reason, problem.message)
+
+    def _put_off(self, machine, seconds):
+        with self._news:
+            self._number += 1
+            self._machines[machine.uid] = machine
+            heapq.heappush(self._due, (time.monotonic() + seconds,
+                                       self._number, machine.uid))
+            self._news.notify()
+
+    def _next(self):
+        """Wait for a machine that is due. :returns: None at the end"""
+        with self._news:
+            while not self._closed:
+                now = time.monotonic()
+                if self._due and self._due[0][0] <= now:
+                    machine = self._machines.pop(
+                        heapq.heappop(self._due)[2], None)
+                    if machine is not None:
+                        return machine
+                else:
+                    self._news.wait(
+                        self._due[0][0] - now if self._due else None)
+
+    def _run(self):
+        while True:
+            machine = self._next()
+            if machine is None:
+                return
+            try:
+                machine.write(lambda vm, vmi: self._keep(machine, vm, vmi))
+            except errors.MachineNotFound:
+                pass
+            except errors.Unavailable as e:
+                LOG.info('%s is put right later: %s',
+                         machine.qualified_name, e)
+                self._put_off(machine, _AGAIN)
+            except Exception as e:
+                LOG.warning('%s could not be put right: %s',
+                            machine.qualified_name, e,
+                            exc_info=not isinstance(e, errors.MachineError))
+                self._put_off(machine, _AGAIN_REFUSED)
+
+    def _keep(self, machine, vm, vmi):
+        edited = put_right(vm, vmi)
+        if edited is None:
+            return
+        changes.send(machine, vm, edited)
+        LOG.info('%s has its own boot settings and run strategy back, as '
+                 'far as they are due', machine.qualified_name)

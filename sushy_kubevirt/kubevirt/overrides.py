@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boot overrides as layers on a VM, put on and taken off again.
+
+Pure functions that edit a VM in place. The lowest layer is what the VM's
+owner wrote; on it may lie a lasting override, on that one for a single boot.
+Each layer carries the record of what it changed (see `annotations`), so that
+taking it off brings back what was under it. When and why that happens is
+said in `boot` and `keeper`.
+"""
+
+from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt import bootorder
+from sushy_kubevirt.kubevirt import firmware
+from sushy_kubevirt.kubevirt import runstrategy
+
+TERMINATE = 'Terminate'
+
+#: A VMI in one of these is only waiting for a node and its images.
+_NOT_HANDED_OVER = ('', 'Pending', 'Scheduling')
+
+
+def once(vm):
+    """:returns: the one-time override on a VM, see `annotations`; or None"""
+    layer = annotations.read(vm, annotations.BOOT).get('once')
+    return layer if isinstance(layer, dict) else None
+
+
+def continuous(vm):
+    """:returns: the lasting override on a VM; or None"""
+    layer = annotations.read(vm, annotations.BOOT).get('continuous')
+    return layer if isinstance(layer, dict) else None
+
+
+def begun(vm, vmi):
+    """Whether the boot that a one-time override was for has begun.
+
+    It has as soon as a VMI that carries the override was handed to its
+    node: before that a start may still fail and be tried again. It also has
+    when such a VMI came and went while no BMC was looking: KubeVirt keeps
+    the generation of the VM that the last VMI was made from.
+
+    :param vm: a VM with a one-time override
+    :param vmi: its VMI, or None
+    """
+    layer = once(vm)
+    if vmi is not None and annotations.mark(vmi) == layer.get('id'):
+        return runstrategy.phase(vmi) not in _NOT_HANDED_OVER
+    observed = (vm.get('status') or {}).get('observedGeneration') or 0
+    return observed >= layer.get('generation', 0)
+
+
+def put_once(vm, id_, target=None, mode=None, terminate=False):
+    """Put a one-time override on a VM that has none.
+
+    :param id_: a name for it that no other has
+    :param target: a `bootorder.Class`; None leaves the order
+    :param mode: a `firmware.Mode`; None leaves it
+    :param terminate: let the guest's own reboot end the VMI
+    """
+    changes = {}
+    template = vm['spec']['template']
+    layer = {'id': id_, 'changes': changes,
+             'generation': vm['metadata'].get('generation', 0) + 1}
+    if mode:
+        layer['mode'] = mode.value
+        change = firmware.set_mode(vm, mode)
+        if change:
+            changes['bootloader'] = change
+    if target:
+        layer['target'] = target.value
+        changes.update(bootorder.put_first(template, target))
+    if terminate:
+        domain = template['spec']['domain']
+        changes['rebootPolicy'] = [domain.get('rebootPolicy'), TERMINATE]
+        domain['rebootPolicy'] = TERMINATE
+    annotations.set_mark(template, id_)
+    _write(vm, 'once', layer)
+
+
+def keep_generation(vm, layer):
+    """Let a one-time override count from where it counted before.
+
+    :param vm: a VM with a one-time override, which no VMI carries yet
+    :param layer: what `once` said of it before
+    """
+    _write(vm, 'once', dict(once(vm), generation=layer['generation']))
+
+
+def put_continuous(vm, target):
+    """Put a lasting override on a VM that has no override.
+
+    :param target: a `bootorder.Class`
+    """
+    _write(vm, 'continuous', {
+        'target': target.value,
+        'changes': bootorder.put_first(vm['spec']['template'], target)})
+
+
+def take_off_once(vm):
+    """Take off the one-time override, if there is one."""
+    layer = once(vm)
+    if layer is None:
+        return
+    changes = layer.get('changes') or {}
+    template = vm['spec']['template']
+    bootorder.take_back(template, changes)
+    if changes.get('bootloader'):
+        firmware.take_back(vm, changes['bootloader'])
+    if changes.get('rebootPolicy'):
+        old, new = changes['rebootPolicy']
+        domain = template['spec']['domain']
+        if domain.get('rebootPolicy') == new:
+            domain.pop('rebootPolicy')
+            if old is not None:
+                domain['rebootPolicy'] = old
+    annotations.set_mark(template, None)
+    _write(vm, 'once', None)
+
+
+def take_off_all(vm):
+    """Take off all overrides."""
+    take_off_once(vm)
+    layer = continuous(vm)
+    if layer is not None:
+        bootorder.take_back(vm['spec']['template'],
+                            layer.get('changes') or {})
+        _write(vm, 'continuous', None)
+
+
+def ends_at_reboot(vm):
+    """:returns: True if a one-time override waits for its boot, which the
+    guest's own reboot will end
+    """
+    domain = vm['spec']['template']['spec'].get('domain') or {}
+    return (once(vm) is not None
+            and domain.get('rebootPolicy') == TERMINATE)
+
+
+def _write(vm, name, layer):
+    layers = annotations.read(vm, annotations.BOOT)
+    if layer is None:
+        layers.pop(name, None)
+    else:
+        layers[name] = layer
+    annotations.write(vm, annotations.BOOT, layers)
