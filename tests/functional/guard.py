@@ -34,8 +34,8 @@ def prctl(option, value):
         raise OSError(ctypes.get_errno(), 'prctl')
 
 
-def descendants():
-    """Find the processes below this one.
+def below(pid):
+    """Find the processes a process has started, and they, and so on.
 
     :returns: list of process ids, zombies left out.
     """
@@ -51,12 +51,17 @@ def descendants():
             continue
         if state not in 'ZX':
             children.setdefault(int(parent), []).append(int(entry))
-    found, queue = [], [os.getpid()]
+    found, queue = [], [pid]
     while queue:
-        below = children.get(queue.pop(), [])
-        found += below
-        queue += below
+        these = children.get(queue.pop(), [])
+        found += these
+        queue += these
     return found
+
+
+def ended(descriptor, seconds):
+    """Wait for the end of the process of a pidfd; whether it came."""
+    return bool(select.select([descriptor], [], [], seconds)[0])
 
 
 class Guard:
@@ -148,11 +153,11 @@ class Guard:
             wait([wake_read], left)
         told = False
         while self.reap():
-            below = descendants()
-            if below and not told:
+            left = below(os.getpid())
+            if left and not told:
                 told = True
-                self.say('left ' + ' '.join(map(str, below)))
-            for pid in below:
+                self.say('left ' + ' '.join(map(str, left)))
+            for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

@@ -2,7 +2,6 @@
 """The fixtures themselves: what they start ends, whatever happens."""
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ import sys
 import fixtures
 from oslotest import base
 
+from tests.functional import guard
 from tests.functional import ports
 from tests.functional import process
 
@@ -35,7 +35,7 @@ class ProcessTestCase(base.BaseTestCase):
 
     def assertEnds(self, descriptor):
         """Assert that the process of a pidfd ends soon."""
-        self.assertTrue(select.select([descriptor], [], [], 10)[0])
+        self.assertTrue(guard.ended(descriptor, 10))
 
     def watch(self, pid):
         descriptor = os.pidfd_open(pid)

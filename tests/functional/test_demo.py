@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tools/demo``: what it prints works when pasted, and it leaves nothing."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+
+import fixtures
+from oslotest import base
+
+from tests.functional import guard
+from tests.functional import ports
+from tests.functional import process
+
+
+class DemoTestCase(base.BaseTestCase):
+
+    def demo(self, *arguments):
+        """Start the demo with a folder for temporary files of its own."""
+        folder = self.useFixture(fixtures.TempDir()).path
+        one = process.Process(
+            ['python', '-m', 'tools.demonstration', *arguments],
+            ready=r'^Everything is up', timeout=90, cwd=process.ROOT,
+            env=process.environment(folder, {'TMPDIR': folder}))
+        one.folder = pathlib.Path(folder)
+        return self.useFixture(one)
+
+    def commands(self, one):
+        """List the commands of the demo's output: title, command."""
+        blocks = one.output.split('Commands to paste')[1].split('\n\n')
+        return [block[2:].split('\n', 1) for block in blocks
+                if block.startswith('# ')]
+
+    def paste(self, command):
+        return subprocess.run(
+            ['bash', '-c', command], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=60, env=process.environment('/nonexistent'))
+
+    def assertLeavesNothing(self, one):
+        one.cleanUp()
+        self.assertEqual([], one.leftovers)
+        self.assertEqual([], list(one.folder.glob('sushy-kubevirt-*')))
+
+    def test_commands_work_when_pasted_in_two_side_by_side(self):
+        demos = [self.demo(), self.demo()]
+        for one in demos:
+            commands = self.commands(one)
+            self.assertGreaterEqual(len(commands), 6)
+            for title, command in commands:
+                done = self.paste(command)
+                self.assertEqual(0, done.returncode, '%s: %s: %s' % (
+                    title, command, done.stdout))
+        for one in demos:
+            one.send(signal.SIGINT)
+            self.assertEqual(0, one.wait())
+            self.assertLeavesNothing(one)
+
+    def test_ports_are_those_given(self):
+        given = {name: self.useFixture(ports.Port()).number
+                 for name in ('sandbox', 'redfish', 'vbmcd', 'ipmi')}
+        one = self.demo(*(word for name, number in given.items()
+                          for word in ('--%s-port' % name, str(number))))
+        for number in (given['sandbox'], given['redfish']):
+            self.assertIn('127.0.0.1:%d' % number, one.output)
+        self.assertRegex(one.output, r'IPMI of vm-0 .*port %d\n'
+                         % given['ipmi'])
+        self.assertRegex(one.output, r'IPMI of vm-1 .*port %d\n'
+                         % (given['ipmi'] + 1))
+        config = re.search(r'VIRTUALBMC_CONFIG=(\S+)', one.output)[1]
+        self.assertIn('server_port = %d\n' % given['vbmcd'],
+                      pathlib.Path(config).read_text())
+        one.send(signal.SIGTERM)
+        self.assertEqual(0, one.wait())
+        self.assertLeavesNothing(one)
+
+    def test_files_are_the_users_alone(self):
+        one = self.demo()
+        home = next(one.folder.glob('sushy-kubevirt-demo-*'))
+        self.assertEqual(0o700, home.stat().st_mode & 0o777)
+        for name in 'kubeconfig', 'netrc', 'password', 'htpasswd':
+            self.assertEqual(0o600, (home / name).stat().st_mode & 0o777)
+
+    def test_no_password_in_the_process_list(self):
+        one = self.demo()
+        password = re.search(r'^User, password +\S+ (\S+)', one.output,
+                             re.MULTILINE)[1]
+        for pid in guard.below(one.pid):
+            command = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
+            self.assertNotIn(password.encode(), command)
+
+    def test_ended_at_any_moment(self):
+        for moment in 'sushy-emulator', 'vbmcd':
+            folder = self.useFixture(fixtures.TempDir()).path
+            one = self.useFixture(process.Process(
+                ['python', '-m', 'tools.demonstration'],
+                ready=r'^Starting %s' % moment, cwd=process.ROOT,
+                env=process.environment(folder, {'TMPDIR': folder})))
+            one.folder = pathlib.Path(folder)
+            one.send(signal.SIGINT)
+            self.assertEqual(0, one.wait())
+            self.assertLeavesNothing(one)
+
+    def test_killed(self):
+        one = self.demo()
+        watched = [os.pidfd_open(pid) for pid in guard.below(one.pid)]
+        for descriptor in watched:
+            self.addCleanup(os.close, descriptor)
+        self.assertGreater(len(watched), 4)
+        one.kill()
+        for descriptor in watched:
+            self.assertTrue(guard.ended(descriptor, 15))
+
+    def test_port_that_is_taken(self):
+        taken = self.useFixture(ports.Port())
+        with socket.socket() as sock:
+            sock.bind(('127.0.0.1', taken.number))
+            sock.listen()
+            folder = self.useFixture(fixtures.TempDir()).path
+            one = self.useFixture(process.Process(
+                ['python', '-m', 'tools.demonstration', '--redfish-port',
+                 str(taken.number)], cwd=process.ROOT,
+                env=process.environment(folder, {'TMPDIR': folder})))
+            one.folder = pathlib.Path(folder)
+            self.assertEqual(1, one.wait())
+            self.assertIn('tools/demo: sushy-emulator ended', one.output)
+            self.assertNotIn('Traceback', one.output)
+            self.assertLeavesNothing(one)
