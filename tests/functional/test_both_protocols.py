@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One machine, asked in two languages: what one BMC set, the other has.
+
+All a BMC remembers is in Kubernetes, so that any of them can go on with what
+another began, or with what one that is dead did not finish. Redfish is
+spoken by the sushy library, IPMI by ipmitool; the guests' record tells what
+was booted.
+"""
+
+import itertools
+import subprocess
+
+import sushy
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import machines
+from tests.functional import process
+from tests.functional import vbmcd
+
+ANNOTATION = 'sushy-kubevirt.openstack.org/'
+
+_names = ('machine-%d' % number for number in itertools.count(1))
+
+
+class BothProtocolsTestCase(base.SandboxTestCase):
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(cls.sandbox.kubeconfig))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
+
+    def make(self, run_strategy='Halted', **spec):
+        """Have a VM of the test's own, with a BMC of either protocol."""
+        self.name = next(_names)
+        self.vm = self.sandbox.create('virtualmachines', machines.vm(
+            self.name, run_strategy, **spec))
+        self.vbmcd.add(self.name)
+        if run_strategy == 'Always':
+            self.sandbox.wait_running(self.name)
+
+    def system(self):
+        """Read the system with sushy."""
+        root = sushy.Sushy(self.emulator.url + '/redfish/v1',
+                           connection_retries=0)
+        return root.get_system('/redfish/v1/Systems/'
+                               + machines.uuid_of(self.vm))
+
+    def once(self, target=sushy.BOOT_SOURCE_TARGET_PXE):
+        self.system().set_system_boot_options(
+            target, enabled=sushy.BOOT_SOURCE_ENABLED_ONCE)
+
+    def ipmi(self, *words):
+        return self.vbmcd.ipmi(self.name, *words)
+
+    def boot_parameter(self):
+        return self.ipmi('chassis', 'bootparam', 'get', '5')
+
+    def kubectl(self, *words):
+        return subprocess.run(
+            ['kubectl', '--kubeconfig', self.sandbox.kubeconfig, *words],
+            env=process.environment('/nonexistent'), text=True, check=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=60).stdout
+
+    def boots(self):
+        return [boot['class'] for boot in self.sandbox.boots(self.name)]
+
+    def wait_restored(self, run_strategy='RerunOnFailure'):
+        """Wait until the VM has nothing left of an override."""
+        return self.sandbox.wait(
+            'virtualmachines', self.name, lambda vm:
+            vm['spec']['template'] == self.vm['spec']['template']
+            and vm['spec'].get('runStrategy') == run_strategy)
+
+    # What one set, the other has
+
+    def test_once_set_by_redfish_and_run_by_ipmi(self):
+        self.make()
+        self.once()
+        parameter = self.boot_parameter()
+        self.assertIn('Boot Flag Valid', parameter)
+        self.assertIn('only next boot', parameter)
+        self.assertIn('Force PXE', parameter)
+        self.assertIn('bootOrder', self.kubectl(
+            'get', 'vm', self.name, '-o', 'yaml'))
+        self.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.wait_restored()
+        self.assertNotIn('bootOrder', self.kubectl(
+            'get', 'vm', self.name, '-o', 'yaml'))
+        self.assertIn('No override', self.boot_parameter())
+        self.ipmi('power', 'reset')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
+
+    def test_once_set_by_ipmi_and_run_by_redfish(self):
+        self.make()
+        self.ipmi('chassis', 'bootdev', 'cdrom', 'options=efiboot')
+        boot = self.system().boot
+        self.assertEqual(
+            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE,
+             sushy.BOOT_SOURCE_MODE_UEFI),
+            (boot.target, boot.enabled, boot.mode))
+        self.system().reset_system(sushy.RESET_ON)
+        first = self.sandbox.wait_boot(self.name, 1)
+        self.assertEqual(('Cd', 'efi'), (first['class'], first['firmware']))
+        self.wait_restored()
+        self.system().reset_system(sushy.RESET_FORCE_RESTART)
+        second = self.sandbox.wait_boot(self.name, 2)
+        self.assertEqual(('Hdd', 'bios'),
+                         (second['class'], second['firmware']))
+
+    def test_persistent_set_by_ipmi_and_taken_back_by_redfish(self):
+        self.make()
+        self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
+        boot = self.system().boot
+        self.assertEqual(
+            (sushy.BOOT_SOURCE_TARGET_PXE,
+             sushy.BOOT_SOURCE_ENABLED_CONTINUOUS),
+            (boot.target, boot.enabled))
+        self.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.ipmi('power', 'cycle')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 2)['class'])
+        self.system().set_system_boot_options(
+            enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
+        self.assertIn('No override', self.boot_parameter())
+        self.ipmi('power', 'cycle')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 3)['class'])
+
+    def test_pending_once_is_replaced_by_the_other(self):
+        self.make()
+        self.once()
+        self.ipmi('chassis', 'bootdev', 'cdrom')
+        boot = self.system().boot
+        self.assertEqual(
+            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE),
+            (boot.target, boot.enabled))
+        self.ipmi('power', 'on')
+        self.assertEqual('Cd', self.sandbox.wait_boot(self.name, 1)['class'])
+        # What the first replaced is what the second brings back.
+        self.wait_restored()
+
+    def test_once_starts_and_stops_nothing(self):
+        for gates in {'on': ['RebootPolicy']}, {'off': ['RebootPolicy']}:
+            self.sandbox.set_gates(**gates)
+            self.make()
+            self.once()
+            self.ipmi('chassis', 'bootdev', 'cdrom')
+            vm = self.sandbox.vm(self.name)
+            self.assertEqual('Halted', vm['spec']['runStrategy'])
+            self.assertIsNone(self.sandbox.vmi(self.name))
+            self.ipmi('power', 'on')
+            self.sandbox.wait_boot(self.name, 1)
+            self.wait_restored()
+            self.ipmi('power', 'off')
+            self.sandbox.wait_stopped(self.name)
+            self.once()
+            # RerunOnFailure, and stopped: it must stay that way.
+            self.assertIsNone(self.sandbox.vmi(self.name))
+            self.assertEqual(1, len(self.boots()))
+
+    # With and without the gate RebootPolicy
+
+    def test_guest_reboots_after_once_with_gate(self):
+        self.sandbox.set_gates(on=['RebootPolicy'])
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        first = self.sandbox.wait_boot(self.name, 1)
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'reboot')
+        second = self.sandbox.wait_boot(self.name, 2)
+        self.assertEqual(['Pxe', 'Hdd'], self.boots())
+        self.assertNotEqual(first['vmi'], second['vmi'])
+        # Policy and run strategy are put back, under the running guest.
+        self.wait_restored()
+        self.assertEqual(second['vmi'], self.sandbox.guest(self.name)['vmi'])
+        # From then on a guest's reboot is one again.
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'reboot')
+        self.assertEqual(second['vmi'],
+                         self.sandbox.wait_boot(self.name, 3)['vmi'])
+        # And its shutdown is one.
+        self.sandbox.guest_does(self.name, 'shutdown')
+        self.sandbox.wait_stopped(self.name)
+        self.assertEqual(3, len(self.boots()))
+
+    def test_guest_reboots_after_once_without_gate(self):
+        self.sandbox.set_gates(off=['RebootPolicy'])
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        first = self.sandbox.wait_boot(self.name, 1)
+        self.wait_restored()
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'reboot')
+        # The VMI stays, and with it what it was made with.
+        self.assertEqual(first['vmi'],
+                         self.sandbox.wait_boot(self.name, 2)['vmi'])
+        self.ipmi('power', 'cycle')
+        self.sandbox.wait_boot(self.name, 3)
+        self.assertEqual(['Pxe', 'Pxe', 'Hdd'], self.boots())
+
+    def test_guest_shuts_down_in_once_without_gate(self):
+        self.sandbox.set_gates(off=['RebootPolicy'])
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(self.name, 1)
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'shutdown')
+        self.sandbox.wait_stopped(self.name)
+        self.wait_restored()
+        self.assertEqual(['Pxe'], self.boots())
+
+    def test_power_off_in_once_with_gate(self):
+        self.sandbox.set_gates(on=['RebootPolicy'])
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(self.name, 1)
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped(self.name)
+        stopped = self.sandbox.wait(
+            'virtualmachines', self.name, lambda vm:
+            vm['spec']['template'] == self.vm['spec']['template'])
+        self.assertNotEqual('Always', stopped['spec']['runStrategy'])
+        self.system().reset_system(sushy.RESET_ON)
+        self.sandbox.wait_boot(self.name, 2)
+        self.wait_restored()
+        self.assertEqual(['Pxe', 'Hdd'], self.boots())
+
+    def test_once_on_a_running_machine(self):
+        for gates in {'on': ['RebootPolicy']}, {'off': ['RebootPolicy']}:
+            self.sandbox.set_gates(**gates)
+            self.make()
+            self.ipmi('power', 'on')
+            before = self.sandbox.wait_running(self.name)
+            self.once()
+            self.assertEqual(before['metadata']['uid'],
+                             self.sandbox.guest(self.name)['vmi'])
+            self.ipmi('power', 'cycle')
+            self.sandbox.wait_boot(self.name, 2)
+            self.sandbox.wait_running(self.name)
+            self.ipmi('power', 'cycle')
+            self.sandbox.wait_boot(self.name, 3)
+            self.wait_restored()
+            self.assertEqual(['Hdd', 'Pxe', 'Hdd'], self.boots())
+
+    # With one of them dead
+
+    def test_emulator_killed_before_the_boot(self):
+        """The other BMC puts back what the dead one changed."""
+        self.make()
+        self.once()
+        self.emulator.process.kill()
+        self.addCleanup(self.restart_emulator)
+        self.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.wait_restored()
+        self.ipmi('power', 'reset')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
+
+    def test_all_killed_before_the_boot(self):
+        """Who comes up after the boot puts back what was changed."""
+        for gates in {'on': ['RebootPolicy']}, {'off': ['RebootPolicy']}:
+            self.sandbox.set_gates(**gates)
+            self.make()
+            self.once()
+            self.emulator.process.kill()
+            self.vbmcd.process.cleanUp()
+            self.kubectl('patch', 'vm', self.name, '--type=merge', '-p',
+                         '{"spec": {"runStrategy": "RerunOnFailure"}}')
+            self.assertEqual('Pxe', self.sandbox.wait_boot(
+                self.name, 1)['class'])
+            # Nobody is there to do it.
+            self.assertNotEqual(
+                self.vm['spec']['template'],
+                self.sandbox.vm(self.name)['spec']['template'])
+            self.restart_emulator()
+            self.emulator.systems()
+            self.sandbox.wait(
+                'virtualmachines', self.name, lambda vm:
+                [device for kind in ('disks', 'interfaces') for device in
+                 vm['spec']['template']['spec']['domain']['devices'][kind]
+                 if 'bootOrder' in device] == [])
+            self.vbmcd.process.setUp()
+            self.system().reset_system(sushy.RESET_FORCE_RESTART)
+            self.assertEqual('Hdd', self.sandbox.wait_boot(
+                self.name, 2)['class'])
+            self.wait_restored()
+
+    def restart_emulator(self):
+        self.emulator.cleanUp()
+        self.emulator.setUp()
+
+    # Power
+
+    def test_run_strategies(self):
+        """What a VM ran under it runs under again."""
+        for strategy, off in (('Always', 'Halted'), ('Manual', 'Manual'),
+                              ('RerunOnFailure', 'RerunOnFailure')):
+            self.make(strategy)
+            if strategy != 'Always':
+                self.system().reset_system(sushy.RESET_ON)
+                self.sandbox.wait_running(self.name)
+            self.ipmi('power', 'off')
+            stopped = self.sandbox.wait_stopped(self.name)
+            self.assertEqual(off, stopped['spec']['runStrategy'])
+            self.system().reset_system(sushy.RESET_ON)
+            self.sandbox.wait_running(self.name)
+            self.assertEqual(strategy, self.sandbox.vm(self.name)['spec'][
+                'runStrategy'])
+
+    def test_running(self):
+        """A VM of the old kind stays one."""
+        self.make(None, running=False)
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        spec = self.sandbox.vm(self.name)['spec']
+        self.assertTrue(spec['running'])
+        self.assertNotIn('runStrategy', spec)
+        self.system().reset_system(sushy.RESET_FORCE_OFF)
+        self.sandbox.wait_stopped(self.name)
+        self.assertFalse(self.sandbox.vm(self.name)['spec']['running'])
+
+    def test_guest_crashes(self):
+        self.make()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'crash')
+        self.sandbox.wait_boot(self.name, 2)
+        self.sandbox.wait_running(self.name)
+        self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
+        self.assertIn('on', self.ipmi('power', 'status'))
+
+    def test_paused(self):
+        self.make()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        self.emulator.reset(machines.uuid_of(self.vm), 'Pause')
+        self.assertEqual('Paused', self.emulator.system(
+            machines.uuid_of(self.vm))['PowerState'])
+        self.assertIn('on', self.ipmi('power', 'status'))
+        self.emulator.reset(machines.uuid_of(self.vm), 'Resume')
+        self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
+
+    def test_made_again_under_its_name(self):
+        self.make()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        self.sandbox.delete('virtualmachines', self.name)
+        self.sandbox.wait('virtualmachines', self.name,
+                          lambda vm: vm is None)
+        self.vm = self.sandbox.create('virtualmachines', machines.vm(
+            self.name, 'Halted'))
+        self.assertIn('off', self.ipmi('power', 'status'))
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad moments of the API, seen through the BMCs.
+
+Every write succeeds in spite of them and acts once: a guest has booted as
+often as it was told to, no VMI was made and thrown away in between, and a VM
+was changed no more often than it would have been. What is read does not
+freeze with a broken watch, and comes back with the API.
+"""
+
+import contextlib
+import itertools
+import json
+import threading
+import time
+
+from testtools import content
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import machines
+from tests.functional import sandbox as sandbox_
+from tests.functional import vbmcd
+
+#: What can happen to one call. After the last, it was carried out.
+BAD_MOMENTS = ('409', '429', '500', '503', 'reset', 'drop-after')
+
+_names = ('machine-%d' % number for number in itertools.count(1))
+
+
+class Redfish:
+    """A VM seen through the emulator."""
+
+    def __init__(self, emulator, identity):
+        self.emulator = emulator
+        self.identity = identity
+
+    def power(self, what):
+        self.emulator.reset(self.identity, {
+            'on': 'On', 'off': 'ForceOff', 'cycle': 'PowerCycle',
+            'reset': 'ForceRestart', 'soft': 'GracefulShutdown'}[what])
+
+    def once(self):
+        self.emulator.patch_system(self.identity, {'Boot': {
+            'BootSourceOverrideEnabled': 'Once',
+            'BootSourceOverrideTarget': 'Pxe'}})
+
+    def is_on(self):
+        return self.emulator.system(self.identity)['PowerState'] == 'On'
+
+
+class Ipmi:
+    """A VM seen through a BMC of the daemon."""
+
+    def __init__(self, vbmcd, name):
+        self.vbmcd = vbmcd
+        self.name = name
+
+    def power(self, what):
+        self.vbmcd.ipmi(self.name, 'chassis', 'power', what)
+
+    def once(self):
+        self.vbmcd.ipmi(self.name, 'chassis', 'bootdev', 'pxe')
+
+    def is_on(self):
+        return self.vbmcd.ipmi(self.name, 'power', 'status').endswith('on')
+
+
+class Faults:
+    """The tests; for a BMC of either protocol."""
+
+    VMS = 0
+
+    def setUp(self):
+        super().setUp()
+        self.name = next(_names)
+        vm = self.sandbox.create('virtualmachines', machines.vm(
+            self.name, 'Halted'))
+        self.bmc = self.make_bmc(vm)
+
+    @contextlib.contextmanager
+    def case(self, name):
+        """Tell, when a test fails, with which of its cases it was."""
+        try:
+            yield
+        except Exception:
+            self.addDetail('case', content.text_content(name))
+            raise
+
+    def eventually(self, condition, seconds, what):
+        """Ask until it is so; returns after how many seconds it was."""
+        begin = time.monotonic()
+        while not condition():
+            if time.monotonic() - begin > seconds:
+                self.fail('%s: not after %g s' % (what, seconds))
+            time.sleep(0.05)
+        return time.monotonic() - begin
+
+    def start(self):
+        """Have the guest run; returns how often it has booted."""
+        self.sandbox.patch('virtualmachines', self.name,
+                           {'spec': {'runStrategy': 'RerunOnFailure'}})
+        self.sandbox.wait_running(self.name)
+        self.eventually(self.bmc.is_on, 5, 'on')
+        return len(self.sandbox.boots(self.name))
+
+    # Writes
+
+    @contextlib.contextmanager
+    def bad_moment(self, action):
+        """Let the next write of each kind go wrong; see that one did."""
+        self.sandbox.clear_faults()
+        # Reads stay as they are: they are told apart by their verb.
+        for verb in 'PUT', 'PATCH', 'POST':
+            self.sandbox.fault(action, verb=verb,
+                               where='/%s(/|$)' % self.name)
+        yield
+        hits = sum(fault['hits'] for fault in self.sandbox.faults()['faults'])
+        self.assertGreater(hits, 0, 'the write was not disturbed')
+        self.sandbox.clear_faults()
+
+    def version(self):
+        """Tell the resourceVersion everything so far has."""
+        return self.sandbox.request(
+            'GET', sandbox_.path('virtualmachineinstances'),
+            expect=200).json()['metadata']['resourceVersion']
+
+    def made_since(self, version):
+        """List the uids of all VMIs of the VM made after a version.
+
+        The history the API keeps for watches tells it, up to a change that
+        is made to mark its end.
+        """
+        mark = self.sandbox.patch('virtualmachineinstances', self.name, {
+            'metadata': {'annotations': {'mark': version}}})
+        uids = []
+        with self.sandbox.request(
+                'GET', sandbox_.path('virtualmachineinstances'), stream=True,
+                params={'watch': 'true', 'resourceVersion': version,
+                        'fieldSelector': 'metadata.name=' + self.name},
+                expect=200) as response:
+            for line in response.iter_lines(chunk_size=1):
+                event = json.loads(line)
+                metadata = event['object']['metadata']
+                if event['type'] == 'ADDED':
+                    uids.append(metadata['uid'])
+                if (metadata['resourceVersion']
+                        == mark['metadata']['resourceVersion']):
+                    return uids
+
+    def test_power_on(self):
+        for action in BAD_MOMENTS:
+            with self.case(action):
+                version = self.version()
+                boots = len(self.sandbox.boots(self.name))
+                with self.bad_moment(action):
+                    self.bmc.power('on')
+                self.sandbox.wait_boot(self.name, boots + 1)
+                self.sandbox.wait_running(self.name)
+                self.assertEqual(1, len(self.made_since(version)))
+                self.assertEqual(boots + 1,
+                                 len(self.sandbox.boots(self.name)))
+                self.bmc.power('off')
+                self.sandbox.wait_stopped(self.name)
+
+    def _test_again(self, what):
+        boots = self.start()
+        for number, action in enumerate(BAD_MOMENTS, 1):
+            with self.case(action):
+                version = self.version()
+                before = self.sandbox.vmi(self.name)['metadata']['uid']
+                with self.bad_moment(action):
+                    self.bmc.power(what)
+                self.sandbox.wait_running(self.name, other_than=before)
+                self.sandbox.wait_boot(self.name, boots + number)
+                self.assertEqual(1, len(self.made_since(version)))
+                self.assertEqual(boots + number,
+                                 len(self.sandbox.boots(self.name)))
+                self.eventually(self.bmc.is_on, 5, 'on again')
+
+    def test_reset(self):
+        self._test_again('reset')
+
+    def test_cycle(self):
+        self._test_again('cycle')
+
+    def _test_off(self, what):
+        for action in BAD_MOMENTS:
+            with self.case(action):
+                boots = self.start()
+                with self.bad_moment(action):
+                    self.bmc.power(what)
+                stopped = self.sandbox.wait_stopped(self.name)
+                self.assertFalse(self.bmc.is_on())
+                self.assertEqual(boots, len(self.sandbox.boots(self.name)))
+                self.assertFalse(stopped['status'].get(
+                    'stateChangeRequests'))
+                self.sandbox.patch('virtualmachines', self.name,
+                                   {'spec': {'runStrategy': 'Halted'}})
+
+    def test_power_off(self):
+        self._test_off('off')
+
+    def test_soft_off(self):
+        self._test_off('soft')
+
+    def test_boot_once(self):
+        for action in BAD_MOMENTS:
+            with self.case(action):
+                boots = len(self.sandbox.boots(self.name))
+                before = self.sandbox.vm(self.name)
+                with self.bad_moment(action):
+                    self.bmc.once()
+                after = self.sandbox.vm(self.name)
+                # One change of the VM, however often it was asked for.
+                self.assertEqual(before['metadata']['generation'] + 1,
+                                 after['metadata']['generation'])
+                # The next write in a row is that which puts things back.
+                with self.bad_moment(action):
+                    self.bmc.power('on')
+                    boot = self.sandbox.wait_boot(self.name, boots + 1)
+                    self.assertEqual('Pxe', boot['class'])
+                    self.sandbox.wait(
+                        'virtualmachines', self.name, lambda vm:
+                        vm['spec']['template']
+                        == before['spec']['template'])
+                self.bmc.power('off')
+                self.sandbox.wait_stopped(self.name)
+                self.sandbox.patch('virtualmachines', self.name,
+                                   {'spec': {'runStrategy': 'Halted'}})
+
+    def test_hang(self):
+        """A write that is never answered is given up and made again."""
+        self.sandbox.fault('hang', verb='PATCH', where='/%s$' % self.name,
+                           delay=2)
+        begin = time.monotonic()
+        self.bmc.power('on')
+        self.assertGreater(time.monotonic() - begin, 1.9)
+        self.sandbox.wait_boot(self.name, 1)
+        self.assertEqual(1, len(self.sandbox.boots(self.name)))
+
+    # Reads
+
+    def _test_watch(self, *actions, count=1, **more):
+        """Break the watches; see whether a change made behind is read."""
+        self.start()
+        for action in actions:
+            with self.case(action):
+                for plural in ('virtualmachines',
+                               'virtualmachineinstances'):
+                    self.sandbox.fault(action, verb='WATCH', count=count,
+                                       where='/%s$' % plural, **more)
+                    # To have a look at it, the watch must begin anew.
+                    self.sandbox.fault('break', verb='WATCH', count=1,
+                                       where='/%s$' % plural)
+                self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+                self.eventually(lambda: not self.bmc.is_on(), 6, 'off')
+                self.sandbox.wait_stopped(self.name)
+                self.sandbox.do(self.name, 'start')
+                self.eventually(self.bmc.is_on, 6, 'on')
+                self.sandbox.clear_faults()
+
+    def test_broken_watch(self):
+        self._test_watch('break', '429', '500', '503', 'reset')
+
+    def test_expired_watch(self):
+        self._test_watch('gone')
+        self._test_watch('gone', event=True)
+
+    def test_watch_that_keeps_failing(self):
+        self._test_watch('500', 'reset', count=100)
+
+    def test_outage(self):
+        self.start()
+        threading.Timer(0.2, self.bmc.is_on).start()
+        self.sandbox.outage(3)
+        self.eventually(self._api_answers, 10, 'API')
+        back = time.monotonic()
+        # Behind the BMC's back: an answer of before the outage is told from
+        # one of after it.
+        self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+
+        def off():
+            try:
+                return not self.bmc.is_on()
+            except AssertionError:
+                return False
+
+        self.eventually(off, 5, 'off')
+        self.bmc.power('on')
+        self.eventually(self.bmc.is_on, 5, 'on')
+        self.assertLess(time.monotonic() - back, 8)
+
+    def _api_answers(self):
+        try:
+            return self.sandbox.request('GET', '/version').ok
+        except OSError:
+            return False
+
+
+class RedfishTestCase(Faults, base.SandboxTestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig,
+            {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 2,
+             'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 8}, 'gunicorn'))
+
+    def make_bmc(self, vm):
+        return Redfish(self.emulator, machines.uuid_of(vm))
+
+
+class IpmiTestCase(Faults, base.SandboxTestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(
+            cls.sandbox.kubeconfig, {'kubevirt': {'stale_seconds': 2}}))
+
+    def make_bmc(self, vm):
+        name = vm['metadata']['name']
+        self.vbmcd.add(name)
+        return Ipmi(self.vbmcd, name)
