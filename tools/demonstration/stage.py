@@ -121,8 +121,9 @@ class Stage(contextlib.AbstractContextManager):
         print(text + ' ...', file=sys.stderr, flush=True)
 
     def environment(self):
-        """Make the environment the printed commands are run in.
+        """Make the environment the tour runs the commands in.
 
-        It is the user's own: what is printed works when pasted.
+        It is the user's own: what is printed works when pasted. Only what
+        kubectl keeps of this cluster goes with it.
         """
-        return dict(os.environ)
+        return dict(os.environ, KUBECACHEDIR=str(self.home / 'cache'))

@@ -230,12 +230,12 @@ def show(stage):
     print('\nEverything is up. Ctrl-C ends it.', flush=True)
 
 
-def run(command):
+def run(command, env):
     """Run a command as a user's shell would; returns code and output."""
     done = subprocess.run(
         ['bash', '-c', command], stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=120)
+        timeout=120, env=env)
     return done.returncode, done.stdout
 
 
@@ -260,7 +260,7 @@ def tour(stage, stream=None):
             skipped += 1
             continue
         tell('$ ' + step.command)
-        code, output = run(step.command)
+        code, output = run(step.command, stage.environment())
         lines = output.strip().splitlines()
         shown = lines[:12]
         if len(lines) > len(shown):
