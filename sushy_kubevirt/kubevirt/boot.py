@@ -105,7 +105,9 @@ def set(machine, target=None, enabled=None, mode=None):
     """Choose what the next start boots from. None leaves as it is.
 
     :param machine: a `machine.Machine`
-    :param target: a `Target`; alone it means `Enabled.CONTINUOUS`
+    :param target: a `Target`; alone it means `Enabled.CONTINUOUS`, unless an
+        override for one boot is pending, which it then replaces (Ironic leaves
+        ``Enabled`` out when it is already what it wants)
     :param enabled: an `Enabled`; alone it is about the present target
     :param mode: a `Mode`
     :raises: `errors.InvalidValue` if the VM has no device of that class
@@ -116,7 +118,7 @@ def set(machine, target=None, enabled=None, mode=None):
         pending = overrides.once(vm)
         if pending is not None and pending['id'] == id_:
             return          # the answer was lost, the write was not
-        terminate = (_needs_once(pending, enabled, mode)
+        terminate = (_needs_once(pending, target, enabled, mode)
                      and _may_terminate(machine, vm))
         try:
             _apply(machine, vm, vmi, target, enabled, mode, id_, terminate)
@@ -150,8 +152,9 @@ def set_secure_boot(machine, enabled):
     machine.write(step)
 
 
-def _needs_once(pending, enabled, mode):
-    return enabled is Enabled.ONCE or pending is not None and mode is not None
+def _needs_once(pending, target, enabled, mode):
+    return enabled is Enabled.ONCE or pending is not None and (
+        mode is not None or target is not None)
 
 
 def _may_terminate(machine, vm):
@@ -184,7 +187,7 @@ def _edit(vm, vmi, target, enabled, mode, id_, terminate):
             _edit_mode(vm, pending, mode, id_, terminate)
         return
     class_ = _class(vm, target, pending)
-    if enabled is Enabled.ONCE:
+    if enabled is Enabled.ONCE or enabled is None and pending is not None:
         _edit_once(vm, vmi, pending, class_, mode, id_, terminate)
         return
     overrides.take_off_all(vm)
