@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sushy-emulator config file calls to have the kubevirt driver.
+
+    from sushy_kubevirt import plugin
+    plugin.enable()
+
+sushy-emulator has no doors for drivers, so some things of it are replaced
+here, on the class `Application`: the config file is read inside its
+`configure`, for a WSGI server even before the application exists as
+`main.app`. All that is touched of upstream is in this module, as read in
+sushy-tools 2.2.0; `tests/unit/test_plugin.py` fails when it moves.
+
+=====================  ====================================================
+`Application.systems`  picks one of four drivers by options of their own.
+                       Replaced by: the driver that
+                       SUSHY_EMULATOR_SYSTEM_DRIVER names, by entry point;
+                       none named, upstream's choice.
+`Application.vmedia`   for the kubevirt driver, one without devices.
+`register_blueprint`,  the first things that happen to an application once
+`run`                  its config file is read, under a WSGI server and with
+                       the command sushy-emulator: the place to tell of
+                       options that are wrong.
+`wsgi_app`             upon the first request, when all of upstream's routes
+                       are there, `views.install` puts ours in their place.
+`RedfishAuthMiddleware`  answers a bad Authorization header with a traceback
+                       (an error without `headers`; bcrypt's ValueError for
+                       a long password). Replaced by a 401 or 400.
+=====================  ====================================================
+
+With another driver than kubevirt the emulator is upstream's, unchanged.
+"""
+
+import functools
+import sys
+import threading
+
+import stevedore
+import webob
+
+from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.redfish import access
+from sushy_kubevirt.redfish import errors
+from sushy_kubevirt.redfish import media
+from sushy_kubevirt.redfish import messages
+from sushy_kubevirt.redfish import views
+from sushy_kubevirt import settings
+from sushy_kubevirt import systems
+
+#: The option that names a driver, and where drivers are looked for.
+DRIVER = 'SUSHY_EMULATOR_SYSTEM_DRIVER'
+NAMESPACE = 'sushy_tools.emulator.systems'
+
+#: gunicorn gives up on code 3 ("worker failed to boot") and would start
+#: workers for ever on any other.
+_EXIT = 3
+
+_KEY = 'sushy_kubevirt'
+
+# What the stock drivers' `initialize` wants besides config and logger, as
+# upstream's `Application.systems` gives it.
+_ARGUMENTS = {
+    'libvirt': lambda config: (config.get('SUSHY_EMULATOR_LIBVIRT_URI', ''),),
+    'nova': lambda config: (config.get('SUSHY_EMULATOR_OS_CLOUD'),),
+    'ironic': lambda config: (config.get('SUSHY_EMULATOR_IRONIC_CLOUD'),),
+}
+
+
+def enable():
+    """Make drivers selectable by name in sushy-emulator.
+
+    To be called in its config file; calling it again changes nothing.
+    Options may stand before or after the call.
+    """
+    # Not at the top: under a WSGI server this module is half imported now,
+    # and importing it first would read the config file inside this import.
+    from sushy_tools.emulator import main
+
+    application = main.Application
+    if _KEY in vars(application):
+        return
+    setattr(application, _KEY, property(_state))
+    stock = {name: getattr(application, name)
+             for name in ('register_blueprint', 'run', 'wsgi_app')}
+
+    upstream_systems = application.systems.fget
+    upstream_vmedia = application.vmedia.fget
+    application.systems = property(
+        lambda app: _state(app).systems(upstream_systems))
+    application.vmedia = property(
+        lambda app: _state(app).vmedia(upstream_vmedia))
+
+    @functools.wraps(stock['register_blueprint'])
+    def register_blueprint(app, *args, **kwargs):
+        _state(app).check()
+        return stock['register_blueprint'](app, *args, **kwargs)
+
+    @functools.wraps(stock['run'])
+    def run(app, *args, **kwargs):
+        _state(app).check()
+        return stock['run'](app, *args, **kwargs)
+
+    @functools.wraps(stock['wsgi_app'])
+    def wsgi_app(app, environ, start_response):
+        if _state(app).ours():
+            access.keep_slash(environ)
+        return stock['wsgi_app'](app, environ, start_response)
+
+    application.register_blueprint = register_blueprint
+    application.run = run
+    application.wsgi_app = wsgi_app
+    _replace_authentication(main.RedfishAuthMiddleware)
+
+
+class _State:
+    """What belongs to one application: its driver, and whether ours is in.
+
+    :param app: `main.Application`
+    """
+
+    def __init__(self, app):
+        self._app = app
+        self._lock = threading.RLock()
+        self._made_for = None   # name of the driver, its settings
+        self._driver = None
+        self._vmedia = None
+        self._ours = None       # not known before the first request
+
+    def check(self):
+        """End the program if the options cannot be used.
+
+        Makes the kubevirt driver: that reads the kubeconfig, and asks
+        nothing of the cluster. Others are left until they are needed, as
+        upstream does it.
+        """
+        name = self._name()
+        if name is None:
+            return
+        try:
+            loaded = _load(name)
+            if issubclass(loaded, systems.KubeVirtDriver):
+                with self._lock:
+                    self._make(name, loaded)
+        except (settings.InvalidSettings,
+                machine_errors.ConfigError) as exc:
+            for line in str(exc).splitlines():
+                print('sushy-kubevirt: %s' % line, file=sys.stderr)
+            sys.exit(_EXIT)
+
+    def systems(self, upstream):
+        """The system driver.
+
+        :param upstream: getter that chooses as sushy-emulator does
+        """
+        if self._driver is None:
+            name = self._name()
+            if name is None:
+                return upstream(self._app)
+            with self._lock:
+                self._make(name, _load(name))
+        return self._driver
+
+    def vmedia(self, upstream):
+        """The virtual media driver."""
+        if not isinstance(self._app.systems, systems.KubeVirtDriver):
+            return upstream(self._app)
+        if self._vmedia is None:
+            self._vmedia = media.NoMedia(self._app.config, self._app.logger)
+        return self._vmedia
+
+    def ours(self):
+        """Whether the kubevirt driver serves; puts our routes in, once."""
+        if self._ours is None:
+            with self._lock:
+                if self._ours is None:
+                    self._ours = self._install()
+        return self._ours
+
+    def _install(self):
+        name = self._name()
+        if name is None or not issubclass(_load(name),
+                                          systems.KubeVirtDriver):
+            return False
+        views.install(self._app)
+        return True
+
+    def _name(self):
+        return self._app.config.get(DRIVER)
+
+    def use(self, driver):
+        """Take a driver that was made elsewhere (by a test)."""
+        self._driver = driver
+        self._made_for = (self._name(), driver.settings)
+
+    def _make(self, name, loaded):
+        """Make the driver, unless the one there is was made for the same.
+
+        The config file of SUSHY_EMULATOR_CONFIG is read first and that of
+        --config may change all of it.
+        """
+        config = self._app.config
+        wanted = (name, settings.read(config))
+        if self._driver is not None and self._made_for == wanted:
+            return
+        arguments = _ARGUMENTS.get(name, lambda config: ())(config)
+        made = loaded.initialize(config, self._app.logger, *arguments)()
+        self._driver, self._made_for = made, wanted
+        self._app.logger.debug('System driver %s: %s', name, made.driver)
+
+
+def _state(app):
+    found = app.extensions.get(_KEY)
+    if found is None:
+        # Two threads may come here; one of them wins, for both.
+        found = app.extensions.setdefault(_KEY, _State(app))
+    return found
+
+
+@functools.cache
+def _load(name):
+    """The class of a driver.
+
+    :raises: `settings.InvalidSettings` if there is none of that name
+    """
+    try:
+        return stevedore.DriverManager(NAMESPACE, name).driver
+    except stevedore.exception.NoMatches:
+        known = sorted(stevedore.ExtensionManager(
+            NAMESPACE, on_load_failure_callback=lambda *_: None).names())
+        raise settings.InvalidSettings(
+            '%s is %r; there are %s' % (DRIVER, name, ', '.join(known))
+        ) from None
+
+
+def _replace_authentication(middleware):
+    """Answer every refused Authorization header with a Redfish error."""
+    stock_call = middleware.__call__
+
+    def format_exception(self, exc):
+        if exc.code == 401:
+            found = errors.RedfishError(401, messages.message(
+                'NoValidSession', detail='%s.' % exc))
+        else:
+            found = errors.general(exc.code, '%s.' % exc)
+        return webob.Response(
+            content_type='application/json', status_code=exc.code,
+            json_body=errors.body(found.entries),
+            headerlist=[('Content-Type', 'application/json'),
+                        *getattr(exc, 'headers', {}).items()])
+
+    def call(self, environ, start_response):
+        try:
+            return stock_call(self, environ, start_response)
+        except ValueError:
+            # bcrypt will not look at passwords of more than 72 bytes or
+            # with a NUL: none of those in the file.
+            from sushy_tools import error
+            exc = error.Unauthorized('Incorrect username or password')
+            return self.format_exception(exc)(environ, start_response)
+
+    middleware.format_exception = format_exception
+    middleware.__call__ = call

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which system a request is about, and whether it may be.
+
+Runs before every view, upstream's included, and looks at the rule that was
+matched: whatever lies below ``/redfish/v1/Systems/<…>`` or
+``/redfish/v1/Managers/<…>`` belongs to the system named there (a manager has
+its system's UUID). So a route that is added later is guarded without being
+told. `KubeVirtDriver.machine` is the one place that decides; views get a
+machine from here and never look one up.
+"""
+
+import functools
+
+import flask
+
+from sushy_tools import error as upstream
+
+from sushy_kubevirt.redfish import errors
+
+_OWNERS = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<')
+_CHASSIS = '/redfish/v1/Chassis/<'
+
+
+@functools.cache
+def owner(rule):
+    """The view argument that names the system a route belongs to.
+
+    :param rule: text of a URL rule
+    :returns: the argument's name, or None
+    """
+    for prefix in _OWNERS:
+        if rule.startswith(prefix):
+            argument = rule[len(prefix):].partition('>')[0]
+            return argument.rpartition(':')[2]
+    return None
+
+
+def guard():
+    """Put the machine into ``flask.g``, or answer in the view's place.
+
+    For Flask's before_request.
+
+    :returns: None, or the redirect from a name to its UUID
+    :raises: `errors.MachineNotFound` and what else `KubeVirtDriver.machine`
+        raises
+    """
+    request = flask.request
+    if request.url_rule is None:
+        return None
+    rule = request.url_rule.rule
+    argument = owner(rule)
+    if argument is None:
+        if rule.startswith(_CHASSIS):
+            return _chassis(request.view_args['identity'])
+        return None
+    identity = request.view_args[argument]
+    machine = flask.current_app.systems.machine(identity)
+    if identity.lower() != machine.uuid:
+        return _redirect(argument, machine.uuid)
+    flask.g.machine = machine
+    return None
+
+
+def _chassis(identity):
+    """Chassis are upstream's, who answer an unknown one with 500."""
+    try:
+        flask.current_app.chassis.uuid(identity)
+    except upstream.AliasAccessError as exc:
+        return _redirect('identity', exc.args[0])
+    except upstream.FishyError:
+        raise errors.not_found('Chassis', identity) from None
+    return None
+
+
+def _redirect(argument, uuid):
+    """To the same route of the same system, by its UUID.
+
+    307 as upstream: method and body stay. Upstream's own redirect fails
+    where a route has more arguments than one, and drops the query.
+    """
+    request = flask.request
+    url = flask.url_for(request.endpoint,
+                        **{**request.view_args, argument: uuid})
+    query = request.query_string.decode('latin-1')
+    if query:
+        url = '%s?%s' % (url, query)
+    return flask.redirect(url, code=307, Response=flask.Response)
+
+
+def keep_slash(environ):
+    """Let 'namespace%2Fname' be one segment of a path.
+
+    WSGI hands the path on decoded, where the two are segments of their own.
+    'namespace:name', which the driver takes as well, is put in its place.
+
+    :param environ: of WSGI; its PATH_INFO is changed
+    """
+    raw = environ.get('REQUEST_URI') or environ.get('RAW_URI') or ''
+    path = raw.partition('?')[0]
+    marker = path.lower().find('%2f')
+    if marker < 0:
+        return
+    for prefix in _OWNERS:
+        start = environ.get('SCRIPT_NAME', '') + prefix[:-1]
+        segment, _slash, _rest = path[len(start):].partition('/')
+        if path.startswith(start) and '%2f' in segment.lower():
+            info = environ['PATH_INFO']
+            head = prefix[:-1]
+            if info.startswith(head):
+                environ['PATH_INFO'] = head + info[len(head):].replace(
+                    '/', ':', 1)

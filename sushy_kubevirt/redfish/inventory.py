@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An inventory's figures in Redfish's words: names, units, groups."""
+
+#: GiB in bytes.
+_GIB = 2 ** 30
+
+#: KubeVirt's word for an architecture: ProcessorArchitecture,
+#: InstructionSet (Processor_v1.xml).
+ARCHITECTURES = {
+    'amd64': ('x86', 'x86-64'),
+    'arm64': ('ARM', 'ARM-A64'),
+    's390x': ('OEM', 'OEM'),
+}
+
+#: `inventory.Disk.bus` of a VM that leaves the choice to KubeVirt.
+DEFAULT_BUS = 'sata'
+
+
+def gib(size):
+    """Bytes to GiB.
+
+    :returns: `int` when it is a whole number, else `float` to three places
+    """
+    if size % _GIB == 0:
+        return size // _GIB
+    return round(size / _GIB, 3)
+
+
+def socket_names(cpus):
+    """Names of the processors, one a socket: CPU0, CPU1 …"""
+    return ['CPU%d' % number for number in range(cpus.sockets)]
+
+
+def controllers(inventory):
+    """The disks by the bus they are on, in the order of the VM's spec.
+
+    :returns: dict of bus to list of `inventory.Disk`
+    """
+    found = {}
+    for disk in inventory.disks:
+        found.setdefault(disk.bus or DEFAULT_BUS, []).append(disk)
+    return found
+
+
+def bios_version(inventory):
+    """What the guest's firmware is and where it comes from."""
+    kind = 'UEFI' if inventory.firmware == 'efi' else 'BIOS'
+    if inventory.kubevirt_version:
+        return '%s of KubeVirt %s' % (kind, inventory.kubevirt_version)
+    return '%s of KubeVirt' % kind

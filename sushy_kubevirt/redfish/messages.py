@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of DMTF's Base registry (DSP8011), those this service sends.
+
+The text of a message is the registry's, with its arguments filled in; where
+more is known (the cluster's words, what would have been accepted) it follows
+as a sentence of its own.
+"""
+
+REGISTRY = 'Base.1.18'
+
+#: Message.v1 of the entries of @Message.ExtendedInfo.
+_TYPE = '#Message.v1_1_2.Message'
+
+#: Longest part of a request's value that is repeated in an answer.
+_LONGEST = 200
+
+_RESUBMIT = 'correct it and send the request again.'
+
+# Key: severity, text, resolution.
+_MESSAGES = {
+    'GeneralError': (
+        'Critical', 'A general error has occurred.',
+        'See the message.'),
+    'AccessDenied': (
+        'Critical',
+        "While attempting to establish a connection to '%1', the service "
+        'denied access.',
+        'Give the account of this service the access rights it needs in the '
+        'cluster.'),
+    'ActionNotSupported': (
+        'Critical', 'The action %1 is not supported by the resource.',
+        'Use an action that the resource lists under Actions.'),
+    'ActionParameterMissing': (
+        'Critical',
+        'The action %1 requires the parameter %2 to be present in the '
+        'request body.',
+        'Supply the parameter and send the request again.'),
+    'ActionParameterUnknown': (
+        'Warning',
+        'The action %1 was submitted with the invalid parameter %2.',
+        'Remove the parameter and send the request again.'),
+    'ActionParameterValueNotInList': (
+        'Warning',
+        "The value '%1' for the parameter %2 in the action %3 is not in the "
+        'list of acceptable values.',
+        'Choose one of the allowable values.'),
+    'ActionParameterValueTypeError': (
+        'Warning',
+        "The value '%1' for the parameter %2 in the action %3 is not a type "
+        'that the parameter can accept.',
+        'Change the type of the value; ' + _RESUBMIT),
+    'EmptyJSON': (
+        'Warning',
+        'The request body submitted contained an empty JSON object and the '
+        'service is unable to process it.',
+        'Add properties and send the request again.'),
+    'HeaderInvalid': (
+        'Critical', "Header '%1' is invalid.",
+        'Send the request with a valid header.'),
+    'InternalError': (
+        'Critical',
+        'The request failed due to an internal service error.  The service '
+        'is still operational.',
+        'Send the request again; if the problem stays, see the log of the '
+        'service.'),
+    'MalformedJSON': (
+        'Critical',
+        'The request body submitted was malformed JSON and could not be '
+        'parsed by the receiving service.',
+        'Send a JSON object.'),
+    'NoOperation': (
+        'Warning',
+        'The request body submitted contain no data to act upon and no '
+        'changes to the resource took place.',
+        'Add properties and send the request again.'),
+    'NoValidSession': (
+        'Critical',
+        'There is no valid session established with the implementation.',
+        'Send user name and password with HTTP Basic authentication.'),
+    'OperationNotAllowed': (
+        'Critical', 'The HTTP method is not allowed on this resource.',
+        'Use a method that the header Allow lists.'),
+    'PropertyMissing': (
+        'Warning',
+        'The property %1 is a required property and must be included in the '
+        'request.',
+        'Supply the property and send the request again.'),
+    'PropertyNotWritable': (
+        'Warning',
+        'The property %1 is a read-only property and cannot be assigned a '
+        'value.',
+        'Remove the property and send the request again.'),
+    'PropertyUnknown': (
+        'Warning',
+        'The property %1 is not in the list of valid properties for the '
+        'resource.',
+        'Remove the property and send the request again.'),
+    'PropertyValueConflict': (
+        'Warning',
+        "The property '%1' could not be written because its value would "
+        "conflict with the value of the '%2' property.",
+        'Leave one of them out, or make them agree.'),
+    'PropertyValueIncorrect': (
+        'Warning',
+        "The property '%1' with the requested value of '%2' could not be "
+        'written because the value does not meet the constraints of the '
+        'implementation.',
+        'Choose another value; ' + _RESUBMIT),
+    'PropertyValueNotInList': (
+        'Warning',
+        "The value '%1' for the property %2 is not in the list of "
+        'acceptable values.',
+        'Choose one of the allowable values.'),
+    'PropertyValueResourceConflict': (
+        'Warning',
+        "The property '%1' with the requested value of '%2' could not be "
+        'written because the value conflicts with the state or '
+        "configuration of the resource at '%3'.",
+        'Change the state or configuration of the resource, or the value.'),
+    'PropertyValueTypeError': (
+        'Warning',
+        "The value '%1' for the property %2 is not a type that the property "
+        'can accept.',
+        'Change the type of the value; ' + _RESUBMIT),
+    'ResourceMissingAtURI': (
+        'Critical', "The resource at the URI '%1' was not found.",
+        'Start at /redfish/v1/ and follow the links.'),
+    'ResourceNotFound': (
+        'Critical',
+        "The requested resource of type %1 named '%2' was not found.",
+        'Look the resource up in its collection.'),
+    'ServiceTemporarilyUnavailable': (
+        'Critical',
+        'The service is temporarily unavailable.  Retry in %1 seconds.',
+        'Wait that long and send the request again.'),
+}
+
+
+def shown(value):
+    """A value of a request, short enough for an answer or a log."""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + '…'
+
+
+def message(key, *args, detail='', resolution='', related=()):
+    """Make an entry of @Message.ExtendedInfo.
+
+    :param key: of the registry
+    :param args: the message's arguments
+    :param detail: a sentence to follow the registry's text
+    :param resolution: what to do, if more is known than the registry says
+    :param related: JSON pointers of the properties concerned
+    :returns: dict
+    """
+    severity, text, advice = _MESSAGES[key]
+    args = [shown(arg) for arg in args]
+    # Split first: a %1 in an argument is to be left alone.
+    parts = text.split('%')
+    text = parts[0] + ''.join(
+        args[int(part[0]) - 1] + part[1:] for part in parts[1:])
+    found = {
+        '@odata.type': _TYPE,
+        'MessageId': '%s.%s' % (REGISTRY, key),
+        'Message': '%s %s' % (text, detail) if detail else text,
+        'MessageArgs': args,
+        'MessageSeverity': severity,
+        'Severity': severity,
+        'Resolution': resolution or advice,
+    }
+    if related:
+        found['RelatedProperties'] = list(related)
+    return found

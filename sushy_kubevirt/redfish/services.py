@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upstream's services where a VM has nothing for them to serve.
+
+What upstream's views would pretend (a firmware update that raises a number)
+or answer with 500 on a client's mistake is refused here in clear words.
+"""
+
+import flask
+
+from sushy_kubevirt.redfish import errors
+from sushy_kubevirt.redfish import messages
+from sushy_kubevirt.redfish import payload
+from sushy_kubevirt.redfish import responses
+
+
+_CHASSIS = {
+    'IndicatorLED': ('Lit', 'Blinking', 'Off'),
+    **payload.read_only(
+        'Id', 'Name', 'UUID', 'ChassisType', 'Status', 'PowerState', 'Links',
+        'Thermal', 'Manufacturer', 'Model'),
+}
+
+
+def update_service():
+    """GET /redfish/v1/UpdateService"""
+    return responses.resource({
+        '@odata.id': '/redfish/v1/UpdateService',
+        '@odata.type': '#UpdateService.v1_11_0.UpdateService',
+        'Id': 'UpdateService',
+        'Name': 'Update Service',
+        'Description': 'Firmware comes with KubeVirt and is updated with it',
+        'ServiceEnabled': False,
+        'Status': {'State': 'Disabled'},
+    })
+
+
+def simple_update():
+    """POST …/Actions/UpdateService.SimpleUpdate: refused, whatever for"""
+    raise errors.RedfishError(501, messages.message(
+        'ActionNotSupported', 'UpdateService.SimpleUpdate',
+        detail='Firmware comes with KubeVirt and is updated with it.'))
+
+
+def replace_certificate():
+    """POST …/Actions/CertificateService.ReplaceCertificate
+
+    Certificates are those of virtual media, of which there are none; when
+    there are, this is theirs to answer.
+    """
+    text = ('CertificateString', 'CertificateType', 'CertificateUri')
+    values = payload.parameters(
+        'CertificateService.ReplaceCertificate',
+        dict.fromkeys(text, str), required=text)
+    raise errors.RedfishError(404, messages.message(
+        'ResourceMissingAtURI', values['CertificateUri']))
+
+
+def chassis(upstream):
+    """GET, PATCH /redfish/v1/Chassis/<identity>
+
+    :param upstream: sushy-emulator's view, which answers GET; to PATCH with
+        a bad value it would answer 500
+    """
+    def view(identity):
+        if flask.request.method == 'PATCH':
+            values = payload.properties(_CHASSIS)
+            flask.current_app.indicators.set_indicator_state(
+                identity, values['IndicatorLED'])
+            return responses.done()
+        return upstream(identity=identity)
+    return view

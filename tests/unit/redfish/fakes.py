@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of machines that are attributes and nothing else, and a
+sushy-emulator over it.
+
+What the machine does with a VM has tests of its own; here it matters what is
+asked of it and what is made of its answers.
+"""
+
+import dataclasses
+import tempfile
+
+from sushy_tools.emulator import main
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import inventory
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt import plugin
+from sushy_kubevirt import systems
+
+A = '6d8c9b46-4d5a-4a46-9d53-0000000000aa'
+B = '6d8c9b46-4d5a-4a46-9d53-0000000000bb'
+OTHER = '6d8c9b46-4d5a-4a46-9d53-0000000000cc'
+
+
+@dataclasses.dataclass
+class BootState:
+    target: boot.Target = boot.Target.NONE
+    enabled: boot.Enabled = boot.Enabled.DISABLED
+    mode: boot.Mode = boot.Mode.UEFI
+
+
+INVENTORY = inventory.Inventory(
+    cpus=inventory.Cpus(sockets=2, cores=3, threads=2, model='Haswell',
+                        architecture='amd64'),
+    memory_bytes=5 * 2 ** 30,
+    nics=(inventory.Nic('default', '02:00:00:00:00:01',
+                        ('10.0.0.5', 'fe80::1'), 'virtio',
+                        guest_name='eth0', link='up'),
+          inventory.Nic('second')),
+    disks=(inventory.Disk('root', 'disk', 'virtio', 10 * 2 ** 30,
+                          source='dataVolume'),
+           inventory.Disk('more', 'disk', 'virtio', source='containerDisk'),
+           inventory.Disk('cd', 'cdrom', 'sata')),
+    serial='serial-7', machine_type='q35', hostname='guest-a',
+    firmware='efi', kubevirt_version='v1.9.0')
+
+
+class Machine:
+    """What `sushy_kubevirt.kubevirt.machine.Machine` offers.
+
+    ``calls`` lists what was asked for; ``fails``, set to an exception, is
+    raised in its place.
+    """
+
+    def __init__(self, uuid, name, namespace='default'):
+        self.uuid = uuid
+        self.name = name
+        self.namespace = namespace
+        self.calls = []
+        self.fails = None
+        self._power = power.PowerState.OFF
+        self._problem = None
+        self._boot = BootState()
+        self._secure = False
+        self._attributes = {'QuietBoot': 'true'}
+        self._indicator = 'Off'
+        self._inventory = INVENTORY
+
+    @property
+    def qualified_name(self):
+        return '%s/%s' % (self.namespace, self.name)
+
+    def _call(self, *call):
+        if self.fails is not None:
+            raise self.fails
+        self.calls.append(call)
+
+    def power_state(self):
+        return self._power
+
+    def problem(self):
+        return self._problem
+
+    def reset(self, reset_type):
+        self._call('reset', reset_type)
+
+    def boot(self):
+        return self._boot
+
+    def set_boot(self, target=None, enabled=None, mode=None):
+        self._call('set_boot', target, enabled, mode)
+
+    def boot_targets(self):
+        return (boot.Target.PXE, boot.Target.HDD, boot.Target.CD)
+
+    def secure_boot(self):
+        return self._secure
+
+    def set_secure_boot(self, enabled):
+        self._call('set_secure_boot', enabled)
+
+    def inventory(self):
+        return self._inventory
+
+    def attributes(self):
+        return self._attributes
+
+    def set_attributes(self, values):
+        self._call('set_attributes', values)
+
+    def reset_attributes(self):
+        self._call('reset_attributes')
+
+    def indicator(self):
+        return self._indicator
+
+    def set_indicator(self, state):
+        self._call('set_indicator', state)
+
+
+class Cluster:
+    """What `cluster.Cluster` offers, for machines that are given."""
+
+    options = options.Options()
+
+    def __init__(self, *machines):
+        self.all = list(machines)
+        self.fails = None
+
+    def machines(self):
+        if self.fails is not None:
+            raise self.fails
+        return list(self.all)
+
+    def machine(self, identity):
+        found = [machine for machine in self.machines()
+                 if identity.lower() == machine.uuid
+                 or identity in (machine.name, machine.qualified_name)]
+        if not found:
+            raise errors.MachineNotFound(identity)
+        if len(found) > 1:
+            raise errors.AmbiguousName(
+                identity, [machine.qualified_name for machine in found])
+        return found[0]
+
+    def close(self):
+        pass
+
+
+def application(test, machines, **config):
+    """sushy-emulator's own application, with the kubevirt driver in it.
+
+    Upstream's views know no other than ``main.app``, so it is one for all
+    tests of a process; what a test changes of it is put back.
+
+    :param test: the test case
+    :param machines: a `Cluster`
+    :param config: options of the config file
+    :returns: `main.Application`
+    """
+    plugin.enable()
+    app = main.app
+    before = dict(app.config)
+
+    def put_back():
+        app.config.clear()
+        app.config.update(before)
+        # Upstream's drivers, made for this configuration.
+        vars(app).pop('_cache', None)
+
+    test.addCleanup(put_back)
+    state = tempfile.TemporaryDirectory()
+    test.addCleanup(state.cleanup)
+    app.config.update({'SUSHY_EMULATOR_STATE_DIR': state.name,
+                       plugin.DRIVER: 'kubevirt', **config})
+    app.sushy_kubevirt.use(
+        systems.KubeVirtDriver.initialize(app.config, app.logger)(machines))
+    return app

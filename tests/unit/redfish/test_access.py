@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+
+from oslotest import base
+
+from sushy_kubevirt.redfish import access
+from tests.unit.redfish import fakes
+
+# What stands in a path for the arguments that name no system.
+ARGUMENTS = {
+    'device': 'Cd', 'cert_id': 'Default', 'nic_id': 'default',
+    'processor_id': 'CPU0', 'simple_storage_id': 'virtio',
+    'storage_id': '1', 'stg_id': '1', 'drv_id': '1', 'vol_id': '1',
+    'filename': 'x', 'session_id': '1',
+}
+
+
+def urls(app, identity):
+    """Every path of the application that names this system, and methods."""
+    for rule in app.url_map.iter_rules():
+        argument = access.owner(rule.rule)
+        if argument is None:
+            continue
+        path = re.sub(
+            '<(?:[^:>]*:)?([^>]*)>',
+            lambda match: identity if match[1] == argument
+            else ARGUMENTS[match[1]], rule.rule)
+        for method in sorted(rule.methods):
+            yield method, path
+
+
+class Case(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.a = fakes.Machine(fakes.A, 'vm-a')
+        self.b = fakes.Machine(fakes.B, 'vm-b')
+        self.other = fakes.Machine(fakes.OTHER, 'vm-b', 'other')
+        self.cluster = fakes.Cluster(self.a, self.b, self.other)
+
+    def client(self, **config):
+        self.app = fakes.application(self, self.cluster, **config)
+        return self.app.test_client()
+
+
+class TestOwner(base.BaseTestCase):
+
+    def test_systems_and_managers(self):
+        for rule, argument in (
+                ('/redfish/v1/Systems/<identity>', 'identity'),
+                ('/redfish/v1/Systems/<identity>/Storage/<x>', 'identity'),
+                ('/redfish/v1/Systems/<string:thing>/New', 'thing'),
+                ('/redfish/v1/Managers/<manager_id>/New', 'manager_id'),
+                ('/redfish/v1/Managers', None),
+                ('/redfish/v1/Systems/Bios/BiosRegistry', None),
+                ('/redfish/v1/Chassis/<identity>', None)):
+            self.assertEqual(argument, access.owner(rule))
+
+
+class TestAllowed(Case):
+    """Whoever is not on the list might as well not be there."""
+
+    def check(self, client, identity):
+        known = fakes.A
+        number = 0
+        for method, path in urls(self.app, identity):
+            answer = client.open(path, method=method, json={})
+            unknown = client.open(path.replace(identity, 'nobody'),
+                                  method=method, json={})
+            self.assertEqual(404, answer.status_code,
+                             '%s %s' % (method, path))
+            # Nothing tells a system that is denied from one that is not.
+            self.assertEqual(
+                unknown.get_data(as_text=True).replace('nobody', identity),
+                answer.get_data(as_text=True))
+            self.assertNotIn('Location', answer.headers)
+            number += 1
+        # With its own list the same routes do answer something else.
+        answered = [client.open(path, method=method, json={}).status_code
+                    for method, path in urls(self.app, known)]
+        self.assertEqual(number, len(answered))
+        self.assertIn(200, answered)
+        self.assertEqual([], self.b.calls + self.other.calls)
+
+    def test_every_route(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.A])
+        for identity in (fakes.B, fakes.B.upper(), 'vm-b', 'default:vm-b',
+                         'other:vm-b', fakes.OTHER):
+            self.check(client, identity)
+
+    def test_nobody(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[])
+        answer = client.get('/redfish/v1/Systems/' + fakes.A)
+        self.assertEqual(404, answer.status_code)
+
+    def test_by_qualified_name(self):
+        client = self.client(
+            SUSHY_EMULATOR_ALLOWED_INSTANCES=['default/vm-b'])
+        self.assertEqual(200, client.get(
+            '/redfish/v1/Systems/' + fakes.B).status_code)
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Systems/' + fakes.OTHER).status_code)
+
+    def test_name_that_is_only_ambiguous_elsewhere(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        answer = client.get('/redfish/v1/Systems/vm-b')
+        self.assertEqual(307, answer.status_code)
+        self.assertEqual('/redfish/v1/Systems/' + fakes.B,
+                         answer.headers['Location'])
+
+    def test_collections_and_links(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        chassis = self.app.chassis.chassis[0]
+        for path in ('/redfish/v1/Systems', '/redfish/v1/Managers',
+                     '/redfish/v1/Chassis/' + chassis,
+                     '/redfish/v1/Chassis/%s/Thermal' % chassis,
+                     '/redfish/v1/CertificateService/CertificateLocations'):
+            text = client.get(path).get_data(as_text=True)
+            for denied in fakes.A, fakes.OTHER, 'vm-a':
+                self.assertNotIn(denied, text, path)
+        self.assertIn(fakes.B, client.get(
+            '/redfish/v1/Systems').get_data(as_text=True))
+        self.assertIn(fakes.B, client.get(
+            '/redfish/v1/Chassis/' + chassis).get_data(as_text=True))
+
+    def test_uris_in_bodies(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for identity in fakes.A, 'vm-a', fakes.B:
+            answer = client.post(
+                '/redfish/v1/UpdateService/Actions/'
+                'UpdateService.SimpleUpdate',
+                json={'ImageURI': 'http://x',
+                      'Targets': ['/redfish/v1/Systems/' + identity]})
+            self.assertEqual(501, answer.status_code)
+            answer = client.post(
+                '/redfish/v1/CertificateService/Actions/'
+                'CertificateService.ReplaceCertificate',
+                json={'CertificateString': 'x', 'CertificateType': 'PEM',
+                      'CertificateUri':
+                      '/redfish/v1/Managers/%s/VirtualMedia/Cd/'
+                      'Certificates/Default' % identity})
+            self.assertEqual(404, answer.status_code)
+
+
+class TestNames(Case):
+
+    def test_redirect_keeps_the_rest(self):
+        client = self.client()
+        for name in 'vm-a', 'default:vm-a':
+            for method, path in urls(self.app, name):
+                answer = client.open(path + '?only=1', method=method,
+                                     json={'ResetType': 'On'})
+                self.assertEqual(307, answer.status_code, path)
+                self.assertEqual(
+                    path.replace(name, fakes.A) + '?only=1',
+                    answer.headers['Location'])
+        self.assertEqual([], self.a.calls)
+
+    def test_slash(self):
+        client = self.client()
+        for path in ('/redfish/v1/Systems/default%2Fvm-a',
+                     '/redfish/v1/Systems/default%2fvm-a/BIOS',
+                     '/redfish/v1/Managers/default%2Fvm-a'):
+            answer = client.get(
+                path, environ_overrides={'REQUEST_URI': path})
+            self.assertEqual(307, answer.status_code)
+            self.assertEqual(
+                path.replace('default%2Fvm-a', fakes.A).replace(
+                    'default%2fvm-a', fakes.A), answer.headers['Location'])
+
+    def test_slash_elsewhere(self):
+        client = self.client()
+        path = '/redfish/v1/Systems/%s/Storage%%2F1' % fakes.A
+        answer = client.get(path, environ_overrides={'REQUEST_URI': path})
+        self.assertEqual(404, answer.status_code)
+
+    def test_ambiguous(self):
+        answer = self.client().get('/redfish/v1/Systems/vm-b')
+        self.assertEqual(409, answer.status_code)
+        text = answer.json['error']['message']
+        self.assertIn('default/vm-b', text)
+        self.assertIn('other/vm-b', text)
+
+    def test_uuid_in_capitals(self):
+        answer = self.client().get('/redfish/v1/Systems/' + fakes.A.upper())
+        self.assertEqual(200, answer.status_code)
+        self.assertEqual(fakes.A, answer.json['Id'])
+
+    def test_chassis(self):
+        client = self.client()
+        uuid = self.app.chassis.chassis[0]
+        answer = client.get('/redfish/v1/Chassis/Chassis/Thermal')
+        self.assertEqual(307, answer.status_code)
+        self.assertEqual('/redfish/v1/Chassis/%s/Thermal' % uuid,
+                         answer.headers['Location'])
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Chassis/none').status_code)

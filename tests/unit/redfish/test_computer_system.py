@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import power
+from tests.unit.redfish import base
+from tests.unit.redfish import fakes
+
+RESET = '/Actions/ComputerSystem.Reset'
+
+
+class TestBody(base.RedfishTestCase):
+
+    def test_all_of_it(self):
+        chassis = self.app.chassis.chassis[0]
+        status = {'State': 'Enabled', 'Health': 'OK', 'HealthRollup': 'OK'}
+        self.assertEqual({
+            '@odata.id': self.path,
+            '@odata.type': '#ComputerSystem.v1_22_0.ComputerSystem',
+            'Id': fakes.A,
+            'Name': 'vm-a',
+            'Description': 'KubeVirt VirtualMachine default/vm-a',
+            'UUID': fakes.A,
+            'SystemType': 'Virtual',
+            'Manufacturer': 'KubeVirt',
+            'Model': 'q35',
+            'SerialNumber': 'serial-7',
+            'HostName': 'guest-a',
+            'PowerState': 'Off',
+            'Status': {'State': 'StandbyOffline', 'Health': 'OK',
+                       'HealthRollup': 'OK'},
+            'Boot': {
+                'BootSourceOverrideEnabled': 'Disabled',
+                'BootSourceOverrideEnabled@Redfish.AllowableValues':
+                    ['Disabled', 'Once', 'Continuous'],
+                'BootSourceOverrideTarget': 'None',
+                'BootSourceOverrideTarget@Redfish.AllowableValues':
+                    ['None', 'Pxe', 'Hdd', 'Cd'],
+                'BootSourceOverrideMode': 'UEFI',
+                'BootSourceOverrideMode@Redfish.AllowableValues':
+                    ['UEFI', 'Legacy'],
+            },
+            'ProcessorSummary': {
+                'Count': 2, 'CoreCount': 6, 'LogicalProcessorCount': 12,
+                'ThreadingEnabled': True, 'Model': 'Haswell',
+                'Status': status},
+            'MemorySummary': {'TotalSystemMemoryGiB': 5, 'Status': status},
+            'BiosVersion': 'UEFI of KubeVirt v1.9.0',
+            'IndicatorLED': 'Off',
+            'LocationIndicatorActive': False,
+            'Bios': {'@odata.id': self.path + '/BIOS'},
+            'Processors': {'@odata.id': self.path + '/Processors'},
+            'SecureBoot': {'@odata.id': self.path + '/SecureBoot'},
+            'SimpleStorage': {'@odata.id': self.path + '/SimpleStorage'},
+            'EthernetInterfaces': {
+                '@odata.id': self.path + '/EthernetInterfaces'},
+            'VirtualMedia': {'@odata.id': self.path + '/VirtualMedia'},
+            'Links': {
+                'Chassis': [{'@odata.id': '/redfish/v1/Chassis/' + chassis}],
+                'ManagedBy': [
+                    {'@odata.id': '/redfish/v1/Managers/' + fakes.A}]},
+            'Actions': {'#ComputerSystem.Reset': {
+                'target': self.path + RESET,
+                'ResetType@Redfish.AllowableValues': [
+                    'On', 'ForceOn', 'ForceOff', 'GracefulShutdown',
+                    'ForceRestart', 'GracefulRestart', 'PowerCycle',
+                    'PushPowerButton', 'Pause', 'Resume']}},
+        }, self.sorted(self.get()))
+
+    def sorted(self, body):
+        # The order of the values is nobody's promise.
+        values = body['Actions']['#ComputerSystem.Reset'][
+            'ResetType@Redfish.AllowableValues']
+        wanted = ['On', 'ForceOn', 'ForceOff', 'GracefulShutdown',
+                  'ForceRestart', 'GracefulRestart', 'PowerCycle',
+                  'PushPowerButton', 'Pause', 'Resume']
+        values.sort(key=wanted.index)
+        return body
+
+    def test_every_link_answers(self):
+        def links(value):
+            if isinstance(value, dict):
+                for name, inner in value.items():
+                    if name == '@odata.id':
+                        yield inner
+                    else:
+                        yield from links(inner)
+            elif isinstance(value, list):
+                for inner in value:
+                    yield from links(inner)
+
+        waiting, seen = [self.path, '/redfish/v1/Managers/' + fakes.A], set()
+        while waiting:
+            path = waiting.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            answer = self.client.get(path)
+            self.assertEqual(200, answer.status_code, path)
+            if path.startswith((self.path, '/redfish/v1/Managers')):
+                waiting += links(answer.json)
+        self.assertIn(self.path + '/EthernetInterfaces/default', seen)
+        self.assertIn(self.path + '/SimpleStorage/virtio', seen)
+
+    def test_power_states(self):
+        for state, shown in (
+                (power.PowerState.ON, 'Enabled'),
+                (power.PowerState.POWERING_ON, 'Starting'),
+                (power.PowerState.POWERING_OFF, 'Enabled'),
+                (power.PowerState.PAUSED, 'Quiesced'),
+                (power.PowerState.OFF, 'StandbyOffline')):
+            self.machine._power = state
+            body = self.get()
+            self.assertEqual(state.value, body['PowerState'])
+            self.assertEqual(shown, body['Status']['State'])
+
+    def test_boot_is_read_back(self):
+        self.machine._boot = fakes.BootState(
+            boot.Target.CD, boot.Enabled.ONCE, boot.Mode.LEGACY)
+        body = self.get()['Boot']
+        self.assertEqual('Cd', body['BootSourceOverrideTarget'])
+        self.assertEqual('Once', body['BootSourceOverrideEnabled'])
+        self.assertEqual('Legacy', body['BootSourceOverrideMode'])
+
+    def test_cannot_start(self):
+        self.machine._problem = power.Problem(
+            'ErrorUnschedulable', '0/1 nodes are available')
+        status = self.get()['Status']
+        self.assertEqual('Critical', status['Health'])
+        self.assertEqual('UnavailableOffline', status['State'])
+        [condition] = status['Conditions']
+        self.assertEqual(['PowerState', 'ErrorUnschedulable'],
+                         condition['MessageArgs'])
+        self.assertIn('0/1 nodes are available', condition['Message'])
+
+    def test_feature_sets(self):
+        self.app.config['SUSHY_EMULATOR_FEATURE_SET'] = 'vmedia'
+        body = self.get()
+        self.assertNotIn('ProcessorSummary', body)
+        self.assertIn('VirtualMedia', body)
+        self.get('/Processors', code=404)
+        self.get('/EthernetInterfaces')
+        self.send('PATCH', '', {'IndicatorLED': 'Lit'}, 400)
+        self.app.config['SUSHY_EMULATOR_FEATURE_SET'] = 'minimum'
+        body = self.get()
+        self.assertNotIn('VirtualMedia', body)
+        self.assertEqual({}, body['Links'])
+        self.get('/EthernetInterfaces', code=404)
+        self.get(path='/redfish/v1/Managers/' + fakes.A, code=404)
+
+
+class TestPatch(base.RedfishTestCase):
+
+    def patch(self, body, code=204):
+        return self.send('PATCH', '', body, code)
+
+    def test_boot_is_one_call(self):
+        self.patch({'Boot': {'BootSourceOverrideTarget': 'Pxe',
+                             'BootSourceOverrideEnabled': 'Once',
+                             'BootSourceOverrideMode': 'UEFI'}})
+        self.assertEqual([('set_boot', boot.Target.PXE, boot.Enabled.ONCE,
+                           boot.Mode.UEFI)], self.machine.calls)
+
+    def test_boot_parts(self):
+        self.patch({'Boot': {'BootSourceOverrideMode': 'Legacy'}})
+        self.patch({'Boot': {'BootSourceOverrideEnabled': 'Disabled'}})
+        self.patch({'Boot': {'BootSourceOverrideTarget': 'None'}})
+        self.assertEqual([
+            ('set_boot', None, None, boot.Mode.LEGACY),
+            ('set_boot', None, boot.Enabled.DISABLED, None),
+            ('set_boot', boot.Target.NONE, None, None),
+        ], self.machine.calls)
+
+    def test_indicator(self):
+        self.patch({'IndicatorLED': 'Blinking'})
+        self.patch({'LocationIndicatorActive': True})
+        self.patch({'LocationIndicatorActive': False})   # it is off
+        self.patch({'IndicatorLED': 'Lit', 'LocationIndicatorActive': True})
+        self.assertEqual(['Blinking', 'Blinking', 'Lit'],
+                         [call[1] for call in self.machine.calls])
+
+    def test_indicator_conflict(self):
+        body = self.patch({'IndicatorLED': 'Off',
+                           'LocationIndicatorActive': True}, 400)
+        self.assertEqual(
+            [('PropertyValueConflict',
+              ['LocationIndicatorActive', 'IndicatorLED'])],
+            self.entries(body))
+
+    def test_all_or_nothing(self):
+        body = self.patch({
+            'IndicatorLED': 'Purple',
+            'PowerState': 'On',
+            'Nonsense': 1,
+            'Boot': {'BootSourceOverrideTarget': 'Floppy',
+                     'BootSourceOverrideEnabled': True,
+                     'HttpBootUri': 'http://x/',
+                     'BootSourceOverrideMode': 'UEFI'}}, 400)
+        self.assertEqual([], self.machine.calls)
+        self.assertCountEqual([
+            ('PropertyValueNotInList', ['Purple', 'IndicatorLED']),
+            ('PropertyNotWritable', ['PowerState']),
+            ('PropertyUnknown', ['Nonsense']),
+            ('PropertyValueNotInList',
+             ['Floppy', 'BootSourceOverrideTarget']),
+            ('PropertyValueTypeError', ['True', 'BootSourceOverrideEnabled']),
+            ('PropertyNotWritable', ['HttpBootUri']),
+        ], self.entries(body))
+        [entry] = [entry for entry in
+                   body['error']['@Message.ExtendedInfo']
+                   if 'Floppy' in entry['MessageArgs']]
+        self.assertEqual(['#/Boot/BootSourceOverrideTarget'],
+                         entry['RelatedProperties'])
+        self.assertIn('None, Pxe, Hdd, Cd', entry['Message'])
+
+    def test_target_the_vm_has_no_device_for(self):
+        self.machine.boot_targets = lambda: (boot.Target.HDD,)
+        body = self.patch(
+            {'Boot': {'BootSourceOverrideTarget': 'Cd'}}, 400)
+        self.assertEqual(
+            [('PropertyValueNotInList', ['Cd', 'BootSourceOverrideTarget'])],
+            self.entries(body))
+
+    def test_http_boot(self):
+        body = self.patch({'Boot': {
+            'BootSourceOverrideTarget': 'UefiHttp',
+            'HttpBootUri': 'http://x/'}}, 400)
+        self.assertCountEqual([
+            ('PropertyValueNotInList',
+             ['UefiHttp', 'BootSourceOverrideTarget']),
+            ('PropertyNotWritable', ['HttpBootUri'])], self.entries(body))
+        self.assertIn('HTTP', body['error']['message'])
+
+    def test_nothing_to_do(self):
+        for body in {}, {'Boot': {}}, {'@odata.etag': 'x'}:
+            self.assertEqual(
+                'NoOperation', self.entries(self.patch(body, 400))[0][0])
+
+    def test_annotations_are_ignored(self):
+        self.patch({'@odata.id': 'x', 'IndicatorLED': 'Lit'})
+
+    def test_wrong_types(self):
+        for body, name in (({'Boot': 'Pxe'}, 'Boot'),
+                           ({'Boot': None}, 'Boot'),
+                           ({'Boot': ['Pxe']}, 'Boot'),
+                           ({'IndicatorLED': 1}, 'IndicatorLED'),
+                           ({'LocationIndicatorActive': 'true'},
+                            'LocationIndicatorActive'),
+                           ({'LocationIndicatorActive': 1},
+                            'LocationIndicatorActive')):
+            [(key, args)] = self.entries(self.patch(body, 400))
+            self.assertEqual('PropertyValueTypeError', key)
+            self.assertEqual(name, args[1])
+
+    def test_refused_by_the_machine(self):
+        change = {'Boot': {'BootSourceOverrideMode': 'Legacy'}}
+        self.machine.fails = errors.Rejected('admission webhook: no')
+        body = self.patch(change, 409)
+        self.assertEqual(
+            [('PropertyValueResourceConflict',
+              ['BootSourceOverrideMode', 'Legacy', self.path])],
+            self.entries(body))
+        self.assertIn('admission webhook: no', body['error']['message'])
+        self.machine.fails = errors.InvalidValue(
+            'BootSourceOverrideMode', boot.Mode.LEGACY, (boot.Mode.UEFI,))
+        body = self.patch(change, 400)
+        self.assertEqual(
+            [('PropertyValueIncorrect',
+              ['BootSourceOverrideMode', 'Legacy'])], self.entries(body))
+
+
+class TestReset(base.RedfishTestCase):
+
+    def reset(self, body, code=204):
+        return self.send('POST', RESET, body, code)
+
+    def test_each(self):
+        kinds = [kind for kind in power.ResetType
+                 if kind is not power.ResetType.NMI]
+        for kind in kinds:
+            self.reset({'ResetType': kind.value})
+        self.assertEqual([('reset', kind) for kind in kinds],
+                         self.machine.calls)
+
+    def test_unknown(self):
+        for kind in 'Nmi', 'Suspend', 'off', '':
+            body = self.reset({'ResetType': kind}, 400)
+            self.assertEqual(
+                [('ActionParameterValueNotInList',
+                  [kind, 'ResetType', 'ComputerSystem.Reset'])],
+                self.entries(body))
+            self.assertIn('PushPowerButton', body['error']['message'])
+        self.assertEqual([], self.machine.calls)
+
+    def test_nmi(self):
+        body = self.reset({'ResetType': 'Nmi'}, 400)
+        self.assertIn('diagnostic interrupt', body['error']['message'])
+
+    def test_parameters(self):
+        for given, key in (({}, 'ActionParameterMissing'),
+                           ({'ResetType': 1},
+                            'ActionParameterValueTypeError'),
+                           ({'ResetType': None},
+                            'ActionParameterValueTypeError'),
+                           ({'ResetType': 'On', 'Delay': 5},
+                            'ActionParameterUnknown')):
+            body = self.reset(given, 400)
+            self.assertEqual(key, self.entries(body)[0][0])
+        self.assertEqual([], self.machine.calls)
+
+    def test_wrong_state(self):
+        self.machine.fails = errors.WrongState('default/vm-a is off')
+        body = self.reset({'ResetType': 'ForceRestart'}, 409)
+        self.assertEqual([('PropertyValueResourceConflict',
+                           ['ResetType', 'ForceRestart', self.path])],
+                         self.entries(body))
+        self.assertIn('default/vm-a is off', body['error']['message'])
+
+    def test_power_off_disabled(self):
+        self.app.sushy_kubevirt.use(
+            type(self.app.systems).initialize(
+                {'SUSHY_EMULATOR_DISABLE_POWER_OFF': True},
+                self.app.logger)(self.cluster))
+        values = self.get()['Actions']['#ComputerSystem.Reset'][
+            'ResetType@Redfish.AllowableValues']
+        for kind in 'ForceOff', 'GracefulShutdown', 'PushPowerButton':
+            self.assertNotIn(kind, values)
+            body = self.reset({'ResetType': kind}, 400)
+            self.assertIn('SUSHY_EMULATOR_DISABLE_POWER_OFF',
+                          body['error']['message'])
+        self.reset({'ResetType': 'ForceRestart'})

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.redfish import messages
+from sushy_kubevirt.redfish import payload
+from tests.unit.redfish import base
+from tests.unit.redfish import fakes
+
+RESET = '/Actions/ComputerSystem.Reset'
+
+
+class TestMessages(base.base.BaseTestCase):
+
+    def test_arguments(self):
+        found = messages.message('PropertyValueTypeError', '%2 %1', 'Name')
+        self.assertEqual(
+            "The value '%2 %1' for the property Name is not a type that the "
+            'property can accept.', found['Message'])
+        self.assertEqual(['%2 %1', 'Name'], found['MessageArgs'])
+
+    def test_long_values_are_cut(self):
+        found = messages.message('PropertyUnknown', 'x' * 10000)
+        self.assertLess(len(found['Message']), 400)
+
+    def test_all_messages_can_be_made(self):
+        for key in messages._MESSAGES:
+            messages.message(key, 'one', 'two', 'three')
+
+
+class TestMachineErrors(base.RedfishTestCase):
+
+    def reset(self, code):
+        answer = self.client.post(self.path + RESET,
+                                  json={'ResetType': 'On'})
+        self.assertEqual(code, answer.status_code)
+        return answer, self.check_error(answer)
+
+    def test_deleted_a_moment_ago(self):
+        self.machine.fails = errors.MachineNotFound('default/vm-a')
+        _answer, error = self.reset(404)
+        self.assertIn('ResourceNotFound', error['code'])
+
+    def test_unavailable(self):
+        self.machine.fails = errors.Unavailable('connection refused', 2.3)
+        answer, error = self.reset(503)
+        self.assertEqual('3', answer.headers['Retry-After'])
+        self.assertIn('connection refused', error['message'])
+        self.cluster.fails = errors.Unavailable('no list yet')
+        for path in ('/redfish/v1/Systems', '/redfish/v1/Managers',
+                     self.path, self.path + '/VirtualMedia',
+                     '/redfish/v1/Chassis/' + self.app.chassis.chassis[0]):
+            answer = self.client.get(path)
+            self.assertEqual(503, answer.status_code, path)
+            self.assertEqual('5', answer.headers['Retry-After'])
+            self.check_error(answer)
+
+    def test_access_denied(self):
+        self.machine.fails = errors.AccessDenied(
+            'the account may not patch virtualmachines.kubevirt.io',
+            'patch', 'virtualmachines.kubevirt.io', 'default')
+        answer, error = self.reset(500)
+        self.assertIn('AccessDenied', error['code'])
+        self.assertIn('may not patch virtualmachines', error['message'])
+        self.assertNotIn('Retry-After', answer.headers)
+
+    def test_unsupported(self):
+        self.machine.fails = errors.Unsupported('KubeVirt cannot')
+        _answer, error = self.reset(501)
+        self.assertIn('KubeVirt cannot', error['message'])
+
+    def test_broken_configuration(self):
+        self.machine.fails = errors.ConfigError('/root/secret is gone')
+        _answer, error = self.reset(500)
+        self.assertNotIn('secret', json.dumps(error))
+
+    def test_unexpected(self):
+        self.machine.fails = KeyError('internals')
+        _answer, error = self.reset(500)
+        self.assertIn('InternalError', error['code'])
+        self.assertNotIn('internals', json.dumps(error))
+
+    def test_unexpected_in_debug_mode(self):
+        self.app.debug = True
+        self.addCleanup(setattr, self.app, 'debug', False)
+        self.test_unexpected()
+
+
+class TestRequests(base.RedfishTestCase):
+
+    def ask(self, method, path, code, **options):
+        answer = self.client.open(path, method=method, **options)
+        self.assertEqual(code, answer.status_code, answer.text)
+        return answer, self.check_error(answer)
+
+    def test_unknown_route(self):
+        for path in ('/redfish/v1/Nonsense', '/', '/x', '/redfish/v1/Systems'
+                     '/%s/Nonsense' % fakes.A, '/static/x'):
+            _answer, error = self.ask('GET', path, 404)
+            self.assertIn('ResourceMissingAtURI', error['code'])
+
+    def test_unknown_system(self):
+        _answer, error = self.ask('GET', '/redfish/v1/Systems/none', 404)
+        self.assertEqual(['ComputerSystem', 'none'],
+                         error['@Message.ExtendedInfo'][0]['MessageArgs'])
+
+    def test_method(self):
+        answer, error = self.ask('DELETE', self.path, 405)
+        self.assertIn('PATCH', answer.headers['Allow'])
+        self.assertIn('OperationNotAllowed', error['code'])
+
+    def test_bodies(self):
+        json_type = {'content_type': 'application/json'}
+        for body in ('', '{', '[]', '"On"', 'null', '1', '[' * 100000,
+                     b'\xff', '{"ResetType": "On"', '{"a":' * 5000):
+            for path, method in ((self.path, 'PATCH'),
+                                 (self.path + RESET, 'POST'),
+                                 (self.path + '/BIOS/Settings', 'PATCH'),
+                                 (self.path + '/SecureBoot', 'PATCH')):
+                _answer, error = self.ask(method, path, 400, data=body,
+                                          **json_type)
+                self.assertIn('MalformedJSON', error['code'])
+
+    def test_bodies_of_upstreams_routes(self):
+        chassis = '/redfish/v1/Chassis/' + self.app.chassis.chassis[0]
+        for path, method in (
+                (chassis, 'PATCH'),
+                (self.path + '/VirtualMedia/Cd', 'PATCH'),
+                (self.path + '/VirtualMedia/Cd/Actions/'
+                 'VirtualMedia.InsertMedia', 'POST'),
+                ('/redfish/v1/CertificateService/Actions/'
+                 'CertificateService.ReplaceCertificate', 'POST')):
+            for body in '', '{', '[]', 'null':
+                self.ask(method, path, 400, data=body,
+                         content_type='application/json')
+        _answer, error = self.ask('PATCH', chassis, 400,
+                                  json={'IndicatorLED': 'Purple'})
+        self.assertIn('Purple', error['message'])
+        self.assertEqual(204, self.client.patch(
+            chassis, json={'IndicatorLED': 'Blinking'}).status_code)
+        self.assertEqual('Blinking', self.get(path=chassis)['IndicatorLED'])
+
+    def test_content_type(self):
+        _answer, error = self.ask(
+            'POST', self.path + RESET, 415, data='{"ResetType": "On"}',
+            content_type='text/plain')
+        self.assertIn('text/plain', error['message'])
+        self.assertEqual([], self.machine.calls)
+
+    def test_too_long(self):
+        self.ask('PATCH', self.path, 413, data='x' * (payload.LONGEST + 1),
+                 content_type='application/json')
+
+    def test_hostile_values(self):
+        for value in ('\ud800', '\x00', '\n' * 5, 'x' * 100000, '%1%2%s',
+                      '<script>'):
+            self.ask('POST', self.path + RESET, 400,
+                     data=json.dumps({'ResetType': value}),
+                     content_type='application/json')
+            self.ask('PATCH', self.path, 400, data=json.dumps({value: 1}),
+                     content_type='application/json')
+        for path in '/redfish/v1/Systems/%00', '/redfish/v1/Systems/%0a%ff':
+            self.ask('GET', path, 404)
