@@ -249,7 +249,7 @@ class Watch:
         while True:
             data = self._response.read1(65536)
             if not data:
-                return
+                break
             first, *others = data.split(b'\n')
             rest.append(first)
             for following in others:
@@ -257,6 +257,8 @@ class Watch:
                 rest = [following]
                 if line.strip():
                     yield line
+        if b''.join(rest).strip():
+            yield b''.join(rest)
 
     def stop(self):
         """End it, from another thread."""

@@ -15,6 +15,7 @@ from sushy_kubevirt.kubevirt import cache
 from sushy_kubevirt.kubevirt import client
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import gates
+from sushy_kubevirt.kubevirt import keeper
 from sushy_kubevirt.kubevirt import machine as machine_
 from sushy_kubevirt.kubevirt import options as options_
 from sushy_kubevirt.kubevirt import resources
@@ -120,7 +121,6 @@ class Cluster:
             if self.closing.is_set():
                 raise errors.Unavailable('The connection is closed')
             if self.options.keeper:
-                from sushy_kubevirt.kubevirt import keeper
                 self._keeper = keeper.Keeper(self)
                 self._keeper.start()
             self._cache.start()

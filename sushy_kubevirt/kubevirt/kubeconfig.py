@@ -94,6 +94,7 @@ def _describe(paths, context):
 
     loader = kube_config.KubeConfigLoader(
         config_dict=merger.config, active_context=name,
+        config_base_path=None,  # relative to the file each entry stands in
         config_persister=persist)
     config = client.Configuration()
     loader.load_and_set(config)

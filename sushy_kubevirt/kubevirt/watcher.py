@@ -136,9 +136,10 @@ class Watcher:
         self._sink.changed()
         try:
             for kind, obj in watch:
+                version = obj['metadata']['resourceVersion']
                 if kind != 'BOOKMARK':
                     self._sink.event(self, kind, obj)
-                self._version = obj['metadata']['resourceVersion']
+                self._version = version
         finally:
             self._watch = None
             self.broken_since = time.monotonic()

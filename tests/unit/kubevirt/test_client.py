@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What answers, and the lack of one, mean."""
+
+import socket
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import client
+from sushy_kubevirt.kubevirt import connection
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import resources
+from tests.unit.kubevirt import api
+
+VM = '/virtualmachines/a'
+DENIED = ('admission webhook "virtualmachine-validator.kubevirt.io" denied '
+          'the request: ')
+
+
+class ClientTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = self.useFixture(_Fixture()).api
+        self.api.put('virtualmachines', api.vm('a'))
+        self.options = options.Options(request_timeout=0.5, page_size=2)
+        self.client = client.Client(self.api.connection(), self.options)
+        self.addCleanup(self.client.close)
+
+    def get(self):
+        return self.client.get(resources.VM, 'default', 'a')
+
+    def patch(self, *operations):
+        return self.client.patch(resources.VM, 'default', 'a',
+                                 list(operations))
+
+    def refused(self, error, code, message='', headers=None):
+        self.api.rule('GET', VM, (code, {'message': message}, headers))
+        return self.assertRaises(error, self.get)
+
+    def test_an_object_is_read(self):
+        self.assertEqual('a', self.get()['metadata']['name'])
+
+    def test_a_collection_is_read_in_pages(self):
+        for name in 'bcde':
+            self.api.put('virtualmachines', api.vm(name))
+        pages = list(self.client.pages(resources.VM))
+        self.assertEqual([2, 2, 1], [len(items) for items, _ in pages])
+
+    def test_no_such_object(self):
+        self.assertRaises(errors.ObjectNotFound, self.client.get,
+                          resources.VM, 'default', 'none')
+
+    def test_a_denial_names_verb_resource_and_namespace(self):
+        e = self.refused(errors.AccessDenied, 403,
+                         'User "x" cannot get resource')
+        self.assertEqual(
+            ('get', 'virtualmachines.kubevirt.io', 'default'),
+            (e.verb, e.resource, e.namespace))
+        self.assertIn('cannot get', str(e))
+
+    def test_a_denied_action_names_the_subresource(self):
+        self.api.rule('PUT', '/start', (403, {'message': 'cannot update'}))
+        e = self.assertRaises(
+            errors.AccessDenied, self.client.action, resources.VM,
+            'default', 'a', 'start')
+        self.assertEqual(
+            ('update', 'virtualmachines/start.subresources.kubevirt.io'),
+            (e.verb, e.resource))
+
+    def test_admission_that_forbids_is_no_lack_of_rights(self):
+        e = self.refused(errors.Rejected, 403, DENIED + 'not on Mondays')
+        self.assertEqual('not on Mondays', str(e))
+
+    def test_what_admission_refuses_comes_with_its_words(self):
+        e = self.refused(errors.Rejected, 422, DENIED + 'SMM is needed')
+        self.assertEqual('SMM is needed', str(e))
+
+    def test_a_conflict(self):
+        e = self.refused(errors.Conflict, 409, 'VM is not running')
+        self.assertIn('VM is not running', str(e))
+
+    def test_a_patch_whose_test_fails_is_a_conflict(self):
+        self.assertRaises(errors.Conflict, self.patch, {
+            'op': 'test', 'path': '/metadata/uid', 'value': 'another'})
+
+    def test_a_busy_server_says_when_to_come_again(self):
+        e = self.refused(errors.TooManyRequests, 429, 'busy',
+                         {'Retry-After': '7'})
+        self.assertEqual(7, e.retry_after)
+
+    def test_a_failing_server(self):
+        self.refused(errors.ServerError, 500, 'already underway')
+        self.refused(errors.ServerError, 503)
+
+    def test_no_server_means_surely_not_done(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            free = client.Client(connection.Connection(
+                lambda: connection.Access(
+                    server='http://127.0.0.1:%d' % taken.getsockname()[1])),
+                self.options)
+            e = self.assertRaises(
+                errors.Unavailable, free.action, resources.VM, 'default',
+                'a', 'start')
+        self.assertFalse(e.maybe_done)
+        self.assertIn('Connection refused', str(e))
+
+    def test_an_answer_lost_means_maybe_done(self):
+        self.api.rule('PUT', '/start', 'drop-after')
+        e = self.assertRaises(
+            errors.ConnectionLost, self.client.action, resources.VM,
+            'default', 'a', 'start')
+        self.assertTrue(e.maybe_done)
+        self.assertEqual(1, self.api.count('PUT'))
+
+    def test_no_answer_in_time_means_maybe_done(self):
+        self.api.rule('PUT', '/start', 'hang')
+        e = self.assertRaises(
+            errors.Unavailable, self.client.action, resources.VM,
+            'default', 'a', 'start')
+        self.assertTrue(e.maybe_done)
+
+    def test_a_read_survives_one_reset(self):
+        self.api.rule('GET', VM, 'reset')
+        self.get()
+        self.assertEqual(2, self.api.count('GET', VM))
+
+    def test_a_refused_token_is_renewed_once(self):
+        tokens = iter(['old', 'new', 'never'])
+        self.api.token = 'new'
+        way = connection.Connection(lambda: connection.Access(
+            server='http://127.0.0.1:%d' % self.api.port,
+            authorization='Bearer ' + next(tokens)))
+        way._taken_at -= connection.RENEW_SECONDS
+        mine = client.Client(way, self.options)
+        mine.get(resources.VM, 'default', 'a')
+        self.assertEqual(2, self.api.count('GET', VM))
+        self.api.token = 'other'
+        self.assertRaises(errors.AccessDenied, mine.get, resources.VM,
+                          'default', 'a')
+
+    def test_a_watch_tells_events_and_ends(self):
+        self.options = options.Options(watch_seconds=1)
+        mine = client.Client(self.api.connection(), self.options)
+        watch = mine.watch(resources.VM, version='0')
+        self.assertEqual([('ADDED', 'a')], [
+            (kind, obj['metadata']['name']) for kind, obj in watch])
+
+    def test_a_watch_from_too_old_a_version(self):
+        self.api.oldest = 50
+        watch = self.client.watch(resources.VM, version='1')
+        self.assertRaises(errors.WatchExpired, list, watch)
+
+    def test_a_watch_that_breaks(self):
+        watch = self.client.watch(resources.VM, version='0')
+        events = iter(watch)
+        next(events)
+        self.api.cut()
+        self.assertRaises(errors.Unavailable, next, events)
+
+    def test_a_watch_is_stopped_from_outside(self):
+        watch = self.client.watch(resources.VM, version='0')
+        events = iter(watch)
+        next(events)
+        watch.stop()
+        try:
+            self.assertRaises(StopIteration, next, events)
+        except errors.Unavailable:
+            pass
+
+    def test_secrets_are_in_no_message(self):
+        self.api.rule('GET', VM, 'reset', times=2)
+        mine = client.Client(self.api.connection(
+            authorization='Bearer secret'), self.options)
+        e = self.assertRaises(errors.Unavailable, mine.get, resources.VM,
+                              'default', 'a')
+        self.assertNotIn('secret', str(e) + repr(e))
+        self.assertNotIn('secret', repr(mine._connection.access()))
+
+
+class _Fixture:
+    """An `api.Api` for `useFixture`."""
+
+    def setUp(self):
+        self.api = api.Api()
+        self.api.start()
+
+    def cleanUp(self):
+        self.api.stop()
+
+    def getDetails(self):
+        return {}
