@@ -135,6 +135,7 @@ _SCOPE = {
 }
 _MACHINE = {
     'RUN_STRATEGY': ('run_strategy', _run_strategy),
+    'REBOOT_POLICY': ('reboot_policy', _true_or_false),
     'WRITE_DEADLINE': ('write_deadline', _seconds),
     'READ_DEADLINE': ('read_deadline', _seconds),
     'STALE_SECONDS': ('stale_seconds', _seconds),

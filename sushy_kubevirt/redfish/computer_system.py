@@ -127,10 +127,10 @@ def _add_inventory(body, here, machine):
     if cpus.model:
         summary['Model'] = cpus.model
     body['ProcessorSummary'] = summary
-    body['MemorySummary'] = {
-        'TotalSystemMemoryGiB': figures.gib(found.memory_bytes),
-        'Status': healthy,
-    }
+    body['MemorySummary'] = {'Status': healthy}
+    if found.memory_bytes:
+        body['MemorySummary']['TotalSystemMemoryGiB'] = figures.gib(
+            found.memory_bytes)
     body['BiosVersion'] = figures.bios_version(found)
     if found.machine_type:
         body['Model'] = found.machine_type

@@ -12,9 +12,6 @@ ARCHITECTURES = {
     's390x': ('OEM', 'OEM'),
 }
 
-#: `inventory.Disk.bus` of a VM that leaves the choice to KubeVirt.
-DEFAULT_BUS = 'sata'
-
 
 def gib(size):
     """Bytes to GiB.
@@ -38,7 +35,7 @@ def controllers(inventory):
     """
     found = {}
     for disk in inventory.disks:
-        found.setdefault(disk.bus or DEFAULT_BUS, []).append(disk)
+        found.setdefault(disk.bus, []).append(disk)
     return found
 
 

@@ -36,6 +36,7 @@ class TestSettings(base.BaseTestCase):
             SUSHY_EMULATOR_KUBEVIRT_NAMESPACES=['a', 'b'],
             SUSHY_EMULATOR_KUBEVIRT_LABEL_SELECTOR='x=y',
             SUSHY_EMULATOR_KUBEVIRT_RUN_STRATEGY='Always',
+            SUSHY_EMULATOR_KUBEVIRT_REBOOT_POLICY=False,
             SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE=7,
             SUSHY_EMULATOR_KUBEVIRT_READ_DEADLINE=3.5,
             SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS=4,
@@ -51,6 +52,7 @@ class TestSettings(base.BaseTestCase):
         self.assertEqual(
             {'ns/vm', '6d8c9b46-4d5a-4a46-9d53-0000000000aa'}, found.allowed)
         self.assertFalse(found.power_off)
+        self.assertFalse(found.machine.reboot_policy)
 
     def test_all_namespaces(self):
         self.assertEqual(
