@@ -1,6 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes under ``/sandbox/`` that control the sandbox itself."""
+"""The routes under ``/sandbox/`` that control the sandbox itself.
+
+Faults, outages and statistics; guests have routes of their own. All need
+the administrator's token.
+"""
+import asyncio
+import math
+
+from aiohttp import web
+
+from sushy_kubevirt.sandbox.api import bodies
+from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox import faults as faults_module
+from sushy_kubevirt.sandbox import stats as stats_module
+
+
+class Control:
+    """What the routes act on.
+
+    :param server: the :class:`api.server.Server`.
+    """
+
+    def __init__(self, server):
+        self._server = server
+        self._tasks = set()
+        self.faults = faults_module.Faults(server)
+        self.stats = stats_module.Stats()
+        server.around = self._around
+        for method, path, handler in (
+                ('GET', 'faults', self._list_faults),
+                ('POST', 'faults', self._add_fault),
+                ('DELETE', 'faults', self._clear_faults),
+                ('POST', 'outage', self._outage),
+                ('GET', 'stats', self._show_stats),
+                ('DELETE', 'stats', self._reset_stats)):
+            server.register_route(method, f'/sandbox/{path}', handler)
+
+    async def _around(self, request, verb, resource, carry_out):
+        self.stats.count(verb, resource)
+        return await self.faults.around(request, verb, carry_out)
+
+    async def _list_faults(self, request):
+        return web.json_response({'faults': self.faults.report()})
+
+    async def _add_fault(self, request):
+        body = bodies.parse_json(await bodies.read(request))
+        return web.json_response(self.faults.add(body).to_dict(), status=201)
+
+    async def _clear_faults(self, request):
+        self.faults.clear()
+        return web.Response(status=204)
+
+    async def _outage(self, request):
+        body = bodies.parse_json(await bodies.read(request))
+        seconds = body.get('seconds') if isinstance(body, dict) else None
+        if type(seconds) not in (int, float) or not (
+                math.isfinite(seconds) and 0 < seconds <= 3600):
+            raise errors.bad_request('seconds: a number up to 3600 is needed')
+        answer = web.json_response({'seconds': seconds}, status=202)
+        answer.force_close()
+        await answer.prepare(request)
+        await answer.write_eof()
+        # A task of its own: the connection of this request is cut, too.
+        task = asyncio.get_running_loop().create_task(
+            self._server.go_away(seconds))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return answer
+
+    async def _show_stats(self, request):
+        return web.json_response({
+            **self.stats.report(), 'watches': len(self._server.watches)})
+
+    async def _reset_stats(self, request):
+        self.stats.reset()
+        return web.Response(status=204)
 
 
 def install(server):
-    """Add the routes to a server."""
+    """Add the routes to a server.
+
+    :returns: the :class:`Control`.
+    """
+    return Control(server)
