@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver with its real processes; only the cluster is made up."""
+
+import os
+import select
+import signal
+import socket
+import time
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import errors
+from vbmc_kubevirt.drivers import kubevirt
+from vbmc_kubevirt import host
+from vbmc_kubevirt import probe
+from vbmc_kubevirt import settings
+from vbmc_kubevirt import upstream
+
+
+def entry(name='vm', **more):
+    return dict({'domain_name': name, 'username': 'admin',
+                 'password': 'password', 'address': '127.0.0.1', 'port': 0,
+                 'namespace': 'lab', 'kubeconfig': None, 'context': None},
+                **more)
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(('127.0.0.1', 0))
+        return sock.getsockname()[1]
+
+
+def answers(port):
+    """Ask for the authentication capabilities; whether an answer came."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(2)
+        sock.connect(('127.0.0.1', port))
+        try:
+            sock.send(bytes.fromhex('0600ff0700000000000000000009'
+                                    '2018c88100388e04b5'))
+            return bool(sock.recv(100))
+        except OSError:
+            return False
+
+
+class DriverTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.connection = self.useFixture(fixtures.MockPatchObject(
+            host.connection, 'Connection')).mock
+        self.cluster = self.useFixture(fixtures.MockPatchObject(
+            host.cluster, 'Cluster')).mock
+        self.useFixture(fixtures.MockPatchObject(
+            settings, 'load', settings.Settings))
+        self.driver = kubevirt.Driver()
+        self.addCleanup(self.driver.close)
+
+
+class CheckTest(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.find = self.useFixture(fixtures.MockPatchObject(
+            probe, 'find', side_effect=lambda *args: args[2] or 'found')).mock
+
+    def refused(self, text, *args, **more):
+        self.assertRaisesRegex(upstream.VirtualBMCError, text,
+                               self.driver.check, entry(*args, **more))
+        self.find.assert_not_called()
+
+    def test_namespaces(self):
+        for name, chosen, namespace, asked in (
+                ('vm', None, 'found', (None, 'vm')),
+                ('vm', 'lab', 'lab', ('lab', 'vm')),
+                ('lab/vm', None, 'lab', ('lab', 'vm')),
+                ('lab/vm', 'lab', 'lab', ('lab', 'vm'))):
+            checked = self.driver.check(entry(name, namespace=chosen))
+            self.assertEqual((name, namespace), (checked['domain_name'],
+                                                 checked['namespace']))
+            self.assertEqual(asked, self.find.call_args.args[2:4])
+        self.find.reset_mock()
+        self.refused('lab/vm is not in the namespace other', 'lab/vm',
+                     namespace='other')
+
+    def test_names_that_cannot_be(self):
+        for name in ('', 'VM', 'a_b', '-a', 'a-', 'a..b', 'a' * 64, 'lab/',
+                     'Lab/vm', 'a.b/vm', 'a/b/c', 'vm\n', '..', '%2e'):
+            self.refused('(can be named)', name, namespace=None)
+        self.refused('can be named', namespace='a.b')
+
+    def test_credentials(self):
+        for option, value in (
+                ('username', ''), ('username', 'x' * 17),
+                ('password', ''), ('password', 'x' * 21),
+                ('password', 'ü' * 11), ('password', ' x'),
+                ('password', 'x\ny'), ('username', 'x\t')):
+            self.refused('The %s must have' % option, **{option: value})
+        self.driver.check(entry(username='ü' * 8, password='ü' * 10))
+
+    def test_no_password_in_a_refusal(self):
+        try:
+            self.driver.check(entry(password='geheim' * 5))
+        except upstream.VirtualBMCError as exc:
+            self.assertNotIn('geheim', str(exc))
+
+    def test_kubeconfigs(self):
+        path = self.useFixture(fixtures.TempDir()).path + '/k'
+        self.refused('/k: No such file', kubeconfig=path)
+        self.refused('is no file', kubeconfig='/')
+        with open(path, 'w'):
+            pass
+        os.chmod(path, 0o666)
+        self.refused('must belong to', kubeconfig=path)
+        os.chmod(path, 0o600)
+        self.driver.check(entry(kubeconfig=path, context='c'))
+        self.assertEqual((path, 'c'), self.find.call_args.args[:2])
+        self.find.reset_mock()
+        self.useFixture(fixtures.MockPatch('os.geteuid', lambda: 12345))
+        self.useFixture(fixtures.MockPatch(
+            'os.stat', lambda path: mock.Mock(st_mode=0o100600, st_uid=7)))
+        self.refused('must belong to', kubeconfig=path)
+
+    def test_the_clusters_reason(self):
+        self.find.side_effect = errors.AccessDenied('may not list VMs')
+        self.assertRaisesRegex(upstream.VirtualBMCError, 'may not list VMs',
+                               self.driver.check, entry())
+
+
+class ProbeTest(DriverTestCase):
+
+    def find(self, seconds=10):
+        return probe.find(None, None, None, 'vm', None, seconds)
+
+    def test_found(self):
+        self.connection.from_options.return_value.namespace = 'own'
+        self.assertEqual('own', self.find())
+        self.connection.from_options.return_value.namespace = None
+        self.assertEqual('default', self.find())
+
+    def test_refused(self):
+        self.cluster.return_value.machine.side_effect = (
+            errors.MachineNotFound('default/vm'))
+        self.assertRaisesRegex(errors.MachineError, 'no VirtualMachine def',
+                               self.find)
+
+    def test_late(self):
+        started = time.monotonic()
+        self.cluster.return_value.wait_ready = lambda: time.sleep(60)
+        self.assertRaisesRegex(errors.Unavailable, 'not answer within 0.3 s',
+                               self.find, 0.3)
+        self.assertLess(time.monotonic() - started, 5)
+
+    def test_a_fault(self):
+        self.cluster.side_effect = lambda *args, **more: os._exit(3)
+        self.assertRaises(errors.Unavailable, self.find)
+
+
+class ServeTest(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.one = entry('one', port=free_port())
+        self.two = entry('two', port=free_port())
+
+    def processes(self):
+        return [each._process.pid for each in self.driver._hosts.values()]
+
+    def test_one_process_for_all(self):
+        self.assertTrue(self.driver.start(self.one))
+        self.assertTrue(self.driver.start(self.two))
+        self.assertFalse(self.driver.start(self.one))
+        self.assertEqual(1, len(self.processes()))
+        self.assertTrue(answers(self.one['port']))
+        self.assertTrue(answers(self.two['port']))
+        self.assertEqual(upstream.RUNNING, self.driver.state('one')[0])
+
+    def test_another_connection_is_another_process(self):
+        self.driver.start(self.one)
+        self.driver.start(dict(self.two, context='other'))
+        self.assertEqual(2, len(self.processes()))
+        self.assertTrue(answers(self.two['port']))
+
+    def test_stop_disturbs_no_other(self):
+        self.driver.start(self.one)
+        self.driver.start(self.two)
+        pid, = self.processes()
+        self.assertTrue(self.driver.stop('one'))
+        self.assertFalse(self.driver.stop('one'))
+        self.assertFalse(answers(self.one['port']))
+        self.assertTrue(answers(self.two['port']))
+        self.assertEqual([pid], self.processes())
+        self.assertTrue(self.driver.start(self.one))
+        self.assertTrue(answers(self.one['port']))
+        self.driver.stop('one')
+        self.driver.stop('two')
+        self.assertEqual([], self.processes())
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+
+    def test_a_port_that_is_taken(self):
+        self.driver.start(self.one)
+        taken = dict(self.two, port=self.one['port'])
+        self.assertRaisesRegex(
+            upstream.VirtualBMCError, 'UDP port %d on 127.0.0.1: .*in use'
+            % self.one['port'], self.driver.start, taken)
+        self.assertTrue(answers(self.one['port']))
+        self.assertFalse(self.driver.stop('two'))
+        self.driver.stop('one')
+        self.assertTrue(self.driver.start(taken))
+
+    def test_a_host_that_dies_is_replaced(self):
+        self.driver.start(self.one)
+        self.driver.start(self.two)
+        pid, = self.processes()
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.assertEqual(upstream.ERROR, self.driver.state('one')[0])
+        self.assertTrue(self.driver.start(self.one))
+        self.assertTrue(self.driver.start(self.two))
+        self.assertEqual(1, len(self.processes()))
+        self.assertTrue(answers(self.one['port']))
+        self.assertTrue(answers(self.two['port']))
+
+    def test_a_host_that_died_can_be_stopped(self):
+        self.driver.start(self.one)
+        pid, = self.processes()
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.assertTrue(self.driver.stop('one'))
+        self.assertEqual([], self.processes())
+
+    def test_a_host_that_hangs_is_replaced(self):
+        self.useFixture(fixtures.MockPatchObject(
+            kubevirt, 'ORDER_SECONDS', 0.3))
+        self.driver.start(self.one)
+        pid, = self.processes()
+        os.kill(pid, signal.SIGSTOP)
+        self.assertEqual(upstream.ERROR, self.driver.state('one')[0])
+        kubevirt.ORDER_SECONDS = 10
+        self.assertTrue(self.driver.start(self.one))
+        self.assertTrue(answers(self.one['port']))
+
+    def test_what_went_wrong_is_known(self):
+        self.cluster.return_value.machine.side_effect = errors.Unavailable(
+            'The API server is away')
+        self.driver.start(self.one)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            status, problem = self.driver.state('one')
+            if problem:
+                break
+        self.assertEqual((upstream.RUNNING, 'The API server is away'),
+                         (status, problem))
+
+    def test_an_entry_without_a_namespace(self):
+        self.assertRaises(upstream.VirtualBMCError, self.driver.start,
+                          entry(namespace=None))
+
+    def test_the_host_ends_with_the_daemon(self):
+        here, there = os.pipe()
+        daemon = os.fork()
+        if not daemon:
+            self.driver.start(self.one)
+            os.write(there, b'%d' % self.processes()[0])
+            signal.pause()
+        self.addCleanup(os.waitpid, daemon, 0)
+        self.addCleanup(os.kill, daemon, signal.SIGKILL)
+        pid = int(os.read(here, 20))
+        self.assertTrue(answers(self.one['port']))
+        ended = os.pidfd_open(pid)
+        os.kill(daemon, signal.SIGKILL)
+        self.assertTrue(select.select([ended], [], [], 5)[0])
+        self.assertFalse(answers(self.one['port']))

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+import logging
+from unittest import mock
+import uuid
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import machine as machine_
+from sushy_kubevirt.kubevirt import power
+from vbmc_kubevirt import bmc
+from vbmc_kubevirt.ipmi import codes
+
+UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
+
+
+class Session:
+    """Something that can be gone."""
+
+
+class BmcTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.machine = mock.create_autospec(machine_.Machine, instance=True)
+        self.machine.uuid = UUID
+        self.machine.problem.return_value = None
+        self.find = mock.Mock(return_value=self.machine)
+        self.reset = mock.Mock()
+        self.bmc = bmc.Bmc('vm', self.find, (3, 14), self.reset)
+        self.session = Session()
+
+    def ask(self, netfn, command, *data, session=None):
+        return self.bmc.commands[netfn, command].handle(
+            session or self.session, bytes(data))
+
+
+class DeviceTest(BmcTestCase):
+
+    def test_device_id(self):
+        self.assertEqual(
+            (0, bytes((0, 0, 3, 0x14, 2, 0x80, 0, 0, 0, 0, 0))),
+            self.ask(6, 1))
+
+    def test_guid(self):
+        self.assertEqual(bytes(16), self.bmc.guid())
+        code, data = self.ask(6, 0x37)
+        self.assertEqual((0, UUID),
+                         (code, str(uuid.UUID(bytes_le=bytes(data)))))
+        self.assertEqual(data, self.bmc.guid())
+
+    def test_cold_reset(self):
+        self.ask(0, 8, 0, 1)
+        self.assertEqual((0, b''), self.ask(6, 2))
+        self.reset.assert_called_once_with(self.session)
+        self.assertEqual((0, bytes((1, 0, 0))), self.ask(0, 9, 0, 0, 0))
+
+
+class ChassisTest(BmcTestCase):
+
+    def test_status(self):
+        on = {power.PowerState.ON, power.PowerState.PAUSED,
+              power.PowerState.POWERING_OFF}
+        for state in power.PowerState:
+            self.machine.power_state.return_value = state
+            self.assertEqual(
+                (0, bytes((0x60 | (state in on), 0, 0))), self.ask(0, 1))
+
+    def test_a_vm_that_cannot_start_is_a_power_control_fault(self):
+        self.machine.power_state.return_value = power.PowerState.OFF
+        self.machine.problem.return_value = power.Problem(
+            'ErrorUnschedulable', 'no node')
+        self.assertEqual((0, bytes((0x70, 0, 0))), self.ask(0, 1))
+
+    def test_control(self):
+        for number, value in enumerate((
+                'ForceOff', 'On', 'PowerCycle', 'ForceRestart', 'Nmi',
+                'GracefulShutdown')):
+            self.assertEqual((0, b''), self.ask(0, 2, number))
+            self.machine.reset.assert_called_with(power.ResetType(value))
+
+    def test_control_that_is_reserved(self):
+        for number in range(6, 16):
+            self.assertEqual((0xCC, b''), self.ask(0, 2, number))
+        self.machine.reset.assert_not_called()
+
+    def test_errors(self):
+        for error, code in (
+                (errors.MachineNotFound('vm'), 0xCB),
+                (errors.AmbiguousName('vm', ('a/vm', 'b/vm')), 0xCB),
+                (errors.WrongState('off'), 0xD5),
+                (errors.Rejected('no'), 0xD5),
+                (errors.Unsupported('no'), 0xD6),
+                (errors.InvalidValue('a', 'b'), 0xCC),
+                (errors.AccessDenied('no'), 0xD4),
+                (errors.Unavailable('away'), 0xC0),
+                (errors.Conflict('again'), 0xC0),
+                (errors.ConfigError('no'), 0xCE),
+                (errors.ObjectNotFound('what'), 0xFF)):
+            self.machine.reset.side_effect = error
+            self.assertEqual((code, b''), self.ask(0, 2, 3))
+            self.assertEqual('%s: %s' % (type(error).__name__, error),
+                             self.bmc.problem)
+        self.machine.reset.side_effect = None
+        self.ask(0, 2, 3)
+        self.assertEqual('', self.bmc.problem)
+
+    def test_every_error_has_a_code(self):
+        def below(kind):
+            yield kind
+            for each in kind.__subclasses__():
+                yield from below(each)
+
+        for kind in below(errors.MachineError):
+            error = kind.__new__(kind)
+            self.assertIsInstance(bmc.completion(error), codes.Completion)
+
+    def test_an_error_that_lasts_is_logged_once(self):
+        self.find.side_effect = errors.Unavailable('away')
+        with self.assertLogs('vbmc_kubevirt.bmc', logging.WARNING) as logs:
+            for _number in range(5):
+                self.assertEqual((0xC0, b''), self.ask(0, 1))
+        self.assertEqual(1, len(logs.records))
+
+
+class BootTest(BmcTestCase):
+
+    def set(self, *data):
+        self.machine.set_boot.reset_mock()
+        answer = self.ask(0, 8, 5, *data)
+        self.assertEqual(b'', answer[1])
+        return answer[0]
+
+    def assertSet(self, target, enabled, mode=None):
+        self.machine.set_boot.assert_called_once_with(
+            target=boot.Target(target), enabled=boot.Enabled(enabled),
+            mode=mode and boot.Mode(mode))
+
+    def test_devices(self):
+        for device, target in ((1, 'Pxe'), (2, 'Hdd'), (5, 'Cd')):
+            self.assertEqual(0, self.set(0x80, device << 2, 0, 0, 0))
+            self.assertSet(target, 'Once')
+            self.assertEqual(0, self.set(0xC0, device << 2, 0, 0, 0))
+            self.assertSet(target, 'Continuous')
+            self.assertEqual(0, self.set(0xA0, device << 2, 0, 0, 0))
+            self.assertSet(target, 'Once', 'UEFI')
+            self.assertEqual(0, self.set(0xE0, device << 2, 0, 0, 0))
+            self.assertSet(target, 'Continuous', 'UEFI')
+
+    def test_clearing(self):
+        for flags, device in ((0x80, 0), (0xC0, 0), (0, 0), (0, 4),
+                              (0x60, 4)):
+            self.assertEqual(0, self.set(flags, device, 0, 0, 0))
+            self.assertSet('None', 'Disabled')
+
+    def test_other_devices_are_refused(self):
+        for device in set(range(16)) - {0, 1, 2, 5}:
+            self.assertEqual(0xCC, self.set(0x80, device << 2, 0, 0, 0))
+            self.machine.set_boot.assert_not_called()
+
+    def test_short_requests(self):
+        for length in range(1, 5):
+            self.assertEqual(0xC7, self.set(*(0x80, 4, 0, 0)[:length]))
+        self.assertEqual((0xC7, b''), self.ask(0, 8, 0))
+        self.assertEqual((0xC7, b''), self.ask(0, 8, 3))
+        self.assertEqual((0xC7, b''), self.ask(0, 8, 4, 1))
+        self.machine.set_boot.assert_not_called()
+
+    def test_a_device_the_vm_has_not(self):
+        self.machine.set_boot.side_effect = errors.InvalidValue(
+            'BootSourceOverrideTarget', 'Cd')
+        self.assertEqual(0xCC, self.set(0x80, 5 << 2, 0, 0, 0))
+
+    def test_reading(self):
+        for target, enabled, mode, flags, device in (
+                ('None', 'Disabled', 'Legacy', 0x00, 0),
+                ('None', 'Disabled', 'UEFI', 0x20, 0),
+                ('Pxe', 'Once', 'Legacy', 0x80, 1),
+                ('Hdd', 'Continuous', 'UEFI', 0xE0, 2),
+                ('Cd', 'Continuous', 'Legacy', 0xC0, 5)):
+            self.machine.boot.return_value = boot.BootState(
+                boot.Target(target), boot.Enabled(enabled), boot.Mode(mode))
+            self.assertEqual(
+                (0, bytes((1, 5, flags, device << 2, 0, 0, 0))),
+                self.ask(0, 9, 5, 0, 0))
+
+    def test_other_parameters(self):
+        self.assertEqual((0, b''), self.ask(0, 8, 3, 8))
+        self.assertEqual((0, bytes((1, 3, 0x1f))), self.ask(0, 9, 3, 0, 0))
+        self.assertEqual((0, b''), self.ask(0, 8, 4, 1, 1))
+        self.assertEqual((0, bytes((1, 4, 0, 0))), self.ask(0, 9, 4, 0, 0))
+        for parameter in 1, 2, 6, 7, 0x60:
+            self.assertEqual((0x80, b''), self.ask(0, 8, parameter, 0, 0))
+            self.assertEqual((0x80, b''), self.ask(0, 9, parameter, 0, 0))
+
+    def test_set_in_progress_is_one_clients_at_a_time(self):
+        other = Session()
+        self.assertEqual((0, b''), self.ask(0, 8, 0, 1))
+        self.assertEqual((0, bytes((1, 0, 1))), self.ask(0, 9, 0, 0, 0))
+        self.assertEqual((0x81, b''), self.ask(0, 8, 0, 1, session=other))
+        self.assertEqual((0, b''), self.ask(0, 8, 0, 2))
+        self.assertEqual((0, b''), self.ask(0, 8, 0, 0))
+        self.assertEqual((0, b''), self.ask(0, 8, 0, 1, session=other))
+        self.assertEqual((0xCC, b''), self.ask(0, 8, 0, 3))
+
+    def test_set_in_progress_ends_with_the_session(self):
+        self.ask(0, 8, 0, 1)
+        self.session = Session()
+        self.assertEqual((0, bytes((1, 0, 0))), self.ask(0, 9, 0, 0, 0))
+        self.assertEqual((0, b''), self.ask(0, 8, 0, 1))

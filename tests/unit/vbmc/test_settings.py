@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+import fixtures
+from oslotest import base
+
+from vbmc_kubevirt import settings
+from vbmc_kubevirt import upstream
+
+
+class SettingsTest(base.BaseTestCase):
+
+    def load(self, **section):
+        with fixtures.MockPatchObject(upstream, 'CONF',
+                                      {'kubevirt': section}):
+            return settings.load()
+
+    def test_nothing_is_set(self):
+        with fixtures.MockPatchObject(upstream, 'CONF', {}):
+            loaded = settings.load()
+        self.assertEqual(settings.Settings(), loaded)
+        self.assertEqual((None, 'RerunOnFailure', 8.0),
+                         (loaded.kubeconfig, loaded.options.run_strategy,
+                          loaded.options.write_deadline))
+
+    def test_all_kinds(self):
+        loaded = self.load(kubeconfig='/k', context='', namespace='lab',
+                           run_strategy='Manual', write_deadline='5',
+                           page_size='7', keeper='False')
+        self.assertEqual(
+            ('/k', None, 'lab', 'Manual', 5.0, 7, False),
+            (loaded.kubeconfig, loaded.context, loaded.namespace,
+             loaded.options.run_strategy, loaded.options.write_deadline,
+             loaded.options.page_size, loaded.options.keeper))
+
+    def test_mistakes_are_named(self):
+        self.assertRaisesRegex(
+            upstream.VirtualBMCError, r'no option kubconfig in section '
+            r'\[kubevirt\]; there are: kubeconfig, ', self.load,
+            kubconfig='x')
+        for name, value in (('page_size', '1.5'), ('keeper', 'perhaps'),
+                            ('write_deadline', 'long')):
+            self.assertRaisesRegex(
+                upstream.VirtualBMCError, "Option %s in section .* cannot "
+                "be '%s'" % (name, value), self.load, **{name: value})

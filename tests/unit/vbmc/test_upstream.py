@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""virtualbmc's insides are where `upstream` touches them.
+
+A failure here after an update of virtualbmc says which touch to look at.
+"""
+
+import inspect
+import io
+import json
+import logging
+import os
+from unittest import mock
+
+import fixtures
+from oslotest import base
+from virtualbmc.cmd import vbmc
+from virtualbmc.cmd import vbmcd
+from virtualbmc import control
+from virtualbmc import exception
+from virtualbmc import log
+from virtualbmc import manager
+from virtualbmc import utils
+from virtualbmc import vbmc as vbmc_
+
+from vbmc_kubevirt import manager as own
+from vbmc_kubevirt import upstream
+
+
+class TouchesTest(base.BaseTestCase):
+
+    def assertSays(self, where, *texts):
+        source = inspect.getsource(where)
+        for text in texts:
+            self.assertIn(text, source)
+
+    def test_application_looks_its_parts_up_when_it_runs(self):
+        self.assertSays(control.application, 'VirtualBMCManager()',
+                        'main_loop(vbmc_manager, command_dispatcher)',
+                        'vbmc_manager.periodic()',
+                        'vbmc_manager.periodic(shutdown=True)')
+
+    def test_the_daemon_looks_application_up_when_it_runs(self):
+        self.assertSays(vbmcd.main, 'wrap_with_pidfile(control.application')
+
+    def test_the_manager_has_what_the_dispatcher_calls(self):
+        source = inspect.getsource(control)
+        for name in ('add', 'delete', 'start', 'stop', 'list', 'show',
+                     'periodic'):
+            self.assertIn('vbmc_manager.%s(' % name, source)
+            self.assertTrue(callable(getattr(own.Manager, name)))
+        self.assertEqual(
+            [], [name for name, value in vars(
+                manager.VirtualBMCManager).items()
+                if inspect.isfunction(value) and not name.startswith('_')
+                and not hasattr(own.Manager, name)])
+
+    def test_only_upstreams_errors_are_caught_by_the_loop(self):
+        self.assertSays(control.main_loop,
+                        'except exception.VirtualBMCError')
+
+    def test_requests_are_logged_with_their_passwords(self):
+        self.assertSays(control.main_loop,
+                        "LOG.debug('Command request data: %(request)s',")
+
+    def test_the_pid_file_of_a_detached_daemon_says_0(self):
+        self.assertSays(vbmcd.main, 'with utils.detach_process() as pid:',
+                        'return wrap_with_pidfile(control.application, pid)')
+        self.assertSays(utils.detach_process.__enter__, 'return pid')
+        self.assertSays(utils.detach_process._change_file_creation_mask,
+                        'os.umask(0)')
+
+    def test_the_runner_takes_the_options_of_an_entry(self):
+        self.assertEqual(['bmc_config'], list(
+            inspect.signature(manager.vbmc_runner).parameters))
+        self.assertLessEqual(
+            {'username', 'password', 'port', 'address', 'domain_name',
+             'libvirt_uri', 'kwargs'},
+            set(inspect.signature(vbmc_.VirtualBMC).parameters))
+
+    def test_the_client_sends_all_options_and_shows_any_columns(self):
+        self.assertEqual({'a': 1}, vbmc.ZmqClient.to_dict(
+            type('Options', (), {'a': 1, '_b': 2})()))
+        self.assertSays(vbmc.ListCommand.take_action, "rsp['header']")
+
+    def test_the_logger_stands_alone(self):
+        self.assertIsInstance(upstream.LOG, log.VirtualBMCLogger)
+        self.assertIsNone(upstream.LOG.parent)
+
+    def test_config_sections(self):
+        self.assertIn('server_port', upstream.section('default'))
+        self.assertEqual({}, upstream.section('no such section'))
+
+
+class RunTest(base.BaseTestCase):
+    """The daemon's loop, without its socket."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ('VirtualBMCManager', 'command_dispatcher',
+                     'application'):
+            self.useFixture(fixtures.MonkeyPatch(
+                'virtualbmc.control.' + name, getattr(control, name)))
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.pid_file = os.path.join(self.folder, 'pid')
+        patch = mock.patch.dict(upstream.CONF['default'],
+                                pid_file=self.pid_file)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.addCleanup(os.umask, os.umask(0o022))
+        self.addCleanup(upstream.LOG.removeFilter, upstream._mask_request)
+        for name in 'vbmc_kubevirt', 'sushy_kubevirt':
+            logger = logging.getLogger(name)
+            self.addCleanup(logger.setLevel, logger.level)
+            self.addCleanup(setattr, logger, 'propagate', logger.propagate)
+            self.addCleanup(setattr, logger, 'handlers', logger.handlers[:])
+        self.seen = []
+
+    def run_daemon(self, requests, manager_class):
+        def main_loop(instance, dispatch):
+            with open(self.pid_file) as f:
+                self.seen.append(f.read())
+            for request in requests:
+                self.seen.append(dispatch(instance, request))
+
+        self.useFixture(fixtures.MonkeyPatch('virtualbmc.control.main_loop',
+                                             main_loop))
+        self.useFixture(fixtures.MonkeyPatch('signal.signal',
+                                             lambda *args: None))
+        self.assertFalse(upstream.run(
+            manager_class, (('Name', 'name'), ('Driver', 'driver')),
+            ['--foreground']))
+        return self.seen
+
+    def test_requests(self):
+        class Manager:
+            def periodic(self, shutdown=False):
+                pass
+
+            def list(self):
+                return 0, [{'name': 'vm', 'driver': 'd', 'password': 'x'},
+                           {'name': 'bad'}]
+
+            def show(self, domain_name):
+                raise KeyError('a fault')
+
+            def start(self, name):
+                raise exception.VirtualBMCError('no')
+
+        seen = self.run_daemon([{'command': 'list'}, {'command': 'what'},
+                                {'command': 'show', 'domain_name': 'vm'},
+                                {}], Manager)
+        self.assertEqual(str(os.getpid()), seen[0])
+        self.assertEqual({'rc': 0, 'header': ['Name', 'Driver'],
+                          'rows': [['vm', 'd'], ['bad', '']]}, seen[1])
+        self.assertEqual(1, seen[2]['rc'])
+        self.assertEqual({'rc': 1, 'msg': ["KeyError: 'a fault'"]}, seen[3])
+        self.assertEqual(1, seen[4]['rc'])
+        json.dumps(seen)
+        for name in 'vbmc_kubevirt.host', 'sushy_kubevirt.kubevirt':
+            self.assertTrue(logging.getLogger(name).hasHandlers())
+        self.assertEqual(0o077, os.umask(0))
+        self.assertFalse(os.path.exists(self.pid_file))
+
+    def test_pid_file(self):
+        with open(self.pid_file, 'w') as f:
+            f.write('0')
+        upstream._correct_pid_file()
+        with open(self.pid_file) as f:
+            self.assertEqual(str(os.getpid()), f.read())
+
+    def test_no_password_is_logged(self):
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        logger = logging.Logger('x', logging.DEBUG)
+        logger.addHandler(handler)
+        logger.addFilter(upstream._mask_request)
+        request = {'password': 'geheim', 'libvirt_sasl_password': 'geheim',
+                   'name': 'vm'}
+        logger.debug('Command request data: %(request)s',
+                     {'request': request})
+        self.assertIn('vm', stream.getvalue())
+        self.assertNotIn('geheim', stream.getvalue())
+        self.assertEqual('geheim', request['password'])
