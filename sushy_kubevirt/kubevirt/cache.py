@@ -47,7 +47,6 @@ class Cache:
         self._vms = store.Store(trim.vm, firmware_uuid)
         self._vmis = store.Store(trim.vmi, owner)
         self._by_uuid = collections.defaultdict(set)
-        self._by_name = collections.defaultdict(set)
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
         self._told = False      # the callbacks of all there was at first
@@ -123,11 +122,13 @@ class Cache:
         :returns: sorted keys
         """
         with self._lock:
-            found = self._by_uuid.get(normalised(identity))
+            wanted = normalised(identity)
+            found = wanted and self._by_uuid.get(wanted)
             if not found and '/' in identity:
                 key = tuple(identity.split('/', 1))
                 found = (key,) if self._vms.get(key) else ()
-            return sorted(found or self._by_name.get(identity, ()))
+            return sorted(found or (
+                key for key in self._vms.keys() if key[1] == identity))
 
     def identity(self, key):
         """:returns: (uid, UUID) of a VM; None if there is none"""
@@ -257,11 +258,12 @@ class Cache:
 
     def _index(self, before, after):
         if before is not None:
-            _discard(self._by_uuid, before.link, before.key)
-            _discard(self._by_name, before.key[1], before.key)
+            keys = self._by_uuid[before.link]
+            keys.discard(before.key)
+            if not keys:
+                del self._by_uuid[before.link]
         if after is not None:
             self._by_uuid[after.link].add(after.key)
-            self._by_name[after.key[1]].add(after.key)
 
     # Telling others
 
@@ -337,10 +339,3 @@ def owner(vmi):
             return reference.get('uid')
     return None
 
-
-def _discard(index, value, key):
-    keys = index.get(value)
-    if keys is not None:
-        keys.discard(key)
-        if not keys:
-            del index[value]
