@@ -39,6 +39,7 @@ class Driver:
             self._server.open_socket(entry['address'], entry['port']).close()
         except OSError as exc:
             raise self._upstream.VirtualBMCError(exc.strerror)
+        self._upstream.load_libvirt()
         options = dict.fromkeys(self.options) | entry
         process = multiprocessing.get_context('fork').Process(
             name='vbmcd-managing-domain-%s' % name,

@@ -9,6 +9,8 @@ import io
 import json
 import logging
 import os
+import subprocess
+import sys
 from unittest import mock
 
 import fixtures
@@ -76,6 +78,28 @@ class TouchesTest(base.BaseTestCase):
             {'username', 'password', 'port', 'address', 'domain_name',
              'libvirt_uri', 'kwargs'},
             set(inspect.signature(vbmc_.VirtualBMC).parameters))
+
+    def test_libvirt_is_imported_when_a_domain_is_served(self):
+        # In an interpreter of its own: here all is imported already.
+        script = """
+import sys
+from vbmc_kubevirt import upstream
+assert not {'libvirtmod', 'pyghmi', 'virtualbmc.vbmc'} & sys.modules.keys()
+assert upstream.manager.VirtualBMC is None
+upstream.check_libvirt({'libvirt_uri': 'test:///default',
+                        'domain_name': 'test'})
+try:
+    upstream.check_libvirt({'libvirt_uri': 'test:///default',
+                            'domain_name': 'other'})
+except upstream.DomainNotFound:
+    pass
+from virtualbmc import vbmc
+assert upstream.manager.VirtualBMC is vbmc.VirtualBMC
+"""
+        done = subprocess.run([sys.executable, '-c', script], text=True,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=60)
+        self.assertEqual(0, done.returncode, done.stdout)
 
     def test_the_client_sends_all_options_and_shows_any_columns(self):
         self.assertEqual({'a': 1}, vbmc.ZmqClient.to_dict(
