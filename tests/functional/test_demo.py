@@ -114,6 +114,17 @@ class DemoTestCase(base.BaseTestCase):
         for descriptor in watched:
             self.assertTrue(guard.ended(descriptor, 15))
 
+    def test_a_program_of_it_ends(self):
+        one = self.demo()
+        for pid in guard.below(one.pid):
+            command = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
+            words = command.split(b'\0')
+            if b'--foreground' in words and b'-I' not in words:
+                os.kill(pid, signal.SIGKILL)
+        self.assertEqual(1, one.wait())
+        self.assertIn('tools/demo: vbmcd-kubevirt ended', one.output)
+        self.assertLeavesNothing(one)
+
     def test_port_that_is_taken(self):
         taken = self.useFixture(ports.Port())
         with socket.socket() as sock:

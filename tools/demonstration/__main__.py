@@ -60,8 +60,7 @@ def main(argv=None):
             if options.tour:
                 return 0 if steps.tour(running) else 1
             steps.show(running)
-            while True:
-                signal.pause()
+            running.wait()
     except stage.Unready as exc:
         print('tools/demo: %s' % exc, file=sys.stderr)
         return 1

@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import secrets
+import select
 import shutil
 import sys
 import tempfile
@@ -119,6 +120,19 @@ class Stage(contextlib.AbstractContextManager):
     @staticmethod
     def _say(text):
         print(text + ' ...', file=sys.stderr, flush=True)
+
+    def wait(self):
+        """Wait for ever, or until one of the programs has ended.
+
+        :raises Unready: one did, which none does by itself.
+        """
+        programs = [one.process for one in (self.sandbox, self.emulator,
+                                            self.vbmcd)]
+        descriptors = {os.pidfd_open(one.pid): one for one in programs}
+        for descriptor in select.select(list(descriptors), [], [])[0]:
+            one = descriptors[descriptor]
+            raise Unready('%s ended; its output ends:\n%s'
+                          % (one.name, one.tail()))
 
     def environment(self):
         """Make the environment the tour runs the commands in.
