@@ -163,6 +163,29 @@ class BothProtocolsTestCase(base.SandboxTestCase):
             self.assertIsNone(self.sandbox.vmi(self.name))
             self.assertEqual(1, len(self.boots()))
 
+    # What it costs
+
+    def test_reads_ask_nothing_of_the_cluster(self):
+        self.make()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        path = '/redfish/v1/Systems/' + machines.uuid_of(self.vm)
+        ways = [path + part for part in (
+            '', '/EthernetInterfaces', '/SimpleStorage', '/Processors',
+            '/BIOS', '/SecureBoot')] + ['/redfish/v1/Systems']
+        for way in ways:
+            self.emulator.request('GET', way, expect=200)
+        self.wait_restored()
+        self.sandbox.reset_stats()
+        for way in ways * 3:
+            self.emulator.request('GET', way, expect=200)
+        self.ipmi('power', 'status')
+        self.boot_parameter()
+        # A watch may be due for renewal.
+        calls = self.sandbox.stats()['calls']
+        calls.pop('watch', None)
+        self.assertEqual({}, calls)
+
     # With and without the gate RebootPolicy
 
     def test_guest_reboots_after_once_with_gate(self):
