@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The KubeVirt of the sandbox.
+
+Kinds, schemas, admission, verbs, controllers and simulated guests, on top of
+the generic API server in :mod:`sushy_kubevirt.sandbox.api`. What it does is
+modelled on KubeVirt's own control plane; every module names the part of
+KubeVirt's source that it follows.
+"""
+
+from sushy_kubevirt.sandbox.kubevirt import cluster
+
+
+def install(server, options=None):
+    """Put KubeVirt into an API server.
+
+    :param server: a :class:`sandbox.api.server.Server` with the kinds of
+        Kubernetes itself installed.
+    :param options: see :class:`cluster.Options`.
+    :returns: a :class:`cluster.Cluster`; its ``start()`` and ``stop()`` are
+        coroutines.
+    """
+    return cluster.Cluster(server, options)

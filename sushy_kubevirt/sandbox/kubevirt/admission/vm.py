@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of VirtualMachines.
+
+Source: vm-mutator.go, vms-admitter.go (KubeVirt 1.9).
+"""
+
+from sushy_kubevirt.sandbox.api import trees
+from sushy_kubevirt.sandbox.kubevirt import defaults
+from sushy_kubevirt.sandbox.kubevirt import gojson
+from sushy_kubevirt.sandbox.kubevirt import paths
+from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
+from sushy_kubevirt.sandbox.kubevirt.admission import network
+from sushy_kubevirt.sandbox.kubevirt.admission import spec as specs
+from sushy_kubevirt.sandbox.kubevirt.admission import volumes
+from sushy_kubevirt.sandbox.kubevirt.schema import machine
+
+_MUTATOR = 'virtualmachines-mutator'
+_VALIDATOR = 'virtualmachine-validator'
+_STRATEGIES = ('Halted', 'Manual', 'Always', 'RerunOnFailure', 'Once')
+
+
+class Admission:
+    """The webhooks of VirtualMachines.
+
+    :param config: a :class:`config.ClusterConfig`.
+    """
+
+    def __init__(self, config):
+        self._config = config
+
+    @staticmethod
+    def _concerns(request):
+        """Whether virt-api is asked: not for status, not for the dying."""
+        return (request.operation != 'DELETE' and not request.subresource
+                and 'deletionTimestamp' not in request.new['metadata'])
+
+    def mutate(self, request):
+        """Fill in what is missing.
+
+        :raises: ApiError 400 for what Go cannot decode.
+        """
+        if not self._concerns(request):
+            return
+        vm = request.new
+        if not isinstance(vm.get('spec'), dict):
+            return  # the schema refuses it
+        template = vm['spec'].get('template')
+        if isinstance(template, dict) and template.get('spec') is None:
+            # what Go makes of a template without a spec
+            template['spec'] = {'domain': {'devices': {}}}
+        try:
+            vm['spec'] = gojson.rewrite(machine.VM_SPEC, vm['spec'], 'spec')
+        except gojson.DecodeError as error:
+            raise c.bad(_MUTATOR, error)
+        if not isinstance(paths.at(vm, 'spec', 'template', 'spec', 'domain'),
+                          dict):
+            return  # the schema refuses it
+        defaults.fill_vm(vm, self._config, request.operation == 'CREATE')
+
+    def validate(self, request):
+        """Refuse what cannot be.
+
+        :raises: ApiError 422
+        """
+        if not self._concerns(request):
+            return
+        spec = trees.copy(request.new['spec'])
+        template = spec['template']
+        try:
+            defaults.fill_spec(template['spec'], self._config)
+        except defaults.DefaultsError as error:
+            raise c.bad(_VALIDATOR, error)
+        if request.operation == 'CREATE':
+            c.refuse(_VALIDATOR,
+                     [*network.check_new('spec', template['spec'])])
+        c.refuse(_VALIDATOR, [
+            *specs.check_metadata('spec.template.metadata',
+                                  template.get('metadata'), not request.user),
+            *specs.check('spec.template.spec', template['spec'],
+                         self._config),
+            *volumes.check_templates('spec', spec),
+            *self._check_strategy(spec)])
+        if spec.get('running') is not None:
+            request.warnings.append('spec.running is deprecated, please use '
+                                    'spec.runStrategy instead.')
+
+    @staticmethod
+    def _check_strategy(spec):
+        running, strategy = spec.get('running'), spec.get('runStrategy')
+        if running is not None and strategy is not None:
+            yield c.Cause(
+                'Running and RunStrategy are mutually exclusive. Note that '
+                'Running is deprecated, please use RunStrategy instead',
+                'spec.running')
+        if running is None and strategy is None:
+            yield c.Cause('RunStrategy must be specified', 'spec.running')
+        if strategy is not None and strategy not in _STRATEGIES:
+            yield c.Cause(f'Invalid RunStrategy ({strategy})',
+                          'spec.runStrategy')

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims and DataVolumes that a machine waits for.
+
+There is no storage behind a claim here; :class:`Binder` binds each one as a
+storage class that binds at once would. DataVolumes are CDI's: where the
+cluster does not know the kind there are none.
+
+Source: pkg/storage/types (KubeVirt 1.9).
+"""
+
+from sushy_kubevirt.sandbox.api import core
+from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.kubevirt import conditions
+from sushy_kubevirt.sandbox.kubevirt import paths
+
+_DONE = ('Succeeded', 'PendingPopulation')
+_FAILED_REASONS = ('Error', 'ImagePullFailed')
+
+
+class Binder:
+    """Binds new claims.
+
+    :param store: the store.
+    """
+
+    def __init__(self, store):
+        self._store = store
+        self._end = store.subscribe(core.CLAIM, self._saw)
+
+    def close(self):
+        """Bind no more."""
+        self._end()
+
+    def _saw(self, type_, claim, _old):
+        if type_ == 'DELETED' or paths.at(claim, 'status', 'phase'):
+            return
+        spec = claim.get('spec') or {}
+        asked = paths.at(spec, 'resources', 'requests') or {}
+        meta = claim['metadata']
+        try:
+            self._store.change(
+                core.CLAIM, meta['namespace'], meta['name'],
+                lambda new: new.__setitem__('status', {
+                    'phase': 'Bound', 'capacity': dict(asked),
+                    'accessModes': spec.get('accessModes', [])}),
+                subresource='status')
+        except errors.ApiError:
+            pass  # it is gone again
+
+
+def data_volume_kind(store):
+    """The Kind of DataVolumes, or None when the cluster has no CDI."""
+    return store.kinds.of_object('cdi.kubevirt.io/v1beta1', 'DataVolume')
+
+
+def find(store, namespace, name):
+    """The claim of a name, or None."""
+    return store.find(core.CLAIM, namespace, name)
+
+
+def data_volume(store, namespace, name):
+    """The DataVolume of a name, or None."""
+    kind = data_volume_kind(store)
+    return kind and store.find(kind, namespace, name)
+
+
+def data_volumes(store, namespace, volumes):
+    """The DataVolumes behind volumes, as far as there are any."""
+    found = []
+    for volume in volumes:
+        name = paths.at(volume, 'dataVolume', 'name')
+        if name is None and volume.get('persistentVolumeClaim') is not None:
+            name = _owner(find(store, namespace, paths.claim_name(volume)))
+        item = name and data_volume(store, namespace, name)
+        if item:
+            found.append(item)
+    return found
+
+
+def _owner(claim):
+    for reference in paths.at(claim, 'metadata', 'ownerReferences') or ():
+        if reference.get('controller') and reference['kind'] == 'DataVolume':
+            return reference['name']
+    return None
+
+
+def unbound(store, namespace, volumes):
+    """Whether the claim behind some volume is there but not bound."""
+    for volume in volumes:
+        claim = find(store, namespace, paths.claim_name(volume) or '')
+        if claim and paths.at(claim, 'status', 'phase') != 'Bound':
+            return True
+    return False
+
+
+def provisioning(store, namespace, volumes):
+    """Whether some DataVolume is still being filled."""
+    for volume in volumes:
+        name = paths.at(volume, 'dataVolume', 'name')
+        item = name and data_volume(store, namespace, name)
+        phase = paths.at(item, 'status', 'phase')
+        if not item or phase in _DONE:
+            continue
+        if (conditions.has(item, 'Bound', 'True')
+                or phase != 'WaitForFirstConsumer'):
+            return True
+    return False
+
+
+def failing(store, namespace, volumes):
+    """Whether some DataVolume cannot be filled."""
+    for volume in volumes:
+        name = paths.at(volume, 'dataVolume', 'name')
+        item = name and data_volume(store, namespace, name)
+        if not item:
+            continue
+        running = conditions.find(item, 'Running') or {}
+        if paths.at(item, 'status', 'phase') == 'Failed' or (
+                running.get('status') == 'False'
+                and running.get('reason') in _FAILED_REASONS):
+            return True
+    return False
+
+
+def missing(store, namespace, volumes):
+    """The name of the first claim that is not there, or None.
+
+    :param volumes: the volumes of a VMI; what is plugged in later is not
+        waited for.
+    """
+    for volume in volumes:
+        if _awaited(volume):
+            name = paths.claim_name(volume)
+            if find(store, namespace, name) is None:
+                return name
+    return None
+
+
+def ready(store, namespace, volumes):
+    """Whether all claims can be attached: they exist and are filled."""
+    for volume in volumes:
+        if not _awaited(volume):
+            continue
+        claim = find(store, namespace, paths.claim_name(volume))
+        owner = _owner(claim)
+        phase = paths.at(owner and data_volume(store, namespace, owner),
+                         'status', 'phase')
+        if claim is None or (owner and phase not in (
+                *_DONE, 'WaitForFirstConsumer')):
+            return False
+    return True
+
+
+def _awaited(volume):
+    return (any(volume.get(k) is not None
+                for k in ('dataVolume', 'persistentVolumeClaim'))
+            and not paths.is_hotplug(volume))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How KubeVirt is configured: feature gates and defaults.
+
+Everything is read from the ``KubeVirt`` object at the moment it is asked
+for, so a patch of that object takes effect at once.
+
+Source: pkg/virt-config (KubeVirt 1.9).
+"""
+
+NAMESPACE = 'kubevirt'
+NAME = 'kubevirt'
+
+BETA = frozenset((
+    'DeclarativeHotplugVolumes', 'DecentralizedLiveMigration',
+    'ExternalNetResourceInjection', 'GPUsWithDRA', 'HostDevicesWithDRA',
+    'ImageVolume', 'KubevirtSeccompProfile', 'NodeRestriction',
+    'OptOutRoleAggregation', 'PasstBinding',
+    'PodSecondaryInterfaceNamingUpgrade', 'RebootPolicy', 'Snapshot',
+    'Template', 'WorkloadEncryptionSEV'))
+"""Gates that are on unless switched off."""
+
+GRADUATED = frozenset((
+    'ExpandDisks', 'GPU', 'HotplugNICs', 'LiveMigration', 'LiveUpdateNADRef',
+    'NUMA', 'PanicDevices', 'PersistentReservation', 'VMExport',
+    'VMLiveUpdateFeatures', 'VMPersistentState', 'VideoConfig',
+    'VolumeMigration', 'VolumesUpdateStrategy'))
+"""Gates that are on whatever anybody says."""
+
+_MACHINE_TYPES = {'amd64': 'q35', 'arm64': 'virt', 's390x': 's390-ccw-virtio'}
+_EMULATED_MACHINES = {'amd64': ('q35*', 'pc-q35*'), 'arm64': ('virt*',),
+                      's390x': ('s390-ccw-virtio*',)}
+
+
+class ClusterConfig:
+    """The cluster's configuration of KubeVirt.
+
+    :param read: function that returns the KubeVirt object, or None.
+    """
+
+    def __init__(self, read):
+        self._read = read
+
+    def _configuration(self):
+        return ((self._read() or {}).get('spec') or {}).get(
+            'configuration') or {}
+
+    def enabled(self, gate):
+        """Whether a feature gate is on."""
+        developer = self._configuration().get('developerConfiguration') or {}
+        if gate in GRADUATED or gate in (developer.get('featureGates') or ()):
+            return True
+        if gate in (developer.get('disabledFeatureGates') or ()):
+            return False
+        return gate in BETA
+
+    @property
+    def architecture(self):
+        """The architecture of machines that do not name one."""
+        return 'amd64'
+
+    def machine_type(self, architecture):
+        """The machine type of machines that do not name one."""
+        own = self._configuration()
+        per_arch = (own.get('architectureConfiguration') or {}).get(
+            architecture) or {}
+        return (per_arch.get('machineType') or own.get('machineType')
+                or _MACHINE_TYPES.get(architecture, 'q35'))
+
+    def emulated_machines(self, architecture):
+        """Patterns of the machine types that are allowed."""
+        own = self._configuration()
+        per_arch = (own.get('architectureConfiguration') or {}).get(
+            architecture) or {}
+        return tuple(per_arch.get('emulatedMachines')
+                     or own.get('emulatedMachines')
+                     or _EMULATED_MACHINES.get(architecture, ('q35*',)))
+
+    @property
+    def cpu_model(self):
+        return self._configuration().get('cpuModel') or 'host-model'
+
+    @property
+    def eviction_strategy(self):
+        return self._configuration().get('evictionStrategy')
+
+    @property
+    def network_interface(self):
+        """The binding of network cards that KubeVirt adds by itself."""
+        network = self._configuration().get('network') or {}
+        return network.get('defaultNetworkInterface') or 'bridge'
+
+    @property
+    def bridge_on_pod_network(self):
+        network = self._configuration().get('network') or {}
+        return network.get('permitBridgeInterfaceOnPodNetwork', True)
+
+    @property
+    def live_update(self):
+        """Whether changes of a running machine are carried out at once."""
+        return (self._configuration().get('vmRolloutStrategy')
+                or 'LiveUpdate') == 'LiveUpdate'
+
+    def _live(self, key):
+        return (self._configuration().get('liveUpdateConfiguration')
+                or {}).get(key)
+
+    @property
+    def max_hotplug_ratio(self):
+        return self._live('maxHotplugRatio') or 4
+
+    @property
+    def max_sockets(self):
+        return self._live('maxCpuSockets') or 0
+
+    @property
+    def max_guest_memory(self):
+        return self._live('maxGuest')

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/sandbox/guests/...``: what guests did, and what they shall do.
+
+Needs no token, as the tests that use it have none; the sandbox serves on
+loopback.
+"""
+
+from aiohttp import web
+
+_ACTIONS = ('reboot', 'shutdown', 'crash')
+
+
+class Routes:
+    """The handlers.
+
+    :param store: the store, to know which machines there are.
+    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param guests: the :class:`guests.Guests`.
+    """
+
+    def __init__(self, store, kinds, guests):
+        self._store = store
+        self._kinds = kinds
+        self._guests = guests
+
+    def install(self, server):
+        """Serve them."""
+        base = '/sandbox/guests/{namespace}/{name}'
+        server.register_route('GET', base, self.show, public=True)
+        server.register_route('POST', base + '/{action}', self.act,
+                              public=True)
+
+    async def show(self, request):
+        """The record of a machine's boots; 404 for one nobody knows."""
+        namespace, name = self._of(request)
+        if not (self._guests.known(namespace, name) or any(
+                self._store.find(kind, namespace, name)
+                for kind in (self._kinds.vm, self._kinds.vmi))):
+            return _say(404, f'there is no machine {namespace}/{name}')
+        return web.json_response(self._guests.record(namespace, name))
+
+    async def act(self, request):
+        """Let the guest do something; 409 when none runs."""
+        namespace, name = self._of(request)
+        action = request.match_info['action']
+        if action not in _ACTIONS:
+            return _say(404, f'a guest can {", ".join(_ACTIONS)}, not '
+                        f'{action}')
+        if not self._guests.act(namespace, name, action):
+            return _say(409, f'no guest of {namespace}/{name} runs')
+        return web.json_response(self._guests.record(namespace, name))
+
+    @staticmethod
+    def _of(request):
+        return request.match_info['namespace'], request.match_info['name']
+
+
+def _say(status, message):
+    return web.json_response({'message': message}, status=status)

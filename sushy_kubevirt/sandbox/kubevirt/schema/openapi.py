@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pieces of structural schemas.
+
+Each piece is a :class:`Node`: a plain OpenAPI v3 schema, and a note of what
+the Go type behind it does with a value, which :mod:`gojson` acts on. The
+note is no part of the schema that clients see.
+"""
+
+QUANTITY = (r'^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)'
+            r'|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$')
+
+
+class Node(dict):
+    """A schema with a note of the Go type.
+
+    ``go`` is one of
+
+    - ``''``: a pointer; its zero is kept,
+    - ``'zero'``: a value; its zero is not written back,
+    - ``'struct'``: a struct; it is written back even when not sent,
+    - ``'uint'``, ``'uint32'``: an unsigned value, zero not written back;
+      with ``*`` in front a pointer to one,
+    - ``'quantity'``: a ``resource.Quantity``.
+    """
+
+    go = ''
+
+
+def _node(go, description, **schema):
+    node = Node(schema)
+    node.go = go
+    if description:
+        node['description'] = description
+    return node
+
+
+def text(description=''):
+    """A Go string: '' is not written back."""
+    return _node('zero', description, type='string')
+
+
+def choice(description, *values):
+    """A pointer to a string out of a list."""
+    return _node('', description, type='string', enum=list(values))
+
+
+def integer(description='', bits=32, pointer=False):
+    """A signed integer."""
+    return _node('' if pointer else 'zero', description, type='integer',
+                 format=f'int{bits}')
+
+
+def unsigned(description='', go='uint32'):
+    """An unsigned integer: a negative one does not decode."""
+    if go.endswith('32'):
+        return _node(go, description, type='integer', format='int32')
+    return _node(go, description, type='integer')
+
+
+def boolean(description=''):
+    """A pointer to a bool: false is a value."""
+    return _node('', description, type='boolean')
+
+
+def flag(description=''):
+    """A Go bool: false is not written back."""
+    return _node('zero', description, type='boolean')
+
+
+def quantity(description=''):
+    """A quantity such as 64Mi."""
+    return _node('quantity', description,
+                 anyOf=[{'type': 'integer'}, {'type': 'string'}],
+                 pattern=QUANTITY, **{'x-kubernetes-int-or-string': True})
+
+
+def record(description, properties, required=(), struct=False, **more):
+    """An object with known fields.
+
+    :param properties: ``{field: schema}``.
+    :param required: names of the fields that must be there.
+    :param struct: a Go struct, not a pointer to one.
+    :param more: further keywords of the schema.
+    """
+    node = _node('struct' if struct else '', description, type='object',
+                 properties=dict(properties), **more)
+    if required:
+        node['required'] = list(required)
+    return node
+
+
+def anything(description='', struct=False, nullable=False):
+    """An object whose fields are not looked at."""
+    node = _node('struct' if struct else '', description, type='object',
+                 **{'x-kubernetes-preserve-unknown-fields': True})
+    if nullable:
+        node['nullable'] = True
+    return node
+
+
+def many(item, description='', limit=None):
+    """A list; an empty one is not written back."""
+    node = _node('zero', description, type='array', items=item)
+    if limit:
+        node['maxItems'] = limit
+    return node
+
+
+def mapping(value, description=''):
+    """An object of any keys; an empty one is not written back."""
+    return _node('zero', description, type='object',
+                 additionalProperties=value)
+
+
+def strings(description=''):
+    """A list of strings."""
+    return many(text(), description)
+
+
+def labels(description=''):
+    """A mapping of strings to strings."""
+    return mapping(text(), description)
+
+
+def switch(description, struct=False):
+    """A feature that is on when named, unless ``enabled`` says no."""
+    return record(description, {'enabled': boolean('On unless false.')},
+                  struct=struct)
