@@ -338,4 +338,3 @@ def owner(vmi):
                 and reference.get('controller')):
             return reference.get('uid')
     return None
-

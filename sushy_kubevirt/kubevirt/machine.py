@@ -191,5 +191,3 @@ class Machine:
 
     def __repr__(self):
         return 'Machine(%s, %s)' % (self.qualified_name, self.uuid)
-
-

@@ -30,8 +30,9 @@ class Watcher:
     :param label_selector: of the objects followed
     :param field_selector: of the objects followed
     :param sink: what is told: ``take_list(watcher, pages)`` takes the pages
-        of a list and returns its version, ``event(watcher, type, object)`` takes
-        an event, ``changed()`` is called when this starts or stops working
+        of a list and returns its version, ``event(watcher, type, object)``
+        takes an event, ``changed()`` is called when this starts or stops
+        working
     """
 
     def __init__(self, client, options, resource, namespace, label_selector,

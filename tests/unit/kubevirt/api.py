@@ -12,8 +12,8 @@ import re
 import socket
 import struct
 import threading
-import uuid
 from urllib import parse
+import uuid
 
 from sushy_kubevirt.kubevirt import connection
 

@@ -12,10 +12,10 @@ import socketserver
 import ssl
 import threading
 
-from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography import x509
 import fixtures
 from oslotest import base
 import yaml
