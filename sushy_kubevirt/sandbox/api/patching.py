@@ -2,6 +2,9 @@
 """PATCH: from the body to a write of the store."""
 from sushy_kubevirt.sandbox.api import bodies
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import options
+from sushy_kubevirt.sandbox.api import ownership
 from sushy_kubevirt.sandbox.api import patches
 from sushy_kubevirt.sandbox.api import resources
 
@@ -14,7 +17,7 @@ async def patch(call, validation):
     media = bodies.media_type(call.request)
     raw = await bodies.read(call.request)
     if media == patches.APPLY:
-        raise errors.unsupported_media_type([patches.JSON_PATCH])
+        return _apply(call, validation, raw)
     if media not in (patches.JSON_PATCH, patches.MERGE):
         raise errors.unsupported_media_type(
             [patches.JSON_PATCH, patches.MERGE, patches.APPLY])
@@ -33,4 +36,46 @@ async def patch(call, validation):
     write = resources.writing(call, validation)
     made = call.store.update(kind, new, write=write,
                              subresource=target.subresource)
+    return made, False, write.warnings
+
+
+def _apply(call, validation, raw):
+    """Server-side apply."""
+    kind, target, store = call.kind, call.target, call.store
+    manager = call.query.get('fieldManager', '')
+    if not manager:
+        raise errors.ApiError(
+            422, 'Invalid', 'PatchOptions.meta.k8s.io "" is invalid: '
+            'fieldManager: Required value: is required for apply patch',
+            {'group': 'meta.k8s.io', 'kind': 'PatchOptions', 'causes': [
+                {'reason': 'FieldValueRequired', 'field': 'fieldManager',
+                 'message': 'Required value: is required for apply patch'}]})
+    config = bodies.parse_yaml(raw)
+    if isinstance(config, dict) and not (
+            config.get('kind') and config.get('apiVersion')):
+        raise errors.bad_request('apiVersion and kind must be set')
+    config = bodies.checked(config, kind)
+    metadata.check_types(kind, config)
+    meta = config['metadata']
+    if meta.setdefault('name', target.name) != target.name:
+        raise errors.bad_request(
+            f'the name of the object ({meta["name"]}) does not match the '
+            f'name on the URL ({target.name})')
+    if kind.namespaced and meta.setdefault(
+            'namespace', target.namespace) != target.namespace:
+        raise errors.bad_request(
+            'the namespace of the provided object does not match the '
+            'namespace sent on the request')
+    live = store.find(kind, target.namespace, target.name)
+    if live is None and (target.subresource or meta.get('uid')):
+        raise errors.not_found(kind, target.name)
+    new = ownership.apply(kind, live, config, manager,
+                          options.flag(call.query, 'force'),
+                          target.subresource)
+    write = resources.writing(call, validation, managed=True)
+    if live is None:
+        new['metadata'].pop('resourceVersion', None)
+        return store.create(kind, new, write=write), True, write.warnings
+    made = store.update(kind, new, subresource=target.subresource,
+                        write=write)
     return made, False, write.warnings
