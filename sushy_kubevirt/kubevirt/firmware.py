@@ -163,6 +163,8 @@ def _put(template, loader):
         domain.setdefault('firmware', {})['bootloader'] = loader
     elif domain.get('firmware'):
         domain['firmware'].pop('bootloader', None)
+        if not domain['firmware']:
+            del domain['firmware']
 
 
 def _switch_on_smm(template):
