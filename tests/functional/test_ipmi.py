@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``ipmitool`` can do to a VM, by the installed ``vbmc``'s BMCs.
+
+The guest's record of its boots decides whether a boot step worked.
+"""
+
+import time
+
+from tests.functional import base
+from tests.functional import machines
+from tests.functional import vbmcd
+
+
+class IpmiTestCase(base.VbmcdTestCase):
+
+    VMS = 0
+
+    def bmc(self, run_strategy='Halted', **spec):
+        """Make a VM and its BMC.
+
+        :returns: the name of both
+        """
+        name = 'vm-%s' % self.id().rpartition('.')[2].replace('_', '-')[:50]
+        self.vm = machines.vm(name, run_strategy, **spec)
+        self.sandbox.create('virtualmachines', self.vm)
+        self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
+        if run_strategy in ('Always', 'RerunOnFailure'):
+            self.sandbox.wait_running(name)
+            self.sandbox.wait_boot(name, 1)
+        self.vbmcd.add(name)
+        self.addCleanup(self.vbmcd.vbmc, 'delete', name)
+        self.name = name
+        return name
+
+    def ipmi(self, *words, **options):
+        return self.vbmcd.ipmi(self.name, *words, **options)
+
+    def refused(self, *words):
+        """:returns: what ipmitool says of what it was refused"""
+        done = vbmcd.ipmitool(self.vbmcd.bmcs[self.name], *words)
+        self.assertNotEqual(0, done.returncode, done.stdout)
+        return done.stdout
+
+    def wait_power(self, state, seconds=30):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            answer = self.ipmi('power', 'status')
+            if answer == 'Chassis Power is %s' % state:
+                return
+        self.fail('%s, not %s' % (answer, state))
+
+    def flags(self):
+        """:returns: (first byte of the boot flags, device selector)"""
+        for line in self.ipmi('chassis', 'bootparam', 'get',
+                              '5').splitlines():
+            if 'parameter data' in line:
+                data = bytes.fromhex(line.split()[-1])
+                self.assertEqual(5, len(data))
+                return data[0], data[1] >> 2
+
+
+class PowerTest(IpmiTestCase):
+
+    def test_on_and_off(self):
+        name = self.bmc()
+        self.wait_power('off', 1)
+        for _twice in range(2):
+            self.assertEqual('Chassis Power Control: Up/On',
+                             self.ipmi('power', 'on'))
+        self.wait_power('on')
+        self.sandbox.wait_boot(name, 1)
+        self.assertEqual('RerunOnFailure',
+                         self.sandbox.vm(name)['spec']['runStrategy'])
+        for _twice in range(2):
+            self.assertEqual('Chassis Power Control: Down/Off',
+                             self.ipmi('power', 'off'))
+        self.wait_power('off')
+        self.sandbox.wait_stopped(name)
+        self.assertEqual(1, len(self.sandbox.boots(name)))
+
+    def test_soft(self):
+        name = self.bmc('RerunOnFailure')
+        self.wait_power('on', 5)
+        self.assertEqual('Chassis Power Control: Soft',
+                         self.ipmi('power', 'soft'))
+        self.wait_power('off')
+        self.sandbox.wait_stopped(name)
+        self.assertEqual('Chassis Power Control: Soft',
+                         self.ipmi('power', 'soft'))
+
+    def test_cycle_and_reset(self):
+        name = self.bmc('RerunOnFailure')
+        for count, (word, answer) in enumerate(
+                (('cycle', 'Cycle'), ('reset', 'Reset')), 2):
+            before = self.sandbox.vmi(name)['metadata']['uid']
+            self.assertEqual('Chassis Power Control: %s' % answer,
+                             self.ipmi('power', word))
+            self.sandbox.wait_running(name, other_than=before)
+            self.sandbox.wait_boot(name, count)
+            self.wait_power('on')
+        self.assertEqual(3, len(self.sandbox.boots(name)))
+
+    def test_what_needs_a_running_guest(self):
+        name = self.bmc()
+        for word in 'cycle', 'reset':
+            self.assertIn('not supported in present state',
+                          self.refused('power', word))
+        self.assertEqual([], self.sandbox.boots(name))
+        self.wait_power('off', 1)
+
+    def test_diagnostic_interrupt(self):
+        self.bmc('RerunOnFailure')
+        self.assertIn('command disabled', self.refused('power', 'diag'))
+
+    def test_chassis_status(self):
+        self.bmc()
+        status = self.ipmi('chassis', 'status')
+        self.assertRegex(status, r'System Power +: off')
+        self.assertRegex(status, r'Power Control Fault +: false')
+        self.assertRegex(status, r'Power Restore Policy +: unknown')
+
+    def test_the_guest_itself(self):
+        name = self.bmc('RerunOnFailure')
+        self.sandbox.guest_does(name, 'shutdown')
+        self.wait_power('off')
+        self.ipmi('power', 'on')
+        self.wait_power('on')
+
+
+class BootTest(IpmiTestCase):
+
+    def test_once(self):
+        name = self.bmc()
+        self.assertEqual((0, 0), self.flags())
+        for device, number, kind in (('pxe', 1, 'Pxe'), ('cdrom', 5, 'Cd'),
+                                     ('disk', 2, 'Hdd')):
+            count = len(self.sandbox.boots(name))
+            self.assertEqual('Set Boot Device to %s' % device,
+                             self.ipmi('chassis', 'bootdev', device))
+            self.assertEqual((0x80, number), self.flags())
+            self.ipmi('power', 'cycle' if count else 'on')
+            boot = self.sandbox.wait_boot(name, count + 1)
+            self.assertEqual(kind, boot['class'])
+            self.wait_flags(0, 0)
+            self.wait_power('on')
+        self.ipmi('power', 'cycle')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(name, 4)['class'])
+
+    def wait_flags(self, flags, device):
+        deadline = time.monotonic() + 10
+        while (seen := self.flags()) != (flags, device):
+            if time.monotonic() > deadline:
+                self.assertEqual((flags, device), seen)
+
+    def test_persistent(self):
+        name = self.bmc()
+        self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
+        self.assertEqual((0xC0, 1), self.flags())
+        for count in 1, 2:
+            self.ipmi('power', 'on' if count == 1 else 'cycle')
+            self.assertEqual('Pxe',
+                             self.sandbox.wait_boot(name, count)['class'])
+            self.assertEqual((0xC0, 1), self.flags())
+            self.wait_power('on')
+        self.ipmi('chassis', 'bootdev', 'none')
+        self.assertEqual((0, 0), self.flags())
+        self.ipmi('power', 'cycle')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(name, 3)['class'])
+
+    def test_efi(self):
+        name = self.bmc()
+        self.ipmi('chassis', 'bootdev', 'disk', 'options=persistent,efiboot')
+        self.assertEqual((0xE0, 2), self.flags())
+        self.ipmi('power', 'on')
+        boot = self.sandbox.wait_boot(name, 1)
+        self.assertEqual(('efi', 'Hdd'), (boot['firmware'], boot['class']))
+        # Without the bit the firmware stays what it is.
+        self.ipmi('chassis', 'bootdev', 'cdrom', 'options=persistent')
+        self.assertEqual((0xE0, 5), self.flags())
+
+    def test_efi_once(self):
+        name = self.bmc()
+        self.ipmi('chassis', 'bootdev', 'pxe', 'options=efiboot')
+        self.assertEqual((0xA0, 1), self.flags())
+        self.ipmi('power', 'on')
+        boot = self.sandbox.wait_boot(name, 1)
+        self.assertEqual(('efi', 'Pxe'), (boot['firmware'], boot['class']))
+        self.wait_flags(0, 0)
+
+    def test_as_ironic_sends_it(self):
+        self.bmc()
+        self.ipmi('raw', '0x00', '0x08', '0x03', '0x08')
+        self.ipmi('raw', '0x00', '0x08', '0x05', '0xe0', '0x04', '0x00',
+                  '0x00', '0x00')
+        self.assertEqual((0xE0, 1), self.flags())
+
+    def test_clearing_by_the_valid_bit(self):
+        self.bmc()
+        self.ipmi('chassis', 'bootdev', 'pxe')
+        self.ipmi('raw', '0x00', '0x08', '0x05', '0x00', '0x00', '0x00',
+                  '0x00', '0x00')
+        self.assertEqual((0, 0), self.flags())
+
+    def test_other_devices_are_refused(self):
+        self.bmc()
+        for device in 'safe', 'diag', 'bios', 'floppy':
+            self.assertIn('Invalid data field in request',
+                          self.refused('chassis', 'bootdev', device))
+        self.assertEqual((0, 0), self.flags())
+
+    def test_a_device_the_vm_has_not(self):
+        name = self.bmc()
+        self.sandbox.patch('virtualmachines', name, [
+            {'op': 'remove',
+             'path': '/spec/template/spec/domain/devices/disks/1'},
+            {'op': 'remove', 'path': '/spec/template/spec/volumes/1'}])
+        self.assertIn('Invalid data field in request',
+                      self.refused('chassis', 'bootdev', 'cdrom'))
+
+    def test_other_parameters(self):
+        self.bmc()
+        self.assertIn('set complete',
+                      self.ipmi('chassis', 'bootparam', 'get', '0'))
+        self.assertIn("Don't clear valid bit",
+                      self.ipmi('chassis', 'bootparam', 'get', '3'))
+        self.assertIn('Boot parameter 4 is valid',
+                      self.ipmi('chassis', 'bootparam', 'get', '4'))
+        self.assertIn('Unsupported parameter',
+                      self.refused('chassis', 'bootparam', 'get', '7'))
+
+
+class DeviceTest(IpmiTestCase):
+
+    def test_identity(self):
+        self.bmc()
+        self.assertRegex(self.ipmi('mc', 'info'),
+                         r'(?s)IPMI Version +: 2\.0.*Chassis Device')
+        firmware = self.vm['spec']['template']['spec']['domain']['firmware']
+        self.assertRegex(self.ipmi('mc', 'guid'),
+                         'System GUID +: %s' % firmware['uuid'])
+
+    def test_cold_reset(self):
+        self.bmc('RerunOnFailure')
+        self.ipmi('mc', 'reset', 'cold')
+        self.wait_power('on', 5)
+
+    def test_what_is_not_served(self):
+        self.bmc()
+        for words in (('user', 'list'), ('chassis', 'identify'),
+                      ('chassis', 'policy', 'always-on'),
+                      ('mc', 'watchdog', 'get'), ('sol', 'info'),
+                      ('raw', '0x2c', '0x00', '0xdc')):
+            self.assertIn('Invalid command', self.refused(*words))
+
+    def test_a_vm_that_is_deleted(self):
+        name = self.bmc()
+        self.sandbox.delete('virtualmachines', name)
+        self.sandbox.wait('virtualmachines', name, lambda vm: vm is None)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            done = vbmcd.ipmitool(self.vbmcd.bmcs[name], 'power', 'status')
+            if done.returncode:
+                break
+        self.assertIn('not present', done.stdout)
+        self.assertIn('no VirtualMachine',
+                      self.vbmcd.vbmc('show', name).stdout)
+
+
+class FaultTest(IpmiTestCase):
+
+    def test_writes_survive_and_happen_once(self):
+        name = self.bmc('RerunOnFailure')
+        for count, action in enumerate(
+                ('409', '429', '500', '503', 'reset', 'drop-after'), 2):
+            self.sandbox.fault(action, verb='PUT', where='restart')
+            self.ipmi('power', 'cycle')
+            self.sandbox.wait_boot(name, count)
+            self.wait_power('on')
+            self.sandbox.clear_faults()
+        self.assertEqual(7, len(self.sandbox.boots(name)))
+
+    def test_an_api_that_is_away(self):
+        self.bmc('RerunOnFailure')
+        self.sandbox.outage(12)
+        started = time.monotonic()
+        self.assertIn('Node busy', self.refused('power', 'off'))
+        self.assertLess(time.monotonic() - started, 10)
+        # Other things go on meanwhile, and it is back when the API is.
+        self.ipmi('mc', 'info')
+        deadline = time.monotonic() + 20
+        while vbmcd.ipmitool(self.vbmcd.bmcs[self.name],
+                             'power', 'off').returncode:
+            self.assertLess(time.monotonic(), deadline)
+        self.wait_power('off')
+
+    def test_a_slow_write_happens_once(self):
+        """ipmitool asks again each second; it is one request all the same."""
+        name = self.bmc('RerunOnFailure')
+        self.sandbox.fault('delay', verb='PUT', where='restart', delay=3)
+        self.ipmi('power', 'cycle', options=('-N', '1', '-R', '9'))
+        self.sandbox.wait_boot(name, 2)
+        self.wait_power('on')
+        self.assertEqual(2, len(self.sandbox.boots(name)))
+
+    def test_a_status_costs_no_call(self):
+        self.bmc('RerunOnFailure')
+        self.wait_power('on')
+        self.sandbox.reset_stats()
+        for _number in range(20):
+            self.ipmi('power', 'status')
+            self.ipmi('chassis', 'bootparam', 'get', '5')
+        verbs = self.sandbox.stats()['verbs']
+        self.assertEqual({}, {verb: count for verb, count in verbs.items()
+                              if verb != 'watch'})

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vbmc`` and ``vbmcd-kubevirt``: entries, drivers, processes."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import fixtures
+from oslotest import base as oslotest_base
+
+from tests.functional import base
+from tests.functional import machines
+from tests.functional import memory
+from tests.functional import ports
+from tests.functional import process
+from tests.functional import vbmcd
+
+LIBVIRT = ('--libvirt-uri', 'test:///default')
+
+
+def status(daemon):
+    """:returns: dict of name to (status, driver), as ``vbmc list`` has it"""
+    table = daemon.vbmc('list', '-f', 'csv', '--quote', 'none').stdout
+    rows = [line.split(',') for line in table.splitlines()[1:]]
+    return {name: (state, driver)
+            for name, state, _address, _port, driver in rows}
+
+
+def shown(daemon, name):
+    """:returns: dict of what ``vbmc show`` shows"""
+    table = daemon.vbmc('show', name, '-f', 'csv', '--quote', 'none').stdout
+    return dict(line.split(',', 1) for line in table.splitlines()[1:])
+
+
+class EntriesTest(base.VbmcdTestCase):
+    """Two VMs, vm-0 and vm-1, and libvirt's own test domain."""
+
+    CONFIG = {'drivers': {'default': 'kubevirt'}}
+
+    def setUp(self):
+        super().setUp()
+        self.port = self.useFixture(ports.Port()).number
+        self.addCleanup(self.clear)
+
+    def clear(self):
+        names = list(status(self.vbmcd))
+        if names:
+            self.vbmcd.vbmc('delete', *names)
+
+    def add(self, name, *words, **options):
+        return self.vbmcd.vbmc('add', name, '--address', '127.0.0.1',
+                               '--port', self.port, *words, **options)
+
+    def refused(self, name, *words):
+        done = self.add(name, *words, check=False)
+        self.assertNotEqual(0, done.returncode, done.stdout)
+        self.assertEqual({}, status(self.vbmcd))
+        self.assertNotIn('Traceback', done.stdout)
+        return done.stdout
+
+    def test_a_vm_that_does_not_exist(self):
+        self.assertIn('There is no VirtualMachine default/nothing',
+                      self.refused('nothing'))
+        self.assertIn('There is no VirtualMachine other/vm-0',
+                      self.refused('vm-0', '--namespace', 'other'))
+
+    def test_a_cluster_that_is_not_there(self):
+        kubeconfig = pathlib.Path(self.sandbox.kubeconfig).read_text()
+        away = self.vbmcd.home / 'away'
+        away.write_text(kubeconfig.replace(
+            self.sandbox.url, 'https://127.0.0.1:%d' % self.port))
+        away.chmod(0o600)
+        started = time.monotonic()
+        self.assertIn('127.0.0.1:%d' % self.port,
+                      self.refused('vm-0', '--kubeconfig', away))
+        self.assertLess(time.monotonic() - started, 8)
+        self.assertIn('no context nope',
+                      self.refused('vm-0', '--context', 'nope'))
+        self.assertIn('No such file',
+                      self.refused('vm-0', '--kubeconfig', 'no/such/file'))
+
+    def test_a_cluster_that_does_not_answer(self):
+        """The client waits 5 s by default; 30 s here, and 4.5 s of it."""
+        with socket.create_server(('127.0.0.1', 0)) as silent:
+            kubeconfig = pathlib.Path(self.sandbox.kubeconfig).read_text()
+            away = self.vbmcd.home / 'silent'
+            away.write_text(kubeconfig.replace(
+                self.sandbox.url,
+                'https://127.0.0.1:%d' % silent.getsockname()[1]))
+            away.chmod(0o600)
+            started = time.monotonic()
+            self.refused('vm-0', '--kubeconfig', away)
+            self.assertLess(time.monotonic() - started, 15)
+
+    def test_mistakes(self):
+        self.assertIn('1 to 20 bytes',
+                      self.refused('vm-0', '--password', 'x' * 21))
+        self.assertIn('can be named', self.refused('VM_0'))
+        self.refused('../../etc')
+        self.assertIn('for the driver kubevirt', self.refused(
+            'test', '--driver', 'libvirt', '--namespace', 'x'))
+        self.assertIn('invalid choice', self.refused(
+            'vm-0', '--driver', 'vmware'))
+
+    def test_names(self):
+        self.add('default/vm-0')
+        self.assertEqual({'default/vm-0': ('down', 'kubevirt')},
+                         status(self.vbmcd))
+        self.assertEqual(('default', 'kubevirt', 'default/vm-0'), tuple(
+            shown(self.vbmcd, 'default/vm-0')[key]
+            for key in ('namespace', 'driver', 'domain_name')))
+        self.add('vm-1', '--namespace', 'default')
+        self.assertIn('BMC for vm-1 already',
+                      self.add('vm-1', check=False).stdout)
+        self.vbmcd.vbmc('start', 'default/vm-0')
+        self.assertEqual({'default/vm-0': ('running', 'kubevirt'),
+                          'vm-1': ('down', 'kubevirt')}, status(self.vbmcd))
+        self.vbmcd.vbmc('delete', 'default/vm-0')
+        self.assertEqual(['vm-1'], list(status(self.vbmcd)))
+        self.assertNotEqual(0, self.vbmcd.vbmc(
+            'delete', '..', check=False).returncode)
+        self.assertTrue((self.vbmcd.home / 'vbmc').exists())
+
+    def test_passwords_are_kept_from_others(self):
+        for name, password in (('vm-0', 'p%ss wörd'), ('vm-1', "a'b\"=;#")):
+            bmc = self.vbmcd.add(name, password=password)
+            self.assertIn('Chassis Power', self.vbmcd.ipmi(
+                name, 'power', 'status'))
+            folder = self.vbmcd.home / 'vbmc' / name
+            self.assertEqual(0o700, folder.stat().st_mode & 0o777)
+            for path in folder.iterdir():
+                self.assertEqual(0o600, path.stat().st_mode & 0o777)
+            self.assertEqual('***', shown(self.vbmcd, name)['password'])
+            self.assertNotIn(bmc.password, self.vbmcd.process.output)
+
+    def test_a_port_that_is_taken(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(('127.0.0.1', self.port))
+            self.add('vm-0')
+            done = self.vbmcd.vbmc('start', 'vm-0', check=False)
+            self.assertNotEqual(0, done.returncode)
+            self.assertIn('UDP port %d on 127.0.0.1: ' % self.port,
+                          done.stdout)
+            self.assertEqual({'vm-0': ('error', 'kubevirt')},
+                             status(self.vbmcd))
+            self.assertIn('UDP port', shown(self.vbmcd, 'vm-0')['problem'])
+        # It is tried again, every three seconds.
+        self.wait_status('vm-0', 'running')
+        self.vbmcd.vbmc('stop', 'vm-0')
+        self.assertEqual({'vm-0': ('down', 'kubevirt')}, status(self.vbmcd))
+
+    def wait_status(self, name, state, seconds=15):
+        deadline = time.monotonic() + seconds
+        while status(self.vbmcd)[name][0] != state:
+            self.assertLess(time.monotonic(), deadline)
+            # The daemon looks after its entries when it is left alone.
+            time.sleep(3.2)
+
+    def test_both_drivers(self):
+        self.vbmcd.add('test', *LIBVIRT, driver='libvirt')
+        self.vbmcd.add('vm-0')
+        self.vbmcd.add('vm-1', driver=None)
+        self.assertEqual({'test': ('running', 'libvirt'),
+                          'vm-0': ('running', 'kubevirt'),
+                          'vm-1': ('running', 'kubevirt')},
+                         status(self.vbmcd))
+        for name in 'test', 'vm-0', 'vm-1':
+            self.assertIn('Chassis Power',
+                          self.vbmcd.ipmi(name, 'power', 'status'))
+        # A process for libvirt's entry, and one for both of KubeVirt's.
+        self.assertEqual(
+            2, len(memory.children(self.vbmcd.process.pid)))
+        self.vbmcd.vbmc('stop', 'vm-0')
+        for name in 'test', 'vm-1':
+            self.assertIn('Chassis Power',
+                          self.vbmcd.ipmi(name, 'power', 'status'))
+        # libvirt's test driver is in the memory of each connection.
+        self.vbmcd.ipmi('test', 'chassis', 'bootdev', 'pxe')
+        done = vbmcd.ipmitool(self.vbmcd.bmcs['vm-0'], 'power', 'status',
+                              options=('-N', '1', '-R', '1'))
+        self.assertNotEqual(0, done.returncode)
+
+    def test_a_host_that_dies(self):
+        for name in 'vm-0', 'vm-1':
+            self.vbmcd.add(name)
+        host, = memory.children(self.vbmcd.process.pid)
+        os.kill(host, signal.SIGKILL)
+        for name in 'vm-0', 'vm-1':
+            self.vbmcd.wait_answer(self.vbmcd.bmcs[name])
+        self.assertNotEqual([host],
+                            memory.children(self.vbmcd.process.pid))
+        self.assertEqual({'running'}, {state for state, driver in
+                                       status(self.vbmcd).values()})
+
+    def test_the_daemon_is_restarted(self):
+        self.vbmcd.add('vm-0')
+        self.vbmcd.add('test', *LIBVIRT, driver='libvirt')
+        self.vbmcd.process.restart()
+        self.assertEqual([], self.vbmcd.process.leftovers)
+        for name in 'vm-0', 'test':
+            self.vbmcd.wait_answer(self.vbmcd.bmcs[name])
+        self.assertEqual({'vm-0': ('running', 'kubevirt'),
+                          'test': ('running', 'libvirt')},
+                         status(self.vbmcd))
+
+    def test_the_daemon_is_killed(self):
+        self.vbmcd.add('vm-0')
+        pid_file = self.vbmcd.home / 'master.pid'
+        self.assertEqual(str(self.vbmcd.process.pid), pid_file.read_text())
+        self.vbmcd.process.kill()
+        self.vbmcd.process.restart()
+        self.vbmcd.wait_answer(self.vbmcd.bmcs['vm-0'])
+
+    def test_no_second_daemon(self):
+        done = subprocess.run(
+            [process.BIN / 'vbmcd-kubevirt', '--foreground'],
+            env=self.vbmcd.env, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=30)
+        self.assertEqual(1, done.returncode)
+        self.assertIn('still running', done.stdout)
+
+
+class AccessTest(base.SandboxTestCase):
+    """Access rights that name the VM suffice."""
+
+    VMS = 2
+
+    def test_the_vm_alone_is_watched(self):
+        daemon = self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
+        self.sandbox.reset_stats()
+        # Any list of more than the VM's own objects fails.
+        daemon.add('vm-0')
+        self.assertIn('Chassis Power', daemon.ipmi('vm-0', 'power', 'on'))
+        calls = self.sandbox.stats()['calls']
+        self.assertNotIn('namespaces', calls.get('list', {}))
+
+
+class StockTest(oslotest_base.BaseTestCase):
+    """The options are in the stock client, and harm no stock daemon."""
+
+    def test_a_stock_daemon_takes_no_notice(self):
+        daemon = self.useFixture(vbmcd.Vbmcd(command='vbmcd'))
+        daemon.add('test', *LIBVIRT, driver='libvirt')
+        self.assertIn('Chassis Power', daemon.ipmi('test', 'power',
+                                                   'status'))
+        done = daemon.vbmc('add', 'vm', '--driver', 'kubevirt',
+                           '--namespace', 'x', *LIBVIRT, check=False)
+        self.assertIn('No domain with matching name vm', done.stdout)
+
+    def test_its_entries_are_taken_over(self):
+        first = self.useFixture(vbmcd.Vbmcd(command='vbmcd'))
+        bmc = first.add('test', *LIBVIRT, driver=None)
+        first.process.cleanUp()
+        first.process.command[0] = 'vbmcd-kubevirt'
+        first.process.setUp()
+        self.assertEqual({'test': ('running', 'libvirt')}, status(first))
+        first.wait_answer(bmc)
+        self.assertIn('Chassis Power is on',
+                      first.ipmi('test', 'power', 'status'))
+
+
+class CommandTest(oslotest_base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.port = self.useFixture(ports.Port()).number
+        self.config = self.home / 'virtualbmc.conf'
+
+    def configure(self, text=''):
+        self.config.write_text(
+            '[default]\nconfig_dir = %s/x/vbmc\npid_file = %s/master.pid\n'
+            'server_port = %d\n[log]\nlogfile = %s/log\n%s' % (
+                self.home, self.home, self.port, self.home, text))
+        return process.environment(
+            self.home, {'VIRTUALBMC_CONFIG': self.config})
+
+    def run_daemon(self, *words, text=''):
+        return subprocess.run(
+            [process.BIN / 'vbmcd-kubevirt', *words],
+            env=self.configure(text), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=30)
+
+    def test_version(self):
+        stock = subprocess.run([process.BIN / 'vbmcd', '--version'],
+                               stdout=subprocess.PIPE, text=True)
+        self.assertEqual(stock.stdout, self.run_daemon('--version').stdout)
+
+    def test_mistakes_in_the_config_file(self):
+        for text, message in (
+                ('[drivers]\ndefault = x\n', 'There is no driver x'),
+                ('[drivers]\ndefault = kubevirt\n[kubevirt]\nx = 1\n',
+                 'There is no option x in section [kubevirt]')):
+            self.assertEqual(
+                1, self.run_daemon('--foreground', text=text).returncode)
+            self.assertIn(message, (self.home / 'log').read_text())
+
+    def test_detached(self):
+        done = self.run_daemon()
+        self.assertEqual(0, done.returncode, done.stdout)
+        pid_file = self.home / 'master.pid'
+        deadline = time.monotonic() + 20
+        while not (pid_file.exists()
+                   and pid_file.read_text() not in ('', '0')):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        pid = int(pid_file.read_text())
+        self.addCleanup(self.end, pid)
+        ended = os.pidfd_open(pid)
+        self.addCleanup(os.close, ended)
+        env = self.configure()
+        add = subprocess.run(
+            [process.BIN / 'vbmc', 'add', 'test', *LIBVIRT, '--port', '1623'],
+            env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=30)
+        self.assertEqual(0, add.returncode, add.stdout)
+        for path, mode in (('x/vbmc', 0o700), ('x/vbmc/test', 0o700),
+                           ('x/vbmc/test/config', 0o600)):
+            self.assertEqual(
+                mode, (self.home / path).stat().st_mode & 0o777, path)
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 10
+        while pid_file.exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    @staticmethod
+    def end(pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+class TwoTest(base.VbmcdTestCase):
+    """Two BMCs at once are two machines."""
+
+    VMS = 0
+
+    def test_they_do_not_mix(self):
+        for name in 'left', 'right':
+            self.sandbox.create('virtualmachines',
+                                machines.vm(name, 'Halted'))
+            self.vbmcd.add(name)
+        self.vbmcd.ipmi('left', 'chassis', 'bootdev', 'pxe')
+        self.vbmcd.ipmi('left', 'power', 'on')
+        self.sandbox.wait_running('left')
+        self.assertEqual([], self.sandbox.boots('right'))
+        self.assertEqual('Chassis Power is off',
+                         self.vbmcd.ipmi('right', 'power', 'status'))
+        left, right = (self.vbmcd.bmcs[name] for name in ('left', 'right'))
+        done = vbmcd.ipmitool(right, 'power', 'status',
+                              password=left.password)
+        self.assertNotEqual(0, done.returncode)
