@@ -104,9 +104,8 @@ def _body(machine, app):
         indicator = machine.indicator()
         body['IndicatorLED'] = indicator
         body['LocationIndicatorActive'] = indicator != 'Off'
-        for name in 'Processors', 'SecureBoot', 'SimpleStorage':
+        for name in 'Bios', 'Processors', 'SecureBoot', 'SimpleStorage':
             body[name] = responses.link('%s/%s' % (here, name))
-        body['Bios'] = responses.link(here + '/BIOS')
     if more:
         for name in 'EthernetInterfaces', 'VirtualMedia':
             body[name] = responses.link('%s/%s' % (here, name))
@@ -116,21 +115,18 @@ def _body(machine, app):
 def _add_inventory(body, here, machine):
     found = machine.inventory()
     cpus = found.cpus
-    healthy = {'State': 'Enabled', 'Health': 'OK', 'HealthRollup': 'OK'}
     summary = {
         'Count': cpus.sockets,
         'CoreCount': cpus.sockets * cpus.cores,
         'LogicalProcessorCount': cpus.total,
         'ThreadingEnabled': cpus.threads > 1,
-        'Status': healthy,
     }
     if cpus.model:
         summary['Model'] = cpus.model
     body['ProcessorSummary'] = summary
-    body['MemorySummary'] = {'Status': healthy}
     if found.memory_bytes:
-        body['MemorySummary']['TotalSystemMemoryGiB'] = figures.gib(
-            found.memory_bytes)
+        body['MemorySummary'] = {
+            'TotalSystemMemoryGiB': figures.gib(found.memory_bytes)}
     body['BiosVersion'] = figures.bios_version(found)
     if found.machine_type:
         body['Model'] = found.machine_type

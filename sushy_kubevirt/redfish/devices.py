@@ -121,7 +121,7 @@ def _device(disk):
               'Model': disk.kind, 'Status': _OK}
     if not disk.source:
         # A drive without a medium.
-        device['Status'] = {'State': 'Absent'}
+        device['Status'] = {'State': 'Absent', 'Health': 'OK'}
     elif disk.capacity_bytes is not None:
         device['CapacityBytes'] = disk.capacity_bytes
     return device

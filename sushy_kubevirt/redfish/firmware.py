@@ -3,6 +3,8 @@
 
 The attributes are kept on the VM for clients that want to set and compare
 them; none of them changes what the VM does. Secure Boot does.
+
+The standard's path is ``Bios``; upstream's, ``BIOS``, answers as well.
 """
 
 import flask
@@ -19,12 +21,12 @@ _PRIMITIVE = (str, bool, int, float, type(None))
 
 
 def bios(machine):
-    """GET …/BIOS"""
-    here = computer_system.path(machine) + '/BIOS'
+    """GET …/Bios"""
+    here = computer_system.path(machine) + '/Bios'
     return responses.resource({
         '@odata.id': here,
         '@odata.type': '#Bios.v1_2_0.Bios',
-        'Id': 'BIOS',
+        'Id': 'Bios',
         'Name': 'BIOS Configuration Current Settings',
         'Attributes': machine.attributes(),
         '@Redfish.Settings': {
@@ -37,11 +39,11 @@ def bios(machine):
 
 
 def bios_settings(machine):
-    """GET, PATCH …/BIOS/Settings: changes are in effect at once"""
+    """GET, PATCH …/Bios/Settings: changes are in effect at once"""
     if flask.request.method == 'PATCH':
         return _patch_bios(machine)
     return responses.resource({
-        '@odata.id': computer_system.path(machine) + '/BIOS/Settings',
+        '@odata.id': computer_system.path(machine) + '/Bios/Settings',
         '@odata.type': '#Bios.v1_2_0.Bios',
         'Id': 'Settings',
         'Name': 'BIOS Configuration Pending Settings',
@@ -86,7 +88,7 @@ def _patch_bios(machine):
 
 
 def reset_bios(machine):
-    """POST …/BIOS/Actions/Bios.ResetBios"""
+    """POST …/Bios/Actions/Bios.ResetBios"""
     payload.parameters('Bios.ResetBios', {})
     machine.reset_attributes()
     flask.current_app.logger.info(

@@ -53,6 +53,16 @@ VIEWS = {
         ('full', services.replace_certificate),
 }
 
+#: Routes upstream does not have: rule below a system, endpoint, methods, the
+#: least feature set, view.
+ROUTES = (
+    ('Bios', 'kubevirt_bios', ('GET',), 'full', firmware.bios),
+    ('Bios/Settings', 'kubevirt_bios_settings', ('GET', 'PATCH'), 'full',
+     firmware.bios_settings),
+    ('Bios/Actions/Bios.ResetBios', 'kubevirt_reset_bios', ('POST',), 'full',
+     firmware.reset_bios),
+)
+
 _CHASSIS = 'chassis_resource'
 
 
@@ -84,6 +94,9 @@ def install(app):
         app.view_functions[endpoint] = _adapted(feature, view)
     app.view_functions[_CHASSIS] = services.chassis(
         app.view_functions[_CHASSIS])
+    for rule, endpoint, methods, feature, view in ROUTES:
+        app.add_url_rule('%s/<identity>/%s' % (computer_system.ROOT, rule),
+                         endpoint, _adapted(feature, view), methods=methods)
     app.before_request(access.guard)
     app.before_request(payload.check)
     # In place of upstream's handler, which knows one message and puts

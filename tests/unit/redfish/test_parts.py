@@ -47,7 +47,7 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual(10 * 2 ** 30, root['CapacityBytes'])
         self.assertNotIn('CapacityBytes', more)
         [cd] = self.get(path=paths[1])['Devices']
-        self.assertEqual({'State': 'Absent'}, cd['Status'])
+        self.assertEqual('Absent', cd['Status']['State'])
         self.get('/SimpleStorage/none', code=404)
 
     def test_nothing_known(self):
@@ -84,12 +84,20 @@ class TestFirmware(base.RedfishTestCase):
 
     def test_bios(self):
         self.assertEqual({'QuietBoot': 'true'},
-                         self.get('/BIOS')['Attributes'])
+                         self.get('/Bios')['Attributes'])
         self.assertEqual({'QuietBoot': 'true'},
-                         self.get('/BIOS/Settings')['Attributes'])
+                         self.get('/Bios/Settings')['Attributes'])
+
+    def test_upstreams_path(self):
+        for more in '', '/Settings':
+            self.assertEqual(self.get('/Bios' + more),
+                             self.get('/BIOS' + more))
+        self.send('PATCH', '/BIOS/Settings', {'Attributes': {'A': 1}}, 204)
+        self.send('POST', '/BIOS/Actions/Bios.ResetBios', {}, 204)
+        self.assertEqual(2, len(self.machine.calls))
 
     def test_change(self):
-        self.send('PATCH', '/BIOS/Settings',
+        self.send('PATCH', '/Bios/Settings',
                   {'Attributes': {'A': 'x', 'B': 2, 'C': True}}, 204)
         self.assertEqual([('set_attributes', {'A': 'x', 'B': 2, 'C': True})],
                          self.machine.calls)
@@ -102,12 +110,12 @@ class TestFirmware(base.RedfishTestCase):
                 ({'Attributes': {}}, 'NoOperation'),
                 ({'Attributes': {'A': {}}}, 'PropertyValueTypeError'),
                 ({'Attributes': {'A': 'x'}, 'Other': 1}, 'PropertyUnknown')):
-            found = self.send('PATCH', '/BIOS/Settings', body, 400)
+            found = self.send('PATCH', '/Bios/Settings', body, 400)
             self.assertEqual(key, self.entries(found)[0][0])
         self.assertEqual([], self.machine.calls)
 
     def test_reset(self):
-        reset = '/BIOS/Actions/Bios.ResetBios'
+        reset = '/Bios/Actions/Bios.ResetBios'
         self.assertEqual(204, self.client.post(
             self.path + reset).status_code)
         self.send('POST', reset, {}, 204)
