@@ -119,6 +119,14 @@ class Client:
             'PUT', resource.action_path(namespace, name, action), call,
             body={} if body is None else body)
 
+    def expanded(self, namespace, name):
+        """Read a VM with its instance type and preference filled in."""
+        group = resources.SUBRESOURCES_GROUP
+        call = _Call('get', resources.VM, namespace, name, 'expand-spec',
+                     group)
+        return self._answer('GET', resources.VM.action_path(
+            namespace, name, 'expand-spec'), call)
+
     def create(self, resource, namespace, body):
         """Create an object.
 
@@ -330,6 +338,10 @@ def _error(code, text, retry_after, call):
         return errors.AccessDenied(
             'The account lacks the right to %s: %s' % (call, text),
             call.verb, call.resource, call.namespace)
+    if code == 404 and call.name is None:
+        return errors.Unavailable(
+            'The API server does not know %s: is KubeVirt installed? (%s)'
+            % (call.resource, text))
     if code == 404:
         return errors.ObjectNotFound(text)
     if code == 409 or code == 422 and _is_failed_patch(text):

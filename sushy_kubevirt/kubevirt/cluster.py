@@ -6,6 +6,7 @@ asked for something, so that it can be made before a process forks; a fork
 later on makes the child start anew.
 """
 
+import logging
 import os
 import threading
 import time
@@ -19,6 +20,8 @@ from sushy_kubevirt.kubevirt import keeper
 from sushy_kubevirt.kubevirt import machine as machine_
 from sushy_kubevirt.kubevirt import options as options_
 from sushy_kubevirt.kubevirt import resources
+
+LOG = logging.getLogger(__name__)
 
 #: While the cache is stale, what was fetched serves reads for this long, so
 #: that a protocol's request, which looks a dozen times, fetches once.
@@ -56,6 +59,7 @@ class Cluster:
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._fetched = {}
+        self._sizes = {}        # uid: (generation, sizes)
         self._keeper = None
         self._started = False
         self._cache = cache.Cache(self._client, self.options, **self._scope)
@@ -179,6 +183,34 @@ class Cluster:
                 vmi = None
         self._fetched[key] = time.monotonic()
         return vm, vmi
+
+    def sizes(self, machine, vm):
+        """What an instance type makes of a VM that is off.
+
+        Nothing that is watched tells, so this asks the API: once for each
+        generation of the VM.
+
+        :returns: dict: members of the domain
+        """
+        generation = vm['metadata'].get('generation')
+        known = self._sizes.get(machine.uid)
+        if known is not None and known[0] == generation:
+            return known[1]
+        sizes = {}
+        try:
+            expanded = self._client.expanded(machine.namespace, machine.name)
+        except errors.Unavailable as e:
+            LOG.info('Sizes of %s: %s', machine.qualified_name, e)
+            return sizes
+        except errors.MachineError as e:
+            LOG.warning('Sizes of %s are unknown while it is off: %s',
+                        machine.qualified_name, e)
+        else:
+            domain = expanded['spec']['template']['spec']['domain']
+            sizes = {each: domain[each] for each in (
+                'cpu', 'memory', 'resources') if each in domain}
+        self._sizes[machine.uid] = (generation, sizes)
+        return sizes
 
     def patch_vm(self, machine, operations):
         """See `machine.Machine.patch`."""

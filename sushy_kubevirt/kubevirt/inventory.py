@@ -59,7 +59,7 @@ class Inventory:
     """All of it. Texts are '' when not known."""
 
     cpus: Cpus
-    memory_bytes: int           # 0 when not known: an instance type, and off
+    memory_bytes: int           # 0 when not known
     nics: tuple = ()
     disks: tuple = ()
     serial: str = ''            # what the guest reads from its firmware
@@ -72,17 +72,24 @@ class Inventory:
     launcher_image: str = ''    # what the guest's QEMU came with
 
 
-def of(vm, vmi, kubevirt_version=None):
+def needs_sizes(vm, vmi):
+    """:returns: whether only an instance type knows a machine's sizes"""
+    return vmi is None and ('instancetype' in vm['spec']
+                            or 'preference' in vm['spec'])
+
+
+def of(vm, vmi, kubevirt_version=None, sizes=None):
     """The inventory of a machine.
 
     :param vmi: None when there is none
     :param kubevirt_version: see `gates.Gates.version`
+    :param sizes: members of the domain that an instance type fills in
     :returns: an `Inventory`
     """
     template = vm['spec']['template']['spec']
     spec = vmi['spec'] if vmi else template
     status = (vmi or {}).get('status') or {}
-    domain = spec.get('domain') or {}
+    domain = {**(spec.get('domain') or {}), **(sizes or {})}
     firmware = domain.get('firmware') or {}
     guest = status.get('guestOSInfo') or {}
     return Inventory(

@@ -168,7 +168,10 @@ class Machine:
     def inventory(self):
         """:returns: an `inventory.Inventory`"""
         vm, vmi = self.objects()
-        return inventory.of(vm, vmi, self.gates.version)
+        sizes = None
+        if inventory.needs_sizes(vm, vmi):
+            sizes = self.cluster.sizes(self, vm)
+        return inventory.of(vm, vmi, self.gates.version, sizes)
 
     def attributes(self):
         """:returns: dict of the BIOS attributes kept on the VM"""

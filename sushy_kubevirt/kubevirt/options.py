@@ -30,8 +30,9 @@ class Options:
     stale_seconds: float = 10.0
 
     #: The API server ends a watch after this long and it is renewed: the
-    #: proof that it is alive. A watch that is silent beyond that is dead.
-    watch_seconds: float = 30.0
+    #: proof that it is alive. A watch that is silent beyond that, and 5 s
+    #: more, is dead. Each renewal is one API call a kind and namespace.
+    watch_seconds: float = 20.0
 
     #: Longest pause between two tries to mend a broken watch.
     watch_backoff: float = 2.0

@@ -108,6 +108,31 @@ class ClusterTestCase(base.BaseTestCase):
 
     # Reading
 
+    def test_an_instance_type_tells_the_sizes_of_a_vm_that_is_off(self):
+        self.vm['spec']['instancetype'] = {'name': 'small'}
+        self.vm['metadata']['generation'] = 1
+        self.api.put('virtualmachines', self.vm)
+        answer = {'metadata': {}, 'spec': {'template': {'spec': {'domain': {
+            'cpu': {'sockets': 3}, 'memory': {'guest': '1Ki'}}}}}}
+        self.api.rule('GET', '/expand-spec$', (200, answer))
+        machine = self.cluster().machine('a')
+        for _ in range(2):
+            seen = machine.inventory()
+            self.assertEqual((3, 1024), (seen.cpus.total, seen.memory_bytes))
+        self.assertEqual(1, self.api.count('GET', '/expand-spec$'))
+        self.vm['metadata']['generation'] = 2
+        self.api.put('virtualmachines', self.vm)
+        self.api.rule('GET', '/expand-spec$', (403, {'message': 'no'}), 9)
+        self.until(lambda: machine.objects()[0]['metadata']['generation']
+                   == 2)
+        for _ in range(2):
+            self.assertEqual(0, machine.inventory().memory_bytes)
+        self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
+        self.api.put('virtualmachineinstances', api.vmi(self.vm))
+        self.until(lambda: machine.objects()[1])
+        machine.inventory()
+        self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
+
     def test_reads_cost_no_call(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)

@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding, reading and writing machines of a cluster, through bad moments.
+
+The package as a protocol room uses it, in this process, against a sandbox of
+its own: no Redfish and no IPMI in between.
+"""
+
+import itertools
+import os
+import threading
+import time
+
+import fixtures
+
+from sushy_kubevirt.kubevirt import cluster
+from sushy_kubevirt.kubevirt import connection
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import resources
+from tests.functional import base
+from tests.functional import machines
+
+MIB = 1024 * 1024
+
+#: What can happen to one call. After drop-after, it was carried out.
+BAD_MOMENTS = ('409', '429', '500', '503', 'hang', 'reset', 'drop-after')
+
+VMS = '/virtualmachines'
+
+_names = ('cluster-%d' % number for number in itertools.count(1))
+
+
+class ClusterTestCase(base.SandboxTestCase):
+    """A sandbox, and clusters that notice things quickly."""
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.connection = connection.Connection.from_options(
+            str(cls.sandbox.kubeconfig))
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.sandbox.clear_faults)
+
+    def cluster(self, namespaces=('default',), **scope):
+        opts = dict(stale_seconds=1, watch_seconds=10, watch_backoff=0.5,
+                    request_timeout=2, write_deadline=10, gates_seconds=0)
+        opts.update(scope.pop('opts', {}))
+        made = cluster.Cluster(self.connection, namespaces,
+                               options=options.Options(**opts), **scope)
+        self.addCleanup(made.close)
+        return made
+
+    def vm(self, strategy='Halted', namespace='default', name=None,
+           labels=None):
+        vm = machines.vm(name or next(_names), strategy, namespace)
+        vm['metadata']['labels'] = labels or {}
+        self.addCleanup(self.sandbox.delete, 'virtualmachines',
+                        vm['metadata']['name'], namespace)
+        return self.sandbox.create('virtualmachines', vm, namespace)
+
+    def machine(self, strategy='Halted', **scope):
+        vm = self.vm(strategy)
+        return self.cluster(**scope).machine(vm['metadata']['name'])
+
+    def namespace(self):
+        name = next(_names)
+        self.sandbox.create('namespaces', {
+            'apiVersion': 'v1', 'kind': 'Namespace',
+            'metadata': {'name': name}}, namespace=None)
+        return name
+
+    def until(self, check, seconds=10):
+        """Wait for what the cache has no word for."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if check():
+                    return
+            except errors.Unavailable:
+                pass
+            if time.monotonic() > end:
+                self.fail('it did not come in %g s' % seconds)
+            time.sleep(0.01)
+
+    def annotate(self, machine, value):
+        """Be another writer."""
+        self.sandbox.patch('virtualmachines', machine.name, {
+            'metadata': {'annotations': {'other': value}}},
+            machine.namespace)
+
+    def annotation(self, machine):
+        return machine.objects()[0]['metadata'].get(
+            'annotations', {}).get('other')
+
+    def calls(self):
+        """API calls so far; watches are renewed by themselves."""
+        return sum(count for verb, count in
+                   self.sandbox.stats()['verbs'].items() if verb != 'watch')
+
+
+class ReadTestCase(ClusterTestCase):
+
+    def test_a_machine_and_its_inventory(self):
+        machine = self.machine('RerunOnFailure')
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 10))
+        vm = self.sandbox.vm(machine.name)
+        self.assertEqual(
+            vm['spec']['template']['spec']['domain']['firmware']['uuid'],
+            machine.uuid)
+        self.until(lambda: machine.inventory().kubevirt_version)
+        seen = machine.inventory()
+        self.assertEqual(2, seen.cpus.total)
+        self.assertEqual(1024 * MIB, seen.memory_bytes)
+        vmi = self.sandbox.vmi(machine.name)
+        self.assertEqual(vmi['status']['nodeName'], seen.node)
+        self.assertRegex(seen.kubevirt_version, r'^v1\.')
+        [nic] = seen.nics
+        self.assertEqual(vmi['status']['interfaces'][0]['mac'], nic.mac)
+        self.assertEqual(
+            [('root', 'disk', 'virtio', 10240 * MIB),
+             ('cd', 'cdrom', 'sata', None)],
+            [(d.name, d.kind, d.bus, d.capacity_bytes) for d in seen.disks])
+
+    def test_reads_cost_no_call(self):
+        machine = self.machine()
+        machine.objects()
+        self.until(lambda: machine.inventory().kubevirt_version)
+        before = self.calls()
+        for _ in range(200):
+            found = machine.cluster.machine(machine.uuid)
+            found.power_state(), found.boot(), found.inventory()
+            found.problem(), found.attributes(), found.indicator()
+        self.assertEqual(before, self.calls())
+
+    def test_what_others_change_is_read(self):
+        machine = self.machine()
+        for n in range(5):
+            self.annotate(machine, str(n))
+            self.until(lambda: self.annotation(machine) == str(n), 2)
+
+    def test_a_deleted_vm_is_gone_and_its_namesake_another(self):
+        machine = self.machine()
+        c = machine.cluster
+        self.sandbox.delete('virtualmachines', machine.name)
+        self.sandbox.wait('virtualmachines', machine.name,
+                          lambda vm: vm is None)
+        self.assertRaises(errors.MachineNotFound, machine.reset,
+                          power.ResetType.ON)
+        # The write has seen it: no need to wait for the watch.
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, c.machine, machine.name)
+        self.vm(name=machine.name)
+        self.until(lambda: machine.name in [m.name for m in c.machines()])
+        self.assertNotEqual(machine.uuid, c.machine(machine.name).uuid)
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+
+    def test_subscribers_hear_of_changes(self):
+        c = self.cluster()
+        heard = []
+        vm = self.vm()
+        name = vm['metadata']['name']
+        c.subscribe(lambda machine, vm, vmi: heard.append(
+            (machine.name, vm is not None, vmi is not None)))
+        c.machine(name).reset(power.ResetType.ON)
+        self.until(lambda: (name, True, True) in heard)
+        self.sandbox.delete('virtualmachines', name)
+        self.until(lambda: (name, False, False) in heard)
+
+    def test_a_child_process_starts_anew(self):
+        machine = self.machine()
+        machine.objects()
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            done = b'no'
+            try:
+                machine.set_indicator('Lit')
+                if machine.indicator() == 'Lit':
+                    done = b'ok'
+            finally:
+                os.write(write, done)
+                os._exit(0)
+        os.waitpid(pid, 0)
+        self.assertEqual(b'ok', os.read(read, 2))
+        os.close(read), os.close(write)
+        self.until(lambda: machine.indicator() == 'Lit')
+
+
+class ScopeTestCase(ClusterTestCase):
+
+    def test_namespaces_and_ambiguous_names(self):
+        one, two, three = (self.namespace() for _ in range(3))
+        for namespace in (one, two, three):
+            self.vm(namespace=namespace, name='same')
+        both = self.cluster((one, two))
+        self.assertEqual(
+            ['%s/same' % one, '%s/same' % two],
+            [m.qualified_name for m in both.machines()])
+        e = self.assertRaises(errors.AmbiguousName, both.machine, 'same')
+        self.assertEqual(('%s/same' % one, '%s/same' % two), e.candidates)
+        self.assertEqual(two, both.machine('%s/same' % two).namespace)
+        self.assertRaises(errors.MachineNotFound, both.machine,
+                          '%s/same' % three)
+        self.assertEqual(one, self.cluster((one,)).machine('same').namespace)
+        everywhere = self.cluster(()).machines()
+        self.assertLessEqual(
+            {one, two, three}, {m.namespace for m in everywhere})
+
+    def test_a_uuid_of_two_vms_is_ambiguous(self):
+        a, b = self.vm(), self.vm()
+        c = self.cluster()
+        uuid = c.machine(a['metadata']['name']).uuid
+        self.sandbox.patch('virtualmachines', b['metadata']['name'], {
+            'spec': {'template': {'spec': {'domain': {'firmware': {
+                'uuid': uuid}}}}}})
+        self.until(lambda: len(c._cache.find(uuid)) == 2)
+        self.assertRaises(errors.AmbiguousName, c.machine, uuid)
+
+    def test_a_label_brings_vms_in_and_takes_them_out(self):
+        vm = self.vm('RerunOnFailure', labels={'bmc': 'yes'})
+        other = self.vm()
+        c = self.cluster(label_selector='bmc=yes')
+        self.assertEqual([vm['metadata']['name']],
+                         [m.name for m in c.machines()])
+        # Its VMI has no such label.
+        machine = c.machine(vm['metadata']['name'])
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 10))
+
+        def label(of, value):
+            self.sandbox.patch('virtualmachines', of['metadata']['name'], {
+                'metadata': {'labels': {'bmc': value}}})
+
+        label(vm, None)
+        label(other, 'yes')
+        self.until(lambda: [m.name for m in c.machines()]
+                   == [other['metadata']['name']])
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+        label(vm, 'yes')
+        self.until(lambda: len(c.machines()) == 2)
+        self.assertIs(power.PowerState.ON, machine.power_state())
+
+    def test_one_vm_alone(self):
+        vm, other = self.vm(), self.vm()
+        name = vm['metadata']['name']
+        c = self.cluster(vm='default/%s' % name)
+        self.assertEqual([name], [m.name for m in c.machines()])
+        for identity in (other['metadata']['name'], 'default/%s' % other[
+                'metadata']['name'], other['metadata']['uid']):
+            self.assertRaises(errors.MachineNotFound, c.machine, identity)
+        machine = c.machine(name)
+        machine.reset(power.ResetType.ON)
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 10))
+
+
+class BadMomentsTestCase(ClusterTestCase):
+
+    def assert_hit(self):
+        [fault] = self.sandbox.faults()['faults']
+        self.assertEqual(1, fault['hits'], fault)
+
+    def test_a_broken_watch_freezes_nothing(self):
+        machine = self.machine()
+        machine.objects()
+        for action, verb in (('break', 'WATCH'), ('gone', 'WATCH'),
+                             ('500', 'WATCH'), ('reset', 'WATCH')):
+            self.sandbox.fault(action, verb=verb, where='kubevirt.io',
+                               count=2)
+            if action != 'break':
+                self.sandbox.fault('break', verb=verb, where='kubevirt.io',
+                                   count=2)
+            self.annotate(machine, action)
+            self.until(lambda: self.annotation(machine) == action, 3)
+            self.sandbox.clear_faults()
+
+    def test_a_watch_that_is_silent_for_too_long_is_given_up(self):
+        machine = self.machine(opts={'watch_seconds': 1})
+        machine.objects()
+        # Opened and then without a word: as through a dead middle box.
+        self.sandbox.fault('hang', verb='WATCH', where=VMS, count=1)
+        self.until(lambda: self.sandbox.faults()['faults'][0]['hits'] == 1)
+        self.annotate(machine, 'missed')
+        self.assertNotEqual('missed', self.annotation(machine))
+        self.until(lambda: self.annotation(machine) == 'missed', 8)
+
+    def test_without_watches_reads_go_to_the_api(self):
+        machine = self.machine()
+        machine.objects()
+        self.sandbox.fault('500', verb='WATCH', where=VMS, count=10 ** 6)
+        self.sandbox.fault('break', verb='WATCH', where=VMS, count=10)
+        self.until(lambda: machine.cluster._cache.stale)
+        for n in range(3):
+            self.annotate(machine, str(n))
+            self.until(lambda: self.annotation(machine) == str(n), 1)
+
+    def test_an_outage_is_told_and_its_end_noticed(self):
+        machine = self.machine()
+        machine.objects()
+        self.sandbox.outage(3)
+        ends = time.monotonic() + 3
+        told = None
+        while told is None and time.monotonic() < ends:
+            try:
+                machine.objects()
+                time.sleep(0.02)
+            except errors.Unavailable as e:
+                told = e
+        self.assertIsNotNone(told, 'nobody noticed')
+        self.assertIn('does not answer', str(told))
+        self.assertRaises(errors.Unavailable, machine.cluster.machines)
+        self.until(lambda: machine.objects() and True)
+        self.until(lambda: not machine.cluster._cache.stale, 3)
+        self.assertLess(time.monotonic() - ends, 3)
+        self.annotate(machine, 'after')
+        self.until(lambda: self.annotation(machine) == 'after', 2)
+
+    def test_a_write_outlives_an_outage(self):
+        machine = self.machine()
+        machine.objects()
+        self.sandbox.outage(2)
+        machine.set_indicator('Lit')
+        self.assertEqual('Lit', machine.indicator())
+
+    def test_patches_survive_and_are_made_once(self):
+        for action in BAD_MOMENTS:
+            with self.subTest(action):
+                machine = self.machine()
+                machine.objects()
+                self.sandbox.fault(action, verb='PATCH', where=machine.name)
+                version = self.sandbox.vm(machine.name)['metadata'][
+                    'generation']
+                machine.set_attributes({'Moment': action})
+                self.assertEqual({'Moment': action}, machine.attributes())
+                self.assertEqual(
+                    version, self.sandbox.vm(machine.name)['metadata'][
+                        'generation'])
+                self.assert_hit()
+                self.sandbox.clear_faults()
+
+    def test_restarts_survive_and_are_made_once(self):
+        for action in BAD_MOMENTS:
+            with self.subTest(action):
+                machine = self.machine('RerunOnFailure')
+                self.sandbox.wait_running(machine.name)
+                self.sandbox.wait_boot(machine.name, 1)
+                machine.wait(lambda vm, vmi: power.state(vm, vmi)
+                             is power.PowerState.ON, 10)
+                uid = self.sandbox.vmi(machine.name)['metadata']['uid']
+                self.sandbox.fault(action, verb='PUT', where='/restart$')
+                machine.reset(power.ResetType.FORCE_RESTART)
+                self.sandbox.wait_running(machine.name, other_than=uid)
+                self.sandbox.wait_boot(machine.name, 2)
+                machine.wait(lambda vm, vmi: power.state(vm, vmi)
+                             is power.PowerState.ON, 10)
+                self.assertEqual(2, len(self.sandbox.boots(machine.name)))
+                self.assert_hit()
+                self.sandbox.clear_faults()
+
+    def test_a_deadline_is_kept(self):
+        machine = self.machine(opts={'write_deadline': 1})
+        self.sandbox.fault('503', verb='PATCH', where=machine.name,
+                           count=10 ** 6)
+        began = time.monotonic()
+        self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')
+        self.assertLess(time.monotonic() - began, 2)
+
+    def test_many_writers_lose_nothing(self):
+        name = self.vm()['metadata']['name']
+        mine = [self.cluster().machine(name) for _ in range(3)]
+        stop = threading.Event()
+
+        def other():
+            n = 0
+            while not stop.wait(0.01):
+                n += 1
+                self.annotate(mine[0], str(n))
+
+        def write(machine, prefix):
+            for n in range(5):
+                machine.set_attributes({'%s%d' % (prefix, n): n})
+
+        # Not joined in vain if a write fails.
+        threads = [threading.Thread(target=write, args=(m, p))
+                   for m, p in zip(mine, 'xyz')]
+        disturber = threading.Thread(target=other)
+        for each in threads + [disturber]:
+            each.start()
+        for each in threads:
+            each.join()
+        stop.set()
+        disturber.join()
+        self.assertEqual(15, len(self.cluster().machine(name).attributes()))
+
+    def test_restarts_of_two_bmcs_at_once(self):
+        name = self.vm('RerunOnFailure')['metadata']['name']
+        self.sandbox.wait_running(name)
+        mine = [self.cluster().machine(name) for _ in range(2)]
+        failed = []
+
+        def restart(machine):
+            try:
+                machine.reset(power.ResetType.FORCE_RESTART)
+            except errors.MachineError as e:
+                failed.append(e)
+
+        threads = [threading.Thread(target=restart, args=(m,))
+                   for m in mine]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        self.assertEqual([], failed)
+
+
+class RefusalTestCase(ClusterTestCase):
+
+    def test_what_admission_refuses(self):
+        machine = self.machine()
+        e = self.assertRaises(errors.Rejected, machine.patch, [{
+            'op': 'add', 'path': '/spec/template/spec/domain/devices/disks'
+            '/0/bootOrder', 'value': 0}])
+        self.assertIn('boot order > 0', str(e))
+        self.assertNotIn('webhook', str(e))
+
+    def test_a_guard_that_has_passed(self):
+        machine = self.machine()
+        vm, _ = machine.fetch()
+        self.annotate(machine, 'newer')
+        self.assertRaises(errors.Conflict, machine.patch, [], guard=vm)
+        self.assertRaises(errors.Conflict, machine.patch, [
+            {'op': 'remove', 'path': '/metadata/annotations/none'}])
+
+    def test_a_wrong_token(self):
+        access = self.connection.access()
+        stranger = connection.Connection(lambda: connection.Access(
+            access.server, ca=access.ca, authorization='Bearer wrong'))
+        c = cluster.Cluster(stranger, ('default',))
+        self.addCleanup(c.close)
+        e = self.assertRaises(errors.AccessDenied, c.machines)
+        self.assertEqual('list', e.verb)
+        self.assertNotIn('wrong', str(e))
+
+    def test_an_action_that_the_state_forbids(self):
+        machine = self.machine()
+        machine.objects()
+        self.assertRaises(errors.Conflict, machine.call, 'restart')
+        self.assertRaises(errors.Conflict, machine.call, 'pause',
+                          resource=resources.VMI)
+
+
+class GatesTestCase(ClusterTestCase):
+
+    def test_gates_follow_the_kubevirt_object(self):
+        gates = self.cluster().gates
+        self.addCleanup(self.sandbox.set_gates,
+                        ['RebootPolicy', 'DeclarativeHotplugVolumes'])
+        for on, off, expected in (
+                (['RebootPolicy'], [], True),
+                ([], ['RebootPolicy'], False),
+                ([], [], True)):
+            self.sandbox.set_gates(on, off)
+            self.assertIs(expected, gates.enabled('RebootPolicy'), (on, off))
+
+
+class ThousandTestCase(ClusterTestCase):
+    """As many VMs as the issue asks for."""
+
+    VMS = 1000
+
+    def test_a_thousand_vms(self):
+        c = self.cluster()
+        c.wait_ready(30)
+        found = c.machines()
+        self.assertEqual(1000, len(found))
+        before = self.calls()
+        for machine in found:
+            self.assertEqual(machine.qualified_name,
+                             c.machine(machine.uuid).qualified_name)
+            machine.power_state()
+        self.assertEqual(before, self.calls())
+        self.annotate(found[500], 'x')
+        self.until(lambda: self.annotation(found[500]) == 'x', 2)
+
+
+class KubeconfigTestCase(ClusterTestCase):
+
+    def test_the_environment_names_it(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBECONFIG', str(self.sandbox.kubeconfig)))
+        c = cluster.Cluster(connection.Connection.from_options())
+        self.addCleanup(c.close)
+        name = self.vm()['metadata']['name']
+        self.assertEqual(name, c.machine(name).name)
