@@ -23,13 +23,17 @@ ANNOTATION = 'sushy-kubevirt.openstack.org/'
 _names = ('machine-%d' % number for number in itertools.count(1))
 
 
-class BothProtocolsTestCase(base.SandboxTestCase):
+class Bmcs(base.SandboxTestCase):
+    """A cluster with an emulator and a daemon."""
 
     VMS = 0
+    GATES = {}
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        # Before there is a BMC: it remembers for a while which there are.
+        cls.sandbox.set_gates(**cls.GATES)
         cls.emulator = cls.share(emulator.Emulator(cls.sandbox.kubeconfig))
         cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
 
@@ -44,8 +48,7 @@ class BothProtocolsTestCase(base.SandboxTestCase):
 
     def system(self):
         """Read the system with sushy."""
-        root = sushy.Sushy(self.emulator.url + '/redfish/v1',
-                           connection_retries=0)
+        root = sushy.Sushy(self.emulator.url + '/redfish/v1')
         return root.get_system('/redfish/v1/Systems/'
                                + machines.uuid_of(self.vm))
 
@@ -69,259 +72,27 @@ class BothProtocolsTestCase(base.SandboxTestCase):
     def boots(self):
         return [boot['class'] for boot in self.sandbox.boots(self.name)]
 
-    def wait_restored(self, run_strategy='RerunOnFailure'):
-        """Wait until the VM has nothing left of an override."""
+    def wait_restored(self):
+        """Wait until the next VMI is made as it was before an override."""
+        return self.sandbox.wait(
+            'virtualmachines', self.name, lambda vm:
+            vm['spec']['template'] == self.vm['spec']['template'])
+
+    def wait_forgotten(self, run_strategy='RerunOnFailure'):
+        """Wait until nothing of an override is left on the VM."""
         return self.sandbox.wait(
             'virtualmachines', self.name, lambda vm:
             vm['spec']['template'] == self.vm['spec']['template']
-            and vm['spec'].get('runStrategy') == run_strategy)
-
-    # What one set, the other has
-
-    def test_once_set_by_redfish_and_run_by_ipmi(self):
-        self.make()
-        self.once()
-        parameter = self.boot_parameter()
-        self.assertIn('Boot Flag Valid', parameter)
-        self.assertIn('only next boot', parameter)
-        self.assertIn('Force PXE', parameter)
-        self.assertIn('bootOrder', self.kubectl(
-            'get', 'vm', self.name, '-o', 'yaml'))
-        self.ipmi('power', 'on')
-        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
-        self.wait_restored()
-        self.assertNotIn('bootOrder', self.kubectl(
-            'get', 'vm', self.name, '-o', 'yaml'))
-        self.assertIn('No override', self.boot_parameter())
-        self.ipmi('power', 'reset')
-        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
-
-    def test_once_set_by_ipmi_and_run_by_redfish(self):
-        self.make()
-        self.ipmi('chassis', 'bootdev', 'cdrom', 'options=efiboot')
-        boot = self.system().boot
-        self.assertEqual(
-            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE,
-             sushy.BOOT_SOURCE_MODE_UEFI),
-            (boot.target, boot.enabled, boot.mode))
-        self.system().reset_system(sushy.RESET_ON)
-        first = self.sandbox.wait_boot(self.name, 1)
-        self.assertEqual(('Cd', 'efi'), (first['class'], first['firmware']))
-        self.wait_restored()
-        self.system().reset_system(sushy.RESET_FORCE_RESTART)
-        second = self.sandbox.wait_boot(self.name, 2)
-        self.assertEqual(('Hdd', 'bios'),
-                         (second['class'], second['firmware']))
-
-    def test_persistent_set_by_ipmi_and_taken_back_by_redfish(self):
-        self.make()
-        self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
-        boot = self.system().boot
-        self.assertEqual(
-            (sushy.BOOT_SOURCE_TARGET_PXE,
-             sushy.BOOT_SOURCE_ENABLED_CONTINUOUS),
-            (boot.target, boot.enabled))
-        self.ipmi('power', 'on')
-        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
-        self.ipmi('power', 'cycle')
-        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 2)['class'])
-        self.system().set_system_boot_options(
-            enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
-        self.assertIn('No override', self.boot_parameter())
-        self.ipmi('power', 'cycle')
-        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 3)['class'])
-
-    def test_pending_once_is_replaced_by_the_other(self):
-        self.make()
-        self.once()
-        self.ipmi('chassis', 'bootdev', 'cdrom')
-        boot = self.system().boot
-        self.assertEqual(
-            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE),
-            (boot.target, boot.enabled))
-        self.ipmi('power', 'on')
-        self.assertEqual('Cd', self.sandbox.wait_boot(self.name, 1)['class'])
-        # What the first replaced is what the second brings back.
-        self.wait_restored()
-
-    def test_once_starts_and_stops_nothing(self):
-        for gates in {'on': ['RebootPolicy']}, {'off': ['RebootPolicy']}:
-            self.sandbox.set_gates(**gates)
-            self.make()
-            self.once()
-            self.ipmi('chassis', 'bootdev', 'cdrom')
-            vm = self.sandbox.vm(self.name)
-            self.assertEqual('Halted', vm['spec']['runStrategy'])
-            self.assertIsNone(self.sandbox.vmi(self.name))
-            self.ipmi('power', 'on')
-            self.sandbox.wait_boot(self.name, 1)
-            self.wait_restored()
-            self.ipmi('power', 'off')
-            self.sandbox.wait_stopped(self.name)
-            self.once()
-            # RerunOnFailure, and stopped: it must stay that way.
-            self.assertIsNone(self.sandbox.vmi(self.name))
-            self.assertEqual(1, len(self.boots()))
-
-    # What it costs
-
-    def test_reads_ask_nothing_of_the_cluster(self):
-        self.make()
-        self.ipmi('power', 'on')
-        self.sandbox.wait_running(self.name)
-        path = '/redfish/v1/Systems/' + machines.uuid_of(self.vm)
-        ways = [path + part for part in (
-            '', '/EthernetInterfaces', '/SimpleStorage', '/Processors',
-            '/BIOS', '/SecureBoot')] + ['/redfish/v1/Systems']
-        for way in ways:
-            self.emulator.request('GET', way, expect=200)
-        self.wait_restored()
-        self.sandbox.reset_stats()
-        for way in ways * 3:
-            self.emulator.request('GET', way, expect=200)
-        self.ipmi('power', 'status')
-        self.boot_parameter()
-        # A watch may be due for renewal.
-        calls = self.sandbox.stats()['calls']
-        calls.pop('watch', None)
-        self.assertEqual({}, calls)
-
-    # With and without the gate RebootPolicy
-
-    def test_guest_reboots_after_once_with_gate(self):
-        self.sandbox.set_gates(on=['RebootPolicy'])
-        self.make()
-        self.once()
-        self.ipmi('power', 'on')
-        first = self.sandbox.wait_boot(self.name, 1)
-        self.sandbox.wait_running(self.name)
-        self.sandbox.guest_does(self.name, 'reboot')
-        second = self.sandbox.wait_boot(self.name, 2)
-        self.assertEqual(['Pxe', 'Hdd'], self.boots())
-        self.assertNotEqual(first['vmi'], second['vmi'])
-        # Policy and run strategy are put back, under the running guest.
-        self.wait_restored()
-        self.assertEqual(second['vmi'], self.sandbox.guest(self.name)['vmi'])
-        # From then on a guest's reboot is one again.
-        self.sandbox.wait_running(self.name)
-        self.sandbox.guest_does(self.name, 'reboot')
-        self.assertEqual(second['vmi'],
-                         self.sandbox.wait_boot(self.name, 3)['vmi'])
-        # And its shutdown is one.
-        self.sandbox.guest_does(self.name, 'shutdown')
-        self.sandbox.wait_stopped(self.name)
-        self.assertEqual(3, len(self.boots()))
-
-    def test_guest_reboots_after_once_without_gate(self):
-        self.sandbox.set_gates(off=['RebootPolicy'])
-        self.make()
-        self.once()
-        self.ipmi('power', 'on')
-        first = self.sandbox.wait_boot(self.name, 1)
-        self.wait_restored()
-        self.sandbox.wait_running(self.name)
-        self.sandbox.guest_does(self.name, 'reboot')
-        # The VMI stays, and with it what it was made with.
-        self.assertEqual(first['vmi'],
-                         self.sandbox.wait_boot(self.name, 2)['vmi'])
-        self.ipmi('power', 'cycle')
-        self.sandbox.wait_boot(self.name, 3)
-        self.assertEqual(['Pxe', 'Pxe', 'Hdd'], self.boots())
-
-    def test_guest_shuts_down_in_once_without_gate(self):
-        self.sandbox.set_gates(off=['RebootPolicy'])
-        self.make()
-        self.once()
-        self.ipmi('power', 'on')
-        self.sandbox.wait_boot(self.name, 1)
-        self.sandbox.wait_running(self.name)
-        self.sandbox.guest_does(self.name, 'shutdown')
-        self.sandbox.wait_stopped(self.name)
-        self.wait_restored()
-        self.assertEqual(['Pxe'], self.boots())
-
-    def test_power_off_in_once_with_gate(self):
-        self.sandbox.set_gates(on=['RebootPolicy'])
-        self.make()
-        self.once()
-        self.ipmi('power', 'on')
-        self.sandbox.wait_boot(self.name, 1)
-        self.ipmi('power', 'off')
-        self.sandbox.wait_stopped(self.name)
-        stopped = self.sandbox.wait(
-            'virtualmachines', self.name, lambda vm:
-            vm['spec']['template'] == self.vm['spec']['template'])
-        self.assertNotEqual('Always', stopped['spec']['runStrategy'])
-        self.system().reset_system(sushy.RESET_ON)
-        self.sandbox.wait_boot(self.name, 2)
-        self.wait_restored()
-        self.assertEqual(['Pxe', 'Hdd'], self.boots())
-
-    def test_once_on_a_running_machine(self):
-        for gates in {'on': ['RebootPolicy']}, {'off': ['RebootPolicy']}:
-            self.sandbox.set_gates(**gates)
-            self.make()
-            self.ipmi('power', 'on')
-            before = self.sandbox.wait_running(self.name)
-            self.once()
-            self.assertEqual(before['metadata']['uid'],
-                             self.sandbox.guest(self.name)['vmi'])
-            self.ipmi('power', 'cycle')
-            self.sandbox.wait_boot(self.name, 2)
-            self.sandbox.wait_running(self.name)
-            self.ipmi('power', 'cycle')
-            self.sandbox.wait_boot(self.name, 3)
-            self.wait_restored()
-            self.assertEqual(['Hdd', 'Pxe', 'Hdd'], self.boots())
-
-    # With one of them dead
-
-    def test_emulator_killed_before_the_boot(self):
-        """The other BMC puts back what the dead one changed."""
-        self.make()
-        self.once()
-        self.emulator.process.kill()
-        self.addCleanup(self.restart_emulator)
-        self.ipmi('power', 'on')
-        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
-        self.wait_restored()
-        self.ipmi('power', 'reset')
-        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
-
-    def test_all_killed_before_the_boot(self):
-        """Who comes up after the boot puts back what was changed."""
-        for gates in {'on': ['RebootPolicy']}, {'off': ['RebootPolicy']}:
-            self.sandbox.set_gates(**gates)
-            self.make()
-            self.once()
-            self.emulator.process.kill()
-            self.vbmcd.process.cleanUp()
-            self.kubectl('patch', 'vm', self.name, '--type=merge', '-p',
-                         '{"spec": {"runStrategy": "RerunOnFailure"}}')
-            self.assertEqual('Pxe', self.sandbox.wait_boot(
-                self.name, 1)['class'])
-            # Nobody is there to do it.
-            self.assertNotEqual(
-                self.vm['spec']['template'],
-                self.sandbox.vm(self.name)['spec']['template'])
-            self.restart_emulator()
-            self.emulator.systems()
-            self.sandbox.wait(
-                'virtualmachines', self.name, lambda vm:
-                [device for kind in ('disks', 'interfaces') for device in
-                 vm['spec']['template']['spec']['domain']['devices'][kind]
-                 if 'bootOrder' in device] == [])
-            self.vbmcd.process.setUp()
-            self.system().reset_system(sushy.RESET_FORCE_RESTART)
-            self.assertEqual('Hdd', self.sandbox.wait_boot(
-                self.name, 2)['class'])
-            self.wait_restored()
+            and vm['spec']['runStrategy'] == run_strategy
+            and not [name for name in vm['metadata'].get('annotations', {})
+                     if name.startswith(ANNOTATION)])
 
     def restart_emulator(self):
         self.emulator.cleanUp()
         self.emulator.setUp()
 
-    # Power
+
+class PowerTestCase(Bmcs):
 
     def test_run_strategies(self):
         """What a VM ran under it runs under again."""
@@ -385,3 +156,248 @@ class BothProtocolsTestCase(base.SandboxTestCase):
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
         self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
+
+    def test_persistent_set_by_ipmi_and_taken_back_by_redfish(self):
+        self.make()
+        self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
+        boot = self.system().boot
+        self.assertEqual(
+            (sushy.BOOT_SOURCE_TARGET_PXE,
+             sushy.BOOT_SOURCE_ENABLED_CONTINUOUS),
+            (boot.target, boot.enabled))
+        self.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.ipmi('power', 'cycle')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 2)['class'])
+        self.system().set_system_boot_options(
+            enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
+        self.assertIn('No override', self.boot_parameter())
+        self.ipmi('power', 'cycle')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 3)['class'])
+
+    def test_reads_ask_nothing_of_the_cluster(self):
+        self.make()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        path = '/redfish/v1/Systems/' + machines.uuid_of(self.vm)
+        ways = [path + part for part in (
+            '', '/EthernetInterfaces', '/SimpleStorage', '/Processors',
+            '/BIOS', '/SecureBoot')] + ['/redfish/v1/Systems']
+        for way in ways:
+            self.emulator.request('GET', way, expect=200)
+        self.wait_restored()
+        self.sandbox.reset_stats()
+        for way in ways * 3:
+            self.emulator.request('GET', way, expect=200)
+        self.ipmi('power', 'status')
+        self.boot_parameter()
+        # A watch may be due for renewal.
+        calls = self.sandbox.stats()['calls']
+        calls.pop('watch', None)
+        self.assertEqual({}, calls)
+
+
+class Once:
+    """What a cluster with the gate RebootPolicy does, and one without."""
+
+    def test_set_by_redfish_and_run_by_ipmi(self):
+        self.make()
+        self.once()
+        parameter = self.boot_parameter()
+        self.assertIn('Boot Flag Valid', parameter)
+        self.assertIn('only next boot', parameter)
+        self.assertIn('Force PXE', parameter)
+        self.assertIn('bootOrder', self.kubectl(
+            'get', 'vm', self.name, '-o', 'yaml'))
+        self.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.wait_restored()
+        self.assertNotIn('bootOrder', self.kubectl(
+            'get', 'vm', self.name, '-o', 'yaml'))
+        self.assertIn('No override', self.boot_parameter())
+        self.ipmi('power', 'reset')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
+        self.wait_forgotten()
+
+    def test_set_by_ipmi_and_run_by_redfish(self):
+        self.make()
+        self.ipmi('chassis', 'bootdev', 'cdrom', 'options=efiboot')
+        boot = self.system().boot
+        self.assertEqual(
+            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE,
+             sushy.BOOT_SOURCE_MODE_UEFI),
+            (boot.target, boot.enabled, boot.mode))
+        self.system().reset_system(sushy.RESET_ON)
+        first = self.sandbox.wait_boot(self.name, 1)
+        self.assertEqual(('Cd', 'efi'), (first['class'], first['firmware']))
+        self.wait_restored()
+        self.system().reset_system(sushy.RESET_FORCE_RESTART)
+        second = self.sandbox.wait_boot(self.name, 2)
+        self.assertEqual(('Hdd', 'bios'),
+                         (second['class'], second['firmware']))
+        self.wait_forgotten()
+
+    def test_pending_one_is_replaced_by_the_other(self):
+        self.make()
+        self.once()
+        self.ipmi('chassis', 'bootdev', 'cdrom')
+        boot = self.system().boot
+        self.assertEqual(
+            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE),
+            (boot.target, boot.enabled))
+        self.ipmi('power', 'on')
+        self.assertEqual('Cd', self.sandbox.wait_boot(self.name, 1)['class'])
+        # What the first replaced is what the second brings back.
+        self.wait_restored()
+
+    def test_starts_and_stops_nothing(self):
+        self.make()
+        self.once()
+        self.ipmi('chassis', 'bootdev', 'cdrom')
+        vm = self.sandbox.vm(self.name)
+        self.assertEqual('Halted', vm['spec']['runStrategy'])
+        self.assertIsNone(self.sandbox.vmi(self.name))
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(self.name, 1)
+        self.wait_restored()
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped(self.name)
+        self.once()
+        # RerunOnFailure, and stopped: it must stay that way.
+        self.assertIsNone(self.sandbox.vmi(self.name))
+        self.assertEqual(1, len(self.boots()))
+
+    def test_on_a_running_machine(self):
+        self.make()
+        self.ipmi('power', 'on')
+        before = self.sandbox.wait_running(self.name)
+        self.once()
+        self.assertEqual(before['metadata']['uid'],
+                         self.sandbox.guest(self.name)['vmi'])
+        self.ipmi('power', 'cycle')
+        self.sandbox.wait_boot(self.name, 2)
+        self.sandbox.wait_running(self.name)
+        self.ipmi('power', 'cycle')
+        self.sandbox.wait_boot(self.name, 3)
+        self.wait_forgotten()
+        self.assertEqual(['Hdd', 'Pxe', 'Hdd'], self.boots())
+
+    def test_emulator_killed_before_the_boot(self):
+        """The other BMC puts back what the dead one changed."""
+        self.make()
+        self.once()
+        self.emulator.process.kill()
+        self.addCleanup(self.restart_emulator)
+        self.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.wait_restored()
+        self.ipmi('power', 'reset')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
+
+    def test_all_killed_before_the_boot(self):
+        """Who comes up after the boot puts back what was changed."""
+        self.make()
+        self.once()
+        self.emulator.process.kill()
+        self.vbmcd.process.cleanUp()
+        self.kubectl('patch', 'vm', self.name, '--type=merge', '-p',
+                     '{"spec": {"runStrategy": "RerunOnFailure"}}')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(
+            self.name, 1)['class'])
+        # Nobody is there to do it.
+        self.assertNotEqual(
+            self.vm['spec']['template'],
+            self.sandbox.vm(self.name)['spec']['template'])
+        self.restart_emulator()
+        self.emulator.systems()
+        self.wait_restored()
+        self.vbmcd.process.setUp()
+        self.system().reset_system(sushy.RESET_FORCE_RESTART)
+        self.assertEqual('Hdd', self.sandbox.wait_boot(
+            self.name, 2)['class'])
+        self.wait_forgotten()
+
+
+class OnceWithRebootPolicyTestCase(Once, Bmcs):
+
+    GATES = {'on': ['RebootPolicy']}
+
+    def test_guest_reboots(self):
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        first = self.sandbox.wait_boot(self.name, 1)
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'reboot')
+        second = self.sandbox.wait_boot(self.name, 2)
+        self.assertEqual(['Pxe', 'Hdd'], self.boots())
+        self.assertNotEqual(first['vmi'], second['vmi'])
+        # Policy and run strategy are put back, under the running guest.
+        self.wait_forgotten()
+        self.assertEqual(second['vmi'], self.sandbox.guest(self.name)['vmi'])
+        # From then on a guest's reboot is one again.
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'reboot')
+        self.assertEqual(second['vmi'],
+                         self.sandbox.wait_boot(self.name, 3)['vmi'])
+        # And its shutdown is one.
+        self.sandbox.guest_does(self.name, 'shutdown')
+        self.sandbox.wait_stopped(self.name)
+        self.assertEqual(3, len(self.boots()))
+
+    def test_power_off_in_that_boot(self):
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(self.name, 1)
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped(self.name)
+        stopped = self.wait_restored()
+        self.assertNotEqual('Always', stopped['spec']['runStrategy'])
+        self.system().reset_system(sushy.RESET_ON)
+        self.sandbox.wait_boot(self.name, 2)
+        self.wait_forgotten()
+        self.assertEqual(['Pxe', 'Hdd'], self.boots())
+
+    def test_guest_shuts_down_in_that_boot(self):
+        """The price: it comes up again, but as it was before."""
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(self.name, 1)
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'shutdown')
+        self.sandbox.wait_boot(self.name, 2)
+        self.assertEqual(['Pxe', 'Hdd'], self.boots())
+        self.wait_forgotten()
+
+
+class OnceWithoutRebootPolicyTestCase(Once, Bmcs):
+
+    GATES = {'off': ['RebootPolicy']}
+
+    def test_guest_reboots(self):
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        first = self.sandbox.wait_boot(self.name, 1)
+        self.wait_restored()
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'reboot')
+        # The VMI stays, and with it what it was made with.
+        self.assertEqual(first['vmi'],
+                         self.sandbox.wait_boot(self.name, 2)['vmi'])
+        self.ipmi('power', 'cycle')
+        self.sandbox.wait_boot(self.name, 3)
+        self.assertEqual(['Pxe', 'Pxe', 'Hdd'], self.boots())
+
+    def test_guest_shuts_down_in_that_boot(self):
+        self.make()
+        self.once()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(self.name, 1)
+        self.sandbox.wait_running(self.name)
+        self.sandbox.guest_does(self.name, 'shutdown')
+        self.sandbox.wait_stopped(self.name)
+        self.wait_forgotten()
+        self.assertEqual(['Pxe'], self.boots())
