@@ -202,6 +202,9 @@ class Client:
                 method, url, body=body, headers=headers, retries=False,
                 redirect=False, timeout=timeout, preload_content=False)
         except (urllib3.exceptions.HTTPError, OSError) as e:
+            if isinstance(e, urllib3.exceptions.SSLError):
+                # A certificate may have been replaced: the next try has it.
+                self._connection.renew(access)
             raise _lost(call, access.server, e) from None
 
     def _pool(self, access):
@@ -322,6 +325,10 @@ def _manager(access):
         if access.proxy.startswith('socks'):
             from urllib3.contrib import socks
             return socks.SOCKSProxyManager(access.proxy, **common)
+        auth = urllib3.util.parse_url(access.proxy).auth
+        if auth:
+            common['proxy_headers'] = urllib3.make_headers(
+                proxy_basic_auth=parse.unquote(auth))
         return urllib3.ProxyManager(access.proxy, **common)
     except (ImportError, urllib3.exceptions.HTTPError) as e:
         raise errors.ConfigError(

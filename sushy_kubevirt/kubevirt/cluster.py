@@ -42,6 +42,9 @@ class Cluster:
 
     def __init__(self, connection, namespaces=(), label_selector='',
                  options=None, vm=None):
+        if vm and '/' not in vm:
+            raise errors.ConfigError(
+                'The VM %s has to be named as namespace/name' % vm)
         self.options = options or options_.Options()
         self._client = client.Client(connection, self.options)
         #: The cluster's feature gates, a `gates.Gates`.

@@ -7,6 +7,7 @@ affair, how a kubeconfig is read `kubeconfig`'s.
 """
 
 import dataclasses
+import logging
 import os
 import socket
 import ssl
@@ -17,6 +18,8 @@ import time
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import kubeconfig as kubeconfig_
 
+LOG = logging.getLogger(__name__)
+
 ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount'
 DEFAULT_KUBECONFIG = '~/.kube/config'
 
@@ -24,8 +27,10 @@ DEFAULT_KUBECONFIG = '~/.kube/config'
 #: its life, never less than minutes).
 TOKEN_SECONDS = 10
 
-#: Credentials are not fetched more often than this, whatever the server says.
+#: Credentials are not fetched more often than this, whatever the server says;
+#: nor for longer and longer while they come back as they were.
 RENEW_SECONDS = 5
+LONGEST_RENEW_SECONDS = 300
 
 #: A peer that vanished without a word is noticed by the kernel in 15 to 30 s.
 SOCKET_OPTIONS = [
@@ -99,6 +104,7 @@ class Connection:
 
     def __init__(self, read):
         self._read = read
+        self._pause = RENEW_SECONDS
         self.after_fork()
         self._take(read())
 
@@ -157,7 +163,14 @@ class Connection:
         """
         access = self._access
         if self._renew_at and time.time() >= self._renew_at:
-            return self.renew(access)
+            try:
+                return self.renew(access)
+            except errors.ConfigError as e:
+                if time.time() >= access.expiry:
+                    raise
+                # They are good for a while yet.
+                LOG.warning('%s', e)
+                self._renew_at = time.time() + RENEW_SECONDS
         if access.token_file and time.monotonic() >= self._token_at:
             with self._lock:
                 self._read_token()
@@ -172,11 +185,16 @@ class Connection:
         with self._lock:
             if self._access is not seen:
                 return self._access
-            if time.monotonic() < self._taken_at + RENEW_SECONDS:
+            if time.monotonic() < self._taken_at + self._pause:
                 return seen
             self._taken_at = time.monotonic()
             self._take(self._read())
-            return self._access
+            if self._access != seen:
+                self._pause = RENEW_SECONDS
+                return self._access
+            self._access = seen
+            self._pause = min(self._pause * 2, LONGEST_RENEW_SECONDS)
+            return seen
 
     def _take(self, access):
         now = time.time()

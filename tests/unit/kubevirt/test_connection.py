@@ -211,6 +211,33 @@ class ConnectionTestCase(base.BaseTestCase):
             self.assertIs(seen, way.renew(seen))
         self.assertEqual(1, len(made))
 
+    def test_old_credentials_serve_until_they_end(self):
+        expiry = time.time() + 100
+        answers = [connection.Access('https://x', expiry=expiry)]
+
+        def read():
+            if not answers:
+                raise errors.ConfigError('the identity provider is away')
+            return answers.pop()
+
+        way = connection.Connection(read)
+        way._renew_at = time.time() - 1
+        way._taken_at -= connection.RENEW_SECONDS
+        seen = way.access()
+        self.assertEqual(expiry, seen.expiry)
+        way._renew_at = time.time() - 1
+        way._taken_at -= connection.RENEW_SECONDS
+        way._access = connection.Access('https://x', expiry=time.time() - 1)
+        self.assertRaises(errors.ConfigError, way.access)
+
+    def test_refused_again_and_again_they_are_fetched_less_often(self):
+        way = connection.Connection(lambda: connection.Access('https://x'))
+        seen = way.access()
+        for _ in range(10):
+            way._taken_at = -10 ** 6
+            self.assertIs(seen, way.renew(seen))
+        self.assertEqual(connection.LONGEST_RENEW_SECONDS, way._pause)
+
     def test_secrets_are_not_shown(self):
         access = self.access(self.file(kubeconfig()))
         self.assertNotIn('secret', repr(access))

@@ -89,9 +89,11 @@ class _Proxy(socketserver.StreamRequestHandler):
 
     def handle(self):
         request = self.rfile.readline().split()
-        while self.rfile.readline().strip():
-            pass
-        self.seen.append(request[1].decode())
+        auth = ''
+        while line := self.rfile.readline().decode().strip():
+            if line.lower().startswith('proxy-authorization:'):
+                auth = line.split()[-1]
+        self.seen.append((request[1].decode(), auth))
         host, port = request[1].rsplit(b':', 1)
         with socket.create_connection((host, int(port))) as there:
             self.wfile.write(b'HTTP/1.1 200 OK\r\n\r\n')
@@ -199,6 +201,22 @@ class TlsTestCase(base.BaseTestCase):
         self.assertEqual(['bmc', 'bmc'], self.seen)
         self.assertRaises(errors.Unavailable, self.get, self.trusted())
 
+    def test_a_certificate_that_is_replaced(self):
+        self.serve('127.0.0.1')
+        ca = self.file('ca.pem', Authority().pem)
+        where = 'https://127.0.0.1:%d' % self.server.server_port
+
+        def read():
+            with open(ca) as f:
+                return connection.Access(where, ca=f.read())
+
+        way = connection.Connection(read)
+        mine = client.Client(way, options.Options(request_timeout=5))
+        self.addCleanup(mine.close)
+        self.file('ca.pem', self.ca.pem)
+        way._taken_at -= connection.RENEW_SECONDS
+        mine.get(resources.VM, 'default', 'a')
+
     def test_a_proxy(self):
         self.serve('127.0.0.1')
         through = []
@@ -207,5 +225,6 @@ class TlsTestCase(base.BaseTestCase):
         proxy.daemon_threads = True
         self.run_server(proxy)
         self.get({**self.trusted(), 'proxy-url':
-                  'http://127.0.0.1:%d' % proxy.server_address[1]})
-        self.assertEqual(['127.0.0.1:%d' % self.server.server_port], through)
+                  'http://me:p%%40ss@127.0.0.1:%d' % proxy.server_address[1]})
+        self.assertEqual([('127.0.0.1:%d' % self.server.server_port,
+                           self.data('me:p@ss'))], through)
