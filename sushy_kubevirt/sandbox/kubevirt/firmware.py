@@ -13,8 +13,8 @@ the annotation :data:`UNBOOTABLE` names it.
 
 import dataclasses
 
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import devices
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 UNBOOTABLE = 'sandbox.sushy-kubevirt/unbootable'
 """Annotation of a VMI: names of devices that do not boot, with commas."""

@@ -17,9 +17,9 @@ from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt import vm_liveupdate as liveupdate
 from sushy_kubevirt.sandbox.kubevirt import vm_model as model
 from sushy_kubevirt.sandbox.kubevirt import vm_status as status
+from sushy_kubevirt.sandbox.kubevirt.vmi_controller import VM_FINALIZER
 from sushy_kubevirt.sandbox.kubevirt import vmi_status
 from sushy_kubevirt.sandbox.kubevirt import workqueue
-from sushy_kubevirt.sandbox.kubevirt.vmi_controller import VM_FINALIZER
 
 _COMPONENT = 'virtualmachine-controller'
 _MANAGER = 'virt-controller'

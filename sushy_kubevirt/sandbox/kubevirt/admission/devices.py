@@ -5,9 +5,9 @@ Source: vmi-create-admitter.go, pkg/virt-api/webhooks/amd64.go
 (KubeVirt 1.9).
 """
 
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import storage
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 _VIDEOS = ('vga', 'cirrus', 'virtio', 'ramfb', 'bochs')
 

@@ -5,8 +5,8 @@ Source: pkg/virt-operator/webhooks (KubeVirt 1.9).
 """
 
 from sushy_kubevirt.sandbox.api import errors
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 
 def validate(request):

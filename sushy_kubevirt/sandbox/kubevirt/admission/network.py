@@ -7,9 +7,9 @@ Source: pkg/network/admitter (KubeVirt 1.9).
 import ipaddress
 import re
 
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import storage
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 MODELS = ('e1000', 'e1000e', 'igb', 'ne2k_pci', 'pcnet', 'rtl8139', 'virtio')
 BINDINGS = ('bridge', 'masquerade', 'sriov', 'passtBinding', 'binding')

@@ -6,8 +6,8 @@ Source: vmi-create-admitter.go (KubeVirt 1.9).
 
 import ipaddress
 
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 _HANDLERS = ('httpGet', 'tcpSocket', 'exec', 'guestAgentPing')
 _DNS_POLICIES = ('ClusterFirstWithHostNet', 'ClusterFirst', 'Default',

@@ -6,9 +6,9 @@ Source: vmi-create-admitter.go, pkg/liveupdate/memory (KubeVirt 1.9).
 
 import fnmatch
 
+from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt import quantity
-from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 
 _MEGABYTE = 10 ** 6
 _HOTPLUG_BLOCK = 2 * 2 ** 20

@@ -5,7 +5,6 @@ Source: ValidateVirtualMachineInstanceSpec of vmi-create-admitter.go
 (KubeVirt 1.9).
 """
 
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import devices
 from sushy_kubevirt.sandbox.kubevirt.admission import network
@@ -13,6 +12,7 @@ from sushy_kubevirt.sandbox.kubevirt.admission import pod
 from sushy_kubevirt.sandbox.kubevirt.admission import resources
 from sushy_kubevirt.sandbox.kubevirt.admission import storage
 from sushy_kubevirt.sandbox.kubevirt.admission import volumes
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 _RESERVED_LABELS = (
     'kubevirt.io/created-by', 'kubevirt.io/migrationJobUID',

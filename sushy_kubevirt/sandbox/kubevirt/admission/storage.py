@@ -8,8 +8,8 @@ vmi-create-admitter.go (KubeVirt 1.9).
 import posixpath
 import re
 
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 _SERIAL = re.compile(r'^[A-Za-z0-9_.+-]+$')
 _PCI_ADDRESS = re.compile(

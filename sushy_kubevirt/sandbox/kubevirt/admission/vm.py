@@ -5,13 +5,13 @@ Source: vm-mutator.go, vms-admitter.go (KubeVirt 1.9).
 """
 
 from sushy_kubevirt.sandbox.api import trees
-from sushy_kubevirt.sandbox.kubevirt import defaults
-from sushy_kubevirt.sandbox.kubevirt import gojson
-from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import network
 from sushy_kubevirt.sandbox.kubevirt.admission import spec as specs
 from sushy_kubevirt.sandbox.kubevirt.admission import volumes
+from sushy_kubevirt.sandbox.kubevirt import defaults
+from sushy_kubevirt.sandbox.kubevirt import gojson
+from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.schema import machine
 
 _MUTATOR = 'virtualmachines-mutator'

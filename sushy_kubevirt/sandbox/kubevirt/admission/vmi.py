@@ -5,8 +5,6 @@ Source: vmi-mutator.go, vmi-create-admitter.go, vmi-update-admitter.go
 (KubeVirt 1.9).
 """
 
-from sushy_kubevirt.sandbox.kubevirt import defaults
-from sushy_kubevirt.sandbox.kubevirt import gojson
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import devices
 from sushy_kubevirt.sandbox.kubevirt.admission import hotplug
@@ -14,6 +12,8 @@ from sushy_kubevirt.sandbox.kubevirt.admission import network
 from sushy_kubevirt.sandbox.kubevirt.admission import resources
 from sushy_kubevirt.sandbox.kubevirt.admission import spec as specs
 from sushy_kubevirt.sandbox.kubevirt.admission import volumes
+from sushy_kubevirt.sandbox.kubevirt import defaults
+from sushy_kubevirt.sandbox.kubevirt import gojson
 from sushy_kubevirt.sandbox.kubevirt.schema import machine
 
 _MUTATOR = 'virtualmachineinstances-mutator'
