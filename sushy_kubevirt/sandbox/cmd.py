@@ -2,7 +2,6 @@
 """``sushy-kubevirt-sandbox``: a stand-in cluster, in the foreground."""
 import argparse
 import asyncio
-import importlib
 import ipaddress
 import logging
 import os
@@ -14,6 +13,7 @@ from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import server as server_module
 from sushy_kubevirt.sandbox import control
 from sushy_kubevirt.sandbox import kubeconfig
+from sushy_kubevirt.sandbox import kubevirt
 
 LOG = logging.getLogger(__name__)
 
@@ -99,30 +99,23 @@ def parser():
 async def _serve(options):
     host, port = options.listen
     identity = certificates.make([host, 'localhost', '127.0.0.1', '::1'])
-    server = server_module.Server(identity.context())
+    server = server_module.Server(identity.context(), ca=identity.ca)
     core.install(server)
     control.install(server)
-    cluster = None
-    try:
-        kubevirt = importlib.import_module('sushy_kubevirt.sandbox.kubevirt')
-        cluster = kubevirt.install(server, options)
-    except (ImportError, AttributeError):
-        LOG.exception('Serving without KubeVirt')
+    cluster = kubevirt.install(server, options)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await server.start(host, port)
     try:
-        if cluster is not None:
-            await cluster.start()
+        await cluster.start()
         kubeconfig.write(options.kubeconfig, server.url, identity.ca,
                          server.token)
         print(f'ready {server.url}', flush=True)
         await stopping.wait()
     finally:
-        if cluster is not None:
-            await cluster.stop()
+        await cluster.stop()
         await server.stop()
 
 

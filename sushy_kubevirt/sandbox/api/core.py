@@ -1,29 +1,204 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of Kubernetes itself that clients touch."""
+"""The kinds of Kubernetes itself that clients touch.
+
+Objects only: nothing schedules pods, provisions volumes or serves
+services here.
+"""
+import base64
+import binascii
+import itertools
+
+from sushy_kubevirt.sandbox.api import core_schemas as schemas
+from sushy_kubevirt.sandbox.api import crds
+from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import event_views
+from sushy_kubevirt.sandbox.api import garbage
 from sushy_kubevirt.sandbox.api import kinds
+from sushy_kubevirt.sandbox.api import namespaces
+from sushy_kubevirt.sandbox.api import reviews
+from sushy_kubevirt.sandbox.api import tables
+
+_AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp',
+                    description=tables.AGE_TEXT)
 
 
-def _kind(group, version, kind, plural, **more):
+def _kind(group, version, kind, plural, columns=(), **more):
     return kinds.Kind(group, version, kind, plural, kind.lower(),
-                      unconditional_update=True,
+                      unconditional_update=True, columns=(*columns, _AGE),
                       **{'generation': False, **more})
 
 
-NAMESPACE = _kind('', 'v1', 'Namespace', 'namespaces', namespaced=False,
-                  short_names=('ns',), status=True)
-SECRET = _kind('', 'v1', 'Secret', 'secrets')
-CONFIG_MAP = _kind('', 'v1', 'ConfigMap', 'configmaps', short_names=('cm',))
-NODE = _kind('', 'v1', 'Node', 'nodes', namespaced=False, status=True,
-             short_names=('no',))
-EVENT = _kind('', 'v1', 'Event', 'events', short_names=('ev',))
-CLAIM = _kind('', 'v1', 'PersistentVolumeClaim', 'persistentvolumeclaims',
-              short_names=('pvc',), status=True)
+def _encode_secret(admission):
+    """stringData is written into data; data is base64."""
+    new = admission.new
+    if new is None:
+        return
+    texts = new.pop('stringData', None) or {}
+    if texts:
+        data = new.setdefault('data', {})
+        for name, text in texts.items():
+            data[name] = base64.b64encode(text.encode()).decode()
+    new.setdefault('type', 'Opaque')
+    for name, value in (new.get('data') or {}).items():
+        try:
+            base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            raise errors.bad_request(
+                'Secret in version "v1" cannot be handled as a Secret: '
+                f'illegal base64 data in data.{name}') from None
+
+
+def _count(*names):
+    return lambda obj: sum(len(obj.get(n) or {}) for n in names)
+
+
+_addresses = itertools.count(1)
+
+
+def _complete_service(admission):
+    """Give a service an address, as the control plane would."""
+    new = admission.new
+    if new is None:
+        return
+    spec = new.setdefault('spec', {})
+    if spec.get('type') == 'ExternalName':
+        return
+    if not spec.get('clusterIP'):
+        old = (admission.old or {}).get('spec', {}).get('clusterIP')
+        number = 0 if old else next(_addresses)
+        spec['clusterIP'] = old or (
+            f'10.96.{number // 250 % 256}.{number % 250 + 1}')
+    spec['clusterIPs'] = [spec['clusterIP']]
+    for port in spec.get('ports') or ():
+        if isinstance(port, dict) and 'port' in port:
+            port.setdefault('targetPort', port['port'])
+
+
+def _ready(obj):
+    statuses = obj.get('status', {}).get('containerStatuses', [])
+    total = len(obj.get('spec', {}).get('containers', []))
+    return f'{sum(bool(s.get("ready")) for s in statuses)}/{total}'
+
+
+def _node_status(obj):
+    ready = [c.get('status') for c in obj.get('status', {}).get(
+        'conditions', []) if c.get('type') == 'Ready']
+    text = 'Ready' if ready == ['True'] else (
+        'NotReady' if ready else 'Unknown')
+    if obj.get('spec', {}).get('unschedulable'):
+        text += ',SchedulingDisabled'
+    return text
+
+
+def _roles(obj):
+    prefix = 'node-role.kubernetes.io/'
+    return ','.join(sorted(
+        label[len(prefix):] for label in obj['metadata'].get('labels', {})
+        if label.startswith(prefix))) or '<none>'
+
+
+def _ports(obj):
+    return ','.join(
+        f'{p.get("port")}/{p.get("protocol", "TCP")}'
+        for p in obj.get('spec', {}).get('ports', [])) or '<none>'
+
+
+def _text(name, path, priority=0):
+    return kinds.Column(name, 'string', path, priority)
+
+
+NAMESPACE = _kind(
+    '', 'v1', 'Namespace', 'namespaces', (_text('Status', '.status.phase'),),
+    namespaced=False, short_names=('ns',), status=True,
+    schema=schemas.NAMESPACE, selectable_fields=('status.phase',),
+    mutate=namespaces.activate, validate=namespaces.refuse,
+    terminate=namespaces.terminate)
+SECRET = _kind(
+    '', 'v1', 'Secret', 'secrets', (
+        _text('Type', '.type'),
+        kinds.Column('Data', 'integer', value=_count('data'))),
+    schema=schemas.SECRET, mutate=_encode_secret,
+    selectable_fields=('type',))
+CONFIG_MAP = _kind(
+    '', 'v1', 'ConfigMap', 'configmaps',
+    (kinds.Column('Data', 'integer', value=_count('data', 'binaryData')),),
+    short_names=('cm',), schema=schemas.CONFIG_MAP)
+SERVICE_ACCOUNT = _kind(
+    '', 'v1', 'ServiceAccount', 'serviceaccounts',
+    (kinds.Column('Secrets', 'integer', value=_count('secrets')),),
+    short_names=('sa',), schema=schemas.SERVICE_ACCOUNT)
+SERVICE = _kind(
+    '', 'v1', 'Service', 'services', (
+        _text('Type', '.spec.type'),
+        _text('Cluster-IP', '.spec.clusterIP'),
+        kinds.Column('External-IP', value=lambda obj: '<none>'),
+        kinds.Column('Port(s)', value=_ports)),
+    short_names=('svc',), categories=('all',), status=True,
+    schema=schemas.SERVICE, mutate=_complete_service,
+    selectable_fields=('spec.clusterIP', 'spec.type'))
+POD = _kind(
+    '', 'v1', 'Pod', 'pods', (
+        kinds.Column('Ready', value=_ready),
+        kinds.Column('Status', value=lambda obj: 'Terminating'
+                     if 'deletionTimestamp' in obj['metadata']
+                     else obj.get('status', {}).get('phase', 'Pending')),
+        kinds.Column('Restarts', 'integer', value=lambda obj: sum(
+            s.get('restartCount', 0) for s in obj.get('status', {}).get(
+                'containerStatuses', [])))),
+    short_names=('po',), categories=('all',), status=True,
+    generation=True, schema=schemas.POD,
+    selectable_fields=('spec.nodeName', 'spec.restartPolicy',
+                       'spec.schedulerName', 'spec.serviceAccountName',
+                       'status.phase', 'status.podIP'))
+NODE = _kind(
+    '', 'v1', 'Node', 'nodes', (
+        kinds.Column('Status', value=_node_status),
+        kinds.Column('Roles', value=_roles)),
+    namespaced=False, status=True, short_names=('no',), schema=schemas.NODE,
+    selectable_fields=('spec.unschedulable',))
+CLAIM = _kind(
+    '', 'v1', 'PersistentVolumeClaim', 'persistentvolumeclaims', (
+        _text('Status', '.status.phase'),
+        _text('Volume', '.spec.volumeName'),
+        _text('Capacity', '.status.capacity.storage'),
+        _text('Access Modes', '.status.accessModes[*]'),
+        _text('StorageClass', '.spec.storageClassName')),
+    short_names=('pvc',), status=True, schema=schemas.CLAIM)
+EVENT = _kind(
+    '', 'v1', 'Event', 'events', event_views.COLUMNS, short_names=('ev',),
+    schema=schemas.EVENT, selectable_fields=event_views.FIELDS)
+EVENT.columns = event_views.COLUMNS
+NEW_EVENT = event_views.new_kind(EVENT)
+LEASE = _kind(
+    'coordination.k8s.io', 'v1', 'Lease', 'leases',
+    (_text('Holder', '.spec.holderIdentity'),), schema=schemas.LEASE)
+
+KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
+         CLAIM, EVENT, NEW_EVENT, LEASE)
 
 
 def install(server):
-    """Serve them, with the objects that every cluster has."""
-    for kind in (NAMESPACE, SECRET, CONFIG_MAP, NODE, EVENT, CLAIM):
+    """Serve them, with the objects that every cluster has.
+
+    Garbage collection, the life of namespaces and CustomResourceDefinitions
+    come with them.
+
+    :param server: a :class:`server.Server`.
+    """
+    for kind in KINDS:
         server.register_kind(kind)
-    for name in ('default', 'kube-system'):
-        server.store.create(NAMESPACE, {'metadata': {'name': name}})
-    server.store.create(NODE, {'metadata': {'name': 'node-0'}})
+    store = server.store
+    namespaces.Lifecycle(server, NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP)
+    garbage.Collector(server)
+    crds.Definitions(server)
+    reviews.install(server)
+    for name in namespaces.PERMANENT:
+        store.create(NAMESPACE, {'metadata': {'name': name}})
+    store.create(NODE, {'metadata': {'name': 'node-0', 'labels': {
+        'kubernetes.io/hostname': 'node-0', 'kubernetes.io/os': 'linux',
+        'kubernetes.io/arch': 'amd64'}}, 'spec': {}})
+    store.create(SERVICE, {
+        'metadata': {'name': 'kubernetes', 'namespace': 'default', 'labels': {
+            'component': 'apiserver', 'provider': 'kubernetes'}},
+        'spec': {'ports': [{'name': 'https', 'port': 443,
+                            'targetPort': 6443}]}})

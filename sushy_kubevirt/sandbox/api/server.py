@@ -5,6 +5,7 @@ One asyncio thread serves everything.  Rooms outside the Kubernetes API
 (``/sandbox/...``) and verbs under an object are registered from outside.
 """
 import asyncio
+import collections
 import dataclasses
 import logging
 import secrets
@@ -68,10 +69,13 @@ class Server:
 
     :param ssl_context: None for plain HTTP (unit tests).
     :param length: how many events of a resource are remembered.
+    :param bookmark_seconds: how often watches that want it get bookmarks.
+    :param ca: the CA's certificate (PEM) for those inside the cluster.
     """
 
     def __init__(self, ssl_context=None, length=store_module.HISTORY,
-                 bookmark_seconds=10):
+                 bookmark_seconds=10, ca=None):
+        self.ca = ca
         self.kinds = kinds_module.Registry()
         self.store = store_module.Store(self.kinds, length)
         self.token = secrets.token_urlsafe(32)
@@ -90,12 +94,41 @@ class Server:
         self._site = None
         self._socket = None
         self.address = None
+        self._on_kind = []
+        self._later = collections.deque()
+        self._loop = None
 
     # -- registration -----------------------------------------------------
 
     def register_kind(self, kind):
         """Serve a :class:`kinds.Kind`."""
         self.kinds.add(kind)
+        for callback in self._on_kind:
+            callback(kind)
+
+    def on_kind(self, callback):
+        """Have ``callback(kind)`` called for kinds registered later."""
+        self._on_kind.append(callback)
+
+    def soon(self, work, *arguments):
+        """Run work after what goes on now; the same work only once.
+
+        Before the server is started, work waits for :meth:`settle`.
+        """
+        job = (work, arguments)
+        if job not in self._later:
+            self._later.append(job)
+            if self._loop is not None and len(self._later) == 1:
+                self._loop.call_soon(self.settle)
+
+    def settle(self):
+        """Do all the work that waits (see :meth:`soon`)."""
+        while self._later:
+            work, arguments = self._later.popleft()
+            try:
+                work(*arguments)
+            except Exception:
+                LOG.exception('%s%r failed', work, arguments)
 
     def register_subresource(self, group, version, plural, name, handler,
                              methods=('PUT',), *, kind='', namespaced=True):
@@ -137,6 +170,8 @@ class Server:
 
         :param port: 0 chooses a free one; see :attr:`address`.
         """
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self.settle)
         self._app.router.add_route('*', '/{path:.*}', self._serve)
         self._runner = web.AppRunner(
             self._app, access_log=None, handler_cancellation=True,

@@ -72,6 +72,9 @@ class Store:
         self._undelivered = collections.deque()
         self._delivering = False
         self._all = []
+        #: Called as ``gate(kind, admission)`` before the hooks of the kind;
+        #: refuses by raising :class:`errors.ApiError`.
+        self.gates = []
 
     # -- reading ----------------------------------------------------------
 
@@ -195,6 +198,8 @@ class Store:
         obj = trees.copy(obj)
         obj.setdefault('apiVersion', kind.api_version)
         obj.setdefault('kind', kind.kind)
+        if not kind.crd:
+            trees.drop_nulls(obj)
         metadata.check_types(kind, obj)
         metadata.prepare_create(kind, obj)
         meta = obj['metadata']
@@ -235,6 +240,8 @@ class Store:
         obj = trees.copy(obj)
         obj.setdefault('apiVersion', kind.api_version)
         obj.setdefault('kind', kind.kind)
+        if not kind.crd:
+            trees.drop_nulls(obj)
         metadata.check_types(kind, obj)
         meta = obj['metadata']
         key = (meta.get('namespace', '') if kind.namespaced else '',
@@ -362,8 +369,9 @@ class Store:
         if write.check:
             write.warnings += write.check()
 
-    @staticmethod
-    def _admit(kind, admission, write):
+    def _admit(self, kind, admission, write):
+        for gate in self.gates:
+            gate(kind, admission)
         if kind.mutate:
             kind.mutate(admission)
             if kind.schema is not None:

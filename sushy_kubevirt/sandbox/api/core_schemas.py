@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas of Kubernetes' own kinds, as far as clients here look into them.
+
+What is not described is kept as it was sent.
+"""
+KEEP = {'x-kubernetes-preserve-unknown-fields': True}
+STRING = {'type': 'string'}
+INTEGER = {'type': 'integer'}
+BOOLEAN = {'type': 'boolean'}
+TIME = {'type': 'string', 'format': 'date-time'}
+ANYTHING = {'type': 'object', **KEEP}
+STRINGS = {'type': 'array', 'items': STRING}
+TEXTS = {'type': 'object', 'additionalProperties': STRING}
+QUANTITIES = {'type': 'object', 'additionalProperties': {
+    'x-kubernetes-int-or-string': True}}
+
+
+def about(schema, text):
+    """A schema with a description for ``kubectl explain``."""
+    return {**schema, 'description': text}
+
+
+def thing(**properties):
+    """An object with fields; others are kept."""
+    return {'type': 'object', 'properties': properties, **KEEP}
+
+
+def strict(**properties):
+    """An object with these fields and no others."""
+    return {'type': 'object', 'properties': properties}
+
+
+def keyed(items, *keys, patch=None):
+    """A list of objects that is a map by some of their fields."""
+    return {'type': 'array', 'items': items, 'x-kubernetes-list-type': 'map',
+            'x-kubernetes-list-map-keys': list(keys),
+            'x-kubernetes-patch-strategy': 'merge',
+            'x-kubernetes-patch-merge-key': patch or keys[0]}
+
+
+def members(items=STRING):
+    """A list that is a set."""
+    return {'type': 'array', 'items': items, 'x-kubernetes-list-type': 'set',
+            'x-kubernetes-patch-strategy': 'merge'}
+
+
+CONDITIONS = keyed(thing(
+    type=STRING, status=STRING, reason=STRING, message=STRING,
+    lastTransitionTime=TIME), 'type')
+SELECTOR = {**thing(matchLabels=TEXTS), 'x-kubernetes-map-type': 'atomic'}
+REFERENCE = {**strict(
+    apiVersion=STRING, kind=STRING, namespace=STRING, name=STRING,
+    uid=STRING, resourceVersion=STRING, fieldPath=STRING),
+    'x-kubernetes-map-type': 'atomic'}
+LOCAL_REFERENCE = {**strict(name=STRING), 'x-kubernetes-map-type': 'atomic'}
+
+NAMESPACE = about(strict(
+    spec=strict(finalizers={'type': 'array', 'items': STRING}),
+    status=strict(phase=STRING, conditions=CONDITIONS)),
+    'Namespace provides a scope for Names. Use of multiple namespaces is '
+    'optional.')
+
+SECRET = about(strict(
+    data=about(TEXTS, 'Data contains the secret data, base64 encoded.'),
+    stringData=about(TEXTS, 'stringData allows specifying non-binary secret '
+                     'data in string form. It is write-only.'),
+    type=about(STRING, 'Used to facilitate programmatic handling of secret '
+               'data.'),
+    immutable=BOOLEAN),
+    'Secret holds secret data of a certain type.')
+
+CONFIG_MAP = about(strict(
+    data=about(TEXTS, 'Data contains the configuration data.'),
+    binaryData=about(TEXTS, 'BinaryData contains the binary data.'),
+    immutable=BOOLEAN),
+    'ConfigMap holds configuration data for pods to consume.')
+
+EVENT = about(strict(
+    involvedObject=REFERENCE, related=REFERENCE, reason=STRING,
+    message=STRING, type=STRING, action=STRING, count=INTEGER,
+    firstTimestamp=TIME, lastTimestamp=TIME, eventTime=TIME,
+    source=strict(component=STRING, host=STRING),
+    series=strict(count=INTEGER, lastObservedTime=TIME),
+    reportingComponent=STRING, reportingInstance=STRING),
+    'Event is a report of an event somewhere in the cluster.')
+
+SERVICE_ACCOUNT = about(strict(
+    secrets=keyed(REFERENCE, 'name'),
+    imagePullSecrets=keyed(LOCAL_REFERENCE, 'name'),
+    automountServiceAccountToken=BOOLEAN),
+    'ServiceAccount binds together a name, a principal that can be '
+    'authenticated and authorized, and a set of secrets.')
+
+CLAIM = about(strict(
+    spec=strict(
+        accessModes={'type': 'array', 'items': STRING,
+                     'x-kubernetes-list-type': 'atomic'},
+        dataSource=ANYTHING, dataSourceRef=ANYTHING,
+        resources=strict(limits=QUANTITIES, requests=QUANTITIES),
+        selector=SELECTOR, storageClassName=STRING,
+        volumeAttributesClassName=STRING, volumeMode=STRING,
+        volumeName=STRING),
+    status=thing(phase=STRING, accessModes=STRINGS, capacity=QUANTITIES,
+                 conditions=CONDITIONS)),
+    'PersistentVolumeClaim is a user\'s request for and claim to a '
+    'persistent volume')
+
+SERVICE = about(strict(
+    spec=thing(
+        ports=keyed(thing(
+            name=STRING, protocol={**STRING, 'default': 'TCP'}, port=INTEGER,
+            targetPort={'x-kubernetes-int-or-string': True},
+            nodePort=INTEGER, appProtocol=STRING), 'port', 'protocol',
+            patch='port'),
+        selector={**TEXTS, 'x-kubernetes-map-type': 'atomic'},
+        clusterIP=STRING,
+        clusterIPs={'type': 'array', 'items': STRING,
+                    'x-kubernetes-list-type': 'atomic'},
+        type={**STRING, 'default': 'ClusterIP'}, externalIPs=STRINGS,
+        sessionAffinity={**STRING, 'default': 'None'}),
+    status=thing(conditions=CONDITIONS)),
+    'Service is a named abstraction of software service consisting of local '
+    'port that the proxy listens on, and the selector that determines which '
+    'pods will answer requests sent through the proxy.')
+
+_CONTAINER = thing(
+    name=STRING, image=STRING, command=STRINGS, args=STRINGS,
+    env=keyed(thing(name=STRING, value=STRING), 'name'),
+    ports=keyed(thing(name=STRING, containerPort=INTEGER,
+                      protocol={**STRING, 'default': 'TCP'}),
+                'containerPort', 'protocol'),
+    volumeMounts=keyed(thing(mountPath=STRING, name=STRING), 'mountPath'),
+    resources=thing(limits=QUANTITIES, requests=QUANTITIES))
+POD = about(strict(
+    spec=thing(
+        containers=keyed(_CONTAINER, 'name'),
+        initContainers=keyed(_CONTAINER, 'name'),
+        volumes=keyed(thing(name=STRING), 'name'),
+        nodeName=STRING, nodeSelector={
+            **TEXTS, 'x-kubernetes-map-type': 'atomic'},
+        restartPolicy={**STRING, 'default': 'Always'},
+        serviceAccountName=STRING,
+        imagePullSecrets=keyed(LOCAL_REFERENCE, 'name'),
+        terminationGracePeriodSeconds={**INTEGER, 'default': 30}),
+    status=thing(phase=STRING, conditions=CONDITIONS, podIP=STRING,
+                 podIPs=keyed(thing(ip=STRING), 'ip'))),
+    'Pod is a collection of containers that can run on a host.')
+
+NODE = about(strict(
+    spec=thing(unschedulable=BOOLEAN, providerID=STRING, podCIDR=STRING,
+               podCIDRs=members(), taints={
+                   'type': 'array', 'items': thing(key=STRING),
+                   'x-kubernetes-list-type': 'atomic'}),
+    status=thing(conditions=CONDITIONS, addresses=keyed(
+        thing(type=STRING, address=STRING), 'type'), capacity=QUANTITIES,
+        allocatable=QUANTITIES, nodeInfo=ANYTHING)),
+    'Node is a worker node in Kubernetes.')
+
+LEASE = about(strict(spec=strict(
+    holderIdentity=STRING, leaseDurationSeconds=INTEGER, acquireTime=TIME,
+    renewTime=TIME, leaseTransitions=INTEGER, preferredHolder=STRING,
+    strategy=STRING)), 'Lease defines a lease concept.')
+
+_NAMES = strict(plural=STRING, singular=STRING, kind=STRING, listKind=STRING,
+                shortNames=STRINGS, categories=STRINGS)
+CRD = about({**strict(
+    spec={**strict(
+        group=STRING, names={**_NAMES, 'required': ['plural', 'kind']},
+        scope={**STRING, 'enum': ['Cluster', 'Namespaced']},
+        conversion=ANYTHING, preserveUnknownFields=BOOLEAN,
+        versions={'type': 'array', 'minItems': 1,
+                  'x-kubernetes-list-type': 'map',
+                  'x-kubernetes-list-map-keys': ['name'], 'items': {
+            **strict(
+                name=STRING, served=BOOLEAN, storage=BOOLEAN,
+                deprecated=BOOLEAN, deprecationWarning=STRING,
+                schema=strict(openAPIV3Schema=ANYTHING),
+                subresources=strict(status=ANYTHING, scale=ANYTHING),
+                additionalPrinterColumns={'type': 'array', 'items': {
+                    **strict(name=STRING, type=STRING, format=STRING,
+                             description=STRING, priority=INTEGER,
+                             jsonPath=STRING),
+                    'required': ['name', 'type', 'jsonPath']}},
+                selectableFields={'type': 'array', 'items': strict(
+                    jsonPath=STRING)}),
+            'required': ['name', 'served', 'storage']}}),
+        'required': ['group', 'names', 'scope', 'versions']},
+    status=strict(
+        conditions=CONDITIONS, acceptedNames=_NAMES,
+        storedVersions=STRINGS, observedGeneration=INTEGER)),
+    'required': ['spec']},
+    'CustomResourceDefinition represents a resource that should be exposed '
+    'on the API server.')
