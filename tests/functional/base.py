@@ -40,8 +40,7 @@ class FunctionalTestCase(base.BaseTestCase):
         try:
             fixture.setUp()
         except fixtures.MultipleExceptions as exc:
-            # The first is what happened; the others tell of the clean-up.
-            raise exc.args[0][1] from None
+            raise process.cause(exc) from None
         cls.addClassCleanup(fixture.cleanUp)
         cls._shared = (*cls._shared, fixture)
         return fixture

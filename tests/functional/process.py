@@ -39,6 +39,17 @@ def end_all():
         one.end()
 
 
+def cause(exc):
+    """Find what happened in what a fixture's ``setUp`` raises.
+
+    Its error wraps that of the fixture it uses, and so on, each with what
+    came of the clean-up behind it.
+    """
+    while isinstance(exc, fixtures.MultipleExceptions):
+        exc = exc.args[0][1]
+    return exc
+
+
 def environment(home, extra=None):
     """Make the environment for a program under test.
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tools/demo``: what it prints works when pasted, and it leaves nothing."""
 
+import json
 import os
 import pathlib
 import re
 import signal
 import socket
 import subprocess
+import time
 
 import fixtures
 from oslotest import base
@@ -40,8 +42,20 @@ class DemoTestCase(base.BaseTestCase):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             timeout=60, env=process.environment('/nonexistent'))
 
+    def wait_boot(self, command, count):
+        """Wait until a guest has booted so often.
+
+        :param command: prints the guest's record.
+        """
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            guest = json.loads(self.paste(command).stdout)
+            if guest['running'] and len(guest['boots']) >= count:
+                return
+        self.fail('%d boots did not come: %s' % (count, guest))
+
     def assertLeavesNothing(self, one):
-        one.cleanUp()
+        one.end()
         self.assertEqual([], one.leftovers)
         self.assertEqual([], list(one.folder.glob('sushy-kubevirt-*')))
 
@@ -50,10 +64,16 @@ class DemoTestCase(base.BaseTestCase):
         for one in demos:
             commands = self.commands(one)
             self.assertGreaterEqual(len(commands), 6)
+            boots = 0
             for title, command in commands:
                 done = self.paste(command)
                 self.assertEqual(0, done.returncode, '%s: %s: %s' % (
                     title, command, done.stdout))
+                if title.startswith(('Power', 'Restart')):
+                    # The next command may want a guest that is up, as who
+                    # pastes one by one has it.
+                    boots += 1
+                    self.wait_boot(commands[-1][1], boots)
         for one in demos:
             one.send(signal.SIGINT)
             self.assertEqual(0, one.wait())

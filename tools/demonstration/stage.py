@@ -15,7 +15,6 @@ import sys
 import tempfile
 
 import bcrypt
-import fixtures
 
 from tests.functional import emulator
 from tests.functional import process
@@ -55,14 +54,12 @@ class Stage(contextlib.AbstractContextManager):
         tempfile.tempdir = str(self.home)
         try:
             self._start()
-        except BaseException as exc:
+        except BaseException as raised:
             self.__exit__(*sys.exc_info())
-            if isinstance(exc, fixtures.MultipleExceptions):
-                # The first is what happened.
-                exc = exc.args[0][1]
+            exc = process.cause(raised)
             if isinstance(exc, (AssertionError, OSError, RuntimeError)):
-                raise Unready(str(exc)) from exc
-            raise
+                raise Unready(str(exc)) from raised
+            raise exc
         return self
 
     def __exit__(self, *exc_info):

@@ -119,7 +119,7 @@ class Script:
                'Redfish says otherwise')
         expect(system['UUID'] == self.stage.uuids[self.one],
                'the UUID is not that of the VM')
-        return ('Redfish agrees: %s is On, with %s GiB and %s processors' % (
+        return ('Redfish agrees: %s is On, with %s GiB and %s CPU' % (
             self.one, system['MemorySummary']['TotalSystemMemoryGiB'],
             system['ProcessorSummary']['Count']))
 
