@@ -98,11 +98,11 @@ class Entry:
                     self._link.get(), options=self._options, vm=self._vm)
         return self._cluster.machine(self._vm)
 
-    async def start(self, sock, readers, writers):
+    def start(self, sock, readers, writers):
         self._server = server.Server(
             self.name, *self._credentials, self.bmc.commands, self.bmc.guid,
             readers, writers)
-        await self._server.start(sock)
+        self._server.start(sock)
 
     def _reset(self, session):
         # After the answer is on its way.
@@ -167,7 +167,7 @@ class Host:
         except OSError as exc:
             return exc.strerror
         self._entries[name] = one = Entry(self._link, self._options, entry)
-        await one.start(sock, self._readers, self._writers)
+        one.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(self._watch(one))
 
     async def _watch(self, entry):

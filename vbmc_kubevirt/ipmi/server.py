@@ -48,6 +48,11 @@ PENDING_MAX = 4
 ANSWERED_MAX = 8
 ANSWERED_SECONDS = 30.0
 
+#: Datagrams read before others have their turn, and the size of one. All
+#: that is served here fits into 255 bytes and a header.
+READ_MAX = 64
+DATAGRAM_MAX = 1024
+
 #: The channel all this comes in by, in what tells about it.
 CHANNEL = 1
 
@@ -94,7 +99,7 @@ def open_socket(address, port):
     return sock
 
 
-class Server(asyncio.DatagramProtocol):
+class Server:
     """A BMC on a port.
 
     :param name: of the BMC, for the log
@@ -122,7 +127,7 @@ class Server(asyncio.DatagramProtocol):
                         (self._greeted, GREETED_MAX, HANDSHAKE_SECONDS),
                         (self._established, ESTABLISHED_MAX, IDLE_SECONDS))
         self._loop = None
-        self._transport = None
+        self._socket = None
         self._sweep = None
         self._changing = None
         self._tasks = set()
@@ -131,14 +136,15 @@ class Server(asyncio.DatagramProtocol):
 
     # The loop's side
 
-    async def start(self, sock):
-        """Serve a bound socket, which is this server's from now on."""
+    def start(self, sock):
+        """Serve a bound socket, which is this server's from now on.
+
+        To be called in the loop that is to serve it.
+        """
         self._loop = asyncio.get_running_loop()
         self._changing = asyncio.Lock()
-        await self._loop.create_datagram_endpoint(lambda: self, sock=sock)
-
-    def connection_made(self, transport):
-        self._transport = transport
+        self._socket = sock
+        self._loop.add_reader(sock, self._read)
 
     def stop(self):
         """End all sessions and give the port back."""
@@ -147,17 +153,31 @@ class Server(asyncio.DatagramProtocol):
         self.end_sessions()
         if self._sweep is not None:
             self._sweep.cancel()
-        self._transport.close()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
 
     def end_sessions(self):
         for table, _limit, _seconds in self._limits:
             table.clear()
 
-    def error_received(self, exc):
-        # A client that went away; it is of no interest to the others.
-        LOG.debug('%s: %s', self.name, exc)
+    def _read(self):
+        # Several at a time, as a flood is not stopped by being slow; but the
+        # loop has other things to do.
+        for _number in range(READ_MAX):
+            try:
+                self.receive(*self._socket.recvfrom(DATAGRAM_MAX))
+            except BlockingIOError:
+                return
+            except OSError as exc:
+                # What became of something sent before: nobody is there.
+                LOG.debug('%s: %s', self.name, exc)
 
-    def datagram_received(self, data, address):
+    def receive(self, data, address):
+        """Take in a datagram.
+
+        :param data: bytes
+        :param address: where it is from, as sockets have it
+        """
         try:
             self._receive(packet.parse(data), address)
         except packet.Malformed:
@@ -170,9 +190,11 @@ class Server(asyncio.DatagramProtocol):
                 LOG.exception('%s: a packet could not be handled', self.name)
 
     def _send(self, data, address):
-        # What the network does not take is lost, as packets are, not kept.
-        if not self._transport.get_write_buffer_size():
-            self._transport.sendto(data, address)
+        try:
+            self._socket.sendto(data, address)
+        except OSError as exc:
+            # What the network does not take is lost, as packets are.
+            LOG.debug('%s: %s', self.name, exc)
 
     def _complain(self, text, *arguments):
         """Log what a stranger can cause, no more than once a second."""

@@ -20,19 +20,15 @@ ADDRESS = ('192.0.2.1', 40000)
 SUITES = {3: (1, 1, 1, hashlib.sha1, 12), 17: (3, 4, 1, hashlib.sha256, 16)}
 
 
-class Transport(asyncio.DatagramTransport):
+class Socket:
     """Keeps what a server sends, by address."""
 
     def __init__(self):
-        super().__init__()
         self.sent = []
         self.closed = False
 
-    def sendto(self, data, addr=None):
-        self.sent.append((bytes(data), addr))
-
-    def get_write_buffer_size(self):
-        return 0
+    def sendto(self, data, address):
+        self.sent.append((bytes(data), address))
 
     def close(self):
         self.closed = True
@@ -55,14 +51,14 @@ def payload(kind, data, session_id=0, sequence=0):
 class Client:
     """A client at one address.
 
-    :param server: a `server.Server` whose transport is `transport`
-    :param transport: `Transport`
+    :param server: a `server.Server` whose socket is `socket`
+    :param socket: `Socket`
     """
 
-    def __init__(self, server, transport, address=ADDRESS, username=b'admin',
+    def __init__(self, server, socket, address=ADDRESS, username=b'admin',
                  password=b'secret', suite=17, role=0x14):
         self.server = server
-        self.transport = transport
+        self.socket = socket
         self.address = address
         self.username = username
         self.password = password
@@ -79,9 +75,9 @@ class Client:
 
     def send(self, data):
         """Send a datagram. :returns: list of what came back to here"""
-        mark = len(self.transport.sent)
-        self.server.datagram_received(data, self.address)
-        return [sent for sent, to in self.transport.sent[mark:]
+        mark = len(self.socket.sent)
+        self.server.receive(data, self.address)
+        return [sent for sent, to in self.socket.sent[mark:]
                 if to == self.address]
 
     def exchange(self, kind, data):
@@ -184,10 +180,10 @@ class Client:
 
     async def command(self, netfn, command, data=b'', rq=None):
         """Send a command and wait for its answer. :returns: (code, data)"""
-        mark = len(self.transport.sent)
+        mark = len(self.socket.sent)
         self.request(netfn, command, data, rq)
         async with asyncio.timeout(5):
-            while len(self.transport.sent) == mark:
+            while len(self.socket.sent) == mark:
                 await asyncio.sleep(0.001)
-        answer, = self.transport.sent[mark:]
+        answer, = self.socket.sent[mark:]
         return self.reveal(answer[0])[:2]

@@ -4,6 +4,7 @@ from concurrent import futures
 import logging
 import os
 import random
+import socket
 import struct
 import threading
 import unittest
@@ -38,12 +39,14 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.server = server.Server(
             'vm', b'admin', b'secret', self.commands, lambda: GUID,
             self.readers, self.writers)
-        self.transport = client.Transport()
+        self.socket = client.Socket()
         loop = asyncio.get_running_loop()
         self.now = loop.time()
-        with mock.patch.object(loop, 'create_datagram_endpoint'):
-            await self.server.start(None)
-        self.server.connection_made(self.transport)
+        for name in 'add_reader', 'remove_reader':
+            patch = mock.patch.object(loop, name)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.server.start(self.socket)
         # Time passes when a test says so.
         self.server._loop = mock.Mock(wraps=loop)
         self.server._loop.time = lambda: self.now
@@ -63,7 +66,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         raise RuntimeError('a fault')
 
     def client(self, **options):
-        return client.Client(self.server, self.transport, **options)
+        return client.Client(self.server, self.socket, **options)
 
     def count(self):
         return [len(table) for table, *_ in self.server._limits]
@@ -339,7 +342,7 @@ class SessionTest(ServerTestCase):
         self.go_on.set()
         await self.settle()
         self.assertEqual((0, b'read'),
-                         one.reveal(self.transport.sent[-1][0])[:2])
+                         one.reveal(self.socket.sent[-1][0])[:2])
         self.later(61)
         self.assertEqual([0, 0, 0], self.count())
 
@@ -359,7 +362,7 @@ class RepetitionTest(ServerTestCase):
         await self.settle()
         self.assertEqual([('write', b'\3')], self.carried_out)
         self.assertEqual((0, b'\1', 9),
-                         self.one.reveal(self.transport.sent[-1][0]))
+                         self.one.reveal(self.socket.sent[-1][0]))
 
     async def test_afterwards_the_answer_is_the_same(self):
         first = await self.one.command(0, 2, b'\3', rq=9)
@@ -492,7 +495,7 @@ class GarbageTest(ServerTestCase):
         sessions = dict(self.server._established)
         with self.assertNoLogs('vbmc_kubevirt', logging.WARNING):
             for packet in packets:
-                self.server.datagram_received(packet, client.ADDRESS)
+                self.server.receive(packet, client.ADDRESS)
         self.assertEqual(sessions, dict(self.server._established),
                          self.seed)
         self.assertEqual([], self.carried_out)
@@ -548,11 +551,41 @@ class GarbageTest(ServerTestCase):
         with mock.patch.object(server.packet, 'parse', side_effect=KeyError):
             with self.assertLogs('vbmc_kubevirt', logging.ERROR) as logs:
                 for _number in range(100):
-                    self.server.datagram_received(b'x', client.ADDRESS)
+                    self.server.receive(b'x', client.ADDRESS)
         self.assertEqual(1, len(logs.records))
 
 
-class SocketTest(unittest.TestCase):
+class SocketTest(unittest.IsolatedAsyncioTestCase):
+
+    async def test_a_real_one(self):
+        one = server.Server('vm', b'admin', b'secret', {}, lambda: GUID,
+                            None, None)
+        loop = asyncio.get_running_loop()
+        sock = server.open_socket('127.0.0.1', 0)
+        port = sock.getsockname()[1]
+        one.start(sock)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.setblocking(False)
+            other.connect(('127.0.0.1', port))
+            ask = client.payload(0, client.message(6, 0x38, b'\x8e\x04'))
+            for _number in range(3 * server.READ_MAX):
+                other.send(b'noise')
+            other.send(bytes(60000))
+            other.send(ask)
+            async with asyncio.timeout(5):
+                answer = await loop.sock_recv(other, 100)
+            self.assertEqual(0x38, answer[21])
+            # Its answers come back as errors when nobody is there any more.
+            for _number in range(3):
+                with socket.socket(socket.AF_INET,
+                                   socket.SOCK_DGRAM) as gone:
+                    gone.sendto(ask, ('127.0.0.1', port))
+                await asyncio.sleep(0.01)
+            other.send(ask)
+            async with asyncio.timeout(5):
+                await loop.sock_recv(other, 100)
+        one.stop()
+        server.open_socket('127.0.0.1', port).close()
 
     def test_a_port_that_is_taken(self):
         with server.open_socket('127.0.0.1', 0) as first:
