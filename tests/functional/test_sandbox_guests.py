@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guests of the sandbox: what they boot, and what keeps them from it."""
+
+import time
+
+from tests.functional import facts
+
+_ANNOTATION = 'sandbox.sushy-kubevirt/'
+
+
+def _annotate(**annotations):
+    """A change that annotates the instances of a machine."""
+    def change(vm, spec):
+        vm['spec']['template']['metadata']['annotations'] = {
+            _ANNOTATION + key.replace('_', '-'): value
+            for key, value in annotations.items()}
+    return change
+
+
+class SandboxFactsTestCase(facts.FactsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.need_guests()
+
+
+class BootsTest(SandboxFactsTestCase):
+
+    def _devices(self, name):
+        return [boot['device'] for boot in self.cluster.boots(name)]
+
+    def test_a_boot_is_recorded_with_its_instance(self):
+        name, uid = self.make_running()
+        record = self.cluster.guest(name)
+        self.assertEqual((uid, True), (record['vmi'], record['running']))
+        boot = record['boots'][0]
+        boot.pop('at')
+        self.assertEqual({
+            'device': 'disk:root', 'class': 'Hdd', 'firmware': 'bios',
+            'vmi': uid, 'cause': 'start', 'tried': ['disk:root']}, boot)
+
+    def test_the_lowest_number_that_boots(self):
+        def change(vm, spec):
+            _annotate(unbootable='root')(vm, spec)
+            devices = spec['domain']['devices']
+            devices['disks'] = [
+                {'name': 'root', 'bootOrder': 2, 'disk': {'bus': 'virtio'}},
+                {'name': 'cd', 'bootOrder': 1, 'cdrom': {'bus': 'sata'}},
+                {'name': 'spare', 'disk': {'bus': 'virtio'}}]
+            devices['interfaces'][0]['bootOrder'] = 3
+            spec['volumes'].append({'name': 'spare', 'emptyDisk': {
+                'capacity': '1Gi'}})
+        name, _ = self.make_running(change=change)
+        boot = self.cluster.boots(name)[0]
+        self.assertEqual(('interface:default', 'Pxe'),
+                         (boot['device'], boot['class']))
+        self.assertEqual(['cdrom:cd', 'disk:root', 'interface:default'],
+                         boot['tried'])
+
+    def test_nothing_to_boot_hears_no_power_button(self):
+        def change(vm, spec):
+            _annotate(unbootable='root')(vm, spec)
+            spec['terminationGracePeriodSeconds'] = 1
+        name, _ = self.make_running(change=change)
+        boot = self.cluster.boots(name)[0]
+        self.assertEqual((None, None, ['disk:root']), (
+            boot['device'], boot['class'], boot['tried']))
+        began = time.monotonic()
+        self.cluster.do(name, 'stop')
+        self.cluster.wait_stopped(name)
+        self.assertGreaterEqual(time.monotonic() - began, 0.9)
+
+    def test_firmware(self):
+        for loader, smm, wanted in (
+                ({'bios': {}}, False, 'bios'),
+                ({'efi': {'secureBoot': False}}, False, 'efi'),
+                ({'efi': {}}, True, 'efi-secure')):
+            name, _ = self.make_running(
+                firmware={'bootloader': loader},
+                features={'smm': {'enabled': smm}})
+            self.assertEqual(wanted, self.cluster.boots(name)[0]['firmware'])
+
+    def test_the_instance_decides_not_the_machine(self):
+        name, first = self.make_running()
+        self.cluster.patch('virtualmachines', name, [
+            {'op': 'add', 'path': facts.CARDS + '/0/bootOrder', 'value': 1},
+            {'op': 'replace', 'path': facts.DISKS + '/0/bootOrder',
+             'value': 2}])
+        self.wait_condition(name, 'RestartRequired', 'True')
+        for verb in ('reset', 'softreboot'):
+            self.verb(name, verb, 200, vmi=True)
+            self.cluster.wait_boot(name, 2 if verb == 'reset' else 3)
+        self.cluster.guest_does(name, 'reboot')
+        self.assertEqual(['disk:root'] * 4, self._devices(name))
+        self.assertEqual(['start', 'reset', 'softreboot', 'reboot'], [
+            boot['cause'] for boot in self.cluster.boots(name)])
+        self.cluster.do(name, 'restart')
+        self.uid(name, other_than=first)
+        boots = self.cluster.boots(name)
+        self.assertEqual('interface:default', boots[-1]['device'])
+        self.assertNotEqual(first, boots[-1]['vmi'])
+
+    def test_media_are_seen_by_the_next_boot(self):
+        def change(vm, spec):
+            spec['domain']['devices']['disks'].append(
+                {'name': 'cd', 'bootOrder': 2, 'cdrom': {'bus': 'sata'}})
+            spec['domain']['devices']['disks'][0]['bootOrder'] = 3
+            _annotate(unbootable='nothing')(vm, spec)
+        name, _ = self.make_running(change=change)
+        self.cluster.create('persistentvolumeclaims', {
+            'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim',
+            'metadata': {'name': name}, 'spec': {'resources': {
+                'requests': {'storage': '1Gi'}}}})
+        self.cluster.patch('virtualmachines', name, [{
+            'op': 'add', 'path': facts.VOLUMES + '/-', 'value': {
+                'name': 'cd', 'persistentVolumeClaim': {
+                    'claimName': name, 'hotpluggable': True}}}])
+        self.wait_vmi(name, lambda vmi: any(
+            status['name'] == 'cd' and status.get('phase') == 'Ready'
+            for status in vmi['status']['volumeStatus']))
+        self.cluster.guest_does(name, 'reboot')
+        self.cluster.patch('virtualmachines', name, [
+            {'op': 'remove', 'path': facts.VOLUMES + '/1'}])
+        self.wait_vmi(name, lambda vmi: all(
+            status['name'] != 'cd'
+            for status in vmi['status']['volumeStatus']))
+        self.cluster.guest_does(name, 'reboot')
+        self.assertEqual(['disk:root', 'cdrom:cd', 'disk:root'],
+                         self._devices(name))
+
+    def test_soft_reboot_and_reset_end_the_instance_under_terminate(self):
+        for verb in ('reset', 'softreboot'):
+            name, first = self.make_running(rebootPolicy='Terminate')
+            self.verb(name, verb, 200, vmi=True)
+            self.uid(name, other_than=first)
+
+    def test_a_paused_guest_does_nothing(self):
+        name, _ = self.make_running()
+        self.verb(name, 'pause', 200, vmi=True)
+        self.wait_word(name, 'Paused')
+        response = self.cluster.request(
+            'POST', f'/sandbox/guests/default/{name}/shutdown')
+        self.assertEqual(409, response.status_code)
+
+    def test_who_is_unknown_has_no_record(self):
+        self.cluster.request('GET', '/sandbox/guests/default/nobody',
+                             expect=404)
+        self.cluster.request('POST', '/sandbox/guests/default/nobody/crash',
+                             expect=409)
+        name = self.make()
+        self.assertEqual({'vmi': None, 'running': False, 'boots': []},
+                         self.cluster.guest(name))
+
+
+class FailuresTest(SandboxFactsTestCase):
+
+    def test_an_image_that_is_not_there(self):
+        name = self.make('Always', lambda vm, spec: spec['volumes'][
+            0].update(containerDisk={'image': 'example.test/missing:1'}))
+        self.wait_word(name, 'ErrImagePull', 'ImagePullBackOff')
+        vm = self.wait_word(name, 'ImagePullBackOff')
+        self.assertEqual('False', self.state(vm, 'Synchronized'))
+        self.assertEqual('Scheduling',
+                         self.cluster.vmi(name)['status']['phase'])
+        self.cluster.do(name, 'stop')
+        self.cluster.wait_stopped(name)
+
+    def test_no_node_that_fits(self):
+        for change in (
+                lambda vm, spec: spec.update(nodeSelector={'disk': 'gold'}),
+                lambda vm, spec: spec['domain']['memory'].update(
+                    guest='900Gi')):
+            name = self.make('Always', change)
+            vm = self.wait_word(name, 'ErrorUnschedulable')
+            condition = [c for c in vm['status']['conditions']
+                         if c['type'] == 'PodScheduled'][0]
+            self.assertEqual('Unschedulable', condition['reason'])
+            self.assertIn('nodes are available', condition['message'])
+            self.cluster.do(name, 'stop')
+            self.cluster.wait_stopped(name)
+
+    def test_a_launcher_that_dies_is_tried_again_later(self):
+        name = self.make('Always', _annotate(fail_start='true'))
+        vm = self.wait_word(name, 'CrashLoopBackOff')
+        self.assertEqual(
+            1, vm['status']['startFailure']['consecutiveFailCount'])
+        self.cluster.do(name, 'stop')
+        self.cluster.wait_stopped(name)
+        self.assertNotIn('startFailure',
+                         self.cluster.vm(name)['status'])
+
+    def test_a_gate_that_is_lost_stops_the_next_start(self):
+        gates = ('RebootPolicy', 'DeclarativeHotplugVolumes')
+        name = self.make('Manual', rebootPolicy='Terminate')
+        self.addCleanup(self.cluster.set_gates, gates)
+        self.cluster.set_gates(off=gates)
+        self.cluster.do(name, 'start')
+        vm = self.wait_condition(name, 'Failure', 'True')
+        failure = [c for c in vm['status']['conditions']
+                   if c['type'] == 'Failure'][0]
+        self.assertEqual('FailedCreate', failure['reason'])
+        self.assertIn('RebootPolicy', failure['message'])
+        self.cluster.set_gates(gates)
+        self.uid(name)
+        self.wait_condition(name, 'Failure', None)
+
+
+class AgentTest(SandboxFactsTestCase):
+
+    def test_an_agent_tells_of_its_guest(self):
+        name, _ = self.make_running(change=_annotate(guest_agent='true'))
+        vmi = self.wait_vmi(name, lambda vmi: self.state(
+            vmi, 'AgentConnected') == 'True')
+        self.assertTrue(vmi['status']['guestOSInfo']['name'])
+        self.assertIn('guest-agent', vmi['status']['interfaces'][0][
+            'infoSource'])
+        where = (f'{facts.SUBRESOURCES}/virtualmachineinstances/{name}/'
+                 'guestosinfo')
+        info = self.cluster.request('GET', where, expect=200).json()
+        self.assertEqual(name, info['hostname'])
+
+    def test_without_an_agent(self):
+        name, _ = self.make_running()
+        card = self.cluster.vmi(name)['status']['interfaces'][0]
+        self.assertRegex(card['mac'], '^52:54:00(:[0-9a-f]{2}){3}$')
+        self.assertTrue(card['ipAddress'])
+        self.call('GET', f'{facts.SUBRESOURCES}/virtualmachineinstances/'
+                  f'{name}/guestosinfo', code=409)
+
+
+class ChangesTest(SandboxFactsTestCase):
+    """Changes that a running machine takes over."""
+
+    def test_more_sockets(self):
+        name, _ = self.make_running(cpu={'sockets': 1, 'cores': 2})
+        self.cluster.patch('virtualmachines', name, {'spec': {'template': {
+            'spec': {'domain': {'cpu': {'sockets': 2}}}}}})
+        self.wait_vmi(name, lambda vmi: vmi['spec']['domain']['cpu'][
+            'sockets'] == 2)
+        self.assertIsNone(self.state(self.cluster.vm(name),
+                                     'RestartRequired'))
+
+    def test_more_cores_need_a_restart(self):
+        name, _ = self.make_running(cpu={'sockets': 1, 'cores': 2})
+        self.cluster.patch('virtualmachines', name, {'spec': {'template': {
+            'spec': {'domain': {'cpu': {'cores': 4}}}}}})
+        self.wait_condition(name, 'RestartRequired', 'True')
+
+    def test_volumes_by_verb(self):
+        name, _ = self.make_running()
+        self.verb(name, 'addvolume', 400, {'name': 'more'})
+        self.verb(name, 'addvolume', 202, {
+            'name': 'more', 'disk': {'disk': {'bus': 'scsi'}},
+            'volumeSource': {'persistentVolumeClaim': {
+                'claimName': 'more'}}})
+        self.wait_vmi(name, lambda vmi: len(vmi['spec']['volumes']) == 2)
+        self.verb(name, 'addvolume', 409, {
+            'name': 'more', 'disk': {'disk': {'bus': 'scsi'}},
+            'volumeSource': {'persistentVolumeClaim': {
+                'claimName': 'other'}}})
+        self.verb(name, 'removevolume', 409, {'name': 'root'})
+        self.verb(name, 'removevolume', 202, {'name': 'more'})
+        self.wait_vmi(name, lambda vmi: len(vmi['spec']['volumes']) == 1)
