@@ -47,7 +47,10 @@ def main(argv=None):
     from tools.demonstration import stage
     from tools.demonstration import steps
 
+    asked = []
+
     def stop(signum, frame):
+        asked.append(signum)
         # Only once: what follows is the clean-up.
         for again in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
             signal.signal(again, signal.SIG_IGN)
@@ -61,13 +64,16 @@ def main(argv=None):
                 return 0 if steps.tour(running) else 1
             steps.show(running)
             running.wait()
-    except stage.Unready as exc:
-        print('tools/demo: %s' % exc, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print('\nEnded; nothing is left running.')
-        # The one way to end what is to stay up is no failure of it.
-        return 130 if options.tour else 0
+    except BaseException as exc:
+        # A fixture that is interrupted may raise anything.
+        if asked:
+            print('\nEnded; nothing is left running.')
+            # The one way to end what is to stay up is no failure of it.
+            return 130 if options.tour else 0
+        if isinstance(exc, stage.Unready):
+            print('tools/demo: %s' % exc, file=sys.stderr)
+            return 1
+        raise
 
 
 if __name__ == '__main__':
