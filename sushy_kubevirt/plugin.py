@@ -120,7 +120,7 @@ class _State:
     def __init__(self, app):
         self._app = app
         self._lock = threading.RLock()
-        self._made_for = None   # name of the driver, its settings
+        self._made_for = None   # name of the driver and what it was given
         self._driver = None
         self._vmedia = None
         self._ours = None       # not known before the first request
@@ -189,7 +189,7 @@ class _State:
     def use(self, driver):
         """Take a driver that was made elsewhere (by a test)."""
         self._driver = driver
-        self._made_for = (self._name(), driver.settings)
+        self._made_for = (self._name(), (), driver.settings)
 
     def _make(self, name, loaded):
         """Make the driver, unless the one there is was made for the same.
@@ -198,11 +198,15 @@ class _State:
         --config may change all of it.
         """
         config = self._app.config
-        wanted = (name, settings.read(config))
+        arguments = _ARGUMENTS.get(name, lambda config: ())(config)
+        wanted = (name, arguments)
+        if issubclass(loaded, systems.KubeVirtDriver):
+            wanted += (settings.read(config),)
         if self._driver is not None and self._made_for == wanted:
             return
-        arguments = _ARGUMENTS.get(name, lambda config: ())(config)
         made = loaded.initialize(config, self._app.logger, *arguments)()
+        if isinstance(self._driver, systems.KubeVirtDriver):
+            self._driver.close()
         self._driver, self._made_for = made, wanted
         self._app.logger.debug('System driver %s: %s', name, made.driver)
 

@@ -240,6 +240,12 @@ def _set_boot(machine, chosen):
     target = chosen.get('BootSourceOverrideTarget')
     enabled = chosen.get('BootSourceOverrideEnabled')
     mode = chosen.get('BootSourceOverrideMode')
+    if enabled and enabled != boot.Enabled.DISABLED.value and len(
+            chosen) == 1 and machine.boot().target is boot.Target.NONE:
+        raise errors.RedfishError(400, messages.message(
+            'PropertyMissing', 'BootSourceOverrideTarget',
+            detail='There is none to be used %s.' % enabled,
+            related=['#/Boot/BootSourceOverrideTarget']))
     name = next(iter(chosen))
     with refusals(machine, 'Boot/' + name, chosen[name]):
         machine.set_boot(

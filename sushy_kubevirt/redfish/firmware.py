@@ -7,6 +7,8 @@ them; none of them changes what the VM does. Secure Boot does.
 The standard's path is ``Bios``; upstream's, ``BIOS``, answers as well.
 """
 
+import math
+
 import flask
 
 from sushy_kubevirt.kubevirt import errors as machine_errors
@@ -16,8 +18,13 @@ from sushy_kubevirt.redfish import messages
 from sushy_kubevirt.redfish import payload
 from sushy_kubevirt.redfish import responses
 
-# Bios_v1.xml: the attributes are of primitive types.
-_PRIMITIVE = (str, bool, int, float, type(None))
+
+def _primitive(value):
+    # Bios_v1.xml: the attributes are of primitive types. Python reads NaN
+    # and Infinity, which JSON does not have.
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (str, bool, int))
 
 
 def bios(machine):
@@ -67,7 +74,7 @@ def _patch_bios(machine):
         found += [messages.message('PropertyValueTypeError', value, name,
                                    related=['#/Attributes/' + name])
                   for name, value in values.items()
-                  if not isinstance(value, _PRIMITIVE)]
+                  if not _primitive(value)]
     if found:
         raise errors.RedfishError(400, *found)
     if not values:

@@ -200,6 +200,15 @@ class TestSelection(redfish.RedfishTestCase):
     def test_media(self):
         self.assertIsInstance(self.app.vmedia, media.NoMedia)
 
+    def test_stock_driver_with_its_own_options(self):
+        # A list that upstream takes and the kubevirt driver would not.
+        self.app.config.update({
+            plugin.DRIVER: 'fake',
+            'SUSHY_EMULATOR_ALLOWED_INSTANCES': ['a-name']})
+        state = plugin._State(self.app)
+        state.check()
+        self.assertEqual('<fake>', state.systems(None).driver)
+
     def test_same_options_same_driver(self):
         driver = self.app.systems
         self.app.sushy_kubevirt.check()

@@ -169,6 +169,19 @@ class TestPatch(base.RedfishTestCase):
             ('set_boot', boot.Target.NONE, None, None),
         ], self.machine.calls)
 
+    def test_enabled_without_target(self):
+        for enabled in 'Once', 'Continuous':
+            body = self.patch(
+                {'Boot': {'BootSourceOverrideEnabled': enabled}}, 400)
+            self.assertEqual(
+                [('PropertyMissing', ['BootSourceOverrideTarget'])],
+                self.entries(body))
+        self.machine._boot = fakes.BootState(
+            boot.Target.PXE, boot.Enabled.CONTINUOUS)
+        self.patch({'Boot': {'BootSourceOverrideEnabled': 'Once'}})
+        self.assertEqual([('set_boot', None, boot.Enabled.ONCE, None)],
+                         self.machine.calls)
+
     def test_indicator(self):
         self.patch({'IndicatorLED': 'Blinking'})
         self.patch({'LocationIndicatorActive': True})

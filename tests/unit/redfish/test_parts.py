@@ -109,6 +109,8 @@ class TestFirmware(base.RedfishTestCase):
                 ({'Attributes': ['x']}, 'PropertyValueTypeError'),
                 ({'Attributes': {}}, 'NoOperation'),
                 ({'Attributes': {'A': {}}}, 'PropertyValueTypeError'),
+                ({'Attributes': {'A': float('nan')}},
+                 'PropertyValueTypeError'),
                 ({'Attributes': {'A': 'x'}, 'Other': 1}, 'PropertyUnknown')):
             found = self.send('PATCH', '/Bios/Settings', body, 400)
             self.assertEqual(key, self.entries(found)[0][0])

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulator as a program: its start, its servers, its drivers, and whom
+it lets at which system.
+
+The config file the project ships, the unpatched command and gunicorn.
+"""
+
+import concurrent.futures
+import http.client
+import json
+import re
+import time
+from urllib import parse
+
+import bcrypt
+import fixtures
+import sushy
+from sushy import auth
+import yaml
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import machines
+from tests.functional import redfish
+
+
+class TestStart(base.SandboxTestCase):
+    """What becomes of the emulator when something is wrong at its start."""
+
+    VMS = 1
+
+    def start(self, settings=None, kubeconfig=None, server='werkzeug'):
+        fixture = emulator.Emulator(kubeconfig or self.sandbox.kubeconfig,
+                                    settings, server)
+        fixture.setUp()
+        self.addCleanup(fixture.cleanUp)
+        return fixture
+
+    def fails(self, words, *arguments, **options):
+        exc = self.assertRaises(fixtures.MultipleExceptions, self.start,
+                                *arguments, **options)
+        text = str(exc.args[0][1])
+        for word in words:
+            self.assertIn(word, text)
+        self.assertNotIn('Traceback', text)
+
+    def test_bad_options(self):
+        self.fails(['SUSHY_EMULATOR_KUBEVIRT_VM', "'no-slash'"],
+                   {'SUSHY_EMULATOR_KUBEVIRT_VM': 'no-slash'})
+        self.fails(['SUSHY_EMULATOR_KUBEVIRT_NAMESPACE '],
+                   {'SUSHY_EMULATOR_KUBEVIRT_NAMESPACE': 'x'})
+        self.fails(['no-such-context'],
+                   {'SUSHY_EMULATOR_KUBEVIRT_CONTEXT': 'no-such-context'})
+        self.fails(["'nonsense'", 'kubevirt, libvirt'],
+                   {'SUSHY_EMULATOR_SYSTEM_DRIVER': 'nonsense'})
+        self.fails(['/nonexistent'], kubeconfig='/nonexistent')
+
+    def test_bad_options_of_gunicorn(self):
+        # It listens before its workers have read the options, and must not
+        # start them over and over.
+        started = self.start({'SUSHY_EMULATOR_KUBEVIRT_VM': 'no-slash'},
+                             server='gunicorn')
+        self.assertEqual(3, started.process.wait())
+        self.assertIn("SUSHY_EMULATOR_KUBEVIRT_VM must be one VM as "
+                      "'namespace/name'; it is 'no-slash'",
+                      started.process.output)
+        self.assertNotIn('Traceback', started.process.output)
+
+    def test_unreachable_cluster(self):
+        kubeconfig = yaml.safe_load(self.sandbox.kubeconfig.read_text())
+        kubeconfig['clusters'][0]['cluster']['server'] = 'https://127.0.0.1:1'
+        path = self.sandbox.kubeconfig.with_name('unreachable')
+        path.write_text(yaml.safe_dump(kubeconfig))
+        started = self.start(kubeconfig=path)
+        response = started.request('GET', redfish.SYSTEMS, expect=503)
+        self.assertIn('Retry-After', response.headers)
+        started.request('GET', '/redfish/v1/', expect=200)
+
+    def test_wrong_token(self):
+        kubeconfig = yaml.safe_load(self.sandbox.kubeconfig.read_text())
+        kubeconfig['users'][0]['user']['token'] = 'wrong-token-7'
+        path = self.sandbox.kubeconfig.with_name('wrong-token')
+        path.write_text(yaml.safe_dump(kubeconfig))
+        started = self.start(kubeconfig=path)
+        response = started.request('GET', redfish.SYSTEMS, expect=500)
+        self.assertEqual('AccessDenied', response.json()['error'][
+            'code'].rpartition('.')[2])
+        self.assertNotIn('Retry-After', response.headers)
+        self.assertIn('refuses access', started.process.output)
+        self.assertNotIn('wrong-token-7',
+                         started.process.output + response.text)
+
+
+class TestStockDriver(base.FunctionalTestCase):
+    """The stock drivers, named; the emulator is upstream's then."""
+
+    def test_fake(self):
+        started = self.useFixture(emulator.Emulator(
+            settings={'SUSHY_EMULATOR_SYSTEM_DRIVER': 'fake'}))
+        [path] = started.systems()
+        body = started.request('GET', path, expect=200).json()
+        self.assertEqual('Sushy Emulator', body['Manufacturer'])
+        started.request('PATCH', path, {'Boot': {
+            'BootSourceOverrideTarget': 'Cd'}}, expect=204)
+        self.assertEqual('Cd', started.request('GET', path).json()['Boot'][
+            'BootSourceOverrideTarget'])
+
+    def test_libvirt(self):
+        started = self.useFixture(emulator.Emulator(settings={
+            'SUSHY_EMULATOR_SYSTEM_DRIVER': 'libvirt',
+            'SUSHY_EMULATOR_LIBVIRT_URI': 'test:///default'}))
+        [path] = started.systems()
+        self.assertEqual('test', started.request(
+            'GET', path, expect=200).json()['Name'])
+
+
+class TestAccess(base.SandboxTestCase):
+    """One system of several may be reached, by an option or by scope."""
+
+    VMS = 0
+
+    def check(self, settings, name='mine'):
+        started = self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig, settings))
+        mine, others = self.uuids['mine'], self.uuids['others']
+        self.assertEqual(['%s/%s' % (redfish.SYSTEMS, mine)],
+                         started.systems())
+        started.reset('mine', 'On')
+        self.sandbox.wait_running('mine')
+        for identity in (others, others.upper(), 'others', 'default:others',
+                         'default%2Fothers'):
+            for where in (redfish.SYSTEMS + '/%s',
+                          redfish.SYSTEMS + '/%s/BIOS',
+                          redfish.SYSTEMS + '/%s/VirtualMedia',
+                          redfish.SYSTEMS + '/%s/VirtualMedia/Cd',
+                          redfish.SYSTEMS + '/%s/Storage',
+                          '/redfish/v1/Managers/%s'):
+                started.request('GET', where % identity, expect=404)
+            started.request(
+                'POST', redfish.SYSTEMS + '/%s/Actions/ComputerSystem.Reset'
+                % identity, {'ResetType': 'On'}, expect=404)
+        for where in '/redfish/v1/Managers', '/redfish/v1/Chassis/Chassis':
+            text = started.request('GET', where, expect=200).text
+            self.assertIn(mine, text)
+            self.assertNotIn(others, text)
+        self.assertEqual([], self.sandbox.boots('others'))
+        started.reset('mine', 'ForceOff')
+        self.sandbox.wait_stopped('mine')
+
+    def setUp(self):
+        super().setUp()
+        self.uuids = {}
+        for name in 'mine', 'others':
+            self.uuids[name] = machines.uuid_of(self.sandbox.create(
+                'virtualmachines', machines.vm(name, 'Halted')))
+            self.addCleanup(self.sandbox.wait, 'virtualmachines', name,
+                            lambda vm: vm is None)
+            self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
+
+    def test_allowed_by_uuid(self):
+        self.check({'SUSHY_EMULATOR_ALLOWED_INSTANCES':
+                    [self.uuids['mine']]})
+
+    def test_allowed_by_name(self):
+        self.check({'SUSHY_EMULATOR_ALLOWED_INSTANCES': ['default/mine']})
+
+    def test_one_vm(self):
+        self.check({'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/mine'})
+
+    def test_authentication(self):
+        digest = bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()
+        path = self.sandbox.kubeconfig.with_name('htpasswd')
+        path.write_text('admin:%s\n' % digest)
+        started = self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig,
+            {'SUSHY_EMULATOR_AUTH_FILE': str(path)}))
+        started.request('GET', '/redfish/v1/', expect=200)
+        for credentials in None, ('admin', 'wrong'), ('admin', 'x' * 100):
+            response = started.request('GET', redfish.SYSTEMS, expect=401,
+                                       auth=credentials)
+            self.assertIn('NoValidSession', response.text)
+        started.request('GET', redfish.SYSTEMS, expect=200,
+                        auth=('admin', 'secret'))
+        root = sushy.Sushy(started.url + '/redfish/v1/',
+                           auth=auth.BasicAuth('admin', 'secret'))
+        self.assertEqual(2, len(root.get_system_collection().get_members()))
+        self.assertNotIn('secret', started.process.output)
+
+
+class TestGunicorn(redfish.RedfishTestCase):
+    """Several workers with several threads each."""
+
+    SERVER = 'gunicorn'
+    OPTIONS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        super(base.EmulatorTestCase, cls).setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, server='gunicorn', workers=2, threads=4,
+            env={'GUNICORN_CMD_ARGS': ' '.join(cls.OPTIONS)}))
+
+    def workers(self):
+        return set(re.findall(r'Booting worker with pid: (\d+)',
+                              self.emulator.process.output))
+
+    def test_many_clients(self):
+        self.make()
+        self.until(lambda: len(self.workers()) == 2)
+
+        def ask(_number):
+            url = parse.urlsplit(self.emulator.url)
+            connection = http.client.HTTPConnection(url.hostname, url.port,
+                                                    timeout=60)
+            try:
+                connection.request('GET', self.path)
+                response = connection.getresponse()
+                return response.status, json.loads(response.read())['UUID']
+            finally:
+                connection.close()
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            self.assertEqual({(200, self.uuid)},
+                             set(pool.map(ask, range(200))))
+
+    def test_slash(self):
+        self.make()
+        self.assertEqual(self.uuid, self.emulator.system(
+            'default%2F' + self.name)['Id'])
+
+    def test_what_one_worker_wrote_all_read(self):
+        self.make()
+        self.emulator.patch_system(self.uuid, {'IndicatorLED': 'Lit'})
+        # Each worker has a watch of its own: soon, not at once.
+        seen = 0
+        deadline = time.monotonic() + 10
+        while seen < 30 and time.monotonic() < deadline:
+            url = parse.urlsplit(self.emulator.url)
+            connection = http.client.HTTPConnection(url.hostname, url.port,
+                                                    timeout=60)
+            connection.request('GET', self.path)
+            body = json.loads(connection.getresponse().read())
+            connection.close()
+            seen = seen + 1 if body['IndicatorLED'] == 'Lit' else 0
+        self.assertEqual(30, seen)
+
+    def test_power_and_boot(self):
+        self.make()
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideTarget': 'Pxe',
+            'BootSourceOverrideEnabled': 'Once'}})
+        self.emulator.reset(self.uuid, 'On')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.sandbox.wait_running(self.name)
+        self.until(lambda: self.emulator.system(self.uuid)['Boot'][
+            'BootSourceOverrideEnabled'] == 'Disabled')
+        self.until(lambda: self.emulator.request(
+            'POST', self.path + '/Actions/ComputerSystem.Reset',
+            {'ResetType': 'ForceRestart'}).status_code == 204)
+        self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
+
+
+class TestGunicornPreload(TestGunicorn):
+    """The application is made before the workers are forked."""
+
+    OPTIONS = ('--preload',)
