@@ -141,6 +141,9 @@ class BootsTest(SandboxFactsTestCase):
         response = self.cluster.request(
             'POST', f'/sandbox/guests/default/{name}/shutdown')
         self.assertEqual(409, response.status_code)
+        # a paused guest hears no power button either
+        self.verb(name, 'unpause', 200, vmi=True)
+        self.wait_word(name, 'Running')
 
     def test_who_is_unknown_has_no_record(self):
         self.cluster.request('GET', '/sandbox/guests/default/nobody',
