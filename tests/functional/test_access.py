@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The access rights the project asks for are those it uses.
+
+``etc/kubernetes/bmc.yaml`` is held against the calls that emulator and BMC
+make while everything a BMC can do is done.
+"""
+
+import time
+
+import yaml
+
+from tests.functional import base
+from tests.functional import process
+from tests.functional import vbmcd
+
+MANIFEST = process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
+
+
+def granted():
+    """Read what the manifest allows.
+
+    :returns: set of (verb, resource), resources as the sandbox's counts
+        name them.
+    """
+    found = set()
+    for obj in yaml.safe_load_all(MANIFEST.read_text()):
+        for rule in obj.get('rules', ()):
+            for resource in rule['resources']:
+                plural, slash, subresource = resource.partition('/')
+                name = '%s.%s%s%s' % (plural, rule['apiGroups'][0], slash,
+                                      subresource)
+                found |= {(verb, name) for verb in rule['verbs']}
+    return found
+
+
+class AccessTestCase(base.EmulatorTestCase):
+
+    VMS = 1
+
+    def setUp(self):
+        super().setUp()
+        self.vbmcd = self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
+
+    def wait_power(self, state):
+        # By the emulator: its reads cost no call, a watch would count.
+        deadline = time.monotonic() + 30
+        while self.emulator.system(self.uuid)['PowerState'] != state:
+            self.assertLess(time.monotonic(), deadline,
+                            '%s does not come' % state)
+            time.sleep(0.05)
+
+    def reset(self, reset_type, state):
+        self.emulator.reset(self.uuid, reset_type)
+        self.wait_power(state)
+
+    def boot(self, **values):
+        self.emulator.patch_system(self.uuid, {
+            'Boot': {'BootSourceOverride' + name: value
+                     for name, value in values.items()}})
+
+    def test_no_more_and_no_less(self):
+        self.uuid = self.emulator.systems()[0].rpartition('/')[2]
+        self.sandbox.reset_stats()
+        self.vbmcd.add('vm-0')
+        self.reset('On', 'On')
+        self.reset('Pause', 'Paused')
+        self.reset('Resume', 'On')
+        self.boot(Target='Pxe', Enabled='Once')
+        self.vbmcd.ipmi('vm-0', 'chassis', 'power', 'cycle')
+        self.wait_power('On')
+        self.boot(Target='Pxe', Enabled='Continuous', Mode='UEFI')
+        self.reset('GracefulRestart', 'On')
+        self.boot(Target='None', Enabled='Disabled', Mode='Legacy')
+        self.reset('ForceOff', 'Off')
+        self.vbmcd.ipmi('vm-0', 'chassis', 'bootdev', 'cdrom')
+        self.vbmcd.ipmi('vm-0', 'chassis', 'power', 'on')
+        self.wait_power('On')
+        self.reset('GracefulShutdown', 'Off')
+        self.reset('On', 'On')
+        self.emulator.request('PATCH', '/redfish/v1/Systems/%s' % self.uuid,
+                              {'IndicatorLED': 'Lit'},
+                              expect=(200, 202, 204))
+        self.emulator.request('GET', '/redfish/v1/Managers', expect=200)
+        used = {(verb, resource)
+                for verb, counts in self.sandbox.stats()['calls'].items()
+                for resource in counts}
+        self.assertEqual(set(), used - granted())
+        self.assertEqual(set(), granted() - used)
