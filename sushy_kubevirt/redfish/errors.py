@@ -176,8 +176,8 @@ def answer(exc):
     """The response to a request that failed: Flask's error handler."""
     log = flask.current_app.logger
     found = redfish_error(exc, log)
-    log.debug('%s %r answered %d: %s', flask.request.method,
-              flask.request.path, found.status, found)
+    log.debug('%s %r answered %d: %r', flask.request.method,
+              flask.request.path, found.status, str(found))
     return flask.Response(
         json.dumps(body(found.entries)), status=found.status,
         headers=found.headers, content_type=_JSON)

@@ -89,7 +89,12 @@ def install(app):
     """Put our views, the guard and the error bodies into an application.
 
     :param app: sushy-emulator's application, before its first request
+    :raises: `RuntimeError` if it is not the one this was written for
     """
+    moved = sorted({*VIEWS, _CHASSIS} - set(app.view_functions))
+    if moved:
+        raise RuntimeError('This sushy-tools has no endpoint %s; see '
+                           'sushy_kubevirt.plugin' % ', '.join(moved))
     for endpoint, (feature, view) in VIEWS.items():
         app.view_functions[endpoint] = _adapted(feature, view)
     app.view_functions[_CHASSIS] = services.chassis(

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nonsense, sent to every route there is, also those added later.
+
+Nothing may be answered with 500, and every error has the body of one.
+"""
+
+import random
+import re
+
+from tests.unit.redfish import base
+from tests.unit.redfish import fakes
+from tests.unit.redfish import test_access
+
+IDENTITIES = (fakes.A, 'vm-a', 'none', 'a b', 'é', ':', 'a:b:c', '%2e%2e')
+NAMES = (
+    'ResetType', 'Boot', 'IndicatorLED', 'LocationIndicatorActive',
+    'Attributes', 'SecureBootEnable', 'Image', 'Inserted', 'UserName',
+    'Password', 'CertificateString', 'CertificateType', 'CertificateUri',
+    'VerifyCertificate', 'ImageURI', 'Targets', 'DateTime', 'Name',
+    'CapacityBytes', '@odata.id', 'x', '')
+VALUES = (
+    None, True, 0, 1.5, '', 'On', 'Pxe', 'x' * 5000, '\ud800', [], ['On'],
+    {}, {'a': 1}, [[[]]], 10 ** 30, 'Lit', 'PEM',
+    '/redfish/v1/Managers/x/VirtualMedia/Cd/Certificates/Default',
+    {'BootSourceOverrideTarget': 'Pxe'}, {'BootSourceOverrideTarget': None})
+METHODS = ('GET', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS', 'HEAD',
+           'TRACE', 'NONSENSE')
+
+
+class TestEveryRoute(base.RedfishTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(7)
+
+    def request_body(self):
+        kind = self.random.random()
+        if kind < 0.7:
+            return {'json': {
+                self.random.choice(NAMES): self.random.choice(VALUES)
+                for _ in range(self.random.randint(0, 4))}}
+        if kind < 0.85:
+            return {'json': self.random.choice(VALUES)}
+        return {
+            'data': self.random.choice((b'', b'{', b'\0', b'{"a":')),
+            'content_type': self.random.choice((
+                'application/json', 'text/plain', 'x',
+                'application/json; charset=nonsense'))}
+
+    def paths(self):
+        chassis = self.app.chassis.chassis[0]
+        for rule in list(self.app.url_map.iter_rules()):
+            for identity in (*IDENTITIES, chassis):
+                yield re.sub(
+                    '<(?:[^:>]*:)?([^>]*)>',
+                    lambda match: test_access.ARGUMENTS.get(
+                        match[1], identity), rule.rule)
+
+    def test_nonsense(self):
+        for path in self.paths():
+            for method in METHODS:
+                options = {}
+                if method in ('POST', 'PATCH', 'PUT', 'DELETE'):
+                    options = self.request_body()
+                answer = self.client.open(path, method=method, **options)
+                where = '%s %s %r: %s' % (method, path, options,
+                                          answer.text[:500])
+                self.assertIn(
+                    answer.status_code,
+                    (200, 204, 307, 308, 400, 404, 405, 409, 415, 501), where)
+                if answer.status_code >= 400 and method != 'HEAD':
+                    self.check_error(answer)
