@@ -115,6 +115,10 @@ async def _serve(options):
         print(f'ready {server.url}', flush=True)
         await stopping.wait()
     finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # It is ending; being told again changes nothing.
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
         await cluster.stop()
         await server.stop()
 

@@ -7,6 +7,7 @@ import yaml
 
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import negotiation
+from sushy_kubevirt.sandbox.api import protobuf
 
 #: As kube-apiserver: nothing larger fits into etcd.
 LIMIT = 3 * 1024 * 1024
@@ -118,6 +119,8 @@ async def read_object(request, kind, duplicates=None):
         obj = parse_json(raw, duplicates)
     elif media == negotiation.YAML:
         obj = parse_yaml(raw)
+    elif media == protobuf.MEDIA and not kind.crd:
+        obj = protobuf.decode(raw)
     else:
         raise errors.unsupported_media_type(
             [negotiation.JSON, negotiation.YAML])

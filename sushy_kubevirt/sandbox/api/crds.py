@@ -5,7 +5,6 @@ Kinds that are registered with ``crd=True`` are shown as definitions; a
 definition that a client makes is served at once.
 """
 import json
-import re
 
 from sushy_kubevirt.sandbox.api import core_schemas
 from sushy_kubevirt.sandbox.api import errors
@@ -16,18 +15,6 @@ from sushy_kubevirt.sandbox.api import trees
 GROUP = 'apiextensions.k8s.io'
 
 _CLEANUP = 'customresourcecleanup.apiextensions.k8s.io'
-
-_VERSION = re.compile(r'v(\d+)(?:(alpha|beta)(\d+))?')
-
-
-def priority(version):
-    """Sort key of versions: GA first, then beta, alpha, then the rest."""
-    match = _VERSION.fullmatch(version)
-    if not match:
-        return (9, 0, 0, version)
-    major, stage, minor = match.groups()
-    return ({None: 0, 'beta': 1, 'alpha': 2}[stage], -int(major),
-            -int(minor or 0), version)
 
 
 def _names(kind):
@@ -143,7 +130,7 @@ def _kinds(definition):
                 c.get('format', ''), c.get('description', ''))
                 for c in version.get('additionalPrinterColumns') or ()),
             'status' in (version.get('subresources') or {}),
-            list_kind=names.get('listKind', ''),
+            list_kind=names.get('listKind', ''), crd=True,
             selectable_fields=tuple(
                 f['jsonPath'].lstrip('.')
                 for f in version.get('selectableFields') or ()))))
@@ -219,7 +206,7 @@ class Definitions:
                 self._server.kinds.remove(kind)
             storage, served = _kinds(definition)
             self._store.shelf(storage).kind = storage
-            served.sort(key=lambda kind: priority(kind.version))
+            served.sort(key=lambda kind: kinds.priority(kind.version))
             for kind in served:
                 self._server.kinds.add(kind)
             self._served[name] = storage, served

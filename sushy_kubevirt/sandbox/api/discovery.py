@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API serves, as clients ask for it: /api, /apis, /version."""
+import dataclasses
+import hashlib
 import platform
 
 from aiohttp import web
 
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
+from sushy_kubevirt.sandbox.api import kinds as kinds_module
 from sushy_kubevirt.sandbox.api import negotiation
 
 #: The Kubernetes whose ways are followed.
@@ -59,35 +62,139 @@ _VERBS = {'PUT': 'update', 'POST': 'create', 'PATCH': 'patch',
           'DELETE': 'delete', 'GET': 'get'}
 
 
+@dataclasses.dataclass
+class _Resource:
+    """A resource as discovery tells of it, with what is under it."""
+
+    plural: str
+    namespaced: bool
+    kind: kinds_module.Kind | None = None
+    #: (name, kind, verbs)
+    below: list = dataclasses.field(default_factory=list)
+
+
 def _resources(server, group, version):
-    """The APIResourceList entries of a group and version."""
-    found = []
+    """The :class:`_Resource` s of a group and version."""
+    found = {}
     for kind in server.kinds:
-        if (kind.group, kind.version) != (group, version):
-            continue
-        entry = {'name': kind.plural, 'singularName': kind.singular,
-                 'namespaced': kind.namespaced, 'kind': kind.kind,
-                 'verbs': list(kind.verbs)}
-        if kind.short_names:
-            entry['shortNames'] = list(kind.short_names)
-        if kind.categories:
-            entry['categories'] = list(kind.categories)
-        found.append(entry)
-        if kind.status:
-            found.append({
-                'name': kind.plural + '/status', 'singularName': '',
-                'namespaced': kind.namespaced, 'kind': kind.kind,
-                'verbs': ['get', 'patch', 'update']})
+        if (kind.group, kind.version) == (group, version):
+            entry = found[kind.plural] = _Resource(
+                kind.plural, kind.namespaced, kind)
+            if kind.status:
+                entry.below.append(
+                    ('status', kind.kind, ['get', 'patch', 'update']))
     for key, entries in server.subresources.items():
-        if key[:2] != (group, version):
-            continue
-        for entry in entries.values():
-            found.append({
-                'name': f'{entry.plural}/{entry.name}', 'singularName': '',
-                'namespaced': entry.namespaced, 'kind': entry.kind,
-                'verbs': sorted({_VERBS.get(m, 'get')
-                                 for m in entry.methods})})
+        if key[:2] == (group, version):
+            for sub in entries.values():
+                entry = found.setdefault(
+                    sub.plural, _Resource(sub.plural, sub.namespaced))
+                entry.below.append((sub.name, sub.kind, sorted(
+                    {_VERBS.get(m, 'get') for m in sub.methods})))
+    return found.values()
+
+
+def _described(kind):
+    found = {'singularName': kind.singular, 'verbs': list(kind.verbs)}
+    if kind.short_names:
+        found['shortNames'] = list(kind.short_names)
+    if kind.categories:
+        found['categories'] = list(kind.categories)
     return found
+
+
+def _list(server, group, version):
+    """An APIResourceList."""
+    resources = []
+    for entry in _resources(server, group, version):
+        if entry.kind:
+            resources.append({
+                'name': entry.plural, 'namespaced': entry.namespaced,
+                'kind': entry.kind.kind, **_described(entry.kind)})
+        for name, kind, verbs in entry.below:
+            resources.append({
+                'name': f'{entry.plural}/{name}', 'singularName': '',
+                'namespaced': entry.namespaced, 'kind': kind,
+                'verbs': verbs})
+    return {'kind': 'APIResourceList', 'apiVersion': 'v1',
+            'groupVersion': f'{group}/{version}' if group else version,
+            'resources': resources}
+
+
+def _aggregated(server, groups):
+    """An APIGroupDiscoveryList (apidiscovery.k8s.io/v2)."""
+    items = []
+    for group, versions in groups.items():
+        item = {'metadata': {'name': group, 'creationTimestamp': None},
+                'versions': []}
+        for version in versions:
+            resources = []
+            for entry in _resources(server, group, version):
+                about = {'resource': entry.plural, 'scope': 'Namespaced'
+                         if entry.namespaced else 'Cluster',
+                         'responseKind': {'group': group, 'version': version,
+                                          'kind': ''},
+                         'singularResource': '', 'verbs': []}
+                if entry.kind:
+                    described = _described(entry.kind)
+                    about['singularResource'] = described.pop('singularName')
+                    about.update(described)
+                    about['responseKind']['kind'] = entry.kind.kind
+                if entry.below:
+                    about['subresources'] = [
+                        {'subresource': name, 'verbs': verbs, 'responseKind':
+                         {'group': group, 'version': version, 'kind': kind}}
+                        for name, kind, verbs in entry.below]
+                resources.append(about)
+            item['versions'].append({'version': version,
+                                     'freshness': 'Current',
+                                     'resources': resources})
+        items.append(item)
+    return {'kind': 'APIGroupDiscoveryList',
+            'apiVersion': 'apidiscovery.k8s.io/v2', 'metadata': {},
+            'items': items}
+
+
+_AGGREGATED = {('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2')}
+
+
+def _root(server, request, groups):
+    """``/api`` and ``/apis``, aggregated for those who want that."""
+    core = request.path.rstrip('/') == '/api'
+    form = negotiation.accepted(request.headers.get('Accept'), _AGGREGATED)
+    if form.view:
+        body = history.encode(_aggregated(server, {
+            g: v for g, v in groups.items() if bool(g) != core}))
+        mark = '"' + hashlib.sha256(body).hexdigest().upper() + '"'
+        headers = {'ETag': mark, 'Vary': 'Accept', 'Content-Type':
+                   'application/json;g=apidiscovery.k8s.io;v=v2;'
+                   'as=APIGroupDiscoveryList'}
+        if request.headers.get('If-None-Match') == mark:
+            return web.Response(status=304, headers={'ETag': mark})
+        return web.Response(body=body, headers=headers)
+    if core:
+        return _json({'kind': 'APIVersions', 'versions': groups.get('', []),
+                      'serverAddressByClientCIDRs': [{
+                          'clientCIDR': '0.0.0.0/0',
+                          'serverAddress': '%s:%s' % server.address}]})
+    return _json({'kind': 'APIGroupList', 'apiVersion': 'v1',
+                  'groups': [_group(g, v) for g, v in groups.items() if g]})
+
+
+def _openapi(server, parts):
+    """``/openapi/...``."""
+    if parts == ['openapi', 'v2']:
+        return web.Response(body=server.documents.version_2(),
+                            content_type='application/json')
+    if parts == ['openapi', 'v3']:
+        return _json(server.documents.index())
+    found = None
+    if parts[1] == 'v3' and len(parts) == 4 and parts[2] == 'api':
+        found = server.documents.group('', parts[3])
+    elif parts[1] == 'v3' and len(parts) == 5 and parts[2] == 'apis':
+        found = server.documents.group(parts[3], parts[4])
+    if found is None:
+        raise errors.no_such_path()
+    return web.Response(body=found, content_type='application/json')
 
 
 async def answer(server, request):
@@ -104,15 +211,10 @@ async def answer(server, request):
                 paths += [f'/apis/{group}/{v}' for v in versions]
         return _json({'paths': sorted(
             paths + [*HEALTH, '/openapi/v2', '/openapi/v3', '/version'])})
-    if parts == ['api']:
-        return _json({'kind': 'APIVersions', 'versions': groups.get('', []),
-                      'serverAddressByClientCIDRs': [{
-                          'clientCIDR': '0.0.0.0/0',
-                          'serverAddress': '%s:%s' % server.address}]})
-    if parts == ['apis']:
-        return _json({'kind': 'APIGroupList', 'apiVersion': 'v1',
-                      'groups': [_group(g, v) for g, v in groups.items()
-                                 if g]})
+    if parts in (['api'], ['apis']):
+        return _root(server, request, groups)
+    if parts[0] == 'openapi' and len(parts) > 1:
+        return _openapi(server, parts)
     if parts[0] == 'apis' and len(parts) == 2 and parts[1] in groups:
         return _json({'kind': 'APIGroup', 'apiVersion': 'v1',
                       **_group(parts[1], groups[parts[1]])})
@@ -124,7 +226,4 @@ async def answer(server, request):
         raise errors.no_such_path()
     if version not in groups.get(group, ()):
         raise errors.no_such_path()
-    return _json({
-        'kind': 'APIResourceList', 'apiVersion': 'v1',
-        'groupVersion': f'{group}/{version}' if group else version,
-        'resources': _resources(server, group, version)})
+    return _json(_list(server, group, version))

@@ -3,6 +3,7 @@
 
 The fields' names follow ``k8s.io/api/events/v1``.
 """
+from sushy_kubevirt.sandbox.api import jsonpath
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import tables
 from sushy_kubevirt.sandbox.api import trees
@@ -38,7 +39,9 @@ COLUMNS = (
     kinds.Column('Source', jsonPath='.source.component', priority=1),
     kinds.Column('Message', value=lambda obj: str(
         obj.get('message', '')).strip()),
-    kinds.Column('Count', 'integer', jsonPath='.count', priority=1))
+    kinds.Column('Count', 'integer', jsonPath='.count', priority=1),
+    kinds.Column('Name', format='name', jsonPath='.metadata.name',
+                 priority=1))
 
 
 def to_core(obj):
@@ -59,7 +62,7 @@ def new_kind(core):
     kind = kinds.Kind(
         'events.k8s.io', 'v1', 'Event', 'events', 'event', ('ev',),
         columns=tuple(
-            kinds.Column(c.name, c.type, c.jsonPath, c.priority,
+            kinds.Column(c.name, c.type, c.jsonPath, c.priority, c.format,
                          value=_through(c)) for c in core.columns),
         generation=False, unconditional_update=True, stored_as=core,
         selectable_fields=('reason', 'type'))
@@ -69,5 +72,6 @@ def new_kind(core):
 
 def _through(column):
     if column.value is None:
-        return None
+        return lambda obj: next(
+            iter(jsonpath.find(column.jsonPath, to_core(obj))), None)
     return lambda obj: column.value(to_core(obj))

@@ -7,6 +7,7 @@ happens to objects is the store's business.
 """
 from collections.abc import Callable
 import dataclasses
+import re
 import typing
 
 from sushy_kubevirt.sandbox.api import errors
@@ -129,10 +130,25 @@ class Kind:
         return errors.qualified(self)
 
 
+_VERSION = re.compile(r'v(\d+)(?:(alpha|beta)(\d+))?')
+
+
+def priority(version):
+    """Sort key of versions: GA first, then beta, alpha, then the rest."""
+    match = _VERSION.fullmatch(version)
+    if not match:
+        return (9, 0, 0, version)
+    major, stage, minor = match.groups()
+    return ({None: 0, 'beta': 1, 'alpha': 2}[stage], -int(major),
+            -int(minor or 0), version)
+
+
 class Registry:
     """The kinds that are served, in order of registration."""
 
     def __init__(self):
+        #: Goes up with every change.
+        self.changes = 0
         self._by_resource = {}
         self._by_kind = {}
 
@@ -141,10 +157,13 @@ class Registry:
 
     def add(self, kind):
         """Serve a kind from now on (again, if it was known before)."""
+        self.changes += 1
         self._by_resource[(kind.group, kind.version, kind.plural)] = kind
         self._by_kind[(kind.api_version, kind.kind)] = kind
 
     def remove(self, kind):
+        """Serve a kind no longer."""
+        self.changes += 1
         self._by_resource.pop((kind.group, kind.version, kind.plural), None)
         self._by_kind.pop((kind.api_version, kind.kind), None)
 
@@ -157,10 +176,11 @@ class Registry:
         return self._by_kind.get((api_version, kind))
 
     def groups(self):
-        """``{group: [version, ...]}`` in order of registration."""
+        """``{group: [version, ...]}``, the preferred version first."""
         found = {}
         for kind in self:
             versions = found.setdefault(kind.group, [])
             if kind.version not in versions:
                 versions.append(kind.version)
+                versions.sort(key=priority)
         return found

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The patch formats of the API, server-side apply apart.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 
-JSON patch (RFC 6902), JSON merge patch (RFC 7386) and Kubernetes'
-strategic merge patch.
+Kubernetes' own formats are in ``strategic`` and ``ownership``.
 """
 import jsonpatch
 import jsonpointer
@@ -19,7 +18,7 @@ APPLY = 'application/apply-patch+yaml'
 MOST_OPERATIONS = 10000
 
 
-def json_patch(kind, name, obj, patch):
+def json_patch(obj, patch):
     """Apply a JSON patch to a copy of an object.
 
     :raises errors.ApiError: 400 for what is no patch, 422 for one that
@@ -41,16 +40,12 @@ def json_patch(kind, name, obj, patch):
         raise errors.bad_request(f'invalid JSON patch: {exc}') from None
     try:
         return prepared.apply(trees.copy(obj), in_place=True)
-    except jsonpatch.JsonPatchTestFailed as exc:
-        why = f'testing value failed: {str(exc).splitlines()[0]}'
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException,
-            TypeError, KeyError, IndexError, AttributeError) as exc:
-        why = str(exc)
-    raise errors.ApiError(
-        422, 'Invalid', f'the server rejected our request due to an error in '
-        f'our request: {why}', {'name': name, 'kind': kind.plural,
-                                **({'group': kind.group} if kind.group
-                                   else {})})
+            TypeError, KeyError, IndexError, AttributeError):
+        # kube-apiserver says no more than this, and no name.
+        raise errors.ApiError(
+            422, 'Invalid', 'the server rejected our request due to an '
+            'error in our request', {}) from None
 
 
 def merge_patch(obj, patch):

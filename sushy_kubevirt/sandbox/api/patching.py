@@ -7,6 +7,7 @@ from sushy_kubevirt.sandbox.api import options
 from sushy_kubevirt.sandbox.api import ownership
 from sushy_kubevirt.sandbox.api import patches
 from sushy_kubevirt.sandbox.api import resources
+from sushy_kubevirt.sandbox.api import strategic
 
 
 async def patch(call, validation):
@@ -18,18 +19,21 @@ async def patch(call, validation):
     raw = await bodies.read(call.request)
     if media == patches.APPLY:
         return _apply(call, validation, raw)
-    if media not in (patches.JSON_PATCH, patches.MERGE):
-        raise errors.unsupported_media_type(
-            [patches.JSON_PATCH, patches.MERGE, patches.APPLY])
-    body = bodies.parse_json(raw, validation.duplicates)
     kind, target = call.kind, call.target
+    allowed = [patches.JSON_PATCH, patches.MERGE, patches.APPLY]
+    if not kind.crd:
+        allowed.append(patches.STRATEGIC)
+    if media not in allowed:
+        raise errors.unsupported_media_type(allowed)
+    body = bodies.parse_json(raw, validation.duplicates)
     old = call.store.get(kind, target.namespace, target.name)
     if media == patches.JSON_PATCH:
-        new = patches.json_patch(kind, target.name, old, body)
+        new = patches.json_patch(old, body)
     else:
         if not isinstance(body, dict):
             raise errors.bad_request('a merge patch must be an object')
-        new = patches.merge_patch(old, body)
+        new = (patches.merge_patch(old, body) if media == patches.MERGE
+               else strategic.patch(kind, old, body))
     if not isinstance(new, dict) or not isinstance(
             new.get('metadata'), dict):
         raise errors.bad_request('the patched object is no object')

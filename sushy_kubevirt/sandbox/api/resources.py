@@ -19,6 +19,7 @@ from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import negotiation
 from sushy_kubevirt.sandbox.api import options as options_module
 from sushy_kubevirt.sandbox.api import patching
+from sushy_kubevirt.sandbox.api import protobuf
 from sushy_kubevirt.sandbox.api import selectors
 from sushy_kubevirt.sandbox.api import store as store_module
 from sushy_kubevirt.sandbox.api import targets
@@ -229,8 +230,8 @@ def _check_place(call, obj):
     if meta.setdefault('namespace', call.target.namespace) != (
             call.target.namespace):
         raise errors.bad_request(
-            f'the namespace of the provided object does not match the '
-            f'namespace sent on the request')
+            'the namespace of the provided object does not match the '
+            'namespace sent on the request')
 
 
 async def create(call):
@@ -273,21 +274,19 @@ async def patch(call):
     return respond(call.view().one(made), 201 if created else 200, warnings)
 
 
-_DELETE_OPTIONS = kinds.Kind('', 'v1', 'DeleteOptions', '', '')
-
-
 async def _delete_options(call):
     """What a DELETE asks for, from its body or the query."""
     raw = await bodies.read(call.request)
     body = {}
     if raw.strip():
         media = bodies.media_type(call.request)
-        if media not in ('', negotiation.JSON, negotiation.YAML,
-                         'application/octet-stream'):
+        parsers = {'': bodies.parse_json, negotiation.JSON:
+                   bodies.parse_json, negotiation.YAML: bodies.parse_yaml,
+                   protobuf.MEDIA: protobuf.decode}
+        if media not in parsers:
             raise errors.unsupported_media_type(
                 [negotiation.JSON, negotiation.YAML])
-        body = (bodies.parse_yaml if media == negotiation.YAML
-                else bodies.parse_json)(raw)
+        body = parsers[media](raw)
         if not isinstance(body, dict):
             raise errors.bad_request('DeleteOptions must be an object')
     grace = body.get('gracePeriodSeconds')

@@ -19,6 +19,7 @@ from sushy_kubevirt.sandbox.api import discovery
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import kinds as kinds_module
+from sushy_kubevirt.sandbox.api import openapi
 from sushy_kubevirt.sandbox.api import resources
 from sushy_kubevirt.sandbox.api import store as store_module
 from sushy_kubevirt.sandbox.api import targets
@@ -84,6 +85,7 @@ class Server:
         self.bookmark_seconds = bookmark_seconds
         self.watches = {}
         self.subresources = {}
+        self.documents = openapi.Documents(self.kinds)
         #: Called around every call of the Kubernetes API:
         #: ``await around(request, verb, resource, carry_out)`` gives the
         #: answer; ``carry_out()`` makes the real one (faults, statistics).

@@ -40,9 +40,16 @@ def age(timestamp):
     return f'{days // 365}y'
 
 
+def _names_itself(kind):
+    """Whether a kind's columns have the name where they want it."""
+    return any(column.name == 'Name' for column in kind.columns)
+
+
 def _columns(kind):
-    found = [{'name': 'Name', 'type': 'string', 'format': 'name',
-              'description': NAME_TEXT, 'priority': 0}]
+    found = []
+    if not _names_itself(kind):
+        found.append({'name': 'Name', 'type': 'string', 'format': 'name',
+                      'description': NAME_TEXT, 'priority': 0})
     for column in kind.columns:
         found.append({'name': column.name, 'type': column.type,
                       'format': column.format,
@@ -75,7 +82,9 @@ def _cell(column, obj):
 
 
 def _cells(kind, obj):
-    cells = [obj['metadata'].get('name')]
+    cells = []
+    if not _names_itself(kind):
+        cells.append(obj['metadata'].get('name'))
     cells += [_cell(column, obj) for column in kind.columns]
     if not kind.columns:
         cells.append(age(obj['metadata'].get('creationTimestamp')))
