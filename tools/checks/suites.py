@@ -22,6 +22,9 @@ ROOT = process.ROOT
 # Seconds one suite may take: a bound for what hangs, not an estimate.
 LIMIT = 40 * 60
 
+# Beyond .stestr.conf.
+STESTR_OPTIONS = ()
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -104,14 +107,14 @@ def releasenotes(folder):
     return _sphinx(folder, 'releasenotes/source')
 
 
-def _stestr(folder, path):
+def stestr(folder, path):
     """Run tests in parallel and count by stestr's own sums."""
-    stestr = [BIN / 'stestr', '--repo-url', folder]
-    code = run(*stestr, 'init')
+    program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
+    code = run(*program, 'init')
     if code != 0:
         return Result(failed=1)
     lines = []
-    code = run(*stestr, 'run', '--slowest', sink=lines, env={
+    code = run(*program, 'run', '--slowest', sink=lines, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
         'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'})
     counts = {}
@@ -130,12 +133,12 @@ def _stestr(folder, path):
 
 def unit(folder):
     """The unit tests."""
-    return _stestr(folder, './tests/unit')
+    return stestr(folder, './tests/unit')
 
 
 def functional(folder):
     """Real processes and real clients."""
-    return _stestr(folder, './tests/functional')
+    return stestr(folder, './tests/functional')
 
 
 def demo(folder):
@@ -159,6 +162,23 @@ SUITES = {
 }
 
 
+def junit(report, code):
+    """Count by a report of pytest.
+
+    :param report: path of the report.
+    :param code: exit code of pytest.
+    """
+    suite = xml.etree.ElementTree.parse(report).find('.//testsuite')
+    tests, failures, errors, skipped = (
+        int(suite.get(name))
+        for name in ('tests', 'failures', 'errors', 'skipped'))
+    result = Result(tests - failures - errors - skipped, failures + errors,
+                    skipped)
+    if code != 0 and not result.failed:
+        result += Result(failed=1)
+    return result
+
+
 def conformance(folder, cases):
     """Run recorded cases of KubeVirt's API against a sandbox.
 
@@ -176,12 +196,4 @@ def conformance(folder, cases):
                  'KUBEVIRT_CA': str(running.ca),
                  'GUEST_CONTROL': running.url
                  + '/sandbox/guests/{ns}/{name}/{action}'})
-    suite = xml.etree.ElementTree.parse(report).find('.//testsuite')
-    tests, failures, errors, skipped = (
-        int(suite.get(name))
-        for name in ('tests', 'failures', 'errors', 'skipped'))
-    result = Result(tests - failures - errors - skipped, failures + errors,
-                    skipped)
-    if code != 0 and not result.failed:
-        result += Result(failed=1)
-    return result
+    return junit(report, code)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sums of ``tools/test`` come, and are right, whatever a suite does."""
+
+import io
+import os
+import signal
+import textwrap
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from tools.checks import __main__ as checks
+from tools.checks import suites
+
+
+class MainTestCase(base.BaseTestCase):
+
+    def run_with(self, *arguments, **table):
+        self.useFixture(fixtures.MonkeyPatch(
+            'tools.checks.suites.SUITES', table))
+        with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
+            code = checks.main(list(arguments))
+        return code, stream.getvalue().splitlines()
+
+    def test_sum(self):
+        code, lines = self.run_with(
+            one=lambda folder: suites.Result(3, 0, 1),
+            two=lambda folder: suites.Result(4))
+        self.assertEqual((0, '7 passed, 0 failed, 1 skipped'),
+                         (code, lines[-1]))
+
+    def test_failure(self):
+        code, lines = self.run_with(
+            one=lambda folder: suites.Result(3, 2),
+            two=lambda folder: suites.Result(4))
+        self.assertEqual((1, '7 passed, 2 failed'), (code, lines[-1]))
+
+    def test_a_suite_with_a_fault_of_its_own(self):
+        code, lines = self.run_with(
+            one=lambda folder: 1 / 0,
+            two=lambda folder: suites.Result(4))
+        self.assertEqual((1, '4 passed, 1 failed'), (code, lines[-1]))
+
+    def test_nothing_run_is_no_success(self):
+        code, lines = self.run_with()
+        self.assertEqual((1, '0 passed, 0 failed'), (code, lines[-1]))
+
+    def test_some(self):
+        code, lines = self.run_with(
+            'two',
+            one=lambda folder: 1 / 0,
+            two=lambda folder: suites.Result(4))
+        self.assertEqual((0, '4 passed, 0 failed'), (code, lines[-1]))
+
+    def test_each_has_a_folder(self):
+        code, lines = self.run_with(
+            one=lambda folder: suites.Result(os.path.isdir(folder)))
+        self.assertEqual((0, '1 passed, 0 failed'), (code, lines[-1]))
+
+    def test_a_suite_nobody_has(self):
+        with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:
+            exc = self.assertRaises(SystemExit, checks.main, ['three'])
+        self.assertEqual(2, exc.code)
+        self.assertIn("no suite 'three'", stream.getvalue())
+
+
+class RunTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch('sys.stdout', io.StringIO()))
+        self.folder = self.useFixture(fixtures.TempDir()).path
+
+    def test_lines_and_code(self):
+        lines = []
+        code = suites.run('bash', '-c', 'echo one; echo two >&2; exit 3',
+                          sink=lines)
+        self.assertEqual((3, ['one\n', 'two\n']), (code, lines))
+
+    def test_no_input(self):
+        self.assertEqual(0, suites.run('bash', '-c', '! read'))
+
+    def test_limit(self):
+        self.assertEqual(-signal.SIGKILL, suites.run(
+            'bash', '-c', 'sleep 1000 & wait', limit=1))
+
+    def test_junit(self):
+        report = os.path.join(self.folder, 'report.xml')
+        with open(report, 'w') as stream:
+            stream.write('<testsuites><testsuite tests="9" failures="2" '
+                         'errors="1" skipped="3"/></testsuites>')
+        self.assertEqual(suites.Result(3, 3, 3), suites.junit(report, 1))
+
+    def test_junit_of_what_failed_without_saying(self):
+        report = os.path.join(self.folder, 'report.xml')
+        with open(report, 'w') as stream:
+            stream.write('<testsuites><testsuite tests="9" failures="0" '
+                         'errors="0" skipped="0"/></testsuites>')
+        self.assertEqual(suites.Result(9, 1), suites.junit(report, 3))
+
+    def stestr(self, *bodies):
+        """Count a folder of test modules with these texts."""
+        tests = os.path.join(self.folder, 'tests')
+        os.mkdir(tests)
+        for number, body in enumerate(bodies):
+            name = os.path.join(tests, 'test_sample_%d.py' % number)
+            with open(name, 'w') as stream:
+                stream.write(textwrap.dedent(body))
+        top = os.path.join(self.folder, 'stestr')
+        os.mkdir(top)
+        self.useFixture(fixtures.MonkeyPatch(
+            'tools.checks.suites.STESTR_OPTIONS',
+            ('--top-dir', tests, '--test-path', tests)))
+        return suites.stestr(top, tests)
+
+    def test_stestr(self):
+        self.assertEqual(suites.Result(2, 1, 1), self.stestr('''
+            import unittest
+
+            class Sample(unittest.TestCase):
+                def test_one(self):
+                    pass
+
+                def test_two(self):
+                    pass
+
+                def test_three(self):
+                    self.fail()
+
+                @unittest.skip('why not')
+                def test_four(self):
+                    pass
+            '''))
+
+    def test_stestr_of_what_cannot_be_imported(self):
+        self.assertEqual(suites.Result(0, 1), self.stestr('''
+            import unittest
+
+            class Sample(unittest.TestCase):
+                def test_one(self):
+                    pass
+            ''', '1 / 0'))
+
+    def test_stestr_whose_worker_is_killed(self):
+        result = self.stestr('''
+            import os
+            import unittest
+
+            class Sample(unittest.TestCase):
+                def test_one(self):
+                    os.kill(os.getpid(), 9)
+            ''')
+        self.assertGreaterEqual(result.failed, 1)
