@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """How Sphinx makes the documentation; run by ``tox -e docs``."""
 
-extensions = ['openstackdocstheme']
-
 project = 'sushy-kubevirt'
 copyright = 'sushy-kubevirt developers'
 master_doc = 'index'
 source_suffix = '.rst'
-exclude_patterns = []
 
-pygments_style = 'native'
-html_theme = 'openstackdocs'
-html_theme_options = {'display_global_toc_section': True}
-
-# The project has no repository at OpenStack's: no links to sources or bugs.
-openstackdocs_auto_name = False
-openstackdocs_auto_version = False
-openstackdocs_use_storyboard = False
-openstackdocs_pdf_link = False
+# Not OpenStack's own theme: that says on each page that it is OpenStack's,
+# under another licence.
+html_theme = 'alabaster'
+html_theme_options = {
+    'description': 'Redfish and IPMI for KubeVirt virtual machines',
+    'fixed_sidebar': True,
+    'page_width': '1100px',
+}
+html_copy_source = False
 
 smartquotes = False
