@@ -114,9 +114,9 @@ def _of_machine(exc, log):
         log.warning('The cluster is not available: %s', exc)
         return unavailable(str(exc), exc.retry_after)
     if isinstance(exc, machine_errors.AccessDenied):
-        log.error('The cluster refuses access: %s. The account of this '
-                  'service needs that right (see the documentation, "Access '
-                  'rights").', exc)
+        log.error('The cluster refuses access: %s. Look at the credentials '
+                  'of this service and the access rights of its account.',
+                  exc)
         return RedfishError(500, messages.message(
             'AccessDenied', 'the Kubernetes API', detail=str(exc)))
     # A way to the cluster that no longer works, for one: no client's matter.

@@ -25,8 +25,8 @@ _MESSAGES = {
         'Critical',
         "While attempting to establish a connection to '%1', the service "
         'denied access.',
-        'Give the account of this service the access rights it needs in the '
-        'cluster.'),
+        'Look at the credentials of this service and the access rights of its '
+        'account in the cluster.'),
     'ActionNotSupported': (
         'Critical', 'The action %1 is not supported by the resource.',
         'Use an action that the resource lists under Actions.'),

@@ -6,14 +6,17 @@ A test of `TestUpstream` that fails says: sushy-tools has moved, read what
 """
 
 import base64
+from concurrent import futures
 import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 import bcrypt
+import fixtures
 import flask
 from oslotest import base
 from sushy_tools.emulator import api_utils
@@ -199,6 +202,24 @@ class TestSelection(redfish.RedfishTestCase):
 
     def test_media(self):
         self.assertIsInstance(self.app.vmedia, media.NoMedia)
+
+    def test_many_first_requests(self):
+        installed = []
+        self.useFixture(fixtures.MockPatchObject(
+            views, 'install', lambda app: installed.append(app)))
+        state = plugin._State(self.app)
+        state.use(self.app.systems)
+        barrier = threading.Barrier(8)
+
+        def first():
+            barrier.wait(10)
+            return state.ours()
+
+        with futures.ThreadPoolExecutor(8) as pool:
+            answers = [pool.submit(first) for _ in range(8)]
+            self.assertEqual([True] * 8,
+                             [answer.result(10) for answer in answers])
+        self.assertEqual([self.app], installed)
 
     def test_stock_driver_with_its_own_options(self):
         # A list that upstream takes and the kubevirt driver would not.
