@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+
+from oslotest import base
+
+from sushy_kubevirt.sandbox.kubevirt import workqueue
+
+
+class WorkQueueTest(base.BaseTestCase):
+
+    def _run(self, scenario):
+        async def run():
+            self.done = []
+            queue = workqueue.WorkQueue(asyncio.get_running_loop(),
+                                        self._work, 'test')
+            try:
+                await scenario(queue)
+            finally:
+                queue.close()
+        asyncio.run(run())
+
+    def _work(self, key):
+        self.done.append(key)
+        if key == 'bad' and self.done.count('bad') < 3:
+            raise workqueue.Again('not yet')
+
+    def test_a_key_has_one_turn_however_often_it_is_added(self):
+        async def scenario(queue):
+            for _ in range(3):
+                for key in range(20):
+                    queue.add(key)
+            for _ in range(10):
+                await asyncio.sleep(0)
+        self._run(scenario)
+        self.assertEqual(list(range(20)), self.done)
+
+    def test_a_turn_that_fails_is_repeated(self):
+        async def scenario(queue):
+            queue.add('bad')
+            queue.add('good')
+            await asyncio.sleep(0.01)
+            self.assertEqual(['bad', 'good'], self.done)
+            await asyncio.sleep(0.5)
+        self._run(scenario)
+        self.assertEqual(3, self.done.count('bad'))
+
+    def test_the_earliest_wish_counts(self):
+        async def scenario(queue):
+            queue.add_after('a', 60)
+            queue.add_after('a', 0.01)
+            queue.add_after('a', 60)
+            await asyncio.sleep(0.1)
+        self._run(scenario)
+        self.assertEqual(['a'], self.done)
+
+    def test_a_closed_queue_gives_no_turns(self):
+        async def scenario(queue):
+            queue.add('a')
+            queue.add_after('b', 0)
+            queue.close()
+            queue.add('c')
+            await asyncio.sleep(0.01)
+        self._run(scenario)
+        self.assertEqual([], self.done)
