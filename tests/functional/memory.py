@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory processes take, as the kernel counts it."""
+"""Processes as the kernel sees them: their memory and their children."""
 
 import os
 import re
 
 
-def pss(pid):
-    """:returns: proportional set size of a process, in KiB"""
+def anonymous(pid):
+    """What a process has that no file has, shared with its parent or not.
+
+    Unlike PSS it does not change when others that share it come and go, so
+    that it tells whether a process grows.
+
+    :returns: KiB
+    """
     with open('/proc/%d/smaps_rollup' % pid) as stream:
-        return int(re.search(r'^Pss:\s+(\d+)', stream.read(),
+        return int(re.search(r'^Anonymous:\s+(\d+)', stream.read(),
                              re.MULTILINE).group(1))
 
 
