@@ -35,6 +35,7 @@ import sys
 import threading
 
 import stevedore
+from sushy_tools import error
 import webob
 
 from sushy_kubevirt.kubevirt import errors as machine_errors
@@ -132,14 +133,12 @@ class _State:
         nothing of the cluster. Others are left until they are needed, as
         upstream does it.
         """
-        name = self._name()
-        if name is None:
-            return
         try:
-            loaded = _load(name)
-            if issubclass(loaded, systems.KubeVirtDriver):
-                with self._lock:
-                    self._make(name, loaded)
+            with self._lock:
+                if self._is_kubevirt():
+                    self._make()
+                else:
+                    self._drop()
         except (settings.InvalidSettings,
                 machine_errors.ConfigError) as exc:
             for line in str(exc).splitlines():
@@ -151,17 +150,16 @@ class _State:
 
         :param upstream: getter that chooses as sushy-emulator does
         """
+        if self._name() is None:
+            return upstream(self._app)
         if self._driver is None:
-            name = self._name()
-            if name is None:
-                return upstream(self._app)
             with self._lock:
-                self._make(name, _load(name))
+                self._make()
         return self._driver
 
     def vmedia(self, upstream):
         """The virtual media driver."""
-        if not isinstance(self._app.systems, systems.KubeVirtDriver):
+        if not self._is_kubevirt():
             return upstream(self._app)
         if self._vmedia is None:
             self._vmedia = media.NoMedia(self._app.config, self._app.logger)
@@ -172,32 +170,33 @@ class _State:
         if self._ours is None:
             with self._lock:
                 if self._ours is None:
-                    self._ours = self._install()
+                    ours = self._is_kubevirt()
+                    if ours:
+                        views.install(self._app)
+                    self._ours = ours
         return self._ours
-
-    def _install(self):
-        name = self._name()
-        if name is None or not issubclass(_load(name),
-                                          systems.KubeVirtDriver):
-            return False
-        views.install(self._app)
-        return True
 
     def _name(self):
         return self._app.config.get(DRIVER)
+
+    def _is_kubevirt(self):
+        name = self._name()
+        return name is not None and issubclass(_load(name),
+                                               systems.KubeVirtDriver)
 
     def use(self, driver):
         """Take a driver that was made elsewhere (by a test)."""
         self._driver = driver
         self._made_for = (self._name(), (), driver.settings)
 
-    def _make(self, name, loaded):
+    def _make(self):
         """Make the driver, unless the one there is was made for the same.
 
         The config file of SUSHY_EMULATOR_CONFIG is read first and that of
         --config may change all of it.
         """
-        config = self._app.config
+        config, name = self._app.config, self._name()
+        loaded = _load(name)
         arguments = _ARGUMENTS.get(name, lambda config: ())(config)
         wanted = (name, arguments)
         if issubclass(loaded, systems.KubeVirtDriver):
@@ -205,10 +204,14 @@ class _State:
         if self._driver is not None and self._made_for == wanted:
             return
         made = loaded.initialize(config, self._app.logger, *arguments)()
-        if isinstance(self._driver, systems.KubeVirtDriver):
-            self._driver.close()
+        self._drop()
         self._driver, self._made_for = made, wanted
         self._app.logger.debug('System driver %s: %s', name, made.driver)
+
+    def _drop(self):
+        if isinstance(self._driver, systems.KubeVirtDriver):
+            self._driver.close()
+        self._driver = self._made_for = None
 
 
 def _state(app):
@@ -257,7 +260,6 @@ def _replace_authentication(middleware):
         except ValueError:
             # bcrypt will not look at passwords of more than 72 bytes or
             # with a NUL: none of those in the file.
-            from sushy_tools import error
             exc = error.Unauthorized('Incorrect username or password')
             return self.format_exception(exc)(environ, start_response)
 

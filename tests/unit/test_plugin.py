@@ -230,6 +230,17 @@ class TestSelection(redfish.RedfishTestCase):
         state.check()
         self.assertEqual('<fake>', state.systems(None).driver)
 
+    def test_second_config_file(self):
+        """--config names another driver than SUSHY_EMULATOR_CONFIG did."""
+        state = plugin._State(self.app)
+        state.use(self.app.systems)
+        self.app.config[plugin.DRIVER] = 'fake'
+        state.check()
+        self.assertEqual('<fake>', state.systems(None).driver)
+        self.app.config[plugin.DRIVER] = None
+        state.check()
+        self.assertEqual('upstream', state.systems(lambda app: 'upstream'))
+
     def test_same_options_same_driver(self):
         driver = self.app.systems
         self.app.sushy_kubevirt.check()
