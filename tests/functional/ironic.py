@@ -120,10 +120,7 @@ class Ironic(fixtures.Fixture):
             'service_catalog': {'auth_type': 'none',
                                 'endpoint_override': self.url},
             'ipmi': {'min_command_interval': 1, 'command_retry_timeout': 30},
-            'redfish': {
-                'connection_retry_interval': 1,
-                'inspection_hooks':
-                    '$default_inspection_hooks,cpus,memory,boot-mode'},
+            'redfish': {'connection_retry_interval': 1},
             'inventory': {'data_backend': 'database'},
             'oslo_concurrency': {'lock_path': home / 'lock'},
             'deploy': {'http_root': home / 'http',
