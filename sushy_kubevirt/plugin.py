@@ -31,9 +31,11 @@ With another driver than kubevirt the emulator is upstream's, unchanged.
 """
 
 import functools
+import logging
 import sys
 import threading
 
+from flask import logging as flask_logging
 import stevedore
 from sushy_tools import error
 import webob
@@ -136,6 +138,7 @@ class _State:
         try:
             with self._lock:
                 if self._is_kubevirt():
+                    _log_like(self._app)
                     self._make()
                 else:
                     self._drop()
@@ -220,6 +223,18 @@ def _state(app):
         # Two threads may come here; one of them wins, for both.
         found = app.extensions.setdefault(_KEY, _State(app))
     return found
+
+
+def _log_like(app):
+    """Have our log lines look like the application's and go where it does.
+
+    Unless whoever runs this has set up logging; Flask asks the same.
+    """
+    log = logging.getLogger('sushy_kubevirt')
+    if not flask_logging.has_level_handler(log):
+        log.addHandler(flask_logging.default_handler)
+    if app.debug and not log.level:
+        log.setLevel(logging.DEBUG)
 
 
 @functools.cache

@@ -45,6 +45,7 @@ def guard():
         raises
     """
     request = flask.request
+    flask.g.machine = None
     if request.url_rule is None:
         return None
     rule = request.url_rule.rule

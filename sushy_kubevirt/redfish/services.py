@@ -5,20 +5,10 @@ What upstream's views would pretend (a firmware update that raises a number)
 or answer with 500 on a client's mistake is refused here in clear words.
 """
 
-import flask
-
 from sushy_kubevirt.redfish import errors
 from sushy_kubevirt.redfish import messages
 from sushy_kubevirt.redfish import payload
 from sushy_kubevirt.redfish import responses
-
-
-_CHASSIS = {
-    'IndicatorLED': ('Lit', 'Blinking', 'Off'),
-    **payload.read_only(
-        'Id', 'Name', 'UUID', 'ChassisType', 'Status', 'PowerState', 'Links',
-        'Thermal', 'Manufacturer', 'Model'),
-}
 
 
 def update_service():
@@ -53,19 +43,3 @@ def replace_certificate():
         dict.fromkeys(text, str), required=text)
     raise errors.RedfishError(404, messages.message(
         'ResourceMissingAtURI', values['CertificateUri']))
-
-
-def chassis(upstream):
-    """GET, PATCH /redfish/v1/Chassis/<identity>
-
-    :param upstream: sushy-emulator's view, which answers GET; to PATCH with
-        a bad value it would answer 500
-    """
-    def view(identity):
-        if flask.request.method == 'PATCH':
-            values = payload.properties(_CHASSIS)
-            flask.current_app.indicators.set_indicator_state(
-                identity, values['IndicatorLED'])
-            return responses.done()
-        return upstream(identity=identity)
-    return view

@@ -10,6 +10,7 @@ import functools
 import flask
 
 from sushy_kubevirt.redfish import access
+from sushy_kubevirt.redfish import chassis
 from sushy_kubevirt.redfish import computer_system
 from sushy_kubevirt.redfish import devices
 from sushy_kubevirt.redfish import errors
@@ -45,6 +46,9 @@ VIEWS = {
     'secure_boot': ('full', firmware.secure_boot),
     'manager_collection_resource': ('vmedia', manager.collection),
     'manager_resource': ('vmedia', manager.resource),
+    'chassis_collection_resource': ('full', chassis.collection),
+    'chassis_resource': ('full', chassis.resource),
+    'thermal_resource': ('full', chassis.thermal),
     'UpdateService.update_service_resource': ('full',
                                               services.update_service),
     'UpdateService.update_service_simple_update': ('full',
@@ -63,13 +67,12 @@ ROUTES = (
      firmware.reset_bios),
 )
 
-_CHASSIS = 'chassis_resource'
-
 
 def _adapted(feature, view):
     """Our view in the form Flask calls it.
 
-    It is given the machine that the guard found, never an identity.
+    One that is about a system is given the machine that the guard found, and
+    never an identity.
     """
     least = _FEATURES.index(feature)
 
@@ -78,9 +81,11 @@ def _adapted(feature, view):
         if least and _FEATURES.index(
                 flask.current_app.feature_set) < least:
             raise errors.missing()
-        if identity is None:
-            return view(**arguments)
-        return view(flask.g.machine, **arguments)
+        if flask.g.machine is not None:
+            return view(flask.g.machine, **arguments)
+        if identity is not None:
+            return view(identity, **arguments)
+        return view(**arguments)
 
     return adapted
 
@@ -91,14 +96,12 @@ def install(app):
     :param app: sushy-emulator's application, before its first request
     :raises: `RuntimeError` if it is not the one this was written for
     """
-    moved = sorted({*VIEWS, _CHASSIS} - set(app.view_functions))
+    moved = sorted(set(VIEWS) - set(app.view_functions))
     if moved:
         raise RuntimeError('This sushy-tools has no endpoint %s; see '
                            'sushy_kubevirt.plugin' % ', '.join(moved))
     for endpoint, (feature, view) in VIEWS.items():
         app.view_functions[endpoint] = _adapted(feature, view)
-    app.view_functions[_CHASSIS] = services.chassis(
-        app.view_functions[_CHASSIS])
     for rule, endpoint, methods, feature, view in ROUTES:
         app.add_url_rule('%s/<identity>/%s' % (computer_system.ROOT, rule),
                          endpoint, _adapted(feature, view), methods=methods)

@@ -216,6 +216,7 @@ class TestWrites(redfish.RedfishTestCase):
         system.secure_boot.refresh(force=True)
         self.assertTrue(system.secure_boot.enabled)
         # Nothing of this is the emulator's own.
+        self.assertEqual([], list(self.emulator.home.rglob('*.sqlite')))
         self.emulator.process.restart()
         self.emulator.url = self.emulator.process.match[1].rstrip('/')
         body = self.emulator.system(self.uuid)

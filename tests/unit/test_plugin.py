@@ -129,6 +129,9 @@ class TestUpstream(base.BaseTestCase):
             'secure_boot': one + '/SecureBoot',
             'manager_collection_resource': '/redfish/v1/Managers',
             'manager_resource': '/redfish/v1/Managers/<identity>',
+            'chassis_collection_resource': '/redfish/v1/Chassis',
+            'chassis_resource': '/redfish/v1/Chassis/<identity>',
+            'thermal_resource': '/redfish/v1/Chassis/<identity>/Thermal',
             'UpdateService.update_service_resource':
                 '/redfish/v1/UpdateService/',
             'UpdateService.update_service_simple_update':
@@ -139,7 +142,6 @@ class TestUpstream(base.BaseTestCase):
                 'CertificateService.ReplaceCertificate',
         }
         self.assertEqual(set(rules), set(views.VIEWS))
-        rules['chassis_resource'] = '/redfish/v1/Chassis/<identity>'
         for endpoint, rule in rules.items():
             self.assertEqual(rule, self.upstream['rules'].get(endpoint))
 

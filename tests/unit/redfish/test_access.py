@@ -114,7 +114,6 @@ class TestAllowed(Case):
         chassis = self.app.chassis.chassis[0]
         for path in ('/redfish/v1/Systems', '/redfish/v1/Managers',
                      '/redfish/v1/Chassis/' + chassis,
-                     '/redfish/v1/Chassis/%s/Thermal' % chassis,
                      '/redfish/v1/CertificateService/CertificateLocations'):
             text = client.get(path).get_data(as_text=True)
             for denied in fakes.A, fakes.OTHER, 'vm-a':

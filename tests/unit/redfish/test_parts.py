@@ -141,6 +141,36 @@ class TestFirmware(base.RedfishTestCase):
         self.assertIn('Legacy', body['error']['message'])
 
 
+class TestChassis(base.RedfishTestCase):
+
+    CONFIG = {'SUSHY_EMULATOR_CHASSIS': [
+        {'Id': '1', 'Name': 'First', 'UUID': fakes.OTHER[:-2] + '01'},
+        {'Id': '2', 'Name': 'Second', 'UUID': fakes.OTHER[:-2] + '02'}]}
+
+    def test_bodies(self):
+        first, second = [
+            member['@odata.id'] for member in
+            self.get(path='/redfish/v1/Chassis')['Members']]
+        body = self.get(path=first)
+        self.assertEqual('First', body['Name'])
+        self.assertEqual(
+            [self.path, '/redfish/v1/Systems/' + fakes.B],
+            [link['@odata.id'] for link in body['Links']['ComputerSystems']])
+        self.assertEqual([], self.get(path=second)['Links'][
+            'ComputerSystems'])
+        self.get(path=first + '/Thermal', code=404)
+
+    def test_nothing_to_set(self):
+        path = self.get(path='/redfish/v1/Chassis')['Members'][0][
+            '@odata.id']
+        for body, key in (({'IndicatorLED': 'Lit'}, 'PropertyNotWritable'),
+                          ({'Nonsense': 1}, 'PropertyUnknown'),
+                          ({}, 'NoOperation')):
+            answer = self.client.patch(path, json=body)
+            self.assertEqual(400, answer.status_code)
+            self.assertIn(key, answer.json['error']['code'])
+
+
 class TestManager(base.RedfishTestCase):
 
     def test_body(self):
