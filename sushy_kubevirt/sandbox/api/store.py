@@ -85,7 +85,7 @@ class Store:
         found = self._shelves.get(key)
         if found is None:
             found = self._shelves[key] = history.Shelf(
-                kind, self.version, self._length)
+                kind, FIRST_VERSION, self._length)
         return found
 
     def shelves(self):
