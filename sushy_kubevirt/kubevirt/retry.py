@@ -8,11 +8,14 @@ connection. As every try begins with a look, a request that was carried out
 while its answer was lost is found done.
 """
 
+import itertools
 import random
 import time
 
 from sushy_kubevirt.kubevirt import errors
 
+#: Seconds before the second try, twice as long each time, and at most. After a
+#: conflict, which is over when it is noticed, a fifth of that.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
@@ -27,14 +30,14 @@ def run(step, options, closing):
     :raises: the last `errors.Unavailable`; other errors at once
     """
     deadline = time.monotonic() + options.write_deadline
-    pause = FIRST_PAUSE
-    while True:
+    for tries in itertools.count():
         try:
             return step()
         except errors.Unavailable as e:
-            # Full jitter between half and the whole, so that several BMCs
-            # of one VM do not stay in step.
+            pause = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
+            if isinstance(e, errors.Conflict):
+                pause /= 5
+            # Jitter, so that several BMCs of one VM do not stay in step.
             wait = max(pause * random.uniform(0.5, 1.0), e.retry_after or 0)
             if time.monotonic() + wait >= deadline or closing.wait(wait):
                 raise
-        pause = min(pause * 2, LONGEST_PAUSE)

@@ -294,7 +294,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 if event is None:
                     return self._reset()
                 _, of, kind, obj = event
-                if of == plural and namespace in (
+                if event[0] > version and of == plural and namespace in (
                         None, obj['metadata']['namespace']) and field in (
                         '', obj['metadata']['name']):
                     line = json.dumps({'type': kind, 'object': obj}) + '\n'

@@ -79,9 +79,12 @@ class ClusterTestCase(base.BaseTestCase):
     def test_a_uuid_of_two_is_ambiguous(self):
         c = self.cluster()
         uuid = c.machine('a').uuid
-        self.api.put('virtualmachines', api.vm('b', firmware=uuid))
+        other = self.api.put('virtualmachines', api.vm('b', firmware=uuid))
         self.until(lambda: len(c.machines()) == 2)
         self.assertRaises(errors.AmbiguousName, c.machine, uuid)
+        self.api.delete('virtualmachines', other)
+        self.until(lambda: len(c.machines()) == 1)
+        self.assertEqual('a', c.machine(uuid).name)
 
     def test_several_namespaces(self):
         for namespace in ('one', 'two', 'three'):
@@ -169,6 +172,13 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: c.machines())
         self.assertRaises(errors.MachineNotFound, machine.objects)
 
+    def test_a_namesake_is_not_written_to(self):
+        machine = self.cluster().machine('a')
+        machine.objects()
+        self.api.put('virtualmachines', api.vm('a'))
+        self.assertRaises(errors.Conflict, machine.patch, [
+            {'op': 'add', 'path': '/metadata/labels', 'value': {}}])
+
     def test_a_deletion_is_read_by_a_write_before_the_watch_tells(self):
         machine = self.cluster().machine('a')
         # No event: as if the watch lagged.
@@ -239,6 +249,7 @@ class ClusterTestCase(base.BaseTestCase):
         again = self.api.put('virtualmachines', api.vm('b'))
         self.api.start()
         self.until(lambda: [m.name for m in c.machines()] == ['b'])
+        self.until(lambda: not c._cache.stale)
         again['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', again)
         self.until(lambda: self.annotation(c.machine('b'), 'x') == '1')
@@ -328,7 +339,8 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertLess(time.monotonic() - began, 5)
 
     def test_two_writers_lose_nothing(self):
-        machines = [self.cluster().machine('a') for _ in range(3)]
+        machines = [self.cluster(opts={'write_deadline': 20}).machine('a')
+                    for _ in range(3)]
 
         def write(machine, name):
             for n in range(5):
