@@ -151,6 +151,18 @@ class Bmc:
         self._guid = uuid.UUID(machine.uuid).bytes_le
         return machine
 
+    def note(self, error):
+        """Keep what something failed of, and log it when it is new: a client
+        that polls would repeat it for as long as it lasts.
+
+        :param error: an `errors.MachineError`
+        """
+        problem = str(error)
+        if problem != self.problem:
+            LOG.warning('%s: %s (completion code %02Xh)', self.name, problem,
+                        completion(error))
+        self.problem = problem
+
     def _guard(self, handle):
         """Turn a handler's errors into completion codes."""
         def guarded(session, data):
@@ -159,13 +171,8 @@ class Bmc:
             except Failure as exc:
                 return exc.code, b''
             except errors.MachineError as exc:
-                code = completion(exc)
-                problem = '%s: %s' % (type(exc).__name__, exc)
-                # A client that polls would repeat it for as long as it lasts.
-                log = LOG.debug if problem == self.problem else LOG.warning
-                log('%s: %s (completion code %02Xh)', self.name, exc, code)
-                self.problem = problem
-                return code, b''
+                self.note(exc)
+                return completion(exc), b''
             self.problem = ''
             return codes.Completion.OK, answer or b''
         return guarded

@@ -179,11 +179,9 @@ class Host:
                 await loop.run_in_executor(self._readers, entry.bmc.machine)
                 return
             except errors.ConfigError as exc:
-                entry.bmc.problem = str(exc)
-                LOG.error('%s: %s', entry.name, exc)
+                entry.bmc.note(exc)
             except errors.MachineError as exc:
-                entry.bmc.problem = str(exc)
-                LOG.warning('%s: %s', entry.name, exc)
+                entry.bmc.note(exc)
                 # It watches, or tries to.
                 return
             await asyncio.sleep(RETRY_SECONDS)

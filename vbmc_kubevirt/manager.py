@@ -130,18 +130,21 @@ class Manager:
 
     def periodic(self, shutdown=False):
         """Start what should run and does not; stop all for a shutdown."""
-        for name in self._entries.names():
-            try:
-                entry = self._entries.load(name)
-                if shutdown:
-                    self._stop(entry)
-                elif entry['active']:
-                    self._start(entry)
-            except upstream.VirtualBMCError as exc:
-                self._fail(name, exc)
         if shutdown:
             for driver in self._drivers.values():
                 driver.close()
+            return
+        for name in self._entries.names():
+            try:
+                entry = self._entries.load(name)
+                if entry['active']:
+                    self._start(entry)
+            except upstream.VirtualBMCError as exc:
+                self._fail(name, exc)
+            except Exception as exc:
+                # A fault of one driver is no end of the others' BMCs.
+                LOG.debug('%s', name, exc_info=True)
+                self._fail(name, '%s: %s' % (type(exc).__name__, exc))
 
     # Behind it
 

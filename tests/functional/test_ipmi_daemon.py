@@ -223,21 +223,6 @@ class EntriesTest(base.VbmcdTestCase):
         self.assertIn('still running', done.stdout)
 
 
-class AccessTest(base.SandboxTestCase):
-    """Access rights that name the VM suffice."""
-
-    VMS = 2
-
-    def test_the_vm_alone_is_watched(self):
-        daemon = self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
-        self.sandbox.reset_stats()
-        # Any list of more than the VM's own objects fails.
-        daemon.add('vm-0')
-        self.assertIn('Chassis Power', daemon.ipmi('vm-0', 'power', 'on'))
-        calls = self.sandbox.stats()['calls']
-        self.assertNotIn('namespaces', calls.get('list', {}))
-
-
 class StockTest(oslotest_base.BaseTestCase):
     """The options are in the stock client, and harm no stock daemon."""
 

@@ -31,7 +31,7 @@ package's entry points. It has, and needs no more than:
     virtualbmc's ``running``, ``error``, ``down``, problem is for people, ''
     if there is none.
 ``close()``
-    the daemon ends.
+    serve nothing any more: the daemon ends.
 
 All refuse by raising ``virtualbmc.exception.VirtualBMCError``.
 """

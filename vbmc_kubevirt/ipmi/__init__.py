@@ -5,5 +5,6 @@ Knows nothing of KubeVirt or of virtualbmc. Section and table numbers are
 those of the IPMI specification, second generation v2.0, revision 1.1.
 
 `codes` has the numbers, `packet` the bytes on the wire, `session` the keys
-and the state of one client, `server` the port and all its sessions.
+and the state of one client, `channel` the commands about these, `server` the
+port and all its sessions.
 """

@@ -96,9 +96,3 @@ class Payload(enum.IntEnum):
 #: Network functions of requests, table 5-1; responses have the next number.
 CHASSIS = 0x00
 APPLICATION = 0x06
-
-# Commands of the session layer, section 22.
-GET_CHANNEL_AUTHENTICATION_CAPABILITIES = 0x38
-SET_SESSION_PRIVILEGE_LEVEL = 0x3B
-CLOSE_SESSION = 0x3C
-GET_CHANNEL_CIPHER_SUITES = 0x54

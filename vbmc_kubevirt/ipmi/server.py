@@ -22,6 +22,7 @@ import os
 import socket
 import struct
 
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session as session_
@@ -52,9 +53,6 @@ ANSWERED_SECONDS = 30.0
 #: that is served here fits into 255 bytes and a header.
 READ_MAX = 64
 DATAGRAM_MAX = 1024
-
-#: The channel all this comes in by, in what tells about it.
-CHANNEL = 1
 
 
 class Command(collections.namedtuple(
@@ -316,43 +314,12 @@ class Server:
 
     def _outside(self, rmcpp, request, address):
         """A command that needs no session (appendix G)."""
-        if request.netfn != codes.APPLICATION:
+        handle = channel.OUTSIDE.get((request.netfn, request.command))
+        if handle is None:
             raise packet.Malformed()
-        if request.command == codes.GET_CHANNEL_AUTHENTICATION_CAPABILITIES:
-            answer = self._channel_authentication(request.data)
-        elif request.command == codes.GET_CHANNEL_CIPHER_SUITES:
-            answer = self._channel_cipher_suites(request.data)
-        else:
-            raise packet.Malformed()
-        message = packet.response(request, *answer)
+        message = packet.response(request, *handle(None, request.data))
         self._send(packet.wrap(codes.Payload.IPMI, message) if rmcpp
                    else packet.wrap_v15(message), address)
-
-    @staticmethod
-    def _channel_authentication(data):
-        """Get Channel Authentication Capabilities (section 22.13)."""
-        if len(data) < 2:
-            return codes.Completion.LENGTH_INVALID, b''
-        if data[0] & 0x0f not in (CHANNEL, 0x0E):
-            return codes.Completion.INVALID_FIELD, b''
-        # Extended: only IPMI v2.0. Plain, for a client of v1.5: no way in.
-        extended = data[0] & 0x80
-        return codes.Completion.OK, bytes((
-            CHANNEL, extended, 0x04, 0x02 if extended else 0, 0, 0, 0, 0))
-
-    @staticmethod
-    def _channel_cipher_suites(data):
-        """Get Channel Cipher Suites (section 22.15.1)."""
-        if len(data) < 3:
-            return codes.Completion.LENGTH_INVALID, b''
-        if data[0] & 0x0f not in (CHANNEL, 0x0E):
-            return codes.Completion.INVALID_FIELD, b''
-        if data[1] & 0x3f != codes.Payload.IPMI:
-            return codes.Completion.OK, bytes((CHANNEL,))
-        records = b''.join(suite.record for suite in session_.SUITES)
-        first = 16 * (data[2] & 0x3f)
-        return codes.Completion.OK, (bytes((CHANNEL,))
-                                     + records[first:first + 16])
 
     def _in_session(self, session, request, new):
         """A command in a session, decrypted and checked."""
@@ -368,14 +335,15 @@ class Server:
             del session.answered[request]
             if not new:
                 return
-        own = self._own(session, request)
-        if own is not None:
-            self._answer(session, request, own)
-            if (request.command == codes.CLOSE_SESSION
-                    and own[0] == codes.Completion.OK):
+        code = request.netfn, request.command
+        handle = channel.INSIDE.get(code)
+        if handle is not None:
+            answer = handle(session, request.data)
+            self._answer(session, request, answer)
+            if code == channel.CLOSE and answer[0] == codes.Completion.OK:
                 self._forget(session)
             return
-        command = self._commands.get((request.netfn, request.command))
+        command = self._commands.get(code)
         if command is None:
             self._answer(session, request,
                          (codes.Completion.INVALID_COMMAND, b''))
@@ -427,39 +395,3 @@ class Server:
             if len(session.answered) > ANSWERED_MAX:
                 session.answered.popitem(last=False)
         self._send(session.wrap(message), session.address)
-
-    def _own(self, session, request):
-        """Commands about the session itself.
-
-        :returns: (completion code, data), or None if it is none of them
-        """
-        if request.netfn != codes.APPLICATION:
-            return None
-        data = request.data
-        if request.command == codes.GET_CHANNEL_AUTHENTICATION_CAPABILITIES:
-            return self._channel_authentication(data)
-        if request.command == codes.GET_CHANNEL_CIPHER_SUITES:
-            return self._channel_cipher_suites(data)
-        if request.command == codes.SET_SESSION_PRIVILEGE_LEVEL:
-            return self._set_privilege(session, data)
-        if request.command == codes.CLOSE_SESSION:
-            if len(data) < 4:
-                return codes.Completion.LENGTH_INVALID, b''
-            if struct.unpack_from('<I', data)[0] != session.session_id:
-                return codes.Completion.INVALID_SESSION_ID, b''
-            return codes.Completion.OK, b''
-        return None
-
-    @staticmethod
-    def _set_privilege(session, data):
-        """Set Session Privilege Level (section 22.18)."""
-        if not data:
-            return codes.Completion.LENGTH_INVALID, b''
-        level = data[0] & 0x0f
-        if level == 1 or level > codes.Privilege.ADMINISTRATOR:
-            return codes.Completion.INVALID_FIELD, b''
-        if level > session.privilege_limit:
-            return codes.Completion.LEVEL_EXCEEDS_LIMIT, b''
-        # 0 only asks.
-        session.privilege = level or session.privilege
-        return codes.Completion.OK, bytes((session.privilege,))

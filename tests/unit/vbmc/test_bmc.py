@@ -100,8 +100,7 @@ class ChassisTest(BmcTestCase):
                 (errors.ObjectNotFound('what'), 0xFF)):
             self.machine.reset.side_effect = error
             self.assertEqual((code, b''), self.ask(0, 2, 3))
-            self.assertEqual('%s: %s' % (type(error).__name__, error),
-                             self.bmc.problem)
+            self.assertEqual(str(error), self.bmc.problem)
         self.machine.reset.side_effect = None
         self.ask(0, 2, 3)
         self.assertEqual('', self.bmc.problem)

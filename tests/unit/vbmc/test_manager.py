@@ -41,6 +41,7 @@ class Fake:
         return upstream.RUNNING, 'a problem' if name == 'odd' else ''
 
     def close(self):
+        self.running.clear()
         self.closed = True
 
 
@@ -189,6 +190,18 @@ class ManagerTest(base.BaseTestCase):
         self.manager.periodic()
         self.assertEqual({'a': 'error', 'b': 'running'}, self.status())
         self.assertRaises(upstream.VirtualBMCError, self.manager.show, 'a')
+
+    def test_a_fault_of_a_driver_harms_no_other(self):
+        self.add('a', driver='other')
+        self.add('b')
+        self.manager.start('b')
+        self.manager.start('a')
+        self.useFixture(fixtures.MockPatchObject(
+            Other, 'start', side_effect=RuntimeError('a fault')))
+        self.driver().running.clear()
+        self.manager.periodic()
+        self.assertEqual({'a': 'error', 'b': 'running'}, self.status())
+        self.assertIn('b', self.driver().running)
 
     def test_a_driver_that_is_gone(self):
         self.add('vm', driver='other')
