@@ -12,7 +12,6 @@ A mode alone, or with ``Continuous``, is a change for good; a mode with
 import copy
 import dataclasses
 import enum
-import uuid
 
 from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import bootorder
@@ -112,7 +111,7 @@ def set(machine, target=None, enabled=None, mode=None):
     :param mode: a `Mode`
     :raises: `errors.InvalidValue` if the VM has no device of that class
     """
-    id_ = uuid.uuid4().hex[:8]
+    id_ = overrides.new_id()
 
     def step(vm, vmi):
         pending = overrides.once(vm)

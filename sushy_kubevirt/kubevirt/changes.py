@@ -6,6 +6,8 @@ a list is never sent whole, because the copy may lack parts that the cache
 does not keep.
 """
 
+_ANNOTATIONS = '/metadata/annotations/'
+
 
 def between(old, new, path=''):
     """Say how to come from one to the other.
@@ -62,17 +64,33 @@ def _name(item):
     return item.get('name') if isinstance(item, dict) else item
 
 
-def send(machine, vm, edited):
+def send(machine, vm, edited, strict=False):
     """Write an edited copy of a VM back, if it differs.
 
-    One try; call it in a step of `machine.Machine.write`.
+    One try; call it in a step of `machine.Machine.write`. It is refused
+    (`errors.Conflict`) if the VM's spec, or an annotation that is changed,
+    is not any more what it was. KubeVirt's own writes to the status, of which
+    there are many while a VM starts, do not get in the way.
 
-    :param vm: the VM the copy was made from; the write is refused
-        (`errors.Conflict`) if it has changed since
+    :param vm: the VM the copy was made from
     :param edited: the copy
+    :param strict: refuse after any other change too, of the status even
     :returns: the VM as it is now
     """
     operations = between(vm, edited)
     if not operations:
         return vm
-    return machine.patch(operations, guard=vm)
+    metadata = vm['metadata']
+    if strict or not metadata.get('annotations'):
+        return machine.patch(operations, guard=vm)
+    tests = [{'op': 'test', 'path': '/metadata/generation',
+              'value': metadata['generation']}]
+    for operation in operations:
+        if (operation['op'] != 'add'
+                and operation['path'].startswith(_ANNOTATIONS)):
+            name = operation['path'][len(_ANNOTATIONS):]
+            tests.append({
+                'op': 'test', 'path': operation['path'],
+                'value': metadata['annotations'][
+                    name.replace('~1', '/').replace('~0', '~')]})
+    return machine.patch(tests + operations)

@@ -8,15 +8,14 @@ taking it off brings back what was under it. When and why that happens is
 said in `boot` and `keeper`.
 """
 
+import uuid
+
 from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import firmware
 from sushy_kubevirt.kubevirt import runstrategy
 
 TERMINATE = 'Terminate'
-
-#: A VMI in one of these is only waiting for a node and its images.
-_NOT_HANDED_OVER = ('', 'Pending', 'Scheduling')
 
 
 def once(vm):
@@ -34,19 +33,51 @@ def continuous(vm):
 def begun(vm, vmi):
     """Whether the boot that a one-time override was for has begun.
 
-    It has as soon as a VMI that carries the override was handed to its
-    node: before that a start may still fail and be tried again. It also has
-    when such a VMI came and went while no BMC was looking: KubeVirt keeps
-    the generation of the VM that the last VMI was made from.
+    It has as soon as a VMI that carries the override was handed to a node:
+    before that a start may still fail and be tried again. It also has when
+    such a VMI came and went while no BMC was looking: KubeVirt keeps the
+    generation of the VM that the last VMI was made from, and whether the
+    last VMIs failed before they ran.
 
     :param vm: a VM with a one-time override
     :param vmi: its VMI, or None
     """
+    if _carries(vm, vmi):
+        return _handed_over(vmi)
+    status = vm.get('status') or {}
+    return (not status.get('startFailure')
+            and (status.get('observedGeneration') or 0)
+            >= once(vm).get('generation', 0))
+
+
+def _carries(vm, vmi):
+    return vmi is not None and annotations.mark(vmi) == once(vm).get('id')
+
+
+def _handed_over(vmi):
+    # The node is written down in the step from Scheduling to Scheduled.
+    return bool((vmi.get('status') or {}).get('nodeName')
+                or runstrategy.phase(vmi) in ('Scheduled', 'Running'))
+
+
+def save(vm, vmi):
+    """Keep a one-time override for the next VMI when the one that carries it
+    is about to be ended before its guest ran.
+
+    :param vm: a VM, which is changed
+    :param vmi: its VMI
+    """
     layer = once(vm)
-    if vmi is not None and annotations.mark(vmi) == layer.get('id'):
-        return runstrategy.phase(vmi) not in _NOT_HANDED_OVER
-    observed = (vm.get('status') or {}).get('observedGeneration') or 0
-    return observed >= layer.get('generation', 0)
+    if layer is not None and _carries(vm, vmi) and not _handed_over(vmi):
+        layer = dict(layer, id=new_id(),
+                     generation=vm['metadata'].get('generation', 0) + 1)
+        annotations.set_mark(vm['spec']['template'], layer['id'])
+        _write(vm, 'once', layer)
+
+
+def new_id():
+    """:returns: a name for a one-time override that no other has"""
+    return uuid.uuid4().hex[:8]
 
 
 def put_once(vm, id_, target=None, mode=None, terminate=False):

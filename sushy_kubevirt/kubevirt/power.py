@@ -103,9 +103,11 @@ def state(vm, vmi):
     :returns: a `PowerState`
     """
     if not runstrategy.living(vmi):
-        if not runstrategy.starting(vm, vmi) or problem(vm, vmi):
+        if problem(vm, vmi):
             return PowerState.OFF
-        return PowerState.POWERING_ON
+        if runstrategy.starting(vm, vmi) or _just_made(vm, vmi):
+            return PowerState.POWERING_ON
+        return PowerState.OFF
     if runstrategy.stopping(vm, vmi):
         return PowerState.POWERING_OFF
     if runstrategy.phase(vmi) in ('Running', 'Unknown'):
@@ -116,6 +118,13 @@ def state(vm, vmi):
     if problem(vm, vmi):
         return PowerState.OFF
     return PowerState.POWERING_ON
+
+
+def _just_made(vm, vmi):
+    # The VM already tells of a VMI that has not been heard of otherwise.
+    said = (vm.get('status') or {}).get('printableStatus')
+    return (vmi is None and said == 'Starting'
+            and runstrategy.of(vm) != runstrategy.HALTED)
 
 
 def problem(vm, vmi):
@@ -151,11 +160,11 @@ def _of_vmi(vm, vmi):
 def _of_vm(vm):
     failure = _condition(vm, 'Failure', 'True')
     status = vm.get('status') or {}
-    if status.get('printableStatus') == 'CrashLoopBackOff':
-        times = (status.get('startFailure') or {}).get(
-            'consecutiveFailCount')
-        message = 'It failed to start%s and is tried again later' % (
-            ' %d times in a row' % times if times else '')
+    failures = status.get('startFailure')
+    if failures and status.get('printableStatus') == 'CrashLoopBackOff':
+        message = ('It failed to start and is tried again later '
+                   '(failures in a row: %s)'
+                   % failures.get('consecutiveFailCount', 1))
         if failure:
             message += ': ' + _sentence(failure, 'Failure')
         return Problem('CrashLoopBackOff', message)

@@ -20,6 +20,7 @@ import time
 
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import keeper
 from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.kubevirt import power
 from sushy_kubevirt.kubevirt import resources
@@ -144,22 +145,29 @@ def _off_step(machine, vm, vmi, force):
     if (runstrategy.stopping(vm, vmi) and not runstrategy.starting(vm, vmi)
             and (not force or _grace(vmi) == 0)):
         return None
-    awaited = _ready_to_stop(machine, vm, vmi)
-    if awaited is None:
-        # Pulling the plug shortens the grace period of a stop under way.
-        machine.call('stop', {'gracePeriod': 0} if force else None)
-    return awaited
+    vm, awaited = _ready_to_stop(machine, vm, vmi)
+    if awaited is not None:
+        return awaited
+    if (runstrategy.start_requested(vm)
+            and runstrategy.of(vm) not in runstrategy.STAYS_DOWN):
+        # The second half of a restart, which a stop leaves under these.
+        _drop_requests(machine, vm)
+    # Pulling the plug shortens the grace period of a stop under way.
+    machine.call('stop', {'gracePeriod': 0} if force else None)
+    return None
 
 
 def _ready_to_stop(machine, vm, vmi):
-    """See to it that the run strategy comes back after a stop.
+    """See to it that a stop loses nothing that is to come back.
 
-    :returns: what is to be waited for before the stop; None if nothing
+    :returns: (the VM as it is now, what is to be waited for before the stop
+        or None)
     """
     strategy = runstrategy.of(vm)
     remembered, about = runstrategy.remembered(vm)
     uid = vmi['metadata']['uid']
     edited = copy.deepcopy(vm)
+    overrides.save(edited, vmi)
     if strategy in runstrategy.LOST_BY_STOP and not runstrategy.by_running(vm):
         if (strategy == runstrategy.ALWAYS
                 and remembered not in (None, runstrategy.ALWAYS)):
@@ -174,18 +182,17 @@ def _ready_to_stop(machine, vm, vmi):
             and not runstrategy.observed(vm)):
         # Stopped before KubeVirt has seen its strategy, a VM would look like
         # one that has just been given it, and start.
-        return _Awaited('KubeVirt to take its run strategy in',
-                        lambda vm, vmi: vmi is None
-                        or runstrategy.observed(vm))
-    return None
+        return vm, _Awaited('KubeVirt to take its run strategy in',
+                            lambda vm, vmi: vmi is None
+                            or runstrategy.observed(vm))
+    return vm, None
 
 
 def _call_off(machine, vm, vmi):
     """Stop KubeVirt from starting a VM that has no living VMI."""
     if runstrategy.start_requested(vm):
         # A Halted VM with such a request would start too.
-        vm = machine.patch_status([
-            {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
+        vm = _drop_requests(machine, vm)
     if not runstrategy.starting(vm, vmi) or runstrategy.deleted(vm):
         return
     if runstrategy.by_running(vm):
@@ -197,7 +204,14 @@ def _call_off(machine, vm, vmi):
     runstrategy.remember(edited, remembered if strategy == runstrategy.ALWAYS
                          and remembered else strategy)
     edited['spec']['runStrategy'] = runstrategy.HALTED
-    changes.send(machine, vm, edited)
+    # Strictly: a start that is requested meanwhile would win over Halted.
+    changes.send(machine, vm, edited, strict=True)
+
+
+def _drop_requests(machine, vm):
+    # No action of KubeVirt takes a start back.
+    return machine.patch_status([
+        {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
 
 
 def _grace(vmi):
@@ -215,7 +229,9 @@ def _restart_gracefully(machine):
 
 
 def _begin_anew(machine, force):
-    vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
+    vm, vmi = _look_twice(machine, lambda vm, vmi: power.state(
+        vm, vmi) not in (power.PowerState.OFF,
+                         power.PowerState.POWERING_OFF))
     state = power.state(vm, vmi)
     if state is power.PowerState.OFF:
         raise _off(machine, vm)
@@ -239,8 +255,13 @@ def _begin_anew(machine, force):
         _on(machine)
         return
     uid = vmi['metadata']['uid']
-    _through(machine, lambda vm, vmi: _restart_step(
-        machine, vm, vmi, uid, force))
+    try:
+        _through(machine, lambda vm, vmi: _restart_step(
+            machine, vm, vmi, uid, force))
+    except errors.WrongState:
+        # Unless it stopped between the looks at the VM and at the VMI.
+        _through(machine, lambda vm, vmi: _restart_step(
+            machine, vm, vmi, uid, force))
     machine.write(lambda vm, vmi: _keep_up_restarted(machine, vm, vmi))
 
 
@@ -255,12 +276,13 @@ def _restart_step(machine, vm, vmi, uid, force):
             return
         raise errors.WrongState(
             '%s is being stopped' % machine.qualified_name)
+    edited = copy.deepcopy(vm)
+    overrides.save(edited, vmi)
     if runstrategy.of(vm) == runstrategy.ONCE:
         # Which KubeVirt does not restart. The keeper brings Once back.
-        edited = copy.deepcopy(vm)
         runstrategy.remember(edited, runstrategy.ONCE, uid)
         edited['spec']['runStrategy'] = runstrategy.ALWAYS
-        vm = changes.send(machine, vm, edited)
+    changes.send(machine, vm, edited)
     machine.call('restart', {'gracePeriodSeconds': 0} if force else None)
 
 
@@ -272,6 +294,21 @@ def _keep_up_restarted(machine, vm, vmi):
     if (strategy in runstrategy.STAYS_DOWN and overrides.ends_at_reboot(vm)
             and runstrategy.starting(vm, vmi)):
         _keep_up(machine, vm, strategy)
+
+
+def _look_twice(machine, ordinary):
+    """Look at a machine; once more if what is seen calls for a refusal.
+
+    A VM and its VMI are two objects, read one after the other: in between a
+    restart by somebody else may have taken one of them further.
+
+    :param ordinary: function of (vm, vmi): whether one look will do
+    :returns: (vm, vmi)
+    """
+    vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
+    if not ordinary(vm, vmi):
+        vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
+    return vm, vmi
 
 
 def _push_button(machine):
@@ -332,9 +369,17 @@ def _gone(vmi):
 
 def _through(machine, step):
     """Repeat a step until it has nothing left to wait for."""
+    def put_right_first(vm, vmi):
+        # The next VMI is not to have an override that is used up, only
+        # because the keeper is slow today.
+        edited = keeper.put_right(vm, vmi)
+        if edited is not None:
+            vm = changes.send(machine, vm, edited)
+        return step(vm, vmi)
+
     deadline = time.monotonic() + machine.options.write_deadline
     while True:
-        awaited = machine.write(step)
+        awaited = machine.write(put_right_first)
         if awaited is None:
             return
         left = deadline - time.monotonic()

@@ -154,7 +154,12 @@ class Machine:
                                   != metadata['resourceVersion']):
             raise errors.Conflict('changed')
         spec = copy.deepcopy(self.vm['spec'])
-        self.vm = jsonpatch.apply_patch(self.vm, operations)
+        try:
+            self.vm = jsonpatch.apply_patch(self.vm, operations)
+        except jsonpatch.JsonPatchConflict as e:
+            raise errors.Conflict(str(e)) from e
+        except jsonpatch.JsonPatchTestFailed as e:
+            raise errors.Conflict(str(e)) from e
         self.vm['metadata']['resourceVersion'] += '0'
         if self.vm['spec'] != spec:
             self.vm['metadata']['generation'] += 1

@@ -345,10 +345,34 @@ class BegunTestCase(BootTestCase):
                       'Unknown'):
             machine = self.pending()
             self.start(machine, phase=phase)
+            machine.vmi['status']['nodeName'] = 'node-0'
             self.says(machine, NONE, DISABLED)
             self.assertTrue(self.keep(machine))
             self.says(machine, NONE, DISABLED)
             self.assertFalse(self.keep(machine))
+
+    def test_vmi_that_failed_before_it_ran(self):
+        machine = self.pending()
+        self.start(machine, phase='Failed')
+        self.assertFalse(self.keep(machine))
+        machine.vm['status']['startFailure'] = {'lastFailedVMIUID': 'u1'}
+        machine.vmi = None
+        self.assertFalse(self.keep(machine))
+        self.says(machine, PXE, ONCE)
+
+    def test_vmi_that_is_stopped_before_it_ran(self):
+        machine = self.pending()
+        self.start(machine, phase='Scheduling')
+        overrides.save(machine.vm, machine.vmi)
+        machine.vm['metadata']['generation'] += 1
+        machine.vmi = None
+        self.assertFalse(self.keep(machine))
+        self.says(machine, PXE, ONCE)
+        self.start(machine, uid='u2')
+        before = copy.deepcopy(machine.vm)
+        overrides.save(machine.vm, machine.vmi)
+        self.assertEqual(before, machine.vm)
+        self.assertTrue(self.keep(machine))
 
     def test_vmi_that_came_and_went_unseen(self):
         machine = self.pending()

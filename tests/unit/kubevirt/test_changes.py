@@ -6,6 +6,7 @@ import jsonpatch
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import changes
+from sushy_kubevirt.kubevirt import errors
 from tests.unit.kubevirt import fakes
 
 
@@ -54,9 +55,38 @@ class SendTestCase(base.BaseTestCase):
         changes.send(machine, machine.vm, fakes.vm())
         self.assertEqual([], machine.writes)
 
-    def test_guarded(self):
+    def send(self, machine, vm, **kwargs):
+        edited = copy.deepcopy(vm)
+        edited['spec']['runStrategy'] = 'Manual'
+        edited['metadata']['annotations']['other'] = 'changed'
+        return changes.send(machine, vm, edited, **kwargs)
+
+    def test_sent(self):
         machine = fakes.Machine(fakes.vm())
-        vm, edited = fakes.vm(), fakes.vm('Manual')
-        edited['status'] = vm['status']
-        self.assertEqual('Manual', changes.send(machine, vm, edited)[
+        self.assertEqual('Manual', self.send(machine, fakes.vm())[
             'spec']['runStrategy'])
+
+    def test_status_does_not_get_in_the_way_unless_it_is_to(self):
+        for strict in (False, True):
+            machine = fakes.Machine(fakes.vm())
+            machine.vm['metadata']['resourceVersion'] = '11'
+            if strict:
+                self.assertRaises(errors.Conflict, self.send, machine,
+                                  fakes.vm(), strict=True)
+            else:
+                self.send(machine, fakes.vm())
+
+    def test_refused_after_changes_of_others(self):
+        machine = fakes.Machine(fakes.vm(generation=6))
+        self.assertRaises(errors.Conflict, self.send, machine, fakes.vm())
+        machine = fakes.Machine(fakes.vm(annotations={'other': 'x'}))
+        self.assertRaises(errors.Conflict, self.send, machine, fakes.vm())
+
+    def test_vm_without_annotations(self):
+        vm = fakes.vm()
+        del vm['metadata']['annotations']
+        machine = fakes.Machine(copy.deepcopy(vm))
+        edited = copy.deepcopy(vm)
+        edited['metadata']['annotations'] = {'a': 'b'}
+        changes.send(machine, vm, edited)
+        self.assertRaises(errors.Conflict, changes.send, machine, vm, edited)

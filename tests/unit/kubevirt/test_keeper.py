@@ -103,6 +103,7 @@ class OneTimeBootTestCase(PutRightTestCase):
         for phase in ('Succeeded', 'Failed'):
             machine = self.pending('RerunOnFailure')
             self.start(machine, phase=phase)
+            machine.vmi['status']['nodeName'] = 'node-0'
             self.keep(machine)
             self.is_clean(machine, 'RerunOnFailure')
 

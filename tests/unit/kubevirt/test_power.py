@@ -157,7 +157,7 @@ class ProblemTestCase(base.BaseTestCase):
                       startFailure={'consecutiveFailCount': 3})
         problem = power.problem(vm, None)
         self.assertEqual('CrashLoopBackOff', problem.reason)
-        self.assertIn('3 times', problem.message)
+        self.assertIn('in a row: 3', problem.message)
         self.assertIs(OFF, power.state(vm, None))
 
     def test_data_volume_error(self):

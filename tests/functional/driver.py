@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A BMC process in small, which can be told to die.
+
+    python -m tests.functional.driver KUBECONFIG NAME WRITES ACTION [VALUE…]
+
+does one thing to a machine. After WRITES writes to the API it kills itself,
+as by ``kill -9`` or a power cut, before it hears the answer; -1: never. Its
+keeper does not run, so that nothing is put right by it afterwards.
+
+Actions: ``reset TYPE``; ``boot TARGET ENABLED [MODE]``; ``keep``: put right
+what is to be put right.
+"""
+
+import os
+import signal
+import sys
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import changes
+from sushy_kubevirt.kubevirt import client
+from sushy_kubevirt.kubevirt import cluster
+from sushy_kubevirt.kubevirt import connection
+from sushy_kubevirt.kubevirt import keeper
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import power
+
+
+def _die_after(writes):
+    left = [writes]
+
+    def counted(method):
+        def call(*args, **kwargs):
+            answer = method(*args, **kwargs)
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+        return call
+
+    for name in ('patch', 'action', 'delete'):
+        setattr(client.Client, name, counted(getattr(client.Client, name)))
+
+
+def _keep(machine, vm, vmi):
+    edited = keeper.put_right(vm, vmi)
+    if edited is not None:
+        changes.send(machine, vm, edited)
+
+
+def main(kubeconfig, name, writes, action, *values):
+    _die_after(int(writes))
+    with_none = cluster.Cluster(
+        connection.Connection.from_options(kubeconfig), ('default',),
+        options=options.Options(keeper=False))
+    machine = with_none.machine(name)
+    if action == 'reset':
+        machine.reset(power.ResetType(values[0]))
+    elif action == 'boot':
+        machine.set_boot(boot.Target(values[0]), boot.Enabled(values[1]),
+                         *[boot.Mode(value) for value in values[2:]])
+    elif action == 'keep':
+        machine.write(lambda vm, vmi: _keep(machine, vm, vmi))
+    with_none.close()
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power, as KubeVirt carries it out. The guests say what happened."""
+
+import threading
+import time
+
+import requests
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import power
+from tests.functional import machinecase
+
+R = power.ResetType
+ON, OFF = power.PowerState.ON, power.PowerState.OFF
+UP, DOWN = power.PowerState.POWERING_ON, power.PowerState.POWERING_OFF
+PAUSED = power.PowerState.PAUSED
+
+STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once')
+
+DEAF = {machinecase.IGNORE_ACPI: 'true'}
+
+
+def unschedulable(spec):
+    spec['nodeSelector'] = {'no': 'such-node'}
+
+
+def without_image(spec):
+    spec['volumes'][1]['containerDisk']['image'] = machinecase.MISSING_IMAGE
+
+
+class SwitchTestCase(machinecase.MachineTestCase):
+
+    def test_on_and_off_under_every_strategy(self):
+        bmc = self.bmc()
+        for strategy in STRATEGIES:
+            after = {'Halted': 'RerunOnFailure'}.get(strategy, strategy)
+            machine = self.machine(strategy, bmc)
+            for off in (R.GRACEFUL_SHUTDOWN, R.FORCE_OFF):
+                before = len(self.sandbox.boots(machine.name))
+                machine.reset(R.ON)
+                self.assertIn(machine.power_state(), (UP, ON), strategy)
+                self.becomes(machine, ON)
+                self.sandbox.wait_boot(machine.name, before + 1)
+                self.assertEqual(after, self.strategy(machine.name))
+                machine.reset(R.ON)
+                machine.reset(off)
+                self.assertIn(machine.power_state(), (DOWN, OFF), strategy)
+                self.becomes(machine, OFF)
+                self.assertEqual(before + 1,
+                                 len(self.sandbox.boots(machine.name)))
+                machine.reset(off)
+            self.stays(lambda: machine.power_state() is OFF)
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+            self.until('nothing to remember',
+                       lambda: not self.annotations(machine.name))
+            self.assertEqual(after, self.strategy(machine.name))
+
+    def test_running_field(self):
+        machine = self.machine(None, running=False)
+        for _ in range(2):
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+            machine.reset(R.ON)
+            machine.reset(R.FORCE_OFF)
+            self.becomes(machine, OFF)
+            machine.reset(R.FORCE_OFF)
+        vm = self.sandbox.vm(machine.name)
+        self.assertIs(False, vm['spec']['running'])
+        self.assertNotIn('runStrategy', vm['spec'])
+        self.assertEqual({}, self.annotations(machine.name))
+
+    def test_configured_strategies(self):
+        for strategy in ('Always', 'Manual'):
+            machine = self.machine('Halted', self.bmc(run_strategy=strategy))
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+            self.assertEqual(strategy, self.strategy(machine.name))
+
+    def test_guest_that_shuts_down_stays_off_and_one_that_crashes_comes_back(
+            self):
+        machine = self.machine('Halted')
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        self.sandbox.guest_does(machine.name, 'crash')
+        self.sandbox.wait_boot(machine.name, 2)
+        self.becomes(machine, ON)
+        self.sandbox.guest_does(machine.name, 'shutdown')
+        self.becomes(machine, OFF)
+        self.stays(lambda: machine.power_state() is OFF)
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        self.assertEqual(3, len(self.sandbox.boots(machine.name)))
+
+    def test_power_button(self):
+        machine = self.machine('Manual')
+        machine.reset(R.PUSH_POWER_BUTTON)
+        self.becomes(machine, ON)
+        machine.reset(R.PUSH_POWER_BUTTON)
+        self.becomes(machine, OFF)
+
+    def test_always_remembered_by_another_bmc(self):
+        name = self.machine('Always', off=False).name
+        self.bmc().machine(name).reset(R.FORCE_OFF)
+        self.sandbox.wait_stopped(name)
+        self.assertEqual('Halted', self.strategy(name))
+        self.bmc().machine(name).reset(R.ON)
+        self.sandbox.wait_running(name)
+        self.assertEqual('Always', self.strategy(name))
+
+    def test_what_is_remembered_is_forgotten_when_others_decide(self):
+        machine = self.machine('Always', off=False)
+        machine.reset(R.FORCE_OFF)
+        self.becomes(machine, OFF)
+        self.assertTrue(self.annotations(machine.name))
+        self.sandbox.patch('virtualmachines', machine.name,
+                           {'spec': {'runStrategy': 'Manual'}})
+        self.until('forgotten', lambda: not self.annotations(machine.name))
+
+    def test_vm_that_is_deleted(self):
+        machine = self.machine('Manual', off=False)
+        self.sandbox.delete('virtualmachines', machine.name)
+        self.sandbox.wait('virtualmachines', machine.name,
+                          lambda vm: vm is None)
+        for action in (R.ON, R.FORCE_OFF, R.FORCE_RESTART):
+            self.assertRaises(errors.MachineNotFound, machine.reset, action)
+
+
+class InBetweenTestCase(machinecase.MachineTestCase):
+
+    def test_plug_is_pulled_while_a_shutdown_hangs(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            machine = self.machine(strategy, bmc, off=False, grace=600,
+                                   annotations=DEAF)
+            machine.reset(R.GRACEFUL_SHUTDOWN)
+            self.stays(lambda: machine.power_state() is DOWN, 0.3)
+            machine.reset(R.GRACEFUL_SHUTDOWN)
+            machine.reset(R.FORCE_OFF)
+            self.becomes(machine, OFF)
+            machine.reset(R.FORCE_OFF)
+            self.stays(lambda: machine.power_state() is OFF)
+            self.assertEqual(1, len(self.sandbox.boots(machine.name)))
+
+    def test_plug_is_pulled_when_the_vmi_was_deleted_by_somebody(self):
+        machine = self.machine('Manual', off=False, grace=600,
+                               annotations=DEAF)
+        self.sandbox.delete('virtualmachineinstances', machine.name)
+        self.becomes(machine, DOWN)
+        machine.reset(R.FORCE_OFF)
+        self.becomes(machine, OFF)
+
+    def test_on_waits_for_the_end_of_a_shutdown(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            machine = self.machine(strategy, bmc, off=False, grace=1,
+                                   annotations=DEAF)
+            uid = self.uid(machine.name)
+            machine.reset(R.GRACEFUL_SHUTDOWN)
+            self.assertIs(DOWN, machine.power_state())
+            machine.reset(R.ON)
+            self.sandbox.wait_running(machine.name, other_than=uid)
+            self.becomes(machine, ON)
+            self.assertEqual(strategy, self.strategy(machine.name))
+
+    def test_on_says_that_it_still_waits(self):
+        machine = self.machine('Manual', self.bmc(write_deadline=0.5),
+                               off=False, grace=600, annotations=DEAF)
+        machine.reset(R.GRACEFUL_SHUTDOWN)
+        e = self.assertRaises(errors.Unavailable, machine.reset, R.ON)
+        self.assertTrue(e.retry_after)
+
+    def test_off_while_powering_on(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            machine = self.machine(strategy, bmc)
+            before = len(self.sandbox.boots(machine.name))
+            machine.reset(R.ON)
+            self.assertIs(UP, machine.power_state())
+            machine.reset(R.FORCE_OFF)
+            self.becomes(machine, OFF)
+            self.stays(lambda: machine.power_state() is OFF)
+            self.assertIn(len(self.sandbox.boots(machine.name)) - before,
+                          (0, 1))
+
+    def test_two_bmcs_at_once_restart_once(self):
+        machine = self.machine('RerunOnFailure', off=False)
+        others = [self.bmc().machine(machine.name) for _ in range(2)]
+        uid = self.uid(machine.name)
+        threads = [threading.Thread(target=each.reset,
+                                    args=(R.FORCE_RESTART,))
+                   for each in others]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.sandbox.wait_running(machine.name, other_than=uid)
+        self.stays(lambda: len(self.vmis(machine.name)) == 2)
+
+
+class RestartTestCase(machinecase.MachineTestCase):
+
+    def test_under_every_strategy(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            machine = self.machine(strategy, bmc, off=False)
+            for action in (R.FORCE_RESTART, R.POWER_CYCLE,
+                           R.GRACEFUL_RESTART):
+                uid = self.uid(machine.name)
+                boots = len(self.sandbox.boots(machine.name))
+                machine.reset(action)
+                self.assertNotEqual(OFF, machine.power_state())
+                self.sandbox.wait_running(machine.name, other_than=uid)
+                self.becomes(machine, ON)
+                self.assertEqual(boots + 1,
+                                 len(self.sandbox.boots(machine.name)))
+            self.until('its strategy again',
+                       lambda: self.strategy(machine.name) == strategy)
+            self.until('nothing to remember',
+                       lambda: not self.annotations(machine.name))
+
+    def test_brings_pending_changes(self):
+        machine = self.machine('Always', off=False)
+        self.sandbox.patch('virtualmachines', machine.name, [{
+            'op': 'add', 'value': 1, 'path': '/spec/template/spec/domain/'
+            'devices/interfaces/0/bootOrder'}])
+        machine.reset(R.FORCE_RESTART)
+        self.assertEqual(
+            'Pxe', self.sandbox.wait_boot(machine.name, 2)['class'])
+
+    def test_off_is_refused(self):
+        bmc = self.bmc()
+        for strategy in STRATEGIES:
+            machine = self.machine(strategy, bmc)
+            for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART,
+                           R.POWER_CYCLE):
+                e = self.assertRaises(errors.WrongState, machine.reset,
+                                      action)
+                self.assertIn('is off', str(e))
+            self.stays(lambda: machine.power_state() is OFF, 0.2)
+
+    def test_restart_that_hangs_is_forced(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure', 'Manual'):
+            machine = self.machine(strategy, bmc, off=False, grace=600,
+                                   annotations=DEAF)
+            uid = self.uid(machine.name)
+            machine.reset(R.GRACEFUL_RESTART)
+            self.stays(lambda: self.uid(machine.name) == uid, 0.3)
+            machine.reset(R.GRACEFUL_RESTART)
+            machine.reset(R.FORCE_RESTART)
+            self.sandbox.wait_running(machine.name, other_than=uid)
+            self.assertEqual(strategy, self.strategy(machine.name))
+
+    def test_shutdown_that_hangs_is_reset(self):
+        machine = self.machine('Manual', off=False, grace=600,
+                               annotations=DEAF)
+        uid = self.uid(machine.name)
+        machine.reset(R.GRACEFUL_SHUTDOWN)
+        self.becomes(machine, DOWN)
+        self.assertRaises(errors.WrongState, machine.reset,
+                          R.GRACEFUL_RESTART)
+        machine.reset(R.FORCE_RESTART)
+        self.sandbox.wait_running(machine.name, other_than=uid)
+
+    def test_restart_that_hangs_is_given_up(self):
+        machine = self.machine('Always', off=False, grace=600,
+                               annotations=DEAF)
+        machine.reset(R.GRACEFUL_RESTART)
+        self.becomes(machine, DOWN)
+        machine.reset(R.FORCE_OFF)
+        self.becomes(machine, OFF)
+        self.stays(lambda: machine.power_state() is OFF)
+
+
+class PauseTestCase(machinecase.MachineTestCase):
+
+    def test_pause_and_resume(self):
+        machine = self.machine('Manual', off=False)
+        machine.reset(R.RESUME)
+        machine.reset(R.PAUSE)
+        self.assertIs(PAUSED, machine.power_state())
+        machine.reset(R.PAUSE)
+        machine.reset(R.RESUME)
+        self.assertIs(ON, machine.power_state())
+        machine.reset(R.PAUSE)
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        self.assertEqual(1, len(self.sandbox.boots(machine.name)))
+
+    def test_paused_machine_is_switched(self):
+        for action, state in ((R.FORCE_OFF, OFF), (R.FORCE_RESTART, ON),
+                              (R.GRACEFUL_SHUTDOWN, OFF)):
+            machine = self.machine('Manual', off=False, grace=1)
+            machine.reset(R.PAUSE)
+            machine.reset(action)
+            self.becomes(machine, state)
+
+    def test_off_is_refused(self):
+        machine = self.machine('Manual')
+        for action in (R.PAUSE, R.RESUME):
+            self.assertRaises(errors.WrongState, machine.reset, action)
+
+
+class ProblemTestCase(machinecase.MachineTestCase):
+
+    def stuck(self, strategy, reason, bmc, **kwargs):
+        name = self.make(strategy, **kwargs)
+        machine = self.handle(bmc, name)
+        if strategy == 'Manual':
+            machine.reset(R.ON)
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power.problem(vm, vmi) is not None
+            and power.problem(vm, vmi).reason in reason, 15),
+            machine.objects())
+        self.assertIs(OFF, machine.power_state())
+        return machine
+
+    def stops_trying(self, machine):
+        machine.reset(R.FORCE_OFF)
+        self.until('no VMI', lambda: self.uid(machine.name) is None)
+        self.stays(lambda: self.uid(machine.name) is None)
+        self.assertIsNone(machine.problem())
+        self.assertIs(OFF, machine.power_state())
+
+    def test_no_node(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            machine = self.stuck(strategy, ('ErrorUnschedulable',), bmc,
+                                 change=unschedulable)
+            self.assertIn('nodes are available', machine.problem().message)
+            self.stops_trying(machine)
+            self.sandbox.patch('virtualmachines', machine.name, [{
+                'op': 'remove', 'path': '/spec/template/spec/nodeSelector'}])
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+            self.assertEqual(strategy, self.strategy(machine.name))
+
+    def test_no_image(self):
+        machine = self.stuck('RerunOnFailure',
+                             ('ErrImagePull', 'ImagePullBackOff'),
+                             self.bmc(), change=without_image)
+        self.assertIn('example.test/missing', machine.problem().message)
+        machine.reset(R.ON)
+        self.assertRaises(errors.WrongState, machine.reset, R.FORCE_RESTART)
+        self.stops_trying(machine)
+        machine.reset(R.ON)
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power.problem(vm, vmi), 15))
+        self.stops_trying(machine)
+
+    def test_crash_loop(self):
+        bmc = self.bmc()
+        for strategy in ('Always', 'RerunOnFailure'):
+            machine = self.stuck(
+                strategy, ('CrashLoopBackOff',), bmc,
+                annotations={machinecase.FAIL_START: 'true'})
+            self.stops_trying(machine)
+            self.sandbox.patch('virtualmachines', machine.name, {
+                'spec': {'template': {'metadata': {'annotations': {
+                    machinecase.FAIL_START: None}}}}})
+            machine.reset(R.ON)
+            self.becomes(machine, ON, 40)
+            self.assertEqual(strategy, self.strategy(machine.name))
+
+
+class FaultTestCase(machinecase.MachineTestCase):
+    """Each write survives a bad moment, and happens once."""
+
+    #: What is done, the strategy, whether it is off before, how many boots
+    #: follow, and by which methods it is written.
+    CASES = [
+        (R.ON, 'Halted', True, 1, ('PATCH',)),
+        (R.ON, 'Manual', True, 1, ('PUT',)),
+        (R.ON, 'RerunOnFailure', True, 1, ('PUT',)),
+        (R.FORCE_OFF, 'Always', False, 0, ('PATCH', 'PUT')),
+        (R.FORCE_OFF, 'Manual', False, 0, ('PUT',)),
+        (R.GRACEFUL_SHUTDOWN, 'RerunOnFailure', False, 0, ('PUT',)),
+        (R.FORCE_RESTART, 'Always', False, 1, ('PUT',)),
+        (R.FORCE_RESTART, 'Manual', False, 1, ('PUT',)),
+        (R.GRACEFUL_RESTART, 'RerunOnFailure', False, 1, ('PUT',)),
+        (R.FORCE_RESTART, 'Once', False, 1, ('PATCH', 'PUT')),
+    ]
+
+    def test_each_write(self):
+        bmc = self.bmc()
+        for action, strategy, off, boots, verbs in self.CASES:
+            machine = self.machine(strategy, bmc, off=off)
+            for moment in machinecase.BAD_MOMENTS:
+                for verb in verbs:
+                    self.sandbox.fault(
+                        moment, verb=verb,
+                        where='virtualmachines/%s' % machine.name)
+                    self.once(machine, action, boots, (
+                        action.value, strategy, moment, verb))
+                    self.assertEqual([1], self.fault_hits())
+                    self.sandbox.clear_faults()
+                    self.back(machine, off)
+
+    def once(self, machine, action, boots, what):
+        before = len(self.sandbox.boots(machine.name))
+        uid = self.uid(machine.name)
+        machine.reset(action)
+        if action in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN):
+            self.becomes(machine, OFF)
+        else:
+            self.sandbox.wait_running(machine.name, other_than=uid)
+            self.becomes(machine, ON)
+        self.stays(lambda: len(self.sandbox.boots(machine.name))
+                   == before + boots, 0.3)
+
+    def back(self, machine, off):
+        if off:
+            machine.reset(R.FORCE_OFF)
+            self.becomes(machine, OFF)
+        else:
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+
+    def test_api_that_goes_away_for_a_moment(self):
+        machine = self.machine('Manual')
+        self.sandbox.outage(1)
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        self.assertEqual(1, len(self.sandbox.boots(machine.name)))
+
+    def test_api_that_stays_away(self):
+        machine = self.machine('Manual', self.bmc(write_deadline=0.5))
+        self.sandbox.outage(3)
+        self.addCleanup(self.until, 'the API', self.answers)
+        began = time.monotonic()
+        self.assertRaises(errors.Unavailable, machine.reset, R.ON)
+        self.assertLess(time.monotonic() - began, 3)
+
+    def answers(self):
+        try:
+            return self.sandbox.stats() is not None
+        except requests.RequestException:
+            return False
+
+
+class KilledTestCase(machinecase.MachineTestCase):
+    """A process is killed after each write; the next one goes on."""
+
+    def test_next_bmc_finishes_what_was_begun(self):
+        bmc = self.bmc()
+        for action, strategy, off, state in (
+                (R.FORCE_OFF, 'Always', False, OFF),
+                (R.FORCE_RESTART, 'Once', False, ON),
+                (R.FORCE_RESTART, 'Always', False, ON),
+                (R.ON, 'Halted', True, ON)):
+            for writes in (1, 2, 3):
+                machine = self.machine(strategy, bmc, off=off)
+                finished = self.drive(machine.name, 'reset', action.value,
+                                      writes=writes)
+                if not finished or action is not R.FORCE_RESTART:
+                    try:
+                        machine.reset(action)
+                    except errors.WrongState:
+                        self.assertIs(R.FORCE_RESTART, action)
+                self.becomes(machine, state)
+                machine.reset(R.ON)
+                self.becomes(machine, ON)
+                after = {'Halted': 'RerunOnFailure'}.get(strategy, strategy)
+                self.until('its strategy', lambda: self.strategy(
+                    machine.name) == after)
+                self.until('nothing to remember',
+                           lambda: not self.annotations(machine.name))
+                if finished:
+                    break
+
+    def test_nobody_finishes_it_and_the_vm_is_right(self):
+        # Killed between remembering and stopping: it runs on, and another
+        # VMI makes what is remembered stale.
+        machine = self.machine('Always', off=False)
+        self.assertFalse(self.drive(machine.name, 'reset', 'ForceOff',
+                                    writes=1))
+        self.stays(lambda: machine.power_state() is ON)
+        self.sandbox.do(machine.name, 'restart')
+        self.until('forgotten', lambda: not self.annotations(machine.name))
+        self.assertEqual('Always', self.strategy(machine.name))
