@@ -131,9 +131,9 @@ class _State:
     def check(self):
         """End the program if the options cannot be used.
 
-        Makes the kubevirt driver: that reads the kubeconfig, and asks
-        nothing of the cluster. Others are left until they are needed, as
-        upstream does it.
+        Makes the kubevirt driver, which reads the kubeconfig, and starts
+        it; that waits for nothing of the cluster. Others are left until
+        they are needed, as upstream does it.
         """
         try:
             with self._lock:

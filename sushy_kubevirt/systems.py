@@ -87,6 +87,10 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             label_selector=wanted.label_selector, options=wanted.machine,
             vm=wanted.vm)
 
+    def start(self):
+        """Begin to serve: see `cluster.Cluster.start`."""
+        self.cluster.start()
+
     def close(self):
         self.cluster.close()
 

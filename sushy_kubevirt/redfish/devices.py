@@ -73,13 +73,13 @@ def ethernet_interface(machine, nic_id):
         'Id': nic.name,
         'Name': 'VNIC %s' % nic.name,
         'InterfaceEnabled': True,
+        # Until the VM has started once, KubeVirt may not have made one up.
+        'MACAddress': nic.mac or None,
+        'PermanentMACAddress': nic.mac or None,
         'Status': _OK,
     }
     if nic.guest_name:
         body['Description'] = '%s in the guest' % nic.guest_name
-    if nic.mac:
-        # Until the VM has started once, KubeVirt may not have made one up.
-        body['MACAddress'] = body['PermanentMACAddress'] = nic.mac
     if nic.link:
         body['LinkStatus'] = 'LinkUp' if nic.link == 'up' else 'LinkDown'
     four = [{'Address': ip} for ip in nic.ips if ':' not in ip]

@@ -216,6 +216,9 @@ class TestWrites(redfish.RedfishTestCase):
         system.secure_boot.refresh(force=True)
         self.assertTrue(system.secure_boot.enabled)
         # Nothing of this is the emulator's own.
+        for path in ('/redfish/v1/Chassis/Chassis',
+                     self.path + '/VirtualMedia'):
+            self.emulator.request('GET', path, expect=200)
         self.assertEqual([], list(self.emulator.home.rglob('*.sqlite')))
         self.emulator.process.restart()
         self.emulator.url = self.emulator.process.match[1].rstrip('/')

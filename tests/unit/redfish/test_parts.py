@@ -35,7 +35,7 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual([{'Address': 'fe80::1'}], body['IPv6Addresses'])
         self.assertEqual('LinkUp', body['LinkStatus'])
         body = self.get(path=paths[1])
-        self.assertNotIn('MACAddress', body)
+        self.assertIsNone(body['MACAddress'])
         self.assertNotIn('IPv4Addresses', body)
         self.get('/EthernetInterfaces/none', code=404)
 
