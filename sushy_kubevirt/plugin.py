@@ -140,6 +140,7 @@ class _State:
                 if self._is_kubevirt():
                     _log_like(self._app)
                     self._make()
+                    self._driver.start()
                 else:
                     self._drop()
         except (settings.InvalidSettings,

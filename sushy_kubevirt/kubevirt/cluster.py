@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machines of one cluster: finding them, reading them, writing to them.
 
-Joins the client, the cache and the keeper. Starts nothing before it is first
-asked for something, so that it can be made before a process forks; a fork
-later on makes the child start anew.
+Joins the client, the cache and the keeper. Starts nothing before it is told
+to or first asked for something, so that it can be made before a process
+forks; a fork later on makes the child start anew.
 """
 
 import logging
@@ -115,13 +115,20 @@ class Cluster:
         :param timeout: seconds; None for Options.read_deadline
         :raises: `errors.Unavailable`, `errors.AccessDenied`, with the reason
         """
-        if not self._started:
-            self._start()
+        self.start()
         if not self._cache.listed:
             self._cache.wait(self.options.read_deadline
                              if timeout is None else timeout)
 
-    def _start(self):
+    def start(self):
+        """Begin to watch, and to put right what a one-time boot has changed.
+
+        Waits for nothing. A BMC process calls it when it begins to serve: a
+        boot that its dead predecessor did not finish may not wait until
+        somebody asks. Without it the first read does the same.
+        """
+        if self._started:
+            return
         with self._lock:
             if self._started:
                 return

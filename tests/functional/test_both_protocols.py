@@ -308,8 +308,8 @@ class Once:
         self.assertNotEqual(
             self.vm['spec']['template'],
             self.sandbox.vm(self.name)['spec']['template'])
+        # Nobody asks it for anything.
         self.restart_emulator()
-        self.emulator.systems()
         self.wait_restored()
         self.vbmcd.process.setUp()
         self.system().reset_system(sushy.RESET_FORCE_RESTART)

@@ -247,6 +247,7 @@ class TestSelection(redfish.RedfishTestCase):
         driver = self.app.systems
         self.app.sushy_kubevirt.check()
         self.assertIs(driver, self.app.systems)
+        self.assertTrue(driver.cluster.started)
 
 
 class TestAuthentication(redfish.RedfishTestCase):

@@ -128,6 +128,10 @@ class Cluster:
     def __init__(self, *machines):
         self.all = list(machines)
         self.fails = None
+        self.started = False
+
+    def start(self):
+        self.started = True
 
     def machines(self):
         if self.fails is not None:
