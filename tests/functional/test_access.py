@@ -15,6 +15,15 @@ from tests.functional import vbmcd
 
 MANIFEST = process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
 
+#: Granted for what this test does not do: taking back a start that has not
+#: begun, starting a VM of run strategy Once again, and the sizes of a VM with
+#: an instance type that is off. The machine's own tests do.
+RARE = {
+    ('patch', 'virtualmachines.kubevirt.io/status'),
+    ('delete', 'virtualmachineinstances.kubevirt.io'),
+    ('get', 'virtualmachines.subresources.kubevirt.io/expand-spec'),
+}
+
 
 def granted():
     """Read what the manifest allows.
@@ -85,4 +94,4 @@ class AccessTestCase(base.EmulatorTestCase):
                 for verb, counts in self.sandbox.stats()['calls'].items()
                 for resource in counts}
         self.assertEqual(set(), used - granted())
-        self.assertEqual(set(), granted() - used)
+        self.assertEqual(set(), granted() - used - RARE)
