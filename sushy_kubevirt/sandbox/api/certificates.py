@@ -7,10 +7,10 @@ import os
 import ssl
 import tempfile
 
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
+from cryptography import x509
 from cryptography.x509 import oid
 
 _LIFETIME = datetime.timedelta(days=365)

@@ -163,31 +163,29 @@ LEASE = about(strict(spec=strict(
 
 _NAMES = strict(plural=STRING, singular=STRING, kind=STRING, listKind=STRING,
                 shortNames=STRINGS, categories=STRINGS)
-CRD = about({**strict(
-    spec={**strict(
+_COLUMN = {**strict(name=STRING, type=STRING, format=STRING,
+                    description=STRING, priority=INTEGER, jsonPath=STRING),
+           'required': ['name', 'type', 'jsonPath']}
+_VERSION = {
+    **strict(
+        name=STRING, served=BOOLEAN, storage=BOOLEAN, deprecated=BOOLEAN,
+        deprecationWarning=STRING, schema=strict(openAPIV3Schema=ANYTHING),
+        subresources=strict(status=ANYTHING, scale=ANYTHING),
+        additionalPrinterColumns={'type': 'array', 'items': _COLUMN},
+        selectableFields={'type': 'array',
+                          'items': strict(jsonPath=STRING)}),
+    'required': ['name', 'served', 'storage']}
+_CRD_SPEC = {
+    **strict(
         group=STRING, names={**_NAMES, 'required': ['plural', 'kind']},
         scope={**STRING, 'enum': ['Cluster', 'Namespaced']},
         conversion=ANYTHING, preserveUnknownFields=BOOLEAN,
-        versions={'type': 'array', 'minItems': 1,
-                  'x-kubernetes-list-type': 'map',
-                  'x-kubernetes-list-map-keys': ['name'], 'items': {
-            **strict(
-                name=STRING, served=BOOLEAN, storage=BOOLEAN,
-                deprecated=BOOLEAN, deprecationWarning=STRING,
-                schema=strict(openAPIV3Schema=ANYTHING),
-                subresources=strict(status=ANYTHING, scale=ANYTHING),
-                additionalPrinterColumns={'type': 'array', 'items': {
-                    **strict(name=STRING, type=STRING, format=STRING,
-                             description=STRING, priority=INTEGER,
-                             jsonPath=STRING),
-                    'required': ['name', 'type', 'jsonPath']}},
-                selectableFields={'type': 'array', 'items': strict(
-                    jsonPath=STRING)}),
-            'required': ['name', 'served', 'storage']}}),
-        'required': ['group', 'names', 'scope', 'versions']},
-    status=strict(
-        conditions=CONDITIONS, acceptedNames=_NAMES,
-        storedVersions=STRINGS, observedGeneration=INTEGER)),
+        versions={**keyed(_VERSION, 'name'), 'minItems': 1}),
+    'required': ['group', 'names', 'scope', 'versions']}
+CRD = about({
+    **strict(spec=_CRD_SPEC, status=strict(
+        conditions=CONDITIONS, acceptedNames=_NAMES, storedVersions=STRINGS,
+        observedGeneration=INTEGER)),
     'required': ['spec']},
     'CustomResourceDefinition represents a resource that should be exposed '
     'on the API server.')

@@ -259,7 +259,11 @@ def apply(kind, live, config, manager, force, subresource=''):
         if identity != mine.identity
         for path in sorted(changed) if fieldsets.has(entry.fields, path)]
     if conflicts and not force:
-        raise _conflict(conflicts)
+        if manager == 'kubectl':
+            allowed = _last_applied_paths(kind, shape, live)
+            conflicts = [c for c in conflicts if c[1] not in allowed]
+        if conflicts:
+            raise _conflict(conflicts)
     _take(managed, changed, removed, mine.identity)
     if changed or removed:
         mine.time = metadata.now()
@@ -269,6 +273,24 @@ def apply(kind, live, config, manager, force, subresource=''):
     if manager == 'kubectl' and annotations.get(LAST_APPLIED):
         annotations[LAST_APPLIED] = _last_applied(config)
     return merged
+
+
+def _last_applied_paths(kind, shape, live):
+    """What ``kubectl apply`` set before it began to apply on the server.
+
+    These fields are no conflicts for it, where nobody changed them since.
+    """
+    try:
+        last = json.loads(live['metadata'].get('annotations', {}).get(
+            LAST_APPLIED, ''))
+    except ValueError:
+        return set()
+    if not isinstance(last, dict) or last.get(
+            'apiVersion') != kind.api_version:
+        return set()
+    found = merging.compare(shape, last, live)
+    return merging.paths(shape, last) - (
+        found.modified | found.added | found.removed)
 
 
 def _last_applied(config):

@@ -17,8 +17,11 @@ _MAGIC = b'k8s\0'
 #: Deeper than any of these messages.
 _DEPTH = 20
 
-STRING, INTEGER, BOOLEAN, BYTES, TIME, QUANTITY, PORT = (
-    'string', 'integer', 'boolean', 'bytes', 'time', 'quantity', 'port')
+STRING, INTEGER, BOOLEAN, BYTES, TIME, PORT = (
+    'string', 'integer', 'boolean', 'bytes', 'time', 'port')
+
+#: An integer that may be left out: zero is sent only when it is meant.
+OPTIONAL = 'optional integer'
 
 
 class Message:
@@ -41,7 +44,7 @@ _META = Message({
     3: ('namespace', STRING), 5: ('uid', STRING),
     6: ('resourceVersion', STRING), 7: ('generation', INTEGER),
     8: ('creationTimestamp', TIME), 9: ('deletionTimestamp', TIME),
-    10: ('deletionGracePeriodSeconds', INTEGER),
+    10: ('deletionGracePeriodSeconds', OPTIONAL),
     11: ('labels', {str: STRING}), 12: ('annotations', {str: STRING}),
     13: ('ownerReferences', [_OWNER]), 14: ('finalizers', [STRING])})
 
@@ -68,9 +71,9 @@ _EVENT = _object({
     12: ('action', STRING), 13: ('related', _REFERENCE),
     14: ('reportingComponent', STRING), 15: ('reportingInstance', STRING)})
 _LEASE = _object({2: ('spec', Message({
-    1: ('holderIdentity', STRING), 2: ('leaseDurationSeconds', INTEGER),
+    1: ('holderIdentity', STRING), 2: ('leaseDurationSeconds', OPTIONAL),
     3: ('acquireTime', TIME), 4: ('renewTime', TIME),
-    5: ('leaseTransitions', INTEGER)}))})
+    5: ('leaseTransitions', OPTIONAL)}))})
 _SERVICE = _object({2: ('spec', Message({
     1: ('ports', [Message({
         1: ('name', STRING), 2: ('protocol', STRING), 3: ('port', INTEGER),
@@ -104,7 +107,7 @@ KINDS = {
         2: ('spec', Message({1: ('namespace', STRING)}))}),
     ('authentication.k8s.io/v1', 'SelfSubjectReview'): _object({}),
     ('v1', 'DeleteOptions'): Message({
-        1: ('gracePeriodSeconds', INTEGER),
+        1: ('gracePeriodSeconds', OPTIONAL),
         2: ('preconditions', Message({1: ('uid', STRING),
                                       2: ('resourceVersion', STRING)})),
         3: ('orphanDependents', BOOLEAN), 4: ('propagationPolicy', STRING),
@@ -176,11 +179,11 @@ def _port(raw):
 def _value(form, wire, value, depth):
     if isinstance(form, Message):
         return _message(form, value, depth + 1)
-    if (form in (INTEGER, BOOLEAN)) != (wire == 0):
+    if (form in (INTEGER, OPTIONAL, BOOLEAN)) != (wire == 0):
         raise ValueError('wrong wire type')
     if form == STRING:
         return value.decode()
-    if form == INTEGER:
+    if form in (INTEGER, OPTIONAL):
         return _signed(value)
     if form == BOOLEAN:
         return bool(value)
@@ -214,8 +217,8 @@ def _message(message, raw, depth=0):
                 'value', '')
         else:
             value = _value(form, wire, value, depth)
-            # The empty string is how protobuf says that nothing is there.
-            if value not in ('', None):
+            # That is how protobuf says that nothing is there.
+            if value not in ('', None) and (form != INTEGER or value):
                 found[name] = value
     return found
 

@@ -12,12 +12,12 @@ import logging
 
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
+from sushy_kubevirt.sandbox.api import kinds as kinds_module
 from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import ownership
 from sushy_kubevirt.sandbox.api import schemas
 from sushy_kubevirt.sandbox.api import selectors
 from sushy_kubevirt.sandbox.api import trees
-from sushy_kubevirt.sandbox.api import kinds as kinds_module
 
 LOG = logging.getLogger(__name__)
 
