@@ -196,7 +196,7 @@ class Client:
             url += '?' + parse.urlencode(fields)
         timeout = urllib3.Timeout(
             connect=self._options.connect_timeout,
-            read=read_timeout or self._options.request_timeout)
+            read=read_timeout or self._options.patience)
         try:
             return self._pool(access).urlopen(
                 method, url, body=body, headers=headers, retries=False,

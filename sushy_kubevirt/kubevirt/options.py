@@ -51,3 +51,12 @@ class Options:
     #: Whether this process puts back what a one-time boot changed. Every BMC
     #: process should; tests and tools that only look may leave it.
     keeper: bool = True
+
+    @property
+    def patience(self):
+        """How long one request waits for its answer.
+
+        Never more than half of what a write has: one that hangs is to be
+        tried again.
+        """
+        return min(self.request_timeout, self.write_deadline / 2)

@@ -315,6 +315,13 @@ class ClusterTestCase(base.BaseTestCase):
                 self.assertEqual({'Name': name}, machine.attributes())
                 self.assertEqual(before + 1, self.api.version)
 
+    def test_a_request_that_hangs_leaves_time_for_another(self):
+        machine = self.cluster(opts={
+            'write_deadline': 3, 'request_timeout': 10}).machine('a')
+        self.api.rule('PATCH', '', 'hang')
+        machine.set_indicator('Lit')
+        self.assertEqual('Lit', machine.indicator())
+
     def test_what_the_caller_got_wrong_is_not_tried_again(self):
         machine = self.cluster().machine('a')
         self.api.rule('PATCH', '', (422, {'message': 'no'}))
