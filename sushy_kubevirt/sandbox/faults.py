@@ -16,8 +16,8 @@ from sushy_kubevirt.sandbox.api import views
 VERBS = ('GET', 'PUT', 'PATCH', 'POST', 'DELETE', 'WATCH', '*')
 
 #: What can happen to a call. ``delay`` alone: it is only late.
-ACTIONS = ('409', '429', '500', '503', 'hang', 'reset', 'drop-after', 'gone',
-           'break', 'delay')
+ACTIONS = ('401', '403', '409', '429', '500', '503', 'hang', 'reset',
+           'drop-after', 'gone', 'break', 'delay')
 
 
 @dataclasses.dataclass
@@ -177,6 +177,11 @@ class Faults:
                 body=views.line('ERROR', history.encode(exc.status())),
                 content_type='application/json')
         raise {
+            '401': errors.unauthorized(),
+            # As Kubernetes words the refusal of access rights.
+            '403': errors.ApiError(
+                403, 'Forbidden', f'{request.path} is forbidden: User '
+                f'"ordered-by-a-test" cannot {verb} this resource'),
             '409': errors.ApiError(
                 409, 'Conflict', 'Operation cannot be fulfilled on '
                 f'{request.path}: {errors.STALE}'),

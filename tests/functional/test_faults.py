@@ -13,6 +13,7 @@ import json
 import threading
 import time
 
+import testtools
 from testtools import content
 
 from tests.functional import base
@@ -24,13 +25,18 @@ from tests.functional import vbmcd
 #: What can happen to one call. After the last, it was carried out.
 BAD_MOMENTS = ('409', '429', '500', '503', 'reset', 'drop-after')
 
+#: How a refusal of the API is explained.
+_REASONS = {'403': 'lacks the right to',
+            '401': 'does not accept the credentials'}
+
 _names = ('machine-%d' % number for number in itertools.count(1))
 
 
 class Redfish:
     """A VM seen through the emulator."""
 
-    def __init__(self, emulator, identity):
+    def __init__(self, test, emulator, identity):
+        self._test = test
         self.emulator = emulator
         self.identity = identity
 
@@ -47,11 +53,27 @@ class Redfish:
     def is_on(self):
         return self.emulator.system(self.identity)['PowerState'] == 'On'
 
+    def refused_access(self, code):
+        answer = self.emulator.reset(self.identity, 'On', expect=500).json()
+        self._test.assertEqual(
+            'Base.1.18.AccessDenied',
+            answer['error']['@Message.ExtendedInfo'][0]['MessageId'])
+        self._test.assertIn(_REASONS[code], str(answer))
+        self._test.assertIn('The cluster refuses access',
+                            self.emulator.process.output)
+
+    def unavailable(self):
+        answer = self.emulator.reset(self.identity, 'ForceRestart',
+                                     expect=503)
+        self._test.assertTrue(answer.headers['Retry-After'].isdigit())
+        self._test.assertIn('ServiceTemporarilyUnavailable', answer.text)
+
 
 class Ipmi:
     """A VM seen through a BMC of the daemon."""
 
-    def __init__(self, vbmcd, name):
+    def __init__(self, test, vbmcd, name):
+        self._test = test
         self.vbmcd = vbmcd
         self.name = name
 
@@ -63,6 +85,17 @@ class Ipmi:
 
     def is_on(self):
         return self.vbmcd.ipmi(self.name, 'power', 'status').endswith('on')
+
+    def refused_access(self, code):
+        self._fails('Insufficient privilege level', 'power', 'on')
+        self._test.assertIn(_REASONS[code], self.vbmcd.process.output)
+
+    def unavailable(self):
+        self._fails('Node busy', 'power', 'reset')
+
+    def _fails(self, reason, *words):
+        with testtools.ExpectedException(AssertionError, '(?s).*' + reason):
+            self.vbmcd.ipmi(self.name, 'chassis', *words)
 
 
 class Faults:
@@ -190,7 +223,7 @@ class Faults:
                 with self.bad_moment(action):
                     self.bmc.power(what)
                 stopped = self.sandbox.wait_stopped(self.name)
-                self.assertFalse(self.bmc.is_on())
+                self.eventually(lambda: not self.bmc.is_on(), 5, 'off')
                 self.assertEqual(boots, len(self.sandbox.boots(self.name)))
                 self.assertFalse(stopped['status'].get(
                     'stateChangeRequests'))
@@ -269,6 +302,36 @@ class Faults:
     def test_watch_that_keeps_failing(self):
         self._test_watch('500', 'reset', count=100)
 
+    def test_refused(self):
+        """No right to do it: said so, at once, and nothing is done."""
+        for action in '403', '401':
+            with self.case(action):
+                self.sandbox.fault(action, verb='PATCH',
+                                   where='/%s$' % self.name, count=100)
+                begin = time.monotonic()
+                self.bmc.refused_access(action)
+                self.assertLess(time.monotonic() - begin, 4)
+                self.assertEqual('Halted', self.sandbox.vm(self.name)[
+                    'spec']['runStrategy'])
+                self.sandbox.clear_faults()
+        # And when it is given the right, it does it.
+        self.bmc.power('on')
+        self.sandbox.wait_boot(self.name, 1)
+
+    def test_longer_outage(self):
+        """Longer than a BMC tries: it says so, and does it afterwards."""
+        boots = self.start()
+        before = self.sandbox.vmi(self.name)['metadata']['uid']
+        self.sandbox.outage(8)
+        begin = time.monotonic()
+        self.bmc.unavailable()
+        self.assertLess(time.monotonic() - begin, 8)
+        self.eventually(self._api_answers, 20, 'API')
+        self.assertEqual(boots, len(self.sandbox.boots(self.name)))
+        self.eventually(self.bmc.is_on, 5, 'on')
+        self.bmc.power('reset')
+        self.sandbox.wait_running(self.name, other_than=before)
+
     def test_outage(self):
         self.start()
         threading.Timer(0.2, self.bmc.is_on).start()
@@ -305,10 +368,10 @@ class RedfishTestCase(Faults, base.SandboxTestCase):
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.kubeconfig,
             {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 2,
-             'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 8}, 'gunicorn'))
+             'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 5}, 'gunicorn'))
 
     def make_bmc(self, vm):
-        return Redfish(self.emulator, machines.uuid_of(vm))
+        return Redfish(self, self.emulator, machines.uuid_of(vm))
 
 
 class IpmiTestCase(Faults, base.SandboxTestCase):
@@ -317,9 +380,10 @@ class IpmiTestCase(Faults, base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.vbmcd = cls.share(vbmcd.Vbmcd(
-            cls.sandbox.kubeconfig, {'kubevirt': {'stale_seconds': 2}}))
+            cls.sandbox.kubeconfig, {'kubevirt': {
+                'stale_seconds': 2, 'write_deadline': 5}}))
 
     def make_bmc(self, vm):
         name = vm['metadata']['name']
         self.vbmcd.add(name)
-        return Ipmi(self.vbmcd, name)
+        return Ipmi(self, self.vbmcd, name)
