@@ -314,7 +314,7 @@ class Sandbox(fixtures.Fixture):
             action=str(action))).raise_for_status()
 
     def faults(self):
-        """List the faults that are set, with how often each was hit."""
+        """Read ``{faults: [{hits: …}, …]}``, the faults that are set."""
         return self.request('GET', '/sandbox/faults', expect=200).json()
 
     def clear_faults(self):
