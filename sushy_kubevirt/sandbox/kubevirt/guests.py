@@ -23,7 +23,7 @@ AGENT = 'sandbox.sushy-kubevirt/guest-agent'
 SHUTDOWN, CRASH = 'shutdown', 'crash'
 """How a guest goes down: in order, or not."""
 
-_BOOTS_KEPT = 200
+_BOOTS_KEPT, _NAMES_KEPT = 200, 10000
 
 
 @dataclasses.dataclass
@@ -205,6 +205,8 @@ class Guests:
         found = firmware.boot(vmi)
         guest.booted = found.device is not None
         record = self._boots.setdefault(guest.key, [])
+        if len(self._boots) > _NAMES_KEPT:
+            self._boots.pop(next(iter(self._boots)))
         record.append({
             'device': found.device, 'class': found.class_,
             'firmware': found.firmware, 'vmi': guest.uid,

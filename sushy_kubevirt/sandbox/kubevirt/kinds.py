@@ -11,6 +11,7 @@ from sushy_kubevirt.sandbox.api import kinds as api
 from sushy_kubevirt.sandbox.kubevirt.admission import kubevirt
 from sushy_kubevirt.sandbox.kubevirt.admission import vm
 from sushy_kubevirt.sandbox.kubevirt.admission import vmi
+from sushy_kubevirt.sandbox.kubevirt import instancetypes
 from sushy_kubevirt.sandbox.kubevirt.schema import machine
 
 GROUP, VERSION = 'kubevirt.io', 'v1'
@@ -73,6 +74,7 @@ def build(config):
             columns=(_AGE, api.Column('Phase', 'string', '.status.phase')),
             status=True, crd=True, validate=kubevirt.validate),
         others=(
+            *instancetypes.KINDS,
             _listed('VirtualMachineInstanceMigration', 'vmim', 'vmims'),
             _listed('VirtualMachineInstanceReplicaSet', 'vmirs', 'vmirss')))
 

@@ -8,6 +8,7 @@ Source: pkg/virt-api/rest/lifecycle.go (KubeVirt 1.9).
 """
 
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.kubevirt import instancetypes
 from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt import vm_model as model
 from sushy_kubevirt.sandbox.kubevirt import vmi_status
@@ -161,8 +162,9 @@ class Verbs:
         return 202, None
 
     async def expand(self, request):
-        """The VM as it is: there are no instance types here."""
-        return 200, self._find(request)[0]
+        """The VM with the sizes of its instance type."""
+        return 200, instancetypes.expanded(request.store,
+                                           self._find(request)[0])
 
     @staticmethod
     def _conflict(vm, why):

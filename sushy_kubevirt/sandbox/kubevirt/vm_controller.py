@@ -13,6 +13,7 @@ from sushy_kubevirt.sandbox.kubevirt import claims
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import defaults
 from sushy_kubevirt.sandbox.kubevirt import events
+from sushy_kubevirt.sandbox.kubevirt import instancetypes
 from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt import vm_liveupdate as liveupdate
 from sushy_kubevirt.sandbox.kubevirt import vm_model as model
@@ -53,7 +54,7 @@ class Controller:
         self._vmis = vmis
         self._config = config
         self._recorder = recorder
-        #: {uid of a VM: (generation, spec) at the start of its VMI}
+        #: {uid of a VM: the VM as it was at the start of its VMI}
         self._started = {}
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vm')
         self._ends = [store.subscribe(kind, self._saw),
@@ -168,6 +169,7 @@ class Controller:
         except model.BothError as error:
             raise SyncError('FailedCreate',
                             f'Error fetching RunStrategy: {error}')
+        self._expanded(vm)
         if (vm['metadata'].get('annotations') or {}).get(
                 _NOT_AT_ONCE) != 'false':
             ready = self._make_data_volumes(vm)
@@ -177,6 +179,13 @@ class Controller:
         if vmi is not None:
             self._keep_in_step(key)
         self._keep_firmware_uuid(key)
+
+    def _expanded(self, vm):
+        """The VM with the sizes of its instance type."""
+        try:
+            return instancetypes.expanded(self._store, vm)
+        except errors.ApiError as error:
+            raise SyncError('FailedFindInstancetype', str(error))
 
     def _let_go(self, key, vm, vmi):
         finalizers = vm['metadata'].get('finalizers', ())
@@ -206,7 +215,7 @@ class Controller:
         started = self._started.get(vm['metadata']['uid'])
         if annotations.get(status.GENERATION) == generation or not started:
             return
-        if model.same(started[1]['template'], vm['spec']['template']):
+        if model.same(started['spec']['template'], vm['spec']['template']):
             self._store.change(
                 self._vmis, *paths.key(vm), lambda new: new['metadata']
                 .setdefault('annotations', {}).__setitem__(
@@ -278,8 +287,7 @@ class Controller:
                 return
             self._forgive_restart(key)
             vmi = self._new_vmi(vm)
-            self._started[vm['metadata']['uid']] = (
-                vm['metadata']['generation'], vm['spec'])
+            self._started[vm['metadata']['uid']] = vm
             self._store.create(self._vmis, vmi, manager=_MANAGER)
         except (errors.ApiError, defaults.DefaultsError) as error:
             self._say(vm, events.WARNING, 'FailedCreate',
@@ -291,7 +299,8 @@ class Controller:
                   f'machine instance {key[1]}')
 
     def _new_vmi(self, vm):
-        meta, template = vm['metadata'], trees.copy(vm['spec']['template'])
+        meta = vm['metadata']
+        template = trees.copy(self._expanded(vm)['spec']['template'])
         given = template.get('metadata') or {}
         generation = str(meta['generation'])
         vmi = {
@@ -396,10 +405,13 @@ class Controller:
         started = self._started.get(vm['metadata']['uid'])
         if old is None or started is None:
             return
-        vmi, said, failure = trees.copy(old), trees.copy(vm), None
+        vmi, failure = trees.copy(old), None
+        # only its status is written, so it may have its sizes spelled out
+        said = trees.copy(self._expanded(vm))
         said.setdefault('status', {})
         restart = liveupdate.check_restart(
-            said, vmi, started[1]['template']['spec'], self._config)
+            said, vmi, self._expanded(started)['spec']['template']['spec'],
+            self._config)
         if (self._config.enabled('DeclarativeHotplugVolumes')
                 and not self._config.enabled('HotplugVolumes')):
             liveupdate.plug_volumes(said, vmi)
@@ -408,7 +420,7 @@ class Controller:
                 liveupdate.carry_out(said, vmi, self._config)
             except liveupdate.LiveUpdateError as error:
                 failure = SyncError(*error.args)
-        if said != vm:
+        if said['status'] != vm.get('status', {}):
             self._store.update(self._kind, said, subresource='status',
                                manager=_MANAGER)
         if vmi['spec'] != old['spec'] and 'deletionTimestamp' not in vmi[

@@ -11,6 +11,7 @@ from sushy_kubevirt.sandbox.kubevirt.admission import spec as specs
 from sushy_kubevirt.sandbox.kubevirt.admission import volumes
 from sushy_kubevirt.sandbox.kubevirt import defaults
 from sushy_kubevirt.sandbox.kubevirt import gojson
+from sushy_kubevirt.sandbox.kubevirt import instancetypes
 from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt.schema import machine
 
@@ -44,6 +45,7 @@ class Admission:
         vm = request.new
         if not isinstance(vm.get('spec'), dict):
             return  # the schema refuses it
+        c.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
         template = vm['spec'].get('template')
         if isinstance(template, dict) and template.get('spec') is None:
             # what Go makes of a template without a spec
@@ -56,6 +58,11 @@ class Admission:
                           dict):
             return  # the schema refuses it
         defaults.fill_vm(vm, self._config, request.operation == 'CREATE')
+        if request.operation == 'UPDATE' and vm['spec'] == request.old[
+                'spec']:
+            # only written in another way: no change of the spec
+            vm['metadata']['generation'] = request.old['metadata'][
+                'generation']
 
     def validate(self, request):
         """Refuse what cannot be.
@@ -64,8 +71,10 @@ class Admission:
         """
         if not self._concerns(request):
             return
-        spec = trees.copy(request.new['spec'])
+        vm = trees.copy(request.new)
+        spec = vm['spec']
         template = spec['template']
+        c.refuse(_VALIDATOR, instancetypes.check(request.store, vm))
         try:
             defaults.fill_spec(template['spec'], self._config)
         except defaults.DefaultsError as error:
