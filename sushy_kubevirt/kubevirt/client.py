@@ -6,6 +6,7 @@ Speaks urllib3 and JSON alone, as the long-lived processes are to stay small.
 """
 
 import json
+import random
 import re
 import threading
 from urllib import parse
@@ -86,7 +87,9 @@ class Client:
         :raises: `errors.WatchExpired` if the version is too old
         """
         call = _Call('watch', resource, namespace)
-        seconds = max(1, round(self._options.watch_seconds))
+        # Jitter: after an outage, all BMCs begin at the same moment.
+        seconds = max(1, round(
+            self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds}
         fields.update(_selectors(label_selector, field_selector))

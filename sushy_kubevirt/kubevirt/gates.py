@@ -23,8 +23,10 @@ GATES = {
     'DeclarativeHotplugVolumes': ((1, 6), (1, 9)),
 }
 
-#: The version is asked for again after this long.
+#: The version is asked for again after this long; while it is not known,
+#: after the second.
 VERSION_SECONDS = 300
+UNKNOWN_SECONDS = 60
 
 
 class Gates:
@@ -54,7 +56,8 @@ class Gates:
         Costs no call: what was heard last, asked for again now and then by a
         thread of its own.
         """
-        if self._older_than(VERSION_SECONDS):
+        if self._older_than(
+                VERSION_SECONDS if self._version else UNKNOWN_SECONDS):
             self.ask_aside()
         return self._version
 

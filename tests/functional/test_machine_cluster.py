@@ -7,8 +7,10 @@ its own: no Redfish and no IPMI in between.
 
 import itertools
 import os
+import pathlib
 import threading
 import time
+from urllib import parse
 
 import fixtures
 
@@ -489,7 +491,37 @@ class ThousandTestCase(ClusterTestCase):
         self.until(lambda: self.annotation(found[500]) == 'x', 2)
 
 
-class KubeconfigTestCase(ClusterTestCase):
+class WayInTestCase(ClusterTestCase):
+
+    def test_the_account_of_a_pod_whose_token_rotates(self):
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        url = parse.urlsplit(self.sandbox.url)
+        (home / 'ca.crt').write_bytes(self.sandbox.ca.read_bytes())
+        (home / 'namespace').write_text('default')
+        (home / 'token').write_text('expired')
+        for name, value in (
+                ('KUBECONFIG', None), ('KUBERNETES_SERVICE_HOST',
+                                       url.hostname),
+                ('KUBERNETES_SERVICE_PORT', str(url.port))):
+            self.useFixture(fixtures.EnvironmentVariable(name, value))
+        for name, value in (('ACCOUNT_DIR', str(home)),
+                            ('TOKEN_SECONDS', 0.1)):
+            self.useFixture(fixtures.MonkeyPatch(
+                'sushy_kubevirt.kubevirt.connection.' + name, value))
+        way = connection.Connection.from_options()
+        c = cluster.Cluster(way, (way.namespace,))
+        self.addCleanup(c.close)
+        name = self.vm()['metadata']['name']
+        self.assertRaises(errors.AccessDenied, c.machine, name)
+        (home / 'token').write_text(self.sandbox.token)
+
+        def found():
+            try:
+                return c.machine(name)
+            except errors.AccessDenied:
+                return None
+
+        self.until(found)
 
     def test_the_environment_names_it(self):
         self.useFixture(fixtures.EnvironmentVariable(
