@@ -229,61 +229,82 @@ def _restart_gracefully(machine):
 
 
 def _begin_anew(machine, force):
-    vm, vmi = _look_twice(machine, lambda vm, vmi: power.state(
-        vm, vmi) not in (power.PowerState.OFF,
-                         power.PowerState.POWERING_OFF))
-    state = power.state(vm, vmi)
-    if state is power.PowerState.OFF:
-        raise _off(machine, vm)
-    if not runstrategy.living(vmi):
-        return              # the VMI on its way is as new as one could be
-    if runstrategy.of(vm) == runstrategy.WAIT_AS_RECEIVER:
-        raise _receiver(machine)
-    if state is power.PowerState.POWERING_OFF:
-        under_way = runstrategy.starting(vm, vmi)
-        grace = _grace(vmi)
-        if under_way and not force:
-            return
-        if under_way and grace is not None and grace <= _RESTARTED_AT_ONCE:
-            return
-        if not force:
-            raise errors.WrongState(
-                '%s is shutting down and cannot be restarted'
-                % machine.qualified_name)
-        # The reset button of a machine that hangs on its way down.
+    restart = _Restart(machine, force)
+    _through(machine, restart.step)
+    if restart.plug:
         _force_off(machine)
         _on(machine)
-        return
-    uid = vmi['metadata']['uid']
-    try:
-        _through(machine, lambda vm, vmi: _restart_step(
-            machine, vm, vmi, uid, force))
-    except errors.WrongState:
-        # Unless it stopped between the looks at the VM and at the VMI.
-        _through(machine, lambda vm, vmi: _restart_step(
-            machine, vm, vmi, uid, force))
-    machine.write(lambda vm, vmi: _keep_up_restarted(machine, vm, vmi))
+    elif restart.one_time:
+        machine.write(lambda vm, vmi: _keep_up_restarted(machine, vm, vmi))
 
 
-def _restart_step(machine, vm, vmi, uid, force):
-    """Restart the VMI with this uid, unless that is done."""
-    if not runstrategy.living(vmi) or vmi['metadata']['uid'] != uid:
-        if runstrategy.living(vmi) or runstrategy.starting(vm, vmi):
+class _Restart:
+    """The restart of the VMI that is there when it is first looked at.
+
+    A VM and its VMI are two objects, read one after the other; in between
+    somebody else's restart may have taken one of them further. So what calls
+    for a refusal is looked at twice.
+    """
+
+    def __init__(self, machine, force):
+        self._machine = machine
+        self._force = force
+        self._uid = None
+        self._doubted = False
+        #: Whether it takes pulling the plug, and switching on again.
+        self.plug = False
+        #: Whether a one-time boot begins, which its guest's reboot ends.
+        self.one_time = False
+
+    def step(self, vm, vmi):
+        uid = vmi['metadata']['uid'] if runstrategy.living(vmi) else None
+        coming = uid is None and runstrategy.starting(vm, vmi)
+        if self._uid not in (None, uid) and (uid or coming):
+            return          # it has been done
+        if power.problem(vm, vmi) or uid is None and not coming:
+            self._refuse(_off(self._machine, vm))
+        if coming:
+            return          # the VMI on its way is as new as one could be
+        if runstrategy.of(vm) == runstrategy.WAIT_AS_RECEIVER:
+            raise _receiver(self._machine)
+        if runstrategy.stopping(vm, vmi):
+            self._hurry(vm, vmi)
             return
-        raise _off(machine, vm)
-    if runstrategy.stopping(vm, vmi):
+        self._uid = uid
+        self.one_time = overrides.ends_at_reboot(vm)
+        self._restart(vm, vmi)
+
+    def _hurry(self, vm, vmi):
+        """Restart what is on its way down."""
         if runstrategy.starting(vm, vmi):
-            return
-        raise errors.WrongState(
-            '%s is being stopped' % machine.qualified_name)
-    edited = copy.deepcopy(vm)
-    overrides.save(edited, vmi)
-    if runstrategy.of(vm) == runstrategy.ONCE:
-        # Which KubeVirt does not restart. The keeper brings Once back.
-        runstrategy.remember(edited, runstrategy.ONCE, uid)
-        edited['spec']['runStrategy'] = runstrategy.ALWAYS
-    changes.send(machine, vm, edited)
-    machine.call('restart', {'gracePeriodSeconds': 0} if force else None)
+            # A restart is under way. It may hang, and be forced.
+            grace = _grace(vmi)
+            self.plug = (self._force and self._uid is None and (
+                grace is None or grace > _RESTARTED_AT_ONCE))
+        elif self._force and self._uid is None:
+            # The reset button of a machine that hangs on its way down.
+            self.plug = True
+        else:
+            self._refuse(errors.WrongState(
+                '%s is shutting down and cannot be restarted'
+                % self._machine.qualified_name))
+
+    def _restart(self, vm, vmi):
+        edited = copy.deepcopy(vm)
+        overrides.save(edited, vmi)
+        if runstrategy.of(vm) == runstrategy.ONCE:
+            # Which KubeVirt does not restart. The keeper brings Once back.
+            runstrategy.remember(edited, runstrategy.ONCE, self._uid)
+            edited['spec']['runStrategy'] = runstrategy.ALWAYS
+        changes.send(self._machine, vm, edited)
+        self._machine.call(
+            'restart', {'gracePeriodSeconds': 0} if self._force else None)
+
+    def _refuse(self, error):
+        if self._doubted:
+            raise error
+        self._doubted = True
+        raise errors.Conflict(str(error))
 
 
 def _keep_up_restarted(machine, vm, vmi):
@@ -294,21 +315,6 @@ def _keep_up_restarted(machine, vm, vmi):
     if (strategy in runstrategy.STAYS_DOWN and overrides.ends_at_reboot(vm)
             and runstrategy.starting(vm, vmi)):
         _keep_up(machine, vm, strategy)
-
-
-def _look_twice(machine, ordinary):
-    """Look at a machine; once more if what is seen calls for a refusal.
-
-    A VM and its VMI are two objects, read one after the other: in between a
-    restart by somebody else may have taken one of them further.
-
-    :param ordinary: function of (vm, vmi): whether one look will do
-    :returns: (vm, vmi)
-    """
-    vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
-    if not ordinary(vm, vmi):
-        vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
-    return vm, vmi
 
 
 def _push_button(machine):

@@ -395,7 +395,7 @@ class FaultTestCase(machinecase.MachineTestCase):
                         action.value, strategy, moment, verb))
                     self.assertEqual([1], self.fault_hits())
                     self.sandbox.clear_faults()
-                    self.back(machine, off)
+                    self.back(machine, strategy, off)
 
     def once(self, machine, action, boots, what):
         before = len(self.sandbox.boots(machine.name))
@@ -409,13 +409,20 @@ class FaultTestCase(machinecase.MachineTestCase):
         self.stays(lambda: len(self.sandbox.boots(machine.name))
                    == before + boots, 0.3)
 
-    def back(self, machine, off):
+    def back(self, machine, strategy, off):
         if off:
             machine.reset(R.FORCE_OFF)
             self.becomes(machine, OFF)
         else:
             machine.reset(R.ON)
             self.becomes(machine, ON)
+        if strategy == 'Halted':
+            self.sandbox.patch('virtualmachines', machine.name,
+                               {'spec': {'runStrategy': strategy}})
+            self.sandbox.wait('virtualmachines', machine.name, lambda vm: vm[
+                'status'].get('runStrategy') == strategy)
+        self.until('its strategy', lambda: self.strategy(machine.name)
+                   == strategy)
 
     def test_api_that_goes_away_for_a_moment(self):
         machine = self.machine('Manual')

@@ -480,6 +480,32 @@ class FaultTestCase(ResetTestCase):
         resets.reset(machine, R.FORCE_RESTART)
         self.assertEqual(['restart 0'], asked(machine))
 
+    def test_lost_answer_and_the_new_vmi_is_stuck(self):
+        machine = self.machine('Manual', faults=[self.lost()])
+
+        def renew(machine):
+            machine.vmi = fakes.vmi('Scheduling', 'u1', conditions=[
+                fakes.condition('Synchronized', 'False', 'ErrImagePull')])
+
+        machine.effects['restart'] = renew
+        resets.reset(machine, R.FORCE_RESTART)
+        self.assertEqual(['restart 0'], asked(machine))
+
+    def test_half_of_a_restart_by_somebody_else_is_no_refusal(self):
+        # The VM was read before, its VMI after that restart was asked for.
+        machine = self.machine('Manual', GOING)
+        fetch = machine.fetch
+
+        def fetch_more():
+            if machine.looks > 0:
+                machine.vm['status']['stateChangeRequests'] = [
+                    fakes.STOP, fakes.START]
+            return fetch()
+
+        machine.fetch = fetch_more
+        resets.reset(machine, R.GRACEFUL_RESTART)
+        self.assertEqual([], asked(machine))
+
     def test_lost_answer_of_a_start(self):
         machine = self.machine('Manual', GONE, faults=[self.lost()])
 
@@ -545,7 +571,7 @@ class FaultTestCase(ResetTestCase):
         fetch = machine.fetch
 
         def fetch_stopped():
-            if machine.looks > 1:
+            if machine.looks > 0:
                 machine.vmi = None
             return fetch()
 
