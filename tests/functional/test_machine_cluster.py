@@ -129,6 +129,40 @@ class ReadTestCase(ClusterTestCase):
              ('cd', 'cdrom', 'sata', None)],
             [(d.name, d.kind, d.bus, d.capacity_bytes) for d in seen.disks])
 
+    def test_an_instance_type_tells_the_sizes_of_a_vm_that_is_off(self):
+        kind = self.sandbox.create('virtualmachineinstancetypes', {
+            'apiVersion': 'instancetype.kubevirt.io/v1beta1',
+            'kind': 'VirtualMachineInstancetype',
+            'metadata': {'name': next(_names)},
+            'spec': {'cpu': {'guest': 3}, 'memory': {'guest': '96Mi'}}})
+        vm = machines.vm(next(_names), 'Halted')
+        domain = vm['spec']['template']['spec']['domain']
+        del domain['cpu'], domain['memory']
+        vm['spec']['instancetype'] = {
+            'kind': 'VirtualMachineInstancetype',
+            'name': kind['metadata']['name']}
+        self.addCleanup(self.sandbox.delete, 'virtualmachines',
+                        vm['metadata']['name'])
+        self.sandbox.create('virtualmachines', vm)
+        machine = self.cluster().machine(vm['metadata']['name'])
+        seen = machine.inventory()
+        self.assertEqual((3, 96 * MIB),
+                         (seen.cpus.total, seen.memory_bytes))
+        self.until(lambda: machine.inventory().kubevirt_version)
+        # Its controller has said all it has to: the generation stays.
+        self.until(lambda: machine.objects()[0]['status'].get(
+            'printableStatus') == 'Stopped')
+        machine.inventory()
+        before = self.calls()
+        machine.inventory()
+        self.assertEqual(before, self.calls())
+        machine.reset(power.ResetType.ON)
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 10))
+        seen = machine.inventory()
+        self.assertEqual((3, 96 * MIB),
+                         (seen.cpus.total, seen.memory_bytes))
+
     def test_reads_cost_no_call(self):
         machine = self.machine()
         machine.objects()
