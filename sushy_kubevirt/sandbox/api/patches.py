@@ -7,6 +7,7 @@ import jsonpatch
 import jsonpointer
 
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import trees
 
 JSON_PATCH = 'application/json-patch+json'
@@ -16,6 +17,10 @@ APPLY = 'application/apply-patch+yaml'
 
 #: As kube-apiserver (``maxJSONPatchOperations``).
 MOST_OPERATIONS = 10000
+
+#: What all ``copy`` operations of a patch may copy, bytes of JSON: a few of
+#: them could otherwise double an object again and again.
+MOST_COPIED = 3 * 1024 * 1024
 
 
 def json_patch(obj, patch):
@@ -34,12 +39,21 @@ def json_patch(obj, patch):
             f'allowed maximum operations in a JSON patch is '
             f'{MOST_OPERATIONS}, got {len(patch)}')
     try:
-        prepared = jsonpatch.JsonPatch(patch)
+        operations = [jsonpatch.JsonPatch([o]) for o in patch]
     except (jsonpatch.InvalidJsonPatch, jsonpointer.JsonPointerException,
             TypeError, KeyError, AttributeError) as exc:
         raise errors.bad_request(f'invalid JSON patch: {exc}') from None
+    obj, copied = trees.copy(obj), 0
     try:
-        return prepared.apply(trees.copy(obj), in_place=True)
+        for operation in operations:
+            change = operation.patch[0]
+            if change['op'] == 'copy':
+                source = jsonpointer.resolve_pointer(obj, change['from'])
+                copied += len(history.encode(source))
+                if copied > MOST_COPIED:
+                    raise errors.too_large(MOST_COPIED)
+            obj = operation.apply(obj, in_place=True)
+        return obj
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException,
             TypeError, KeyError, IndexError, AttributeError):
         # kube-apiserver says no more than this, and no name.

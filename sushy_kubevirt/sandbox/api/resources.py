@@ -41,6 +41,7 @@ class Call:
     kind: kinds.Kind
     verb: str
     user: auth.User
+    form: negotiation.Form = negotiation.Form()
 
     @property
     def store(self):
@@ -74,8 +75,13 @@ class Call:
         return bool(wanted)
 
     def view(self):
-        form = negotiation.accepted(self.request.headers.get('Accept'))
-        return views.View(self.kind, form, self.query.get('includeObject'))
+        self.form = negotiation.accepted(self.request.headers.get('Accept'))
+        return views.View(self.kind, self.form,
+                          self.query.get('includeObject'))
+
+    def respond(self, raw, status=200, warnings=()):
+        """An answer in the form that was asked for (see :meth:`view`)."""
+        return respond(raw, status, warnings, self.form.media)
 
     def selector(self, name=''):
         fields = self.query.get('fieldSelector', '')
@@ -86,10 +92,10 @@ class Call:
                                   fields, self.kind)
 
 
-def respond(raw, status=200, warnings=()):
-    """An answer in JSON."""
+def respond(raw, status=200, warnings=(), media=negotiation.JSON):
+    """An answer in JSON, which is YAML as well."""
     response = web.Response(
-        body=raw, status=status, content_type='application/json',
+        body=raw, status=status, content_type=media,
         headers={'Cache-Control': 'no-cache, private'})
     for text in warnings:
         text = text.replace('\\', '\\\\').replace('"', '\\"')
@@ -103,7 +109,7 @@ async def get(call):
     options_module.ListOptions.read(
         {k: v for k, v in call.query.items() if k == 'resourceVersion'},
         False)
-    return respond(call.view().one(obj))
+    return call.respond(call.view().one(obj))
 
 
 def _read_token(token):
@@ -171,7 +177,7 @@ async def list_(call):
             meta['remainingItemCount'] = len(records) - opts.limit
         records = records[:opts.limit]
         meta['continue'] = _token(version, records[-1].key)
-    return respond(view.list(records, meta))
+    return call.respond(view.list(records, meta))
 
 
 async def watch(call):
@@ -243,7 +249,7 @@ async def create(call):
     _check_place(call, obj)
     write = writing(call, validation)
     made = call.store.create(call.kind, obj, write=write)
-    return respond(call.view().one(made), 201, write.warnings)
+    return call.respond(call.view().one(made), 201, write.warnings)
 
 
 async def update(call):
@@ -265,13 +271,13 @@ async def update(call):
     write = writing(call, validation)
     made = call.store.update(call.kind, obj, write=write,
                              subresource=call.target.subresource)
-    return respond(call.view().one(made), 200, write.warnings)
+    return call.respond(call.view().one(made), 200, write.warnings)
 
 
 async def patch(call):
     validation = Validation(call)
     made, created, warnings = await patching.patch(call, validation)
-    return respond(call.view().one(made), 201 if created else 200, warnings)
+    return call.respond(call.view().one(made), 201 if created else 200, warnings)
 
 
 async def _delete_options(call):
@@ -321,7 +327,8 @@ async def delete(call):
     was = call.store.delete(kind, target.namespace, target.name, **wanted)
     left = call.store.find(kind, target.namespace, target.name)
     if left is not None and not wanted['write'].dry_run:
-        return respond(call.view().one(left), 200, wanted['write'].warnings)
+        return call.respond(call.view().one(left), 200,
+                            wanted['write'].warnings)
     details = {'name': target.name}
     if kind.group:
         details['group'] = kind.group
@@ -346,7 +353,7 @@ async def deletecollection(call):
                 if exc.code != 404:
                     raise
             gone.append(record)
-    return respond(view.list(
+    return call.respond(view.list(
         gone, {'resourceVersion': str(call.store.version)}))
 
 

@@ -180,7 +180,9 @@ class Server:
             shutdown_timeout=1)
         await self._runner.setup()
         family = socket.AF_INET6 if ':' in host else socket.AF_INET
-        self._socket = _bound(family, (host, port))
+        # Bound without SO_REUSEPORT: a port that somebody has is refused.
+        self._socket = _bound(family, (host, port), False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self.address = self._socket.getsockname()[:2]
         await self._open()
 
@@ -193,7 +195,8 @@ class Server:
     async def _open(self):
         # The socket that reserves the port never listens: while the server
         # is away connections are refused, and nobody else gets the port.
-        listening = _bound(self._socket.family, self._socket.getsockname())
+        listening = _bound(self._socket.family, self._socket.getsockname(),
+                           True)
         self._site = web.SockSite(self._runner, listening,
                                   ssl_context=self._ssl, backlog=1024)
         await self._site.start()
@@ -341,11 +344,11 @@ def failure(exc):
     return response
 
 
-def _bound(family, address):
+def _bound(family, address, shared):
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
         sock.bind(address)
     except BaseException:
         sock.close()

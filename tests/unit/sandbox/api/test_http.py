@@ -69,6 +69,9 @@ class RefusalTestCase(base.ServerTestCase):
             'Accept': 'application/vnd.kubernetes.protobuf'})
         await self.call('GET', self.THINGS, expect=200, headers={
             'Accept': 'application/vnd.kubernetes.protobuf, */*;q=0.1'})
+        await self.call('GET', self.THINGS, expect=200, headers={
+            'Accept': 'application/yaml'})
+        self.assertEqual('application/yaml', self.answer.content_type)
 
     async def test_content_type(self):
         await self.call('POST', self.THINGS, 'x', 415, 'text/plain')
@@ -264,6 +267,10 @@ class ObjectTestCase(base.ServerTestCase):
         for patch in ({'op': 'test'}, [{'op': 'nix', 'path': '/a'}], [1],
                       [{'op': 'add'}]):
             await self.call('PATCH', path, patch, 400, JSON_PATCH)
+        await self.call('PATCH', path, [
+            {'op': 'add', 'path': '/spec/free/x', 'value': ['y' * 100]}, *[
+                {'op': 'copy', 'from': '/spec/free/x', 'path':
+                 '/spec/free/x/-'}] * 40], 413, JSON_PATCH)
         await self.call('PATCH', path, [1], 400, MERGE)
         await self.call('PATCH', path, {'metadata': None}, 400, MERGE)
         await self.call('PATCH', path, {'metadata': {
