@@ -32,6 +32,9 @@ from sushy_kubevirt.redfish import messages
 #: Seconds to wait, when nothing better is known (Retry-After).
 RETRY_AFTER = 5
 
+#: Mistakes of one request that are told; who makes more has enough to do.
+MOST = 20
+
 _JSON = 'application/json'
 
 
@@ -44,6 +47,7 @@ class RedfishError(Exception):
     """
 
     def __init__(self, status, *entries, headers=None):
+        entries = entries[:MOST]
         super().__init__('; '.join(entry['Message'] for entry in entries))
         self.status = status
         self.entries = entries

@@ -168,5 +168,5 @@ def message(key, *args, detail='', resolution='', related=()):
         'Resolution': resolution or advice,
     }
     if related:
-        found['RelatedProperties'] = list(related)
+        found['RelatedProperties'] = [shown(one) for one in related]
     return found

@@ -146,6 +146,13 @@ class TestRequests(base.RedfishTestCase):
         self.ask('PATCH', self.path, 413, data='x' * (payload.LONGEST + 1),
                  content_type='application/json')
 
+    def test_many_and_long_names(self):
+        for body in ({'x%d' % number: 1 for number in range(50000)},
+                     {'x' * 900000: 1}):
+            answer, error = self.ask('PATCH', self.path, 400, json=body)
+            self.assertLessEqual(len(error['@Message.ExtendedInfo']), 20)
+            self.assertLess(len(answer.data), 20000)
+
     def test_hostile_values(self):
         for value in ('\ud800', '\x00', '\n' * 5, 'x' * 100000, '%1%2%s',
                       '<script>'):
