@@ -20,6 +20,7 @@ _GRAMMAR = re.compile(
     r'^([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))'
     r'(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]{1,3}))?$')
 
+_LARGEST = fractions.Fraction(2 ** 63 - 1)
 _BINARY = {suffix: 1024 ** power for power, suffix in enumerate(
     ('', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'))}
 _DECIMAL = {'n': -9, 'u': -6, 'm': -3, '': 0, 'k': 3, 'M': 6, 'G': 9,
@@ -44,6 +45,7 @@ def _parse(text):
         number *= fractions.Fraction(10) ** _DECIMAL[decimal]
     elif exponent:
         number *= fractions.Fraction(10) ** int(exponent)
+    number = min(number, _LARGEST)  # capped, as Kubernetes does
     kind = 'binary' if binary else 'exponent' if exponent else 'decimal'
     return (-number if sign == '-' else number), kind
 

@@ -5,6 +5,7 @@ import dataclasses
 
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import schemas
 
 INVALID = 'FieldValueInvalid'
 REQUIRED = 'FieldValueRequired'
@@ -50,6 +51,18 @@ def refuse(webhook, causes):
     raise errors.ApiError(
         422, 'Invalid', f'{_denied(webhook)}: {text}',
         {'causes': [cause.to_dict() for cause in shown]})
+
+
+def check_schema(webhook, schema, obj):
+    """Turn an object away that its schema does not allow.
+
+    The API server does so, too, but only after the webhooks have made their
+    changes, which need an object of the right shape.
+
+    :raises: ApiError 422
+    """
+    refuse(webhook, [Cause(str(cause), reason='')
+                     for cause in schemas.causes(schema, obj)])
 
 
 def bad(webhook, why):

@@ -38,25 +38,23 @@ class Admission:
     def mutate(self, request):
         """Fill in what is missing.
 
-        :raises: ApiError 400 for what Go cannot decode.
+        :raises: ApiError 400 for what Go cannot decode, 422 for what has
+            not the shape of a VM.
         """
         if not self._concerns(request):
             return
         vm = request.new
-        if not isinstance(vm.get('spec'), dict):
-            return  # the schema refuses it
-        c.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
-        template = vm['spec'].get('template')
+        template = paths.at(vm, 'spec', 'template')
         if isinstance(template, dict) and template.get('spec') is None:
             # what Go makes of a template without a spec
             template['spec'] = {'domain': {'devices': {}}}
         try:
-            vm['spec'] = gojson.rewrite(machine.VM_SPEC, vm['spec'], 'spec')
+            vm['spec'] = gojson.rewrite(machine.VM_SPEC, vm.get('spec'),
+                                        'spec')
         except gojson.DecodeError as error:
             raise c.bad(_MUTATOR, error)
-        if not isinstance(paths.at(vm, 'spec', 'template', 'spec', 'domain'),
-                          dict):
-            return  # the schema refuses it
+        c.check_schema(_MUTATOR, machine.VM, vm)
+        c.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
         defaults.fill_vm(vm, self._config, request.operation == 'CREATE')
         if request.operation == 'UPDATE' and vm['spec'] == request.old[
                 'spec']:

@@ -35,7 +35,8 @@ class Admission:
     def mutate(self, request):
         """Fill in what is missing; keep the status from strangers.
 
-        :raises: ApiError 400 for what Go cannot decode.
+        :raises: ApiError 400 for what Go cannot decode, 422 for what has
+            not the shape of a VMI.
         """
         if request.operation == 'DELETE':
             return
@@ -46,15 +47,13 @@ class Admission:
                 vmi['status'] = request.old.get('status') or {}
             if vmi.get('spec') == request.old.get('spec'):
                 return
-        if not isinstance(vmi.get('spec'), dict):
-            return  # the schema refuses it
         try:
-            vmi['spec'] = gojson.rewrite(machine.VMI_SPEC, vmi['spec'],
+            vmi['spec'] = gojson.rewrite(machine.VMI_SPEC, vmi.get('spec'),
                                          'spec')
         except gojson.DecodeError as error:
             raise c.bad(_MUTATOR, error)
-        if request.operation == 'CREATE' and isinstance(
-                vmi['spec'].get('domain'), dict):
+        c.check_schema(_MUTATOR, machine.VMI, vmi)
+        if request.operation == 'CREATE':
             try:
                 defaults.fill_vmi(vmi, self._config)
             except defaults.DefaultsError as error:

@@ -129,7 +129,8 @@ def _cpu():
             required=('name',))),
         'dedicatedCpuPlacement': o.flag('With CPUs of the node of its own.'),
         'isolateEmulatorThread': o.flag('The emulator has one, too.'),
-        'numa': o.anything('NUMA of the guest.'),
+        'numa': o.record('NUMA of the guest.', {
+            'guestMappingPassthrough': o.anything('As the node has it.')}),
         'realtime': o.anything('For real-time guests.'),
     })
 

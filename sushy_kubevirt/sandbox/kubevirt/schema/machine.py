@@ -28,6 +28,34 @@ NETWORK = o.record('A network to be on.', {
     'resourceClaim': o.anything('A network out of a resource claim.'),
 }, required=('name',))
 
+
+def _credential(methods):
+    return o.record('One kind of access.', {
+        'source': o.record('Where it is from.', {'secret': o.record(
+            'A Secret of the namespace.', {'secretName': o.text()},
+            required=('secretName',))}),
+        'propagationMethod': o.record('How it gets into the guest.', {
+            'qemuGuestAgent': o.record('By the guest agent.', {
+                'users': o.strings('Whose it is.')}), **methods}),
+    }, required=('source', 'propagationMethod'))
+
+
+CREDENTIAL = o.record('A key or a password for the guest.', {
+    'sshPublicKey': _credential({'noCloud': o.anything('By cloud-init.'),
+                                 'configDrive': o.anything('By cloud-init.')}
+                                ),
+    'userPassword': _credential({})})
+
+DNS = o.record('DNS of the pod.', {
+    'nameservers': o.strings('Addresses.'),
+    'searches': o.strings('Domains.'),
+    'options': o.many(o.record('An option of the resolver.', {
+        'name': o.text(), 'value': o.Node(type='string')}))})
+
+METADATA = o.anything('Labels and annotations of the instance.',
+                      struct=True, nullable=True)
+METADATA['properties'] = {'labels': o.labels(), 'annotations': o.labels()}
+
 VMI_SPEC = o.record('What the instance shall be.', {
     'domain': domain.DOMAIN,
     'networks': o.many(NETWORK, 'The networks that its cards are on.', 256),
@@ -35,11 +63,11 @@ VMI_SPEC = o.record('What the instance shall be.', {
     'terminationGracePeriodSeconds': o.integer(
         'How long the guest may take to shut down, in seconds.', 64,
         pointer=True),
-    'accessCredentials': o.many(o.anything(),
+    'accessCredentials': o.many(CREDENTIAL,
                                 'Keys and passwords for the guest.', 256),
     'affinity': o.anything('Nodes that it likes.'),
     'architecture': o.text('amd64, arm64 or s390x.'),
-    'dnsConfig': o.anything('DNS of the pod.'),
+    'dnsConfig': DNS,
     'dnsPolicy': o.text('DNS policy of the pod.'),
     'evictionStrategy': o.choice(
         'What happens when its node is drained.', 'None', 'LiveMigrate',
@@ -71,8 +99,7 @@ VM_SPEC = o.record('What the machine shall be.', {
     'running': o.boolean('Deprecated, runStrategy is its successor: run '
                          'always, or not.'),
     'template': o.record('The instance that is made when it runs.', {
-        'metadata': o.anything('Labels and annotations of the instance.',
-                               struct=True, nullable=True),
+        'metadata': METADATA,
         'spec': VMI_SPEC}),
     'dataVolumeTemplates': o.many(
         volumes.DATA_VOLUME_TEMPLATE, 'DataVolumes that are made with it.'),

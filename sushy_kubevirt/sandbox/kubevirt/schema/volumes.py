@@ -78,9 +78,18 @@ VOLUME = o.record('A volume; the disk of the same name shows it.', {
     'name': o.text('A DNS label, the only one of its name.'), **SOURCES,
 }, required=('name',))
 
+_DATA_VOLUME_SPEC = o.anything('What CDI shall import, and where to.')
+_DATA_VOLUME_SPEC['properties'] = {
+    'source': o.mapping(o.anything(), 'Where from: one of its kinds.'),
+    'sourceRef': o.anything('A DataSource to import from.'),
+    'pvc': o.anything('The claim.'),
+    'storage': o.anything('The claim, the rest by its storage class.')}
+_DATA_VOLUME_META = o.anything(nullable=True)
+_DATA_VOLUME_META['properties'] = {
+    'name': o.text(), 'labels': o.labels(), 'annotations': o.labels()}
+
 DATA_VOLUME_TEMPLATE = o.record(
     'A DataVolume that is made together with the machine.', {
         'apiVersion': o.text(), 'kind': o.text(),
-        'metadata': o.anything(nullable=True),
-        'spec': o.anything('What CDI shall import, and where to.'),
+        'metadata': _DATA_VOLUME_META, 'spec': _DATA_VOLUME_SPEC,
     }, required=('spec',), nullable=True)

@@ -20,6 +20,7 @@ class QuantityTest(base.BaseTestCase):
     def test_value(self):
         for given, wanted in (('1Gi', 2 ** 30), ('2G', 2 * 10 ** 9),
                               ('-1', -1), (None, 0), (7, 7),
+                              ('1e300', 2 ** 63 - 1),
                               ('100m', fractions.Fraction(1, 10))):
             self.assertEqual(wanted, quantity.value(given), given)
 
