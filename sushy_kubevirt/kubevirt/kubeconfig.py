@@ -31,7 +31,8 @@ def read(paths, context=None):
     """
     try:
         child = subprocess.run(
-            [sys.executable, '-m', __name__, json.dumps(
+            # -P: nothing is imported from where the process happens to run.
+            [sys.executable, '-P', '-m', __name__, json.dumps(
                 {'paths': list(paths), 'context': context})],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, timeout=CHILD_SECONDS)
