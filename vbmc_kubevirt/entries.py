@@ -18,6 +18,14 @@ from vbmc_kubevirt import upstream
 _SLASH = ':'
 
 
+def port_number(text):
+    """:raises: ValueError"""
+    number = int(text)
+    if not 0 < number < 65536:
+        raise ValueError('%s is no port' % text)
+    return number
+
+
 class Entries:
     """The config files below a folder.
 
@@ -77,7 +85,7 @@ class Entries:
             raise upstream.DomainNotFound(domain=name)
         entry = self._read(path)
         try:
-            entry['port'] = int(entry['port'])
+            entry['port'] = port_number(entry['port'])
             entry['active'] = entry.get('active', '').lower() == 'true'
             entry['username'], entry['password'], entry['address']
         except (KeyError, ValueError) as exc:

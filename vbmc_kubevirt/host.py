@@ -124,7 +124,7 @@ class Host:
 
     :param pipe: `multiprocessing.connection.Connection` to the daemon. Each
         order is a tuple of a method's name and its arguments, and is
-        answered with what the method returns.
+        answered by (True, what the method returned) or (False, a text).
     :param daemon: descriptor of the daemon's process
     """
 
@@ -153,7 +153,13 @@ class Host:
         loop.add_reader(self._pipe.fileno(), receive)
         while True:
             name, *arguments = await orders.get()
-            self._pipe.send(await getattr(self, name)(*arguments))
+            try:
+                answer = True, await getattr(self, name)(*arguments)
+            except Exception as exc:
+                # The other BMCs go on.
+                LOG.exception('Order %s was not carried out', name)
+                answer = False, '%s: %s' % (type(exc).__name__, exc)
+            self._pipe.send(answer)
 
     async def start(self, entry):
         """Serve an entry.

@@ -75,13 +75,14 @@ class Manager:
                             '--%s is for the driver %s, this BMC has %s'
                             % (option, other, driver))
             entry = dict.fromkeys(COMMON) | options | {
-                'domain_name': domain_name, 'port': int(port)}
+                'domain_name': domain_name,
+                'port': entries.port_number(port)}
             entry = {option: entry.get(option) for option in COMMON + own}
             # The folder's name, before anybody is asked.
             self._entries.path(domain_name)
             entry = self._driver(driver).check(entry)
             self._entries.create(entry | {'driver': driver, 'active': False})
-        except upstream.VirtualBMCError as exc:
+        except (upstream.VirtualBMCError, ValueError) as exc:
             LOG.error('%s was not added: %s', domain_name, exc)
             return 1, str(exc)
         return 0, ''

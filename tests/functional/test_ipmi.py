@@ -304,6 +304,27 @@ class FaultTest(IpmiTestCase):
         self.wait_power('on')
         self.assertEqual(2, len(self.sandbox.boots(name)))
 
+    def test_an_api_that_does_not_answer(self):
+        """The client hears of it before it gives up."""
+        name = self.bmc('RerunOnFailure')
+        self.sandbox.fault('hang', verb='PUT', where='stop', count=9)
+        self.assertRegex(self.refused('power', 'off'), 'Node busy|Timeout')
+        self.sandbox.clear_faults()
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped(name)
+
+    def test_a_vm_that_cannot_start(self):
+        self.bmc()
+        self.sandbox.patch('virtualmachines', self.name, {
+            'spec': {'template': {'spec': {
+                'nodeSelector': {'no': 'such-node'}}}}})
+        self.ipmi('power', 'on')
+        deadline = time.monotonic() + 20
+        while 'Power Control Fault  : true' not in (
+                status := self.ipmi('chassis', 'status')):
+            self.assertLess(time.monotonic(), deadline, status)
+        self.assertIn('System Power         : off', status)
+
     def test_a_status_costs_no_call(self):
         self.bmc('RerunOnFailure')
         self.wait_power('on')

@@ -74,7 +74,7 @@ class LoginTest(SessionTestCase):
                 ('USER', ('raw', '0', '8', '0', '0'), False),
                 ('OPERATOR', ('chassis', 'bootdev', 'none'), True),
                 ('OPERATOR', ('raw', '6', '2'), False),
-                ('ADMINISTRATOR', ('raw', '6', '2'), True)):
+                ('ADMINISTRATOR', ('mc', 'reset', 'cold'), True)):
             done = vbmcd.ipmitool(self.bmc, *words, options=('-L', level))
             self.assertEqual(fine, done.returncode == 0, done.stdout)
             if not fine:

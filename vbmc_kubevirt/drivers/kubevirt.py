@@ -229,13 +229,16 @@ class HostProcess:
         """
         try:
             self._pipe.send((name, *arguments))
-            if self._pipe.poll(ORDER_SECONDS):
-                return self._pipe.recv()
+            if not self._pipe.poll(ORDER_SECONDS):
+                raise EOFError()
+            done, answer = self._pipe.recv()
         except (EOFError, OSError):
-            pass
-        self.end()
-        raise self._refusal('The process that serves KubeVirt VMs does not '
-                            'answer')
+            self.end()
+            raise self._refusal('The process that serves KubeVirt VMs does '
+                                'not answer')
+        if not done:
+            raise self._refusal(answer)
+        return answer
 
     def end(self):
         self._process.kill()

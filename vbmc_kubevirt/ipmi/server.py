@@ -38,7 +38,7 @@ HANDSHAKE_SECONDS = 10.0
 
 #: How many sessions a BMC keeps of each sort.
 OPENED_MAX = 512
-GREETED_MAX = 64
+GREETED_MAX = 256
 ESTABLISHED_MAX = 64
 
 #: Requests of one session that are being worked on.
@@ -48,6 +48,10 @@ PENDING_MAX = 4
 #: how many seconds. Clients wait up to some ten seconds before they do.
 ANSWERED_MAX = 8
 ANSWERED_SECONDS = 30.0
+
+#: What takes longer is answered by its not being known what becomes of it,
+#: and goes on. ``ipmitool`` waits for ten seconds in all.
+ANSWER_SECONDS = 9.0
 
 #: Datagrams read before others have their turn, and the size of one. All
 #: that is served here fits into 255 bytes and a header.
@@ -363,30 +367,38 @@ class Server:
             self._answer(session, request,
                          (codes.Completion.NODE_BUSY, b''))
         else:
-            task = self._loop.create_task(
-                self._carry_out(session, request, command))
-            session.pending[request] = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            session.pending.add(request)
+            self._task(self._carry_out(session, request, command))
 
     async def _carry_out(self, session, request, command):
-        """Have a thread carry out a command, then answer."""
+        """Have a thread carry out a command, and answer in time."""
+        work = self._task(self._work(session, request, command))
+        done, _pending = await asyncio.wait({work}, timeout=ANSWER_SECONDS)
+        session.pending.discard(request)
+        if session.session_id in self._established:
+            answer = work.result() if done else (codes.Completion.TIMEOUT,
+                                                 b'')
+            self._answer(session, request, answer, keep=command.changes)
+
+    async def _work(self, session, request, command):
+        """:returns: (completion code, data)"""
         try:
             if command.changes:
                 async with self._changing:
-                    answer = await self._loop.run_in_executor(
+                    return await self._loop.run_in_executor(
                         self._writers, command.handle, session, request.data)
-            else:
-                answer = await self._loop.run_in_executor(
-                    self._readers, command.handle, session, request.data)
+            return await self._loop.run_in_executor(
+                self._readers, command.handle, session, request.data)
         except Exception:
             LOG.exception('%s: command %02Xh of network function %02Xh',
                           self.name, request.command, request.netfn)
-            answer = codes.Completion.UNSPECIFIED, b''
-        finally:
-            session.pending.pop(request, None)
-        if session.session_id in self._established:
-            self._answer(session, request, answer, keep=command.changes)
+            return codes.Completion.UNSPECIFIED, b''
+
+    def _task(self, coroutine):
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _answer(self, session, request, answer, keep=False):
         message = packet.response(request, *answer)

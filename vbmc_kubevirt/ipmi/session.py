@@ -106,7 +106,7 @@ class Session:
         self.address = address
         self.session_id = session_id
         self.used = 0.0
-        self.pending = {}
+        self.pending = set()
         self.answered = collections.OrderedDict()
         self.privilege = codes.Privilege.USER
         self._console_id = bytes(request[4:8])

@@ -112,7 +112,9 @@ class EntriesTest(base.BaseTestCase):
         path = os.path.join(self.folder, 'vm')
         os.mkdir(path)
         self.assertEqual([], self.entries.names())
-        for text in '', 'nonsense', '[VirtualBMC]\nport = x\n', '\xff':
+        for text in ('', 'nonsense', '[VirtualBMC]\nport = x\n', '\xff',
+                     '[VirtualBMC]\nusername = a\npassword = b\n'
+                     'address = ::\nport = 65536\n'):
             with open(os.path.join(path, 'config'), 'wb') as f:
                 f.write(text.encode('latin-1'))
             self.assertEqual(['vm'], self.entries.names())

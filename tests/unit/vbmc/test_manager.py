@@ -99,6 +99,9 @@ class ManagerTest(base.BaseTestCase):
         self.assertEqual((1, '--namespace is for the driver other, this BMC '
                           'has libvirt'), self.add('vm', namespace='n'))
         self.assertEqual(1, self.add('../vm')[0])
+        for port in -1, 0, 65536:
+            self.assertEqual((1, '%d is no port' % port), self.manager.add(
+                domain_name='vm', port=port, **SENT))
         self.assertEqual({}, self.status())
         self.add('vm')
         self.assertEqual((1, 'There is a BMC for vm already'),

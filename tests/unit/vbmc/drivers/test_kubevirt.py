@@ -254,6 +254,15 @@ class ServeTest(DriverTestCase):
         self.assertEqual((upstream.RUNNING, 'The API server is away'),
                          (status, problem))
 
+    def test_a_fault_harms_no_other(self):
+        self.driver.start(self.one)
+        pid, = self.processes()
+        self.assertRaisesRegex(
+            upstream.VirtualBMCError, 'AttributeError', self.driver.start,
+            dict(self.two, username=None))
+        self.assertEqual([pid], self.processes())
+        self.assertTrue(answers(self.one['port']))
+
     def test_an_entry_without_a_namespace(self):
         self.assertRaises(upstream.VirtualBMCError, self.driver.start,
                           entry(namespace=None))

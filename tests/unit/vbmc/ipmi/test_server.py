@@ -420,6 +420,25 @@ class RepetitionTest(ServerTestCase):
         self.assertEqual([(0, b'quick')], self.one.request(6, 1))
         self.client().login()
 
+    async def test_an_answer_comes_in_time(self):
+        self.useTimeout(0.05)
+        self.go_on.clear()
+        answer = await self.one.command(0, 2, b'\1', rq=9)
+        self.assertEqual((0xC3, b''), answer)
+        # Another one waits for what is still being done, and as long.
+        self.assertEqual((0xC3, b''), await self.one.command(0, 2, b'\2'))
+        self.assertEqual([answer], self.one.request(0, 2, b'\1', rq=9))
+        self.assertEqual([('write', b'\1')], self.carried_out)
+        self.go_on.set()
+        await self.settle()
+        self.assertEqual([('write', b'\1'), ('write', b'\2')],
+                         self.carried_out)
+
+    def useTimeout(self, seconds):
+        patch = mock.patch.object(server, 'ANSWER_SECONDS', seconds)
+        patch.start()
+        self.addCleanup(patch.stop)
+
     async def test_requests_do_not_pile_up(self):
         self.go_on.clear()
         for number in range(server.PENDING_MAX):
@@ -431,7 +450,7 @@ class RepetitionTest(ServerTestCase):
             await self.one.command(0, 2, bytes((number,)))
         session, = self.server._established.values()
         self.assertEqual(server.ANSWERED_MAX, len(session.answered))
-        self.assertEqual({}, session.pending)
+        self.assertEqual(set(), session.pending)
 
 
 class FloodTest(ServerTestCase):
