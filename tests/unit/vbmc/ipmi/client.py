@@ -141,12 +141,13 @@ class Client:
         assert self.rakp3()[1] == 0
         return self
 
-    def secure(self, data, kind=0xC0, sequence=None):
+    def secure(self, data, kind=0xC0, sequence=None, pad=None):
         """Encrypt and sign a payload."""
         if sequence is None:
             self.sequence += 1
             sequence = self.sequence
-        pad = (16 - (len(data) + 1) % 16) % 16
+        if pad is None:
+            pad = (16 - (len(data) + 1) % 16) % 16
         vector = os.urandom(16)
         encryptor = Cipher(self.aes, modes.CBC(vector)).encryptor()
         packet = payload(

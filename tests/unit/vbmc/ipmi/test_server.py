@@ -210,8 +210,13 @@ class HandshakeTest(ServerTestCase):
         one.address = client.ADDRESS
         one.rakp3()
         self.assertEqual((0, b'read'), await one.command(0, 1))
-        one.address = ('192.0.2.1', 40001)
-        self.assertEqual([], one.request(0, 1))
+        sent = len(self.socket.sent)
+        for one.address in ('192.0.2.1', 40001), ('192.0.2.2', 40000):
+            one.request(0, 1)
+            one.request(6, 1)
+        await self.settle()
+        self.assertEqual(([('read', b'')], sent),
+                         (self.carried_out, len(self.socket.sent)))
 
     async def test_a_lost_rakp4_is_sent_again_until_it_is_used(self):
         one = self.client().login()
@@ -241,6 +246,15 @@ class SessionTest(ServerTestCase):
             self.assertEqual([], one.send(one.secure(message, kind)))
         await self.settle()
         self.assertEqual([], self.carried_out)
+
+    async def test_a_pad_longer_than_a_block(self):
+        one = self.client().login()
+        message = client.message(6, 1)
+        shortest = 16 - (len(message) + 1) % 16
+        for pad, taken in ((shortest, 1), (shortest + 16, 0),
+                           (shortest + 160, 0)):
+            answers = one.send(one.secure(message, pad=pad))
+            self.assertEqual(taken, len(answers), pad)
 
     async def test_every_changed_bit_is_noticed(self):
         one = self.client().login()
