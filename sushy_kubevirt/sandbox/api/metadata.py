@@ -10,6 +10,8 @@ import re
 import uuid
 
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import shapes
+from sushy_kubevirt.sandbox.api import trees
 
 _LABEL = r'[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 _SUBDOMAIN = re.compile(rf'{_LABEL}(\.{_LABEL})*')
@@ -38,6 +40,8 @@ VALUE_RULE = (
     '\'12345\', regex used for validation is '
     '\'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\')')
 ANNOTATIONS_LIMIT = 256 * 1024
+
+_FIELDS = shapes.OBJECT_META['properties'].keys()
 
 
 def now():
@@ -100,20 +104,33 @@ def check_types(kind, obj):
             raise _unreadable(kind, name, 'string')
     for name in ('labels', 'annotations'):
         entries = meta.get(name)
-        if entries is None:
+        if entries is None or entries == {}:
             meta.pop(name, None)
         elif not isinstance(entries, dict) or not all(
                 isinstance(v, str) for v in entries.values()):
             raise _unreadable(kind, name, 'map[string]string')
     for name in ('finalizers', 'ownerReferences', 'managedFields'):
         entries = meta.get(name)
-        if entries is None:
+        # An empty managedFields is not the same as none.
+        if entries is None or (entries == [] and name != 'managedFields'):
             meta.pop(name, None)
             continue
         of = str if name == 'finalizers' else dict
         if not isinstance(entries, list) or not all(
                 isinstance(v, of) for v in entries):
             raise _unreadable(kind, name, '[]')
+
+
+def prune(obj, unknown=None):
+    """Remove what no metadata has, in place.
+
+    :param unknown: a list that takes the paths.
+    """
+    meta = obj['metadata']
+    for name in meta.keys() - _FIELDS:
+        del meta[name]
+        if unknown is not None:
+            unknown.append(f'metadata.{name}')
 
 
 def _unreadable(kind, name, wanted):
@@ -153,8 +170,8 @@ def prepare_update(kind, obj, old, subresource):
                 del obj[name]
         for name, value in old.items():
             if name not in ('status', 'metadata'):
-                obj[name] = value
-        kept = {**before}
+                obj[name] = trees.copy(value)
+        kept = trees.copy(before)
         for name in ('managedFields', 'resourceVersion'):
             kept.pop(name, None)
             if name in meta:
@@ -163,7 +180,7 @@ def prepare_update(kind, obj, old, subresource):
     elif kind.status and not subresource:
         obj.pop('status', None)
         if 'status' in old:
-            obj['status'] = old['status']
+            obj['status'] = trees.copy(old['status'])
     for name in ('name', 'namespace', 'uid', 'creationTimestamp',
                  'generateName', 'deletionTimestamp', 'selfLink',
                  'deletionGracePeriodSeconds', 'generation'):

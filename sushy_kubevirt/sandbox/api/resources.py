@@ -277,7 +277,8 @@ async def update(call):
 async def patch(call):
     validation = Validation(call)
     made, created, warnings = await patching.patch(call, validation)
-    return call.respond(call.view().one(made), 201 if created else 200, warnings)
+    return call.respond(call.view().one(made), 201 if created else 200,
+                        warnings)
 
 
 async def _delete_options(call):

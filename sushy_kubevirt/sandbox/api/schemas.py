@@ -23,15 +23,17 @@ _ROOT = frozenset(('apiVersion', 'kind', 'metadata'))
 MOST_CAUSES = 50
 
 
-def prune(schema, obj, unknown=None):
+def prune(schema, obj, unknown=None, same=()):
     """Remove the fields that a schema does not know, in place.
 
     :param unknown: a list that takes their paths.
+    :param same: fields of the object that need not be looked into, because
+        they are as they were.
     """
-    _prune(schema, obj, '', unknown, True)
+    _prune(schema, obj, '', unknown, True, same)
 
 
-def _prune(schema, value, path, unknown, root):
+def _prune(schema, value, path, unknown, root, same=()):
     if isinstance(value, list):
         items = schema.get('items')
         if isinstance(items, dict):
@@ -46,6 +48,8 @@ def _prune(schema, value, path, unknown, root):
     kept = _ROOT if root or schema.get(EMBEDDED) else ()
     keep_all = schema.get(PRESERVE) or others is True
     for name in list(value):
+        if name in same:
+            continue
         below = named.get(name)
         if below is None:
             if name in kept:
@@ -66,8 +70,11 @@ def _prune(schema, value, path, unknown, root):
                    unknown, False)
 
 
-def fill_defaults(schema, value):
-    """Fill in defaults, in place."""
+def fill_defaults(schema, value, same=()):
+    """Fill in defaults, in place.
+
+    :param same: fields that need not be looked into.
+    """
     if isinstance(value, list):
         items = schema.get('items')
         if isinstance(items, dict):
@@ -77,6 +84,8 @@ def fill_defaults(schema, value):
     if not isinstance(value, dict):
         return
     for name, below in schema.get('properties', {}).items():
+        if name in same:
+            continue
         if name in value:
             here = value[name]
             if here is None and 'default' in below and not below.get(
@@ -94,10 +103,13 @@ def fill_defaults(schema, value):
                 fill_defaults(others, here)
 
 
-def causes(schema, obj):
-    """What a schema refuses: a list of :class:`errors.Cause`."""
+def causes(schema, obj, same=()):
+    """What a schema refuses: a list of :class:`errors.Cause`.
+
+    :param same: fields that need not be looked into.
+    """
     found = []
-    _check(schema, obj, '', found, True)
+    _check(schema, obj, '', found, _ROOT.union(same))
     return found[:MOST_CAUSES]
 
 
@@ -136,7 +148,7 @@ def _wrong_type(found, path, value, wanted):
         f'must be of type {wanted}: "{have}"', path or '<nil>'))
 
 
-def _check(schema, value, path, found, root=False):
+def _check(schema, value, path, found, skip=None):
     if len(found) > MOST_CAUSES:
         return
     if value is None:
@@ -157,7 +169,7 @@ def _check(schema, value, path, found, root=False):
             'FieldValueNotSupported', f'Unsupported value: {shown(value)}: '
             f'supported values: {allowed}', path))
     if isinstance(value, dict):
-        _check_object(schema, value, path, found, root)
+        _check_object(schema, value, path, found, skip)
     elif isinstance(value, list):
         _check_array(schema, value, path, found)
     elif isinstance(value, str):
@@ -167,7 +179,7 @@ def _check(schema, value, path, found, root=False):
     _check_junctions(schema, value, path, found)
 
 
-def _check_object(schema, value, path, found, root):
+def _check_object(schema, value, path, found, skip):
     named = schema.get('properties', {})
     others = schema.get('additionalProperties')
     prefix = path + '.' if path else ''
@@ -175,7 +187,8 @@ def _check_object(schema, value, path, found, root):
         if name not in value:
             found.append(errors.Cause('FieldValueRequired', 'Required value',
                                       prefix + name))
-    skip = _ROOT if root or schema.get(EMBEDDED) else ()
+    if skip is None:
+        skip = _ROOT if schema.get(EMBEDDED) else ()
     for name, below in value.items():
         if name in skip:
             continue

@@ -97,7 +97,7 @@ class Server:
         self._socket = None
         self.address = None
         self._on_kind = []
-        self._later = collections.deque()
+        self._later = collections.OrderedDict()
         self._loop = None
 
     # -- registration -----------------------------------------------------
@@ -119,14 +119,14 @@ class Server:
         """
         job = (work, arguments)
         if job not in self._later:
-            self._later.append(job)
+            self._later[job] = None
             if self._loop is not None and len(self._later) == 1:
                 self._loop.call_soon(self.settle)
 
     def settle(self):
         """Do all the work that waits (see :meth:`soon`)."""
         while self._later:
-            work, arguments = self._later.popleft()
+            (work, arguments), _ = self._later.popitem(last=False)
             try:
                 work(*arguments)
             except Exception:
@@ -283,9 +283,12 @@ class Server:
         if kind is None or (target.subresource and not (
                 target.subresource == 'status' and kind.status)):
             raise errors.no_such_path()
-        if kind.namespaced and not target.namespace and (
-                target.name or request.method not in ('GET', 'HEAD')):
-            raise errors.no_such_path()
+        if kind.namespaced and not target.namespace:
+            if target.name:
+                raise errors.no_such_path()
+            if request.method not in ('GET', 'HEAD') and (
+                    'list' in kind.verbs):
+                raise errors.method_not_allowed()
         if target.namespace and not kind.namespaced:
             raise errors.no_such_path()
         verb = resources.verb_of(request.method, target.name, request.query)

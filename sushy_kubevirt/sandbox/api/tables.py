@@ -81,35 +81,23 @@ def _cell(column, obj):
     return value
 
 
-def _cells(kind, obj):
-    cells = []
+def cells(kind, obj):
+    """The cells of an object's row."""
+    found = []
     if not _names_itself(kind):
-        cells.append(obj['metadata'].get('name'))
-    cells += [_cell(column, obj) for column in kind.columns]
+        found.append(obj['metadata'].get('name'))
+    found += [_cell(column, obj) for column in kind.columns]
     if not kind.columns:
-        cells.append(age(obj['metadata'].get('creationTimestamp')))
-    return cells
+        found.append(age(obj['metadata'].get('creationTimestamp')))
+    return found
 
 
-def table(kind, objects, version, include='Metadata', head=True):
-    """A Table of objects.
+def head(kind, meta, defined=True):
+    """A Table without its rows.
 
-    :param version: its resourceVersion.
-    :param include: what stands in ``object`` of each row: None, Metadata
-        or Object.
-    :param head: with column definitions; a watch sends them once.
+    :param meta: its metadata.
+    :param defined: with column definitions; a watch sends them once.
     """
-    rows = []
-    for obj in objects:
-        row = {'cells': _cells(kind, obj)}
-        if include == 'Metadata':
-            row['object'] = {'kind': 'PartialObjectMetadata',
-                             'apiVersion': 'meta.k8s.io/v1',
-                             'metadata': obj['metadata']}
-        elif include == 'Object':
-            row['object'] = obj
-        rows.append(row)
     return {'kind': 'Table', 'apiVersion': 'meta.k8s.io/v1',
-            'metadata': {'resourceVersion': version},
-            'columnDefinitions': _columns(kind) if head else None,
-            'rows': rows}
+            'metadata': meta,
+            'columnDefinitions': _columns(kind) if defined else None}

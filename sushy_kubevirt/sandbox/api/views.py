@@ -11,6 +11,10 @@ def _partial(obj):
             'metadata': obj['metadata']}
 
 
+def _encode_partial(record):
+    return history.encode(_partial(record.obj))
+
+
 class View:
     """How objects of a kind are sent to one client.
 
@@ -36,21 +40,40 @@ class View:
     def raw(self, record):
         """A record as JSON."""
         if self.partial:
-            return record.view('partial', lambda r: history.encode(
-                _partial(r.obj)))
+            return record.view('partial', _encode_partial)
         if self.kind.from_stored:
             return record.view(
                 self.kind.api_version,
                 lambda r: history.encode(self.kind.from_stored(r.obj)))
         return record.raw
 
+    def _row(self, record):
+        """A record as a row of a table, bytes.
+
+        Cells have ages in them, which change; the rest is made once.
+        """
+        obj = self.obj(record.obj)
+        cells = history.encode(tables.cells(self.kind, obj))
+        if self.include == 'Object':
+            shown = self.raw(record)
+        elif self.include == 'Metadata':
+            shown = record.view('partial', _encode_partial)
+        else:
+            return b'{"cells":' + cells + b'}'
+        return b'{"cells":' + cells + b',"object":' + shown + b'}'
+
+    def _table(self, records, meta, defined=True):
+        head = history.encode(tables.head(self.kind, meta, defined))
+        return b''.join((head[:-1], b',"rows":[',
+                         b','.join([self._row(r) for r in records]), b']}'))
+
     def one(self, obj):
         """An object as the answer to GET and the writes, bytes."""
         obj = self.obj(obj)
         if self.table:
-            return history.encode(tables.table(
-                self.kind, [obj], obj['metadata'].get('resourceVersion', ''),
-                self.include))
+            version = obj['metadata'].get('resourceVersion', '')
+            return self._table([history.Record(None, obj, version)],
+                               {'resourceVersion': version})
         if self.partial:
             obj = _partial(obj)
         return history.encode(obj)
@@ -61,11 +84,7 @@ class View:
         :param meta: ``metadata`` of the list.
         """
         if self.table:
-            table = tables.table(self.kind, [self.obj(r.obj)
-                                             for r in records],
-                                 '', self.include)
-            table['metadata'] = meta
-            return history.encode(table)
+            return self._table(records, meta)
         if self.partial:
             head = {'kind': 'PartialObjectMetadataList', 'apiVersion': META}
         else:
@@ -82,11 +101,10 @@ class View:
             same for all clients and is made only once.
         """
         if self.table:
-            obj = self.obj(record.obj)
-            table = tables.table(self.kind, [obj], obj['metadata'][
-                'resourceVersion'], self.include, not self._headed)
+            table = self._table([record], {'resourceVersion': str(
+                record.version)}, not self._headed)
             self._headed = True
-            return line(type_, history.encode(table))
+            return line(type_, table)
         if event is None or event.record is not record:
             return line(type_, self.raw(record))
         return event.sent((type_, self.partial, self.kind.api_version),
@@ -95,7 +113,8 @@ class View:
     def bookmark(self, version, annotations=None):
         """A BOOKMARK line."""
         if self.table:
-            obj = tables.table(self.kind, [], str(version), 'None', False)
+            obj = {**tables.head(self.kind, {
+                'resourceVersion': str(version)}, False), 'rows': []}
         else:
             obj = {'kind': self.kind.kind,
                    'apiVersion': self.kind.api_version,

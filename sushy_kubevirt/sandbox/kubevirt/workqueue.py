@@ -12,7 +12,8 @@ from sushy_kubevirt.sandbox.api import errors
 
 LOG = logging.getLogger(__name__)
 
-_BATCH = 8
+#: How long clients wait for turns at most, seconds.
+_SLICE = 0.003
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 15.0
 
@@ -76,7 +77,8 @@ class WorkQueue:
     def _turns(self):
         # a few at a time, so that clients are answered in between
         self._handle = None
-        for _ in range(min(_BATCH, len(self._waiting))):
+        end = self._loop.time() + _SLICE
+        while self._waiting and self._loop.time() < end:
             key, _ = self._waiting.popitem(last=False)
             self._turn(key)
         if self._waiting and self._handle is None and not self._closed:

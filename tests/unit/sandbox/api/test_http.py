@@ -54,6 +54,7 @@ class RefusalTestCase(base.ServerTestCase):
     async def test_methods(self):
         await self.call('POST', self.THINGS + '/a', {}, 405)
         await self.call('PUT', self.THINGS, {}, 405)
+        await self.call('POST', '/apis/example.test/v1/things', {}, 405)
         await self.call('POST', '/apis', {}, 405)
         await self.call('OPTIONS', self.THINGS, expect=405)
 
@@ -195,6 +196,12 @@ class ObjectTestCase(base.ServerTestCase):
         self.assertNotIn('nix', made['spec'])
         self.assertEqual('299 - "unknown field \\"spec.nix\\""',
                          self.answer.headers['Warning'])
+        obj = base.make('m')
+        obj['metadata'].update(nix=1, annotations={}, finalizers=[])
+        made = await self.call('POST', self.THINGS, obj, 201)
+        self.assertIn('metadata.nix', self.answer.headers['Warning'])
+        self.assertFalse({'nix', 'annotations', 'finalizers'}
+                         & made['metadata'].keys())
         path = self.THINGS + '?fieldValidation='
         body = await self.call('POST', path + 'Strict',
                                base.make('b', nix=1), 400)
