@@ -179,6 +179,18 @@ class ReadsTest(facts.FactsTestCase):
              'virtualmachineinstances/pause'},
             names('/apis/subresources.kubevirt.io/v1', 'resources'))
 
+    def test_the_older_version(self):
+        name = self.make()
+        where = sandbox.path('virtualmachines', name).replace(
+            '/v1/', '/v1alpha3/')
+        vm = self.cluster.request('PATCH', where, {
+            'spec': {'runStrategy': 'Manual'}}, expect=200,
+            content_type=sandbox.MERGE_PATCH).json()
+        self.assertEqual('kubevirt.io/v1alpha3', vm['apiVersion'])
+        vm = self.cluster.vm(name)
+        self.assertEqual(('kubevirt.io/v1', 'Manual'), (
+            vm['apiVersion'], vm['spec']['runStrategy']))
+
     def test_the_gates_and_the_version(self):
         kubevirt = self.cluster.list('kubevirts', namespace=None)[0]
         gates = kubevirt['spec']['configuration']['developerConfiguration']

@@ -60,6 +60,9 @@ class Cluster:
         self.kinds = kinds.build(self.config)
         for kind in self.kinds:
             server.register_kind(kind)
+        for kind in self.kinds:
+            if kind.group == kinds.GROUP:
+                server.register_kind(kinds.older(kind))
         self._parts = []
         self._make_namespaces()
         self._describe()

@@ -14,7 +14,7 @@ from sushy_kubevirt.sandbox.kubevirt.admission import vmi
 from sushy_kubevirt.sandbox.kubevirt import instancetypes
 from sushy_kubevirt.sandbox.kubevirt.schema import machine
 
-GROUP, VERSION = 'kubevirt.io', 'v1'
+GROUP, VERSION, OLDER_VERSION = 'kubevirt.io', 'v1', 'v1alpha3'
 
 _AGE = api.Column('Age', 'date', '.metadata.creationTimestamp')
 
@@ -36,6 +36,15 @@ class Kinds:
 
     def __iter__(self):
         return iter((self.vm, self.vmi, self.kubevirt, *self.others))
+
+
+def older(kind):
+    """The same kind in the version that KubeVirt still serves."""
+    return dataclasses.replace(
+        kind, version=OLDER_VERSION, crd=False, stored_as=kind,
+        to_stored=lambda obj: {**obj, 'apiVersion': kind.api_version},
+        from_stored=lambda obj: {
+            **obj, 'apiVersion': f'{GROUP}/{OLDER_VERSION}'})
 
 
 def build(config):

@@ -9,12 +9,12 @@ Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
 
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import trees
-from sushy_kubevirt.sandbox.kubevirt import claims
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import defaults
 from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.kubevirt import instancetypes
 from sushy_kubevirt.sandbox.kubevirt import paths
+from sushy_kubevirt.sandbox.kubevirt import vm_datavolumes
 from sushy_kubevirt.sandbox.kubevirt import vm_liveupdate as liveupdate
 from sushy_kubevirt.sandbox.kubevirt import vm_model as model
 from sushy_kubevirt.sandbox.kubevirt import vm_status as status
@@ -22,19 +22,10 @@ from sushy_kubevirt.sandbox.kubevirt.vmi_controller import VM_FINALIZER
 from sushy_kubevirt.sandbox.kubevirt import vmi_status
 from sushy_kubevirt.sandbox.kubevirt import workqueue
 
-_COMPONENT = 'virtualmachine-controller'
 _MANAGER = 'virt-controller'
 _OBSERVED = {'kubevirt.io/latest-observed-api-version': 'v1',
              'kubevirt.io/storage-observed-api-version': 'v1'}
 _NOT_AT_ONCE = 'kubevirt.io/immediate-data-volume-creation'
-
-
-class SyncError(workqueue.Again):
-    """What the VM's condition Failure shall say."""
-
-    def __init__(self, reason, message):
-        super().__init__(message)
-        self.reason = reason
 
 
 class Controller:
@@ -54,6 +45,7 @@ class Controller:
         self._vmis = vmis
         self._config = config
         self._recorder = recorder
+        self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
         #: {uid of a VM: the VM as it was at the start of its VMI}
         self._started = {}
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vm')
@@ -99,7 +91,7 @@ class Controller:
         failure = None
         try:
             self._reconcile(key)
-        except SyncError as error:
+        except model.SyncError as error:
             failure = error
         except errors.ApiError as error:
             if error.code not in (404, 409):
@@ -128,7 +120,7 @@ class Controller:
         return self._store.change(
             self._vmis, *paths.key(vm),
             lambda new: new['metadata'].setdefault(
-                'ownerReferences', []).append(_reference(vm)),
+                'ownerReferences', []).append(model.reference(vm)),
             manager=_MANAGER)
 
     def _change(self, key, change, **more):
@@ -167,12 +159,12 @@ class Controller:
         try:
             strategy = model.run_strategy(vm)
         except model.BothError as error:
-            raise SyncError('FailedCreate',
-                            f'Error fetching RunStrategy: {error}')
+            raise model.SyncError('FailedCreate',
+                                  f'Error fetching RunStrategy: {error}')
         self._expanded(vm)
         if (vm['metadata'].get('annotations') or {}).get(
                 _NOT_AT_ONCE) != 'false':
-            ready = self._make_data_volumes(vm)
+            ready = self._data_volumes.make(vm)
             if not ready and strategy != model.HALTED:
                 return
         self._follow(key, vm, vmi, strategy)
@@ -185,7 +177,7 @@ class Controller:
         try:
             return instancetypes.expanded(self._store, vm)
         except errors.ApiError as error:
-            raise SyncError('FailedFindInstancetype', str(error))
+            raise model.SyncError('FailedFindInstancetype', str(error))
 
     def _let_go(self, key, vm, vmi):
         finalizers = vm['metadata'].get('finalizers', ())
@@ -283,7 +275,7 @@ class Controller:
 
     def _start(self, key, vm):
         try:
-            if not self._make_data_volumes(vm):
+            if not self._data_volumes.make(vm):
                 return
             self._forgive_restart(key)
             vmi = self._new_vmi(vm)
@@ -292,8 +284,8 @@ class Controller:
         except (errors.ApiError, defaults.DefaultsError) as error:
             self._say(vm, events.WARNING, 'FailedCreate',
                       f'Error creating virtual machine instance: {error}')
-            raise SyncError('FailedCreate',
-                            f'Failure while starting VMI: {error}')
+            raise model.SyncError('FailedCreate',
+                                  f'Failure while starting VMI: {error}')
         self._say(vm, events.NORMAL, 'SuccessfulCreate',
                   'Started the virtual machine by creating the new virtual '
                   f'machine instance {key[1]}')
@@ -311,7 +303,7 @@ class Controller:
                 'annotations': {**(given.get('annotations') or {}),
                                 status.GENERATION: generation},
                 'finalizers': [VM_FINALIZER],
-                'ownerReferences': [_reference(vm)]},
+                'ownerReferences': [model.reference(vm)]},
             'spec': template['spec'],
             'status': {'virtualMachineRevisionName':
                        f'revision-start-vm-{meta["uid"]}-{generation}'}}
@@ -336,8 +328,8 @@ class Controller:
             self._store.delete(self._vmis, *key,
                                uid=vmi['metadata']['uid'])
         except errors.ApiError as error:
-            raise SyncError('FailedDelete',
-                            f'Failure attempting to delete VMI: {error}')
+            raise model.SyncError('FailedDelete',
+                                  f'Failure attempting to delete VMI: {error}')
         self._forgive_restart(key)
         self._say(vm, events.NORMAL, 'SuccessfulDelete',
                   'Stopped the virtual machine by deleting the virtual '
@@ -350,51 +342,7 @@ class Controller:
                 new, model.RESTART_REQUIRED), subresource='status')
 
     def _say(self, vm, kind, reason, message):
-        self._recorder.event(vm, kind, reason, message, _COMPONENT)
-
-    def _make_data_volumes(self, vm):
-        """DataVolumes out of templates; whether all are filled."""
-        ready = True
-        namespace = vm['metadata']['namespace']
-        for template in vm['spec'].get('dataVolumeTemplates') or ():
-            name = template['metadata']['name']
-            volume = claims.data_volume(self._store, namespace, name)
-            if volume is None:
-                ready = False
-                self._make_data_volume(vm, template)
-                continue
-            phase = paths.at(volume, 'status', 'phase')
-            if phase not in ('Succeeded', 'WaitForFirstConsumer',
-                             'PendingPopulation'):
-                ready = False
-            if phase == 'Failed':
-                self._say(vm, events.WARNING, 'FailedDataVolumeImport',
-                          f'DataVolume {name} failed to import disk image')
-        return ready
-
-    def _make_data_volume(self, vm, template):
-        kind = claims.data_volume_kind(self._store)
-        name = template['metadata']['name']
-        try:
-            if kind is None:
-                raise errors.no_such_path()
-            meta = trees.copy(template['metadata'])
-            meta.setdefault('labels', {})['kubevirt.io/created-by'] = vm[
-                'metadata']['uid']
-            meta.setdefault('annotations', {})[
-                'cdi.kubevirt.io/allowClaimAdoption'] = 'true'
-            meta.update(namespace=vm['metadata']['namespace'],
-                        ownerReferences=[_reference(vm)])
-            self._store.create(kind, {'metadata': meta, 'spec': trees.copy(
-                template['spec'])}, manager=_MANAGER)
-        except errors.ApiError as error:
-            self._say(vm, events.WARNING, 'FailedDataVolumeCreate',
-                      f'Error creating DataVolume {name}: {error}')
-            raise SyncError(
-                'FailedCreate', 'Error encountered while creating '
-                f'DataVolumes: failed to create DataVolume: {error}')
-        self._say(vm, events.NORMAL, 'SuccessfulDataVolumeCreate',
-                  f'Created DataVolume {name}')
+        self._recorder.event(vm, kind, reason, message, model.COMPONENT)
 
     # -- a running machine -----------------------------------------------
 
@@ -419,7 +367,7 @@ class Controller:
             try:
                 liveupdate.carry_out(said, vmi, self._config)
             except liveupdate.LiveUpdateError as error:
-                failure = SyncError(*error.args)
+                failure = model.SyncError(*error.args)
         if said['status'] != vm.get('status', {}):
             self._store.update(self._kind, said, subresource='status',
                                manager=_MANAGER)
@@ -428,7 +376,7 @@ class Controller:
             try:
                 self._store.update(self._vmis, vmi, manager=_MANAGER)
             except errors.ApiError as error:
-                raise SyncError(
+                raise model.SyncError(
                     'HotPlugVolumeError', 'Error encountered while handling '
                     f'declarative hotplug volumes: {error}')
         if failure:
@@ -442,9 +390,3 @@ class Controller:
         self._change(key, lambda new: new['spec']['template']['spec'][
             'domain'].setdefault('firmware', {}).__setitem__(
                 'uuid', model.legacy_uuid(key[1])))
-
-
-def _reference(vm):
-    return {'apiVersion': vm['apiVersion'], 'kind': 'VirtualMachine',
-            'name': vm['metadata']['name'], 'uid': vm['metadata']['uid'],
-            'controller': True, 'blockOwnerDeletion': True}

@@ -9,13 +9,27 @@ import uuid
 
 from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt import quantity
+from sushy_kubevirt.sandbox.kubevirt import workqueue
 
 ALWAYS, RERUN, MANUAL, HALTED, ONCE = (
     'Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once')
 START, STOP = 'Start', 'Stop'
 RESTART_REQUIRED = 'RestartRequired'
+COMPONENT = 'virtualmachine-controller'
 
 _FIRMWARE_NAMESPACE = uuid.UUID('6a1a24a1-4061-4607-8bf4-a3963d0c5895')
+
+
+class SyncError(workqueue.Again):
+    """What the VM's condition Failure shall say, until it goes well.
+
+    :param reason: one word.
+    :param message: a sentence.
+    """
+
+    def __init__(self, reason, message):
+        super().__init__(message)
+        self.reason = reason
 
 
 class BothError(ValueError):
@@ -88,3 +102,10 @@ def same(one, other):
 def same_amount(one, other):
     """Whether two quantities are equal."""
     return quantity.value(one) == quantity.value(other)
+
+
+def reference(vm):
+    """The owner reference to a VM, its controller."""
+    return {'apiVersion': vm['apiVersion'], 'kind': 'VirtualMachine',
+            'name': vm['metadata']['name'], 'uid': vm['metadata']['uid'],
+            'controller': True, 'blockOwnerDeletion': True}
