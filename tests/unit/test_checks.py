@@ -4,14 +4,34 @@
 import io
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 from unittest import mock
 
 import fixtures
 from oslotest import base
 
+from tests.functional import process
 from tools.checks import __main__ as checks
 from tools.checks import suites
+
+
+# In a session of its own and without a parent.
+LEAVES = """
+import functools, sys
+from tools.checks import __main__ as checks, suites
+
+def leave(folder):
+    suites.run('bash', '-c', 'setsid sleep 1000 >&- 2>&- & disown')
+    return suites.Result(1)
+
+suites.SUITES = {'one': leave}
+suites.left_running = functools.partial(suites.left_running, patience=1)
+code = checks.main([])
+assert suites.left_running() == []
+sys.exit(code)
+"""
 
 
 class MainTestCase(base.BaseTestCase):
@@ -19,6 +39,9 @@ class MainTestCase(base.BaseTestCase):
     def run_with(self, *arguments, **table):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.SUITES', table))
+        for what in ('tests.functional.guard.prctl',
+                     'tools.checks.suites.left_running'):
+            self.useFixture(fixtures.MonkeyPatch(what, lambda *_: []))
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
             code = checks.main(list(arguments))
         return code, stream.getvalue().splitlines()
@@ -57,6 +80,16 @@ class MainTestCase(base.BaseTestCase):
         code, lines = self.run_with(
             one=lambda folder: suites.Result(os.path.isdir(folder)))
         self.assertEqual((0, '1 passed, 0 failed'), (code, lines[-1]))
+
+    def test_what_is_left_running_is_a_failure_and_ends(self):
+        # A process of its own: it would find what this one has started.
+        done = subprocess.run(
+            [sys.executable, '-c', LEAVES], text=True, cwd=process.ROOT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
+        lines = done.stdout.splitlines()
+        self.assertEqual((1, '1 passed, 1 failed'),
+                         (done.returncode, lines[-1]))
+        self.assertIn('left running: sleep 1000', lines)
 
     def test_a_suite_nobody_has(self):
         with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:

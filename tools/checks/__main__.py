@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 
+from tests.functional import guard
 from tools.checks import suites
 
 
@@ -50,14 +51,20 @@ def chosen(options):
 def carry_out(suite, folder):
     """Run one suite; a fault of the suite is a failure, not an end."""
     try:
-        return suite(folder)
+        result = suite(folder)
     except Exception:
         traceback.print_exc(file=sys.stdout)
-        return suites.Result(failed=1)
+        result = suites.Result(failed=1)
+    if left := suites.left_running():
+        print('left running: ' + '; '.join(left))
+        result += suites.Result(failed=1)
+    return result
 
 
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
+    # What loses its parent becomes ours, so that it is found.
+    guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
     rows = []
     total = suites.Result()
     with tempfile.TemporaryDirectory(prefix='sushy-kubevirt-test-') as top:

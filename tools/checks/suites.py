@@ -11,8 +11,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
+from tests.functional import guard
 from tests.functional import process
 from tests.functional import sandbox
 
@@ -43,11 +45,50 @@ class Result:
         return text + (', %d skipped' % self.skipped if self.skipped else '')
 
 
+def _kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def left_running(patience=10):
+    """End and name what a suite has left running.
+
+    :param patience: seconds until what is still there counts as left.
+    :returns: list of command lines.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        pids = guard.below(os.getpid())
+        if not pids:
+            return []
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    commands = []
+    for pid in pids:
+        try:
+            with open('/proc/%d/cmdline' % pid) as stream:
+                # Names only: an argument may be a secret.
+                words = stream.read().split('\0')
+        except OSError:
+            continue
+        commands.append(' '.join(words[:2]))
+        _kill(pid)
+    return commands
+
+
 def run(*command, env=None, limit=LIMIT, sink=None):
-    """Run a command in a process group of its own, showing its output.
+    """Run a command, showing its output.
 
     :param env: variables beside this process's own.
-    :param limit: seconds until all of the group is killed.
+    :param limit: seconds until it and all it started is killed.
     :param sink: list that gets the lines of the output too.
     :returns: exit code; negative when a signal ended it.
     """
@@ -57,11 +98,13 @@ def run(*command, env=None, limit=LIMIT, sink=None):
     with subprocess.Popen([str(word) for word in command], env=own, cwd=ROOT,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True,
-                          errors='replace', start_new_session=True) as child:
+                          errors='replace') as child:
 
         def expire(signum, frame):
             print('\nkilled: it took more than %d s' % limit, flush=True)
-            os.killpg(child.pid, signal.SIGKILL)
+            # All, or what still holds the pipe is waited for for ever.
+            for pid in guard.below(os.getpid()):
+                _kill(pid)
 
         signal.signal(signal.SIGALRM, expire)
         signal.alarm(limit)
@@ -73,10 +116,7 @@ def run(*command, env=None, limit=LIMIT, sink=None):
             return child.wait()
         finally:
             signal.alarm(0)
-            try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            _kill(child.pid)
 
 
 def one(code):
