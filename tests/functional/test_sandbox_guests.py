@@ -249,6 +249,25 @@ class ChangesTest(SandboxFactsTestCase):
             'spec': {'domain': {'cpu': {'cores': 4}}}}}})
         self.wait_condition(name, 'RestartRequired', 'True')
 
+    def test_memory(self):
+        def grow(name, guest):
+            self.cluster.patch('virtualmachines', name, {'spec': {
+                'template': {'spec': {'domain': {'memory': {
+                    'guest': guest}}}}}})
+        name, _ = self.make_running()  # too small for it
+        self.assertNotIn('maxGuest', self.cluster.vmi(name)['spec'][
+            'domain']['memory'])
+        grow(name, '128Mi')
+        self.wait_condition(name, 'RestartRequired', 'True')
+        name, _ = self.make_running(memory={'guest': '1Gi'})
+        self.assertEqual('4Gi', self.cluster.vmi(name)['spec']['domain'][
+            'memory']['maxGuest'])
+        grow(name, '2Gi')
+        self.wait_vmi(name, lambda vmi: vmi['spec']['domain']['memory'][
+            'guest'] == '2Gi')
+        self.assertIsNone(self.state(self.cluster.vm(name),
+                                     'RestartRequired'))
+
     def test_volumes_by_verb(self):
         name, _ = self.make_running()
         self.verb(name, 'addvolume', 400, {'name': 'more'})

@@ -94,9 +94,10 @@ class Controller:
         except model.SyncError as error:
             failure = error
         except errors.ApiError as error:
-            if error.code not in (404, 409):
-                raise
-            self._queue.add_after(key, 0.05)  # somebody else was quicker
+            if error.code in (404, 409):
+                self._queue.add_after(key, 0.05)  # somebody was quicker
+            else:
+                failure = model.SyncError('FailedUpdateError', str(error))
         self._write_status(key, failure)
         if failure is not None:
             raise failure

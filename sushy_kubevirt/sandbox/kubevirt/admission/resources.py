@@ -11,7 +11,7 @@ from sushy_kubevirt.sandbox.kubevirt import paths
 from sushy_kubevirt.sandbox.kubevirt import quantity
 
 _MEGABYTE = 10 ** 6
-_HOTPLUG_BLOCK = 2 * 2 ** 20
+_HOTPLUG_BLOCK, _HOTPLUG_LEAST = 2 * 2 ** 20, 2 ** 30
 _POLICIES = ('', 'force', 'require', 'optional', 'disable', 'forbid')
 
 
@@ -230,6 +230,10 @@ def hotplug_error(spec, most):
     memory = paths.at(spec, 'domain', 'memory') or {}
     if paths.at(spec, 'domain', 'cpu', 'realtime') is not None:
         return 'Memory hotplug is not compatible with realtime VMs'
+    if paths.at(spec, 'domain', 'cpu', 'numa',
+                'guestMappingPassthrough') is not None:
+        return ('Memory hotplug is not compatible with guest mapping '
+                'passthrough')
     if paths.at(spec, 'domain', 'launchSecurity') is not None:
         return 'Memory hotplug is not compatible with encrypted VMs'
     if memory.get('guest') is None:
@@ -249,4 +253,22 @@ def hotplug_error(spec, most):
         return f'Guest memory must be {words} aligned'
     if most % block:
         return f'MaxGuest must be {words} aligned'
+    if spec.get('architecture', 'amd64') != 'amd64':
+        return 'Memory hotplug is only available for x86_64 VMs'
+    if guest < _HOTPLUG_LEAST:
+        return ('Memory hotplug is only available for VMs with at least 1Gi '
+                'of guest memory')
     return ''
+
+
+def check_live_update(field, spec, config):
+    """Limits that a VM sets for what may be added while it runs.
+
+    :param field: the path of the VMI's spec.
+    """
+    most = paths.at(spec, 'domain', 'memory', 'maxGuest')
+    if not config.live_update or most is None:
+        return
+    why = hotplug_error(spec, most)
+    if why:
+        yield c.Cause(why, f'{field}.domain.memory.guest')

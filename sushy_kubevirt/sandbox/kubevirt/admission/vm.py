@@ -7,6 +7,7 @@ Source: vm-mutator.go, vms-admitter.go (KubeVirt 1.9).
 from sushy_kubevirt.sandbox.api import trees
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import network
+from sushy_kubevirt.sandbox.kubevirt.admission import resources
 from sushy_kubevirt.sandbox.kubevirt.admission import spec as specs
 from sushy_kubevirt.sandbox.kubevirt.admission import volumes
 from sushy_kubevirt.sandbox.kubevirt import defaults
@@ -86,7 +87,9 @@ class Admission:
             *specs.check('spec.template.spec', template['spec'],
                          self._config),
             *volumes.check_templates('spec', spec),
-            *self._check_strategy(spec)])
+            *self._check_strategy(spec),
+            *resources.check_live_update('spec.template.spec',
+                                         template['spec'], self._config)])
         if spec.get('running') is not None:
             request.warnings.append('spec.running is deprecated, please use '
                                     'spec.runStrategy instead.')

@@ -95,6 +95,19 @@ class VmTest(WebhookTestCase):
         request = self.ask(self.hooks.validate, self.vm)
         self.assertIn('deprecated', request.warnings[0])
 
+    def test_memory_to_be_added_has_its_limits(self):
+        for guest, most, words in (
+                ('2Gi', '1Gi', 'greater than the configured maxGuest'),
+                ('512Mi', '2Gi', 'at least 1Gi'),
+                ('1025Mi', '4Gi', '2Mi aligned'), ('2Gi', '8Gi', None)):
+            self.spec['domain']['memory'] = {'guest': guest,
+                                             'maxGuest': most}
+            if words is None:
+                self.ask(self.hooks.validate, self.vm)
+            else:
+                self.assertIn(words, self.refused(
+                    422, self.hooks.validate, self.vm)['message'])
+
     def test_the_dying_and_the_status_are_let_be(self):
         self.vm['spec'] = {}
         for hook in (self.hooks.mutate, self.hooks.validate):
