@@ -346,7 +346,13 @@ def _stand(machine, before, action, after):
                 '%s is %s; only a machine that is %s can %s' % (
                     machine.qualified_name, state.value, before.value,
                     'be paused' if action == 'pause' else 'be resumed'))
-        machine.call(action, resource=resources.VMI)
+        try:
+            machine.call(action, resource=resources.VMI)
+        except errors.AccessDenied as e:
+            # virt-api says Forbidden to a VMI with such a probe too.
+            if 'LivenessProbe' in str(e):
+                raise errors.Rejected(str(e)) from None
+            raise
 
     machine.write(step)
     machine.wait(lambda vm, vmi: power.state(vm, vmi) is not before,

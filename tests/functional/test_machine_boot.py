@@ -159,6 +159,19 @@ class OnceTestCase(BootTestCase):
             self.assertEqual('Hdd', booted['class'])
             self.assertEqual(DEVICES[target.value], booted['tried'][0])
 
+    def test_volume_without_a_disk_is_one_to_fall_back_to(self):
+        machine = self.machine('Manual', change=lambda spec: spec['domain'][
+            'devices']['disks'].pop(0), annotations={
+                machinecase.UNBOOTABLE: 'default,cd'})
+        spec = self.spec(machine.name)
+        self.assertIn(HDD, machine.boot_targets())
+        machine.set_boot(PXE, ONCE)
+        booted = self.start_over(machine, R.ON)
+        self.assertEqual(('Hdd', DEVICES['Pxe']),
+                         (booted['class'], booted['tried'][0]))
+        self.guest_reboots(machine, True)
+        self.is_restored(machine.name, spec)
+
     def test_empty_drive_is_a_target(self):
         machine = self.machine('Manual', change=empty)
         self.assertIn(CD, machine.boot_targets())

@@ -566,6 +566,15 @@ class FaultTestCase(ResetTestCase):
                               R.FORCE_OFF)
             self.assertEqual(1, machine.looks)
 
+    def test_pause_that_a_probe_forbids_is_no_lack_of_rights(self):
+        machine = self.machine('Manual', faults=[errors.AccessDenied(
+            'Pausing VMIs with a non-GuestAgentPing LivenessProbe is not '
+            'supported')])
+        self.assertRaises(errors.Rejected, resets.reset, machine, R.PAUSE)
+        machine = self.machine('Manual', faults=[errors.AccessDenied('x')])
+        self.assertRaises(errors.AccessDenied, resets.reset, machine,
+                          R.PAUSE)
+
     def test_restart_whose_vm_was_stopped_meanwhile(self):
         machine = self.machine('Manual', faults=[errors.ServerError('x')])
         fetch = machine.fetch
