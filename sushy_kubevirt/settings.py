@@ -44,7 +44,8 @@ class Settings:
         kubeconfig or the account names
     :param label_selector: text
     :param vm: 'namespace/name' of the only VM there is, or None
-    :param allowed: frozenset of UUIDs and 'namespace/name'; None for all
+    :param allowed: frozenset of UUIDs, 'namespace/name' and, with a single
+        namespace, names; None for all
     :param power_off: whether systems may be switched off
     :param machine: `options.Options`
     """
@@ -66,6 +67,14 @@ def is_vm(text):
                 and _NAME.fullmatch(name))
 
 
+def _is_uuid(text):
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _text(value):
     if not isinstance(value, str) or not value:
         raise ValueError('must be a text that is not empty')
@@ -75,10 +84,12 @@ def _text(value):
 def _namespaces(value):
     if value == ALL:
         return ()
+    if isinstance(value, str):
+        value = [value]
     if (not isinstance(value, (list, tuple)) or not value
             or not all(isinstance(item, str) and _LABEL.fullmatch(item)
                        for item in value)):
-        raise ValueError('must be a list of namespaces, or %r for all' % ALL)
+        raise ValueError('must be a namespace, a list of them, or %r for all' % ALL)
     return tuple(dict.fromkeys(value))
 
 
@@ -106,16 +117,17 @@ def _allowed(value):
         raise ValueError('must be a list')
     found = set()
     for item in value:
-        if isinstance(item, str) and is_vm(item):
-            found.add(item)
-            continue
         try:
             found.add(str(uuid.UUID(item)))
+            continue
         except (AttributeError, TypeError, ValueError):
-            # A plain name would allow whoever makes a VM of that name in
-            # another namespace to be reached as well.
+            pass
+        if not isinstance(item, str) or not (
+                is_vm(item) or _NAME.fullmatch(item)):
             raise ValueError(
-                "must hold UUIDs or 'namespace/name', not %r" % (item,))
+                "must hold UUIDs, 'namespace/name' or names, not %r"
+                % (item,))
+        found.add(item)
     return frozenset(found)
 
 
@@ -177,6 +189,14 @@ def read(config):
     if fields['vm'] and fields['namespaces'] is not None:
         problems.append('%sVM already says which namespace; leave out '
                         '%sNAMESPACES' % (PREFIX, PREFIX))
+    if fields['namespaces'] is not None and len(fields['namespaces']) != 1:
+        # It would let in whoever makes a VM of that name in another one.
+        names = sorted(item for item in fields['allowed'] or ()
+                       if not _is_uuid(item) and not is_vm(item))
+        if names:
+            problems.append(
+                "%s: with more than one namespace, %s must be given as "
+                "'namespace/name'" % (ALLOWED, ', '.join(names)))
     if problems:
         raise InvalidSettings('\n'.join(problems))
 

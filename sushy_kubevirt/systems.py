@@ -98,8 +98,10 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
 
     def _allows(self, machine):
         allowed = self.settings.allowed
+        # Names are only taken where all machines are of one namespace.
         return (allowed is None or machine.uuid in allowed
-                or machine.qualified_name in allowed)
+                or machine.qualified_name in allowed
+                or machine.name in allowed)
 
     def machines(self):
         """The machines that may be reached.

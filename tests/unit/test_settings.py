@@ -58,9 +58,25 @@ class TestSettings(base.BaseTestCase):
         self.assertEqual(
             (), self.read(SUSHY_EMULATOR_KUBEVIRT_NAMESPACES='*').namespaces)
 
+    def test_one_namespace(self):
+        self.assertEqual(('a',), self.read(
+            SUSHY_EMULATOR_KUBEVIRT_NAMESPACES='a').namespaces)
+
     def test_nobody_allowed(self):
         self.assertEqual(frozenset(), self.read(
             SUSHY_EMULATOR_ALLOWED_INSTANCES=[]).allowed)
+
+    def test_names_are_allowed_of_one_namespace(self):
+        for namespaces in (None, ['a']):
+            self.assertEqual({'vm'}, self.read(
+                SUSHY_EMULATOR_KUBEVIRT_NAMESPACES=namespaces,
+                SUSHY_EMULATOR_ALLOWED_INSTANCES=['vm']).allowed)
+        for namespaces in ('*', ['a', 'b']):
+            exc = self.assertRaises(
+                settings.InvalidSettings, self.read,
+                SUSHY_EMULATOR_KUBEVIRT_NAMESPACES=namespaces,
+                SUSHY_EMULATOR_ALLOWED_INSTANCES=['vm', 'a/b'])
+            self.assertIn("vm must be given as 'namespace/name'", str(exc))
 
     def test_unknown(self):
         self.refused('SUSHY_EMULATOR_KUBEVIRT_NAMESPACES',
@@ -69,12 +85,12 @@ class TestSettings(base.BaseTestCase):
     def test_wrong(self):
         for name, *values in (
                 ('KUBEVIRT_KUBECONFIG', '', 5),
-                ('KUBEVIRT_NAMESPACES', 'default', [], ['A B'], [1], {}),
+                ('KUBEVIRT_NAMESPACES', 'A B', [], ['A B'], [1], {}),
                 ('KUBEVIRT_VM', 'vm', 'a/b/c', '/vm', 'a/', 5),
                 ('KUBEVIRT_RUN_STRATEGY', 'Halted', 'always', 1, []),
                 ('KUBEVIRT_WRITE_DEADLINE', '5', 0, -1, True,
                  float('nan')),
-                ('ALLOWED_INSTANCES', 'vm', ['vm'], [5], {'a': 1}),
+                ('ALLOWED_INSTANCES', 'vm', ['V M'], [5], {'a': 1}),
                 ('DISABLE_POWER_OFF', 'yes', 1)):
             for value in values:
                 self.refused(repr(value), **{'SUSHY_EMULATOR_' + name: value})
