@@ -132,6 +132,10 @@ class Bmc:
                 self._cold_reset, level.ADMINISTRATOR, quick=True),
             (codes.APPLICATION, 0x37): server.Command(
                 self._guard(self._get_system_guid), level.USER),
+            (codes.APPLICATION, 0x48): server.Command(
+                self._no_payload, level.USER, quick=True),
+            (codes.APPLICATION, 0x49): server.Command(
+                self._no_payload, level.USER, quick=True),
             (codes.CHASSIS, 0x01): server.Command(
                 self._guard(self._get_chassis_status), level.USER),
             (codes.CHASSIS, 0x02): server.Command(
@@ -200,6 +204,11 @@ class Bmc:
     def _get_system_guid(self, session, data):
         self.machine()
         return self._guid
+
+    def _no_payload(self, session, data):
+        """Activate and Deactivate Payload (section 24): there is no serial
+        console to carry."""
+        return codes.Completion.PAYLOAD_DISABLED, b''
 
     # Chassis (section 28)
 

@@ -36,7 +36,8 @@ def find(kubeconfig, context, namespace, name, options, seconds):
     try:
         if not here.poll(seconds):
             raise errors.Unavailable(
-                'The cluster did not answer within %.3g s' % seconds)
+                'The cluster did not answer within %.3g s; option '
+                'server_response_timeout allows it more' % seconds)
         found, text = here.recv()
     except EOFError:
         raise errors.Unavailable('The cluster could not be asked; see the '

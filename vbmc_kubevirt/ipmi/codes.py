@@ -15,6 +15,9 @@ class Completion(enum.IntEnum):
     #: 'Set in progress' is held by somebody else (28.12).
     SET_IN_PROGRESS = 0x81
 
+    #: Payloads of this type are not served (24.1, 24.2).
+    PAYLOAD_DISABLED = 0x81
+
     #: The level exceeds what the user may have (22.18).
     LEVEL_EXCEEDS_LIMIT = 0x81
 

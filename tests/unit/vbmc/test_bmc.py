@@ -50,6 +50,10 @@ class DeviceTest(BmcTestCase):
                          (code, str(uuid.UUID(bytes_le=bytes(data)))))
         self.assertEqual(data, self.bmc.guid())
 
+    def test_there_is_no_serial_console(self):
+        self.assertEqual((0x81, b''), self.ask(6, 0x48, 1, 1, 0, 0, 0, 0))
+        self.assertEqual((0x81, b''), self.ask(6, 0x49, 1, 1, 0, 0, 0, 0))
+
     def test_cold_reset(self):
         self.ask(0, 8, 0, 1)
         self.assertEqual((0, b''), self.ask(6, 2))
