@@ -54,6 +54,8 @@ def put(obj, kind, status, reason='', message='', probed=False):
 def copy(obj, condition):
     """Take a condition over as it is, unless it says what is there.
 
+    Another message alone is no news: KubeVirt keeps the first one.
+
     :param obj: the object, changed in place.
     :param condition: a condition, not changed.
     """
@@ -79,5 +81,4 @@ def drop(obj, kind):
 
 
 def _facts(condition):
-    return (condition['status'], condition.get('reason') or '',
-            condition.get('message') or '')
+    return condition['status'], condition.get('reason') or ''

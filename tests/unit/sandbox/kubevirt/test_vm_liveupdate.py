@@ -91,6 +91,7 @@ class LiveUpdateTest(base.BaseTestCase):
                 (1, '4097Mi', 'aligned')):
             self.spec['domain']['cpu']['sockets'] = sockets
             self.spec['domain']['memory']['guest'] = guest
+            conditions.drop(self.vm, 'RestartRequired')
             self._carry_out()
             self.assertIn(words, self._message())
 
