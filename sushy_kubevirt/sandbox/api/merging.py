@@ -26,6 +26,7 @@ def compare(shape, old, new):
 def _compare(shape, old, new, path, found):
     if old is new or (old == new and type(old) is type(new)):
         return
+    old, new = _emptied(shape, old, new), _emptied(shape, new, old)
     present = new if old is MISSING else old
     leaf = True
     if old is MISSING or new is MISSING or type(old) is type(new):
@@ -45,6 +46,18 @@ def _compare(shape, old, new, path, found):
         found.removed.add(path)
     elif leaf:
         found.modified.add(path)
+
+
+def _granular(shape, value):
+    """Whether a value is made of parts that merge one by one."""
+    return (isinstance(value, dict) and not shape.atomic) or (
+        isinstance(value, list) and shape.list_type != 'atomic')
+
+
+def _emptied(shape, value, other):
+    """Null beside something made of parts is the same without parts."""
+    return type(other)() if value is None and _granular(
+        shape, other) else value
 
 
 def _compare_fields(shape, old, new, path, found):
@@ -198,7 +211,7 @@ def merge(shape, old, new):
     if old is MISSING:
         _check(shape, new)
         return new
-    if new is MISSING:
+    if new is MISSING or (new is None and old and _granular(shape, old)):
         return old
     if isinstance(old, dict) and isinstance(new, dict) and not shape.atomic:
         if not new:

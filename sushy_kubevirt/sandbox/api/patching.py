@@ -26,7 +26,7 @@ async def patch(call, validation):
     if media not in allowed:
         raise errors.unsupported_media_type(allowed)
     body = bodies.parse_json(raw, validation.duplicates)
-    old = call.store.get(kind, target.namespace, target.name)
+    old = _as_seen(kind, call.store.get(kind, target.namespace, target.name))
     if media == patches.JSON_PATCH:
         new = patches.json_patch(old, body)
     else:
@@ -41,6 +41,13 @@ async def patch(call, validation):
     made = call.store.update(kind, new, write=write,
                              subresource=target.subresource)
     return made, False, write.warnings
+
+
+def _as_seen(kind, obj):
+    """A stored object (or None) in the version that is patched."""
+    if obj is None or kind.from_stored is None:
+        return obj
+    return kind.from_stored(obj)
 
 
 def _apply(call, validation, raw):
@@ -70,7 +77,7 @@ def _apply(call, validation, raw):
         raise errors.bad_request(
             'the namespace of the provided object does not match the '
             'namespace sent on the request')
-    live = store.find(kind, target.namespace, target.name)
+    live = _as_seen(kind, store.find(kind, target.namespace, target.name))
     if live is None and (target.subresource or meta.get('uid')):
         raise errors.not_found(kind, target.name)
     new = ownership.apply(kind, live, config, manager,
