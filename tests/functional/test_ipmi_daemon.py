@@ -20,6 +20,39 @@ from tests.functional import vbmcd
 
 LIBVIRT = ('--libvirt-uri', 'test:///default')
 
+#: A third driver, as another package would bring it.
+THIRD = '''
+class Driver:
+    options = chosen = ('color',)
+
+    @staticmethod
+    def add_arguments(parser):
+        parser.add_argument('--color')
+
+    def __init__(self):
+        self.serves = set()
+
+    def check(self, entry):
+        return entry
+
+    def start(self, entry):
+        new = entry['domain_name'] not in self.serves
+        self.serves.add(entry['domain_name'])
+        return new
+
+    def stop(self, name):
+        if name not in self.serves:
+            return False
+        self.serves.remove(name)
+        return True
+
+    def state(self, name):
+        return 'running', 'painted'
+
+    def close(self):
+        self.serves.clear()
+'''
+
 
 def status(daemon):
     """:returns: dict of name to (status, driver), as ``vbmc list`` has it"""
@@ -245,6 +278,32 @@ class StockTest(oslotest_base.BaseTestCase):
         first.wait_answer(bmc)
         self.assertIn('Chassis Power is on',
                       first.ipmi('test', 'power', 'status'))
+
+
+class ThirdDriverTest(oslotest_base.BaseTestCase):
+    """A driver of another package needs no change of this one."""
+
+    def test_it_is_found_and_used(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (path / 'third.py').write_text(THIRD)
+        info = path / 'third-1.dist-info'
+        info.mkdir()
+        (info / 'METADATA').write_text(
+            'Metadata-Version: 2.1\nName: third\nVersion: 1\n')
+        (info / 'entry_points.txt').write_text(
+            '[virtualbmc.drivers]\nthird = third:Driver\n')
+        daemon = self.useFixture(vbmcd.Vbmcd(env={'PYTHONPATH': path}))
+        daemon.add('house', '--color', 'red', driver='third', start=False)
+        daemon.vbmc('start', 'house')
+        self.assertEqual({'house': ('running', 'third')}, status(daemon))
+        seen = shown(daemon, 'house')
+        self.assertEqual(('red', 'painted'), (seen['color'],
+                                              seen['problem']))
+        self.assertIn('--color is for the driver third', daemon.vbmc(
+            'add', 'test', '--driver', 'libvirt', '--color', 'red',
+            check=False).stdout)
+        daemon.vbmc('stop', 'house')
+        self.assertEqual({'house': ('down', 'third')}, status(daemon))
 
 
 class CommandTest(oslotest_base.BaseTestCase):
