@@ -268,6 +268,29 @@ class ChangesTest(SandboxFactsTestCase):
         self.assertIsNone(self.state(self.cluster.vm(name),
                                      'RestartRequired'))
 
+    def test_a_network_card_comes_and_goes(self):
+        name, first = self.make_running()
+        template = '/spec/template/spec/'
+        self.cluster.patch('virtualmachines', name, [
+            {'op': 'add', 'path': template + 'networks/-', 'value': {
+                'name': 'more', 'multus': {'networkName': 'blue'}}},
+            {'op': 'add', 'path': facts.CARDS + '/-', 'value': {
+                'name': 'more', 'bridge': {}}}])
+        self.wait_vmi(name, lambda vmi: len(
+            vmi['status']['interfaces']) == 2)
+        self.assertIsNone(self.state(self.cluster.vm(name),
+                                     'RestartRequired'))
+        self.cluster.patch('virtualmachines', name, [
+            {'op': 'add', 'path': facts.CARDS + '/1/state',
+             'value': 'absent'}])
+        self.wait_vm(name, lambda vm: len(
+            vm['spec']['template']['spec']['networks']) == 1)
+        vmi = self.cluster.vmi(name)
+        self.assertEqual(1, len(vmi['spec']['networks']))
+        self.assertEqual(first, vmi['metadata']['uid'])
+        self.assertIsNone(self.state(self.cluster.vm(name),
+                                     'RestartRequired'))
+
     def test_volumes_by_verb(self):
         name, _ = self.make_running()
         self.verb(name, 'addvolume', 400, {'name': 'more'})

@@ -171,6 +171,7 @@ class Controller:
         self._follow(key, vm, vmi, strategy)
         if vmi is not None:
             self._keep_in_step(key)
+        self._drop_cards(key)
         self._keep_firmware_uuid(key)
 
     def _expanded(self, vm):
@@ -361,6 +362,7 @@ class Controller:
         restart = liveupdate.check_restart(
             said, vmi, self._expanded(started)['spec']['template']['spec'],
             self._config)
+        liveupdate.plug_cards(said, vmi)
         if (self._config.enabled('DeclarativeHotplugVolumes')
                 and not self._config.enabled('HotplugVolumes')):
             liveupdate.plug_volumes(said, vmi)
@@ -382,6 +384,20 @@ class Controller:
                     f'declarative hotplug volumes: {error}')
         if failure:
             raise failure
+
+    def _drop_cards(self, key):
+        """Cards that were told to be absent, and are."""
+        vm = self._vm(key)
+        spec = vm['spec']['template']['spec']
+        cards, networks = liveupdate.unplugged_cards(vm, self._vmi(vm))
+        if cards == paths.interfaces(spec):
+            return
+
+        def change(new):
+            spec = new['spec']['template']['spec']
+            spec['domain']['devices']['interfaces'] = cards
+            spec['networks'] = networks
+        self._change(key, change)
 
     def _keep_firmware_uuid(self, key):
         vm = self._vm(key)

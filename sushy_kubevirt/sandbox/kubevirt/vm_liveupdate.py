@@ -255,3 +255,50 @@ def _plug_disks(wanted, current, new, volumes):
     return found + [
         trees.copy(d) for name, d in wanted_disks.items()
         if name not in shown and paths.is_hotplug(new.get(name) or {})]
+
+
+def plug_cards(vm, vmi):
+    """Network cards that come, change their state, and go.
+
+    :param vmi: a copy of the VMI, its spec is changed in place.
+    """
+    if 'deletionTimestamp' in vmi['metadata']:
+        return
+    wanted, current = vm['spec']['template']['spec'], vmi['spec']
+    networks = paths.named(paths.networks(wanted))
+    cards = trees.copy(paths.interfaces(current))
+    nets = trees.copy(paths.networks(current))
+    there = paths.named(cards)
+    for card in paths.interfaces(wanted):
+        name, state = card['name'], card.get('state')
+        if name in there:
+            if there[name].get('state') != 'absent':
+                _take(there[name], card, 'state')
+        elif state != 'absent' and any(
+                card.get(k) is not None for k in ('bridge', 'sriov')):
+            cards.append(trees.copy(card))
+            nets.append(trees.copy(networks[name]))
+    shown = {i['name'] for i in paths.at(vmi, 'status', 'interfaces') or ()}
+    cards, nets = _present(cards, nets, shown)
+    if cards != paths.interfaces(current):
+        current['domain']['devices']['interfaces'] = cards
+        current['networks'] = nets
+
+
+def unplugged_cards(vm, vmi):
+    """A VM's cards and networks without those that are gone for good.
+
+    :param vmi: its VMI, or None.
+    :returns: (interfaces, networks).
+    """
+    spec = vm['spec']['template']['spec']
+    kept = {c['name'] for c in paths.interfaces((vmi or {}).get('spec'))} | {
+        i['name'] for i in paths.at(vmi, 'status', 'interfaces') or ()}
+    return _present(paths.interfaces(spec), paths.networks(spec), kept)
+
+
+def _present(cards, networks, kept):
+    cards = [c for c in cards
+             if c.get('state') != 'absent' or c['name'] in kept]
+    names = {c['name'] for c in cards}
+    return cards, [n for n in networks if n['name'] in names]
