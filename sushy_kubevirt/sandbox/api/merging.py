@@ -179,9 +179,9 @@ def _without(shape, value, tree):
             if node is not None:
                 if '' in node:
                     continue
+                # What is empty afterwards becomes null: it may still be
+                # somebody's. Schemas remove nulls that nobody wants.
                 below = _without(shape.field(name), below, node)
-                if below is None:
-                    continue
             kept[name] = below
         return kept or None
     if isinstance(value, list):

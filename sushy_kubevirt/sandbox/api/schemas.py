@@ -71,7 +71,7 @@ def _prune(schema, value, path, unknown, root, same=()):
 
 
 def fill_defaults(schema, value, same=()):
-    """Fill in defaults, in place.
+    """Fill in defaults, in place; nulls that are not allowed go.
 
     :param same: fields that need not be looked into.
     """
@@ -88,9 +88,11 @@ def fill_defaults(schema, value, same=()):
             continue
         if name in value:
             here = value[name]
-            if here is None and 'default' in below and not below.get(
-                    'nullable'):
-                value[name] = trees.copy(below['default'])
+            if here is None and not below.get('nullable'):
+                if 'default' in below:
+                    value[name] = trees.copy(below['default'])
+                elif below:
+                    del value[name]
             elif isinstance(here, (dict, list)):
                 fill_defaults(below, here)
         elif 'default' in below:
@@ -98,8 +100,12 @@ def fill_defaults(schema, value, same=()):
     others = schema.get('additionalProperties')
     if isinstance(others, dict):
         named = schema.get('properties', {})
-        for name, here in value.items():
-            if name not in named and isinstance(here, (dict, list)):
+        for name, here in list(value.items()):
+            if name in named:
+                continue
+            if here is None and others and not others.get('nullable'):
+                del value[name]
+            elif isinstance(here, (dict, list)):
                 fill_defaults(others, here)
 
 

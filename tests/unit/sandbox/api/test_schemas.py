@@ -109,10 +109,15 @@ class SchemaTestCase(unittest.TestCase):
                 'q': {'type': 'integer', 'default': 2}}},
             list={'type': 'array', 'items': {'type': 'object', 'properties':
                                              {'r': {'default': 3}}}})
-        obj = {'spec': {'a': None, 'list': [{}]}}
+        schema['properties']['spec']['properties'].update(
+            n={'type': 'string', 'nullable': True}, m={'type': 'string'},
+            t={'type': 'object', 'additionalProperties': {
+                'type': 'string'}})
+        obj = {'spec': {'a': None, 'list': [{}], 'n': None, 'm': None,
+                        't': {'x': None}}}
         schemas.fill_defaults(schema, obj)
-        self.assertEqual({'a': 'x', 'o': {'p': 1}, 'list': [{'r': 3}]},
-                         obj['spec'])
+        self.assertEqual({'a': 'x', 'o': {'p': 1}, 'list': [{'r': 3}],
+                          'n': None, 't': {}}, obj['spec'])
         # Each object has its own copy of a default.
         self.assertIsNot(schema['properties']['spec']['properties']['o'][
             'default'], obj['spec']['o'])
