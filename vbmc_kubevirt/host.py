@@ -13,7 +13,6 @@ from importlib import metadata
 import logging
 import os
 import re
-import signal
 import threading
 import time
 
@@ -21,6 +20,7 @@ from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt.ipmi import port
 from vbmc_kubevirt.ipmi import server
 
 LOG = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Host:
         name = entry['domain_name']
         await self.stop(name)
         try:
-            sock = server.open_socket(entry['address'], entry['port'])
+            sock = port.open_socket(entry['address'], entry['port'])
         except OSError as exc:
             return exc.strerror
         self._entries[name] = one = Entry(self._link, self._options, entry)
@@ -222,10 +222,6 @@ def main(*arguments):
 
     :param arguments: of `Host`
     """
-    # The daemon's handlers would end its other children. It is the daemon
-    # that a terminal's interrupt is for.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         asyncio.run(Host(*arguments).serve())
     except Exception:

@@ -11,8 +11,6 @@ import multiprocessing
 import os
 import signal
 
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 
 
@@ -54,6 +52,9 @@ def _ask(pipe, kubeconfig, context, namespace, name, options):
     # What it starts, such as a kubeconfig's plugin, ends with it.
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Nor what it takes to ask: the daemon has no other use for it.
+    from sushy_kubevirt.kubevirt import cluster
+    from sushy_kubevirt.kubevirt import connection
     try:
         conn = connection.Connection.from_options(kubeconfig, context)
         namespace = namespace or conn.namespace or 'default'

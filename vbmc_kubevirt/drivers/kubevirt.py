@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import re
+import signal
 import stat
 
 #: RFC 1123: a namespace is a label, a VM's name a subdomain.
@@ -43,16 +44,13 @@ class Driver:
                  'daemon\'s config file, or the current one')
 
     def __init__(self):
-        # See the package: for the daemon only. What the hosts need is
-        # imported before they are forked, so that it is in memory once.
-        from vbmc_kubevirt import host
-        from vbmc_kubevirt.ipmi import session
+        # See the package: for the daemon only.
+        from vbmc_kubevirt.ipmi import codes
         from vbmc_kubevirt import probe
         from vbmc_kubevirt import settings
         from vbmc_kubevirt import upstream
-        self._host = host
+        self._codes = codes
         self._probe = probe
-        self._session = session
         self._upstream = upstream
         self._settings = settings.load()
         self._hosts = {}
@@ -97,8 +95,8 @@ class Driver:
 
     def _check_credentials(self, entry):
         """IPMI keeps so many bytes, and a config file one line."""
-        for option, limit in (('username', self._session.USERNAME_MAX),
-                              ('password', self._session.PASSWORD_MAX)):
+        for option, limit in (('username', self._codes.USERNAME_MAX),
+                              ('password', self._codes.PASSWORD_MAX)):
             value = entry[option]
             length = len(value.encode())
             if not 0 < length <= limit:
@@ -146,7 +144,7 @@ class Driver:
             host = None
         if host is None:
             host = self._hosts[key] = HostProcess(
-                self._host.main, *key, self._settings.options, self._refusal)
+                _serve, *key, self._settings.options, self._refusal)
         return host
 
     def _find(self, name):
@@ -177,6 +175,22 @@ class Driver:
     def close(self):
         while self._hosts:
             self._hosts.popitem()[1].end()
+
+
+def _serve(*arguments):
+    """What a host's process runs.
+
+    It imports what it needs for itself. Pages that were shared with the
+    daemon would not stay so: to use a thing is to count its references.
+
+    :param arguments: of `host.Host`
+    """
+    # The daemon's handlers would end its other children. It is the daemon
+    # that a terminal's interrupt is for.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from vbmc_kubevirt import host
+    host.main(*arguments)
 
 
 class HostProcess:

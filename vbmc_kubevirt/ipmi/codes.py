@@ -3,6 +3,10 @@
 
 import enum
 
+#: Limits of user names and passwords, in bytes (sections 22.28 and 22.30).
+USERNAME_MAX = 16
+PASSWORD_MAX = 20
+
 
 class Completion(enum.IntEnum):
     """Completion codes, table 5-2."""

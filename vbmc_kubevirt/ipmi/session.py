@@ -17,10 +17,6 @@ from cryptography.hazmat.primitives.ciphers import modes
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt.ipmi import packet
 
-#: Limits of the specification, in bytes (sections 22.28 and 22.30).
-USERNAME_MAX = 16
-PASSWORD_MAX = 20
-
 
 class Suite(collections.namedtuple(
         'Suite', 'number authentication integrity confidentiality hash '
@@ -154,7 +150,7 @@ class Session:
             raise packet.Malformed()
         tag, role, length = data[0], data[24], data[27]
         username = bytes(data[28:])
-        if length > USERNAME_MAX:
+        if length > codes.USERNAME_MAX:
             self._refuse(codes.Payload.RAKP2, tag,
                          codes.Status.INVALID_NAME_LENGTH)
         if len(username) != length:

@@ -12,6 +12,7 @@ from unittest import mock
 
 from tests.unit.vbmc.ipmi import client
 from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import port as port_
 from vbmc_kubevirt.ipmi import server
 
 GUID = bytes(range(16))
@@ -594,7 +595,7 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
         one = server.Server('vm', b'admin', b'secret', {}, lambda: GUID,
                             None, None)
         loop = asyncio.get_running_loop()
-        sock = server.open_socket('127.0.0.1', 0)
+        sock = port_.open_socket('127.0.0.1', 0)
         port = sock.getsockname()[1]
         one.start(sock)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -618,15 +619,15 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
             async with asyncio.timeout(5):
                 await loop.sock_recv(other, 100)
         one.stop()
-        server.open_socket('127.0.0.1', port).close()
+        port_.open_socket('127.0.0.1', port).close()
 
     def test_a_port_that_is_taken(self):
-        with server.open_socket('127.0.0.1', 0) as first:
+        with port_.open_socket('127.0.0.1', 0) as first:
             port = first.getsockname()[1]
             with self.assertRaisesRegex(
                     OSError, 'UDP port %d on 127.0.0.1: .*in use' % port):
-                server.open_socket('127.0.0.1', port)
+                port_.open_socket('127.0.0.1', port)
 
     def test_an_address_that_is_none(self):
         with self.assertRaisesRegex(OSError, 'UDP port 1623 on 999.1.1.1: '):
-            server.open_socket('999.1.1.1', 1623)
+            port_.open_socket('999.1.1.1', 1623)
