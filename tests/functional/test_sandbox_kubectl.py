@@ -315,6 +315,23 @@ class KubectlTestCase(base.FunctionalTestCase):
         self.assertIn('"robot" already exists', self.mine_refused(
             'create', 'serviceaccount', 'robot'))
 
+    def test_a_list_of_objects(self):
+        # For this kubectl reads the OpenAPI document in protobuf.
+        objects = [config_map(a='1') for _ in range(2)]
+        for number, obj in enumerate(objects):
+            obj['metadata']['name'] = f'c{number}'
+        path = self.file({'apiVersion': 'v1', 'kind': 'List',
+                          'items': objects})
+        self.assertEqual('configmap/c0 created\nconfigmap/c1 created\n',
+                         self.mine('create', '-f', path))
+        self.assertEqual(
+            'configmap/c0 configured\nconfigmap/c1 configured\n',
+            self.mine('apply', '-f', path))
+
+    def test_the_node(self):
+        self.assertRegex(self.kubectl('get', 'nodes', '--no-headers'),
+                         r'^node-0 +Ready ')
+
     def test_dry_run(self):
         self.mine('create', '-f', self.file(config_map(a='1')),
                   '--dry-run=server')

@@ -10,10 +10,12 @@ import itertools
 
 from sushy_kubevirt.sandbox.api import core_schemas as schemas
 from sushy_kubevirt.sandbox.api import crds
+from sushy_kubevirt.sandbox.api import discovery
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import event_views
 from sushy_kubevirt.sandbox.api import garbage
 from sushy_kubevirt.sandbox.api import kinds
+from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import namespaces
 from sushy_kubevirt.sandbox.api import reviews
 from sushy_kubevirt.sandbox.api import tables
@@ -177,6 +179,25 @@ KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
          CLAIM, EVENT, NEW_EVENT, LEASE)
 
 
+def _make_node(store, name):
+    store.create(NODE, {'metadata': {'name': name, 'labels': {
+        'kubernetes.io/hostname': name, 'kubernetes.io/os': 'linux',
+        'kubernetes.io/arch': 'amd64'}}, 'spec': {}}, manager='kubelet')
+    now = metadata.now()
+
+    def be_ready(node):
+        node['status'] = {
+            'addresses': [{'type': 'Hostname', 'address': name}],
+            'conditions': [{
+                'type': 'Ready', 'status': 'True', 'reason': 'KubeletReady',
+                'message': 'kubelet is posting ready status',
+                'lastHeartbeatTime': now, 'lastTransitionTime': now}],
+            'nodeInfo': {'architecture': 'amd64', 'operatingSystem': 'linux',
+                         'kubeletVersion': discovery.VERSION[2]}}
+    store.change(NODE, '', name, be_ready, subresource='status',
+                 manager='kubelet')
+
+
 def install(server):
     """Serve them, with the objects that every cluster has.
 
@@ -194,9 +215,7 @@ def install(server):
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})
-    store.create(NODE, {'metadata': {'name': 'node-0', 'labels': {
-        'kubernetes.io/hostname': 'node-0', 'kubernetes.io/os': 'linux',
-        'kubernetes.io/arch': 'amd64'}}, 'spec': {}})
+    _make_node(store, 'node-0')
     store.create(SERVICE, {
         'metadata': {'name': 'kubernetes', 'namespace': 'default', 'labels': {
             'component': 'apiserver', 'provider': 'kubernetes'}},

@@ -10,6 +10,7 @@ from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import kinds as kinds_module
 from sushy_kubevirt.sandbox.api import negotiation
+from sushy_kubevirt.sandbox.api import openapi_protobuf
 
 #: The Kubernetes whose ways are followed.
 VERSION = ('1', '36', 'v1.36.0')
@@ -180,9 +181,15 @@ def _root(server, request, groups):
                   'groups': [_group(g, v) for g, v in groups.items() if g]})
 
 
-def _openapi(server, parts):
+def _openapi(server, request, parts):
     """``/openapi/...``."""
     if parts == ['openapi', 'v2']:
+        # Some write @ for the first dot of the version.
+        accept = request.headers.get('Accept', '').replace('@', '.')
+        if openapi_protobuf.MEDIA in accept:
+            return web.Response(
+                body=server.documents.version_2(True),
+                content_type='application/octet-stream')
         return web.Response(body=server.documents.version_2(),
                             content_type='application/json')
     if parts == ['openapi', 'v3']:
@@ -214,7 +221,7 @@ async def answer(server, request):
     if parts in (['api'], ['apis']):
         return _root(server, request, groups)
     if parts[0] == 'openapi' and len(parts) > 1:
-        return _openapi(server, parts)
+        return _openapi(server, request, parts)
     if parts[0] == 'apis' and len(parts) == 2 and parts[1] in groups:
         return _json({'kind': 'APIGroup', 'apiVersion': 'v1',
                       **_group(parts[1], groups[parts[1]])})

@@ -7,6 +7,7 @@ import hashlib
 import json
 
 from sushy_kubevirt.sandbox.api import history
+from sushy_kubevirt.sandbox.api import openapi_protobuf
 from sushy_kubevirt.sandbox.api import patches
 from sushy_kubevirt.sandbox.api import shapes
 
@@ -256,8 +257,16 @@ class Documents:
                                f'?hash={mark.hexdigest().upper()}'}
         return {'paths': paths}
 
-    def version_2(self):
-        """``/openapi/v2``, bytes."""
-        return self._get('v2', lambda: history.encode(_version_2(
-            json.loads(json.dumps(_document(
-                self._kinds, 'sushy-kubevirt-sandbox'))))))
+    def version_2(self, protobuf=False):
+        """``/openapi/v2``, bytes.
+
+        :param protobuf: in protobuf instead of JSON.
+        """
+        def make():
+            # Through JSON: schemas may be made of subclasses of dict.
+            return _version_2(json.loads(json.dumps(_document(
+                self._kinds, 'sushy-kubevirt-sandbox'))))
+        if protobuf:
+            return self._get('v2 protobuf',
+                             lambda: openapi_protobuf.encode(make()))
+        return self._get('v2', lambda: history.encode(make()))
