@@ -11,7 +11,7 @@ from sushy_kubevirt.sandbox.kubevirt import cluster
 
 
 def install(server, options=None):
-    """Put KubeVirt into an API server.
+    """Put KubeVirt into an API server; to be called where a loop runs.
 
     :param server: a :class:`sandbox.api.server.Server` with the kinds of
         Kubernetes itself installed.

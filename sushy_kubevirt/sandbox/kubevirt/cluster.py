@@ -66,7 +66,7 @@ class Cluster:
         self._parts = []
         self._make_namespaces()
         self._describe()
-        loop = asyncio.get_event_loop()
+        loop = asyncio.get_running_loop()
         recorder = events.Recorder(self.store)
         self.machines = vmi_controller.Controller(
             self.store, self.kinds.vmi, self.kinds.vm, recorder, loop,
