@@ -63,7 +63,8 @@ TABLE = [
     (R.ON, 'Halted', RUNNING, ['wait', SET], 'RerunOnFailure'),
     (R.ON, 'Halted', SUCCEEDED, ['wait', SET], 'RerunOnFailure'),
     (R.ON, 'WaitAsReceiver', GONE, REFUSED),
-    (R.ON, 'WaitAsReceiver', RUNNING, REFUSED),
+    (R.ON, 'WaitAsReceiver', COMING, REFUSED),
+    (R.ON, 'WaitAsReceiver', RUNNING, []),
 
     # ForceOff: stops with grace period 0, and remembers what that loses
     (R.FORCE_OFF, 'Always', RUNNING, [REMEMBER, 'stop 0']),
