@@ -6,6 +6,7 @@ Whose request it is, and where a request goes, is the server's business.
 import base64
 import binascii
 import dataclasses
+import functools
 import json
 
 from aiohttp import web
@@ -41,7 +42,6 @@ class Call:
     kind: kinds.Kind
     verb: str
     user: auth.User
-    form: negotiation.Form = negotiation.Form()
 
     @property
     def store(self):
@@ -74,13 +74,17 @@ class Call:
                 '"All"')
         return bool(wanted)
 
+    @functools.cached_property
+    def form(self):
+        """The form of the answer."""
+        return negotiation.accepted(self.request.headers.get('Accept'))
+
     def view(self):
-        self.form = negotiation.accepted(self.request.headers.get('Accept'))
         return views.View(self.kind, self.form,
                           self.query.get('includeObject'))
 
     def respond(self, raw, status=200, warnings=()):
-        """An answer in the form that was asked for (see :meth:`view`)."""
+        """An answer in the form that was asked for."""
         return respond(raw, status, warnings, self.form.media)
 
     def selector(self, name=''):
@@ -361,6 +365,18 @@ async def deletecollection(call):
 VERBS = {'get': get, 'list': list_, 'watch': watch, 'create': create,
          'update': update, 'patch': patch, 'delete': delete,
          'deletecollection': deletecollection}
+
+
+async def carry_out(call):
+    """Answer a call.
+
+    :param call: the :class:`Call`.
+    :returns: an aiohttp response.
+    :raises errors.ApiError: what is refused.
+    """
+    # Nothing may be written for a client that understands no answer.
+    call.view()
+    return await VERBS[call.verb](call)
 
 
 def verb_of(method, name, query):

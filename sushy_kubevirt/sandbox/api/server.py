@@ -300,7 +300,7 @@ class Server:
         resource = kind.resource
         if target.subresource:
             resource += '/' + target.subresource
-        return verb, resource, lambda: resources.VERBS[verb](call)
+        return verb, resource, lambda: resources.carry_out(call)
 
     def _find_subresource(self, target):
         entries = self.subresources.get(

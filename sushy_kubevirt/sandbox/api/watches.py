@@ -45,7 +45,7 @@ class Watch:
         self._wake.set()
 
     def _take(self, event):
-        if event.version <= self._seen:
+        if self._ended or event.version <= self._seen:
             return
         raw = self._line(event)
         self._seen = event.version

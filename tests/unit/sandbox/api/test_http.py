@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
+from unittest import mock
 
 from sushy_kubevirt.sandbox.api import bodies
+from sushy_kubevirt.sandbox.api import negotiation
+from sushy_kubevirt.sandbox.api import selectors
+from sushy_kubevirt.sandbox.api import views
+from sushy_kubevirt.sandbox.api import watches
 from tests.unit.sandbox.api import base
 
 TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io'
@@ -73,6 +78,11 @@ class RefusalTestCase(base.ServerTestCase):
         await self.call('GET', self.THINGS, expect=200, headers={
             'Accept': 'application/yaml'})
         self.assertEqual('application/yaml', self.answer.content_type)
+
+    async def test_nothing_is_written_for_who_reads_no_answer(self):
+        await self.call('POST', self.THINGS, base.make(), 406,
+                        headers={'Accept': 'text/html'})
+        self.assertEqual([], self.store.list(self.kind))
 
     async def test_content_type(self):
         await self.call('POST', self.THINGS, 'x', 415, 'text/plain')
@@ -533,6 +543,22 @@ class WatchTestCase(base.ServerTestCase):
                     break
         self.assertTrue(events[0]['columnDefinitions'])
         self.assertIsNone(events[1]['columnDefinitions'])
+
+    async def test_a_client_that_does_not_read_is_cut_off(self):
+        written = []
+
+        class Response:
+            async def write(self, raw):
+                written.append(raw)
+        view = views.View(self.kind, negotiation.Form())
+        watch = watches.Watch(self.store, view, selectors.Selector(
+            '', '', self.kind), None, 20)
+        with mock.patch.object(watches, 'BACKLOG', 2):
+            watch.begin(self.store.version, False)
+            for name in 'abcdef':
+                self.store.create(self.kind, base.make(name))
+        await watch.send(Response())
+        self.assertEqual(3, len(b''.join(written).splitlines()))
 
     async def test_a_client_that_goes_leaves_nothing(self):
         async with self.client.get(self.THINGS + '?watch=1') as answer:
