@@ -13,8 +13,10 @@ _LABEL = r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
 _NAMESPACE = re.compile(_LABEL)
 _NAME = re.compile(r'%s(\.%s)*' % (_LABEL, _LABEL))
 
-#: Seconds a host has to answer an order; it takes milliseconds.
+#: Seconds a host has to answer an order; it takes milliseconds. At first it
+#: has to import what it needs, which a busy machine takes its time for.
 ORDER_SECONDS = 4
+FIRST_ORDER_SECONDS = 30
 
 
 def _path(text):
@@ -202,6 +204,7 @@ class HostProcess:
 
     def __init__(self, main, kubeconfig, context, options, refusal):
         self._refusal = refusal
+        self._patience = FIRST_ORDER_SECONDS
         self.entries = set()
         fork = multiprocessing.get_context('fork')
         self._pipe, there = fork.Pipe()
@@ -243,9 +246,10 @@ class HostProcess:
         """
         try:
             self._pipe.send((name, *arguments))
-            if not self._pipe.poll(ORDER_SECONDS):
+            if not self._pipe.poll(self._patience):
                 raise EOFError()
             done, answer = self._pipe.recv()
+            self._patience = ORDER_SECONDS
         except (EOFError, OSError):
             self.end()
             raise self._refusal('The process that serves KubeVirt VMs does '
