@@ -21,7 +21,7 @@ def rows(result):
             ratio = turn.get('ratio', {}).get(key)
             yield (name, unit, *map(_number, figures), '-' if ratio is None
                    else '%.2f (%.2f to %.2f)' % (
-                       ratio['middle'], ratio['lowest'], ratio['highest']))
+                       ratio['middle'], *ratio['quartiles']))
     if 'api_calls' in result:
         yield ('API calls of a GET', '',
                _number(result['api_calls']['per_get']), '-', '-')
@@ -52,7 +52,7 @@ NAMES = ('ours', 'stock')
 
 def table(result):
     """Lay the rows out."""
-    lines = [('', '', *NAMES, 'ours to stock'), *rows(result)]
+    lines = [('', '', *NAMES, 'ours to stock (quartiles)'), *rows(result)]
     widths = [max(len(line[column]) for line in lines)
               for column in range(len(lines[0]))]
     aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s')
