@@ -4,12 +4,14 @@
 Kinds that are registered with ``crd=True`` are shown as definitions; a
 definition that a client makes is served at once.
 """
+import dataclasses
 import json
 
 from sushy_kubevirt.sandbox.api import core_schemas
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import schemas
 from sushy_kubevirt.sandbox.api import trees
 
 GROUP = 'apiextensions.k8s.io'
@@ -25,6 +27,39 @@ def _names(kind):
     if kind.categories:
         names['categories'] = list(kind.categories)
     return names
+
+
+def _schema_of_schemas():
+    """What a schema in a definition looks like (JSONSchemaProps)."""
+    one = {'type': 'object'}
+    text, flag = {'type': 'string'}, {'type': 'boolean'}
+    many = {'type': 'array', 'items': one}
+    texts = {'type': 'array', 'items': text}
+    number = {'type': 'number'}
+    count = {'type': 'integer', 'minimum': 0}
+    one['properties'] = {
+        **dict.fromkeys(('description', 'format', 'pattern', 'title'), text),
+        **dict.fromkeys((
+            'exclusiveMaximum', 'exclusiveMinimum', 'nullable',
+            'uniqueItems', schemas.PRESERVE, schemas.INT_OR_STRING,
+            schemas.EMBEDDED), flag),
+        **dict.fromkeys(('maximum', 'minimum', 'multipleOf'), number),
+        **dict.fromkeys(('maxItems', 'minItems', 'maxLength', 'minLength',
+                         'maxProperties', 'minProperties'), count),
+        **dict.fromkeys(('allOf', 'anyOf', 'oneOf'), many),
+        'type': {**text, 'enum': ['array', 'boolean', 'integer', 'number',
+                                  'object', 'string']},
+        'not': one, 'items': one, 'enum': {'type': 'array'},
+        'properties': {'type': 'object', 'additionalProperties': one},
+        'additionalProperties': {'anyOf': [flag, one]},
+        'required': texts, 'x-kubernetes-list-map-keys': texts,
+        'x-kubernetes-list-type': {
+            **text, 'enum': ['atomic', 'map', 'set']},
+        'x-kubernetes-map-type': {**text, 'enum': ['atomic', 'granular']}}
+    return one
+
+
+_SCHEMA_OF_SCHEMAS = _schema_of_schemas()
 
 
 def _version(kind):
@@ -86,6 +121,12 @@ def _validate(admission):
             'version marked as storage version', 'spec.versions'))
     for at, version in enumerate(spec['versions']):
         schema = version.get('schema', {}).get('openAPIV3Schema')
+        place = f'spec.versions[{at}].schema.openAPIV3Schema'
+        wrong = [dataclasses.replace(c, field=f'{place}.{c.field}')
+                 for c in schemas.causes(_SCHEMA_OF_SCHEMAS, schema or {})]
+        causes += wrong
+        if wrong:
+            continue
         if not schema:
             causes.append(errors.Cause(
                 'FieldValueRequired', 'Required value: schemas are required',

@@ -33,6 +33,9 @@ def decode(tree):
                 continue
             if element[:2] not in ('f:', 'k:', 'v:', 'i:'):
                 raise ValueError(f'{element!r} is no path element')
+            if element[0] == 'k' and not isinstance(
+                    json.loads(element[2:]), dict):
+                raise ValueError(f'{element!r} has no keys')
             here = (*path, element)
             walk(below, here)
             if not below or '.' in below:

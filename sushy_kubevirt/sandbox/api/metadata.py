@@ -119,6 +119,13 @@ def check_types(kind, obj):
         if not isinstance(entries, list) or not all(
                 isinstance(v, of) for v in entries):
             raise _unreadable(kind, name, '[]')
+    for reference in meta.get('ownerReferences', ()):
+        for name, value in reference.items():
+            wanted = bool if name in ('controller', 'blockOwnerDeletion') \
+                else str
+            if value is not None and not isinstance(value, wanted):
+                raise _unreadable(kind, f'ownerReferences.{name}',
+                                  wanted.__name__)
 
 
 def prune(obj, unknown=None):

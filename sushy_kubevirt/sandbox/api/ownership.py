@@ -66,10 +66,25 @@ class Entry:
         return said
 
 
-def _read(entries):
-    """``{identity: Entry}`` of managedFields; None when they are wrong."""
+def _well_formed(entry):
+    """Whether a client's entry of managedFields can be worked with."""
+    try:
+        fieldsets.decode(entry.get('fieldsV1', {}))
+    except (ValueError, RecursionError):
+        return False
+    return all(isinstance(entry.get(name, ''), str) for name in (
+        'manager', 'operation', 'apiVersion', 'time', 'subresource'))
+
+
+def _read(entries, check=False):
+    """``{identity: Entry}`` of managedFields; None when they are wrong.
+
+    :param check: they come from a client.
+    """
     found = {}
     for entry in entries or ():
+        if check and not _well_formed(entry):
+            return None
         fields = entry.get('fieldsV1', {})
         if entry.get('operation') not in (APPLY, UPDATE) or not entry.get(
                 'apiVersion') or entry.get('fieldsType') != 'FieldsV1' or (
@@ -116,12 +131,14 @@ def track(kind, old, new, manager, subresource):
     """
     meta = new['metadata']
     given = meta.pop('managedFields', None)
-    before = _read((old or {}).get('metadata', {}).get('managedFields'))
+    known = (old or {}).get('metadata', {}).get('managedFields')
+    before = _read(known)
     if old is not None and (given == [] or given == [{}]) and (
             not subresource):
         managed = {}
     else:
-        managed = None if subresource else _read(given)
+        managed = None if subresource or given == known else _read(
+            given, True)
         if not managed:
             managed = before or {}
     if old is not None and not managed:

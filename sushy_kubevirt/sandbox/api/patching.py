@@ -37,6 +37,7 @@ async def patch(call, validation):
     if not isinstance(new, dict) or not isinstance(
             new.get('metadata'), dict):
         raise errors.bad_request('the patched object is no object')
+    bodies.checked(new, kind)
     write = resources.writing(call, validation)
     made = call.store.update(kind, new, write=write,
                              subresource=target.subresource)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from sushy_kubevirt.sandbox.api import auth
 from sushy_kubevirt.sandbox.api import bodies
+from sushy_kubevirt.sandbox.api import core_schemas
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import kinds
@@ -24,6 +25,7 @@ from sushy_kubevirt.sandbox.api import protobuf
 from sushy_kubevirt.sandbox.api import selectors
 from sushy_kubevirt.sandbox.api import store as store_module
 from sushy_kubevirt.sandbox.api import targets
+from sushy_kubevirt.sandbox.api import trees
 from sushy_kubevirt.sandbox.api import views
 from sushy_kubevirt.sandbox.api import watches
 
@@ -249,6 +251,7 @@ async def create(call):
     obj = await bodies.read_object(call.request, call.kind,
                                    validation.duplicates)
     if call.kind.create:
+        store_module.decode(call.kind, obj)
         return respond(history.encode(call.kind.create(obj, call)), 201)
     _check_place(call, obj)
     write = writing(call, validation)
@@ -285,6 +288,15 @@ async def patch(call):
                         warnings)
 
 
+_DELETE_OPTIONS = kinds.Kind(
+    '', 'v1', 'DeleteOptions', '', '', schema=core_schemas.thing(
+        gracePeriodSeconds=core_schemas.INTEGER,
+        propagationPolicy=core_schemas.STRING,
+        orphanDependents=core_schemas.BOOLEAN, dryRun=core_schemas.STRINGS,
+        preconditions=core_schemas.thing(
+            uid=core_schemas.STRING, resourceVersion=core_schemas.STRING)))
+
+
 async def _delete_options(call):
     """What a DELETE asks for, from its body or the query."""
     raw = await bodies.read(call.request)
@@ -300,12 +312,13 @@ async def _delete_options(call):
         body = parsers[media](raw)
         if not isinstance(body, dict):
             raise errors.bad_request('DeleteOptions must be an object')
+        trees.drop_nulls(body)
+        store_module.decode(_DELETE_OPTIONS, body)
     grace = body.get('gracePeriodSeconds')
     if grace is None and call.query.get('gracePeriodSeconds'):
         grace = options_module.number(call.query, 'gracePeriodSeconds')
-    if grace is not None and (type(grace) is not int or grace < 0):
-        raise errors.bad_request('gracePeriodSeconds must be a non-negative '
-                                 'integer')
+    if grace is not None and grace < 0:
+        raise errors.bad_request('gracePeriodSeconds must not be negative')
     policy = body.get('propagationPolicy') or call.query.get(
         'propagationPolicy')
     orphan = body.get('orphanDependents')

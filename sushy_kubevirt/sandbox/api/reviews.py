@@ -4,6 +4,7 @@
 Who am I, and may I do this: everybody who got in may do everything, until
 access rights are enforced.
 """
+from sushy_kubevirt.sandbox.api import core_schemas as schemas
 from sushy_kubevirt.sandbox.api import kinds
 
 _AUTHORIZATION, _AUTHENTICATION = ('authorization.k8s.io',
@@ -46,10 +47,15 @@ def _token(review, call):
     return review
 
 
+_SCHEMA = schemas.about(schemas.thing(
+    spec=schemas.thing(token=schemas.STRING)),
+    'A question that is answered in its status.')
+
+
 def _kind(group, kind, plural, create, namespaced=False):
     return kinds.Kind(group, 'v1', kind, plural, kind.lower(),
                       namespaced=namespaced, verbs=('create',),
-                      create=create, generation=False)
+                      create=create, generation=False, schema=_SCHEMA)
 
 
 def install(server):

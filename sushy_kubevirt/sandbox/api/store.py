@@ -196,8 +196,7 @@ class Store:
                 write=write))
         write = write or Write(manager, user)
         obj = trees.copy(obj)
-        obj.setdefault('apiVersion', kind.api_version)
-        obj.setdefault('kind', kind.kind)
+        obj.update(apiVersion=kind.api_version, kind=kind.kind)
         if not kind.crd:
             trees.drop_nulls(obj)
         metadata.check_types(kind, obj)
@@ -241,8 +240,7 @@ class Store:
 
     def _update(self, kind, obj, subresource, write):
         """Write an object that nobody else has."""
-        obj.setdefault('apiVersion', kind.api_version)
-        obj.setdefault('kind', kind.kind)
+        obj.update(apiVersion=kind.api_version, kind=kind.kind)
         if not kind.crd:
             trees.drop_nulls(obj)
         metadata.check_types(kind, obj)
@@ -371,6 +369,7 @@ class Store:
     def _prune(kind, obj, old, write):
         metadata.prune(obj, write.unknown)
         if kind.schema is not None:
+            decode(kind, obj)
             same = _same_fields(obj, old)
             schemas.prune(kind.schema, obj, write.unknown, same)
             schemas.fill_defaults(kind.schema, obj, same)
@@ -408,6 +407,24 @@ class Store:
             for n in new_meta.keys() | old_meta.keys()
             if n not in ('resourceVersion', 'managedFields')
         ) and ownership.same(new_meta, old_meta)
+
+
+def decode(kind, obj):
+    """Refuse an object that has values of wrong types.
+
+    A real API server reads the kinds of Kubernetes itself into Go types, so
+    hooks of these kinds may rely on them; custom resources are checked
+    against their schema later.
+
+    :raises errors.ApiError: 400.
+    """
+    if kind.crd or kind.schema is None:
+        return
+    for cause in schemas.causes(kind.schema, obj):
+        if cause.reason == 'FieldValueTypeInvalid':
+            raise errors.bad_request(
+                f'{kind.kind} in version "{kind.version}" cannot be handled '
+                f'as a {kind.kind}: json: cannot unmarshal: {cause}')
 
 
 def _same_fields(obj, old):

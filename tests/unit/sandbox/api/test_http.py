@@ -290,6 +290,9 @@ class ObjectTestCase(base.ServerTestCase):
                  '/spec/free/x/-'}] * 40], 413, JSON_PATCH)
         await self.call('PATCH', path, [1], 400, MERGE)
         await self.call('PATCH', path, {'metadata': None}, 400, MERGE)
+        for wrong in ({'kind': 'Other'}, {'kind': {}}, {'apiVersion': 'v9'},
+                      {'apiVersion': None}):
+            await self.call('PATCH', path, wrong, 400, MERGE)
         await self.call('PATCH', path, {'metadata': {
             'resourceVersion': '1'}, 'spec': {'size': 5}}, 409, MERGE)
         await self.call('PATCH', self.THINGS + '/none', {}, 404, MERGE)
@@ -314,6 +317,18 @@ class ObjectTestCase(base.ServerTestCase):
         await self.call('PATCH', self.THINGS + '/a',
                         {'metadata': {'finalizers': None}}, 200, MERGE)
         await self.call('GET', self.THINGS + '/a', expect=404)
+
+    async def test_options_of_a_deletion(self):
+        self.store.create(self.kind, base.make())
+        for options in ([], {'preconditions': []}, {'dryRun': 'All'},
+                        {'preconditions': {'uid': 1}},
+                        {'gracePeriodSeconds': 'x'},
+                        {'gracePeriodSeconds': -1}):
+            await self.call('DELETE', self.THINGS + '/a', options, 400)
+        await self.call('DELETE', self.THINGS + '/a', {
+            'propagationPolicy': 'Nix'}, 422)
+        await self.call('DELETE', self.THINGS + '/a', {
+            'propagationPolicy': None, 'gracePeriodSeconds': 0}, 200)
 
     async def test_preconditions_of_a_deletion(self):
         made = self.store.create(self.kind, base.make())

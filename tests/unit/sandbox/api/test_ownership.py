@@ -211,6 +211,22 @@ class ManagersTestCase(unittest.TestCase):
         error = self.refused(self.apply, 'one', size=7)
         self.assertIn('before-first-apply', error.message)
 
+    def test_what_clients_write_into_managed_fields(self):
+        made = self.store.create(self.kind, base.make(), manager='one')
+        entry = made['metadata']['managedFields'][0]
+        for wrong in ({**entry, 'fieldsV1': {'x': 1}},
+                      {**entry, 'fieldsV1': {'f:spec': []}},
+                      {**entry, 'manager': 1}, {**entry, 'time': {}},
+                      {**entry, 'operation': 'Nix'}, {'fieldsV1': {}}):
+            self.store.change(self.kind, 'default', 'a', lambda o: (
+                o['metadata'].update(managedFields=[wrong])))
+            self.assertEqual([entry], self.live()['metadata'][
+                'managedFields'])
+        self.store.change(self.kind, 'default', 'a', lambda o: (
+            o['metadata'].update(managedFields=[
+                {**entry, 'manager': 'other'}])))
+        self.assertEqual({('other', 'Update')}, self.owners().keys())
+
     def test_admission_owns_nothing(self):
         def mutate(admission):
             if admission.new:

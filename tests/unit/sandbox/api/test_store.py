@@ -218,6 +218,18 @@ class CoreTestCase(unittest.TestCase):
                                 field_selector='involvedObject.name=b')
         self.assertEqual(['other'], [e['message'] for e in found])
 
+    def test_values_of_wrong_types_are_refused_before_any_hook(self):
+        for kind, more in (
+                (core.SECRET, {'stringData': {'a': 1}}),
+                (core.SECRET, {'data': []}),
+                (core.SERVICE, {'spec': {'ports': ['x']}}),
+                (core.NAMESPACE, {'spec': 'x'}),
+                (core.EVENT, {'series': []})):
+            with self.assertRaises(errors.ApiError) as caught:
+                self.create(kind, **more)
+            self.assertEqual(400, caught.exception.code)
+            self.assertIn('cannot unmarshal', caught.exception.message)
+
     def test_nulls_are_nothing_in_kinds_of_kubernetes(self):
         made = self.create(core.CONFIG_MAP, data={'a': 'b'},
                            binaryData=None)
