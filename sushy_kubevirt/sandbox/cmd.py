@@ -134,7 +134,11 @@ def main(argv=None):
         stream=sys.stderr,
         level=logging.DEBUG if options.debug else logging.INFO,
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
-    logging.getLogger('asyncio').setLevel(logging.WARNING)
+    if not options.debug:
+        logging.getLogger('asyncio').setLevel(logging.WARNING)
+        # It has a traceback for every request that is no HTTP; the server
+        # itself says what fails in it.
+        logging.getLogger('aiohttp.server').setLevel(logging.CRITICAL)
     host = ipaddress.ip_address(options.listen[0])
     if not host.is_loopback and not options.allow_remote:
         arguments.error(
