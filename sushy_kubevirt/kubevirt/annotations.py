@@ -68,7 +68,8 @@ def read(obj, key):
         return {}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
+        # Whoever may edit the VM may have written it.
         return {}
     return value if isinstance(value, dict) else {}
 

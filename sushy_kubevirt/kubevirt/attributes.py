@@ -7,6 +7,7 @@ that every BMC of the VM shows the same and none of them has to remember.
 
 import copy
 import json
+import math
 
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
@@ -30,9 +31,19 @@ def get(vm):
     """
     try:
         values = json.loads(_annotations(vm).get(ATTRIBUTES) or '{}')
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return values if isinstance(values, dict) else {}
+    if not isinstance(values, dict):
+        return {}
+    # Whoever may edit the VM may have written it.
+    return {name: value for name, value in values.items()
+            if _is_primitive(value)}
+
+
+def _is_primitive(value):
+    # JSON has no NaN and no Infinity, though Python reads and writes them.
+    return isinstance(value, (str, int)) or (
+        isinstance(value, float) and math.isfinite(value))
 
 
 def set(machine, values):

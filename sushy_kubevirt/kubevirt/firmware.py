@@ -56,6 +56,12 @@ def kind(loader):
     return None
 
 
+def is_bootloader(value):
+    """:returns: whether a JSON value could be a `bootloader`"""
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name, {}), dict) for name in ('efi', 'bios'))
+
+
 def mode(vm, vmi=None):
     """How the VM boots next.
 
@@ -90,6 +96,8 @@ def set_mode(vm, mode_):
     if not old and not vm['spec'].get('preference') and mode(vm) is mode_:
         return None
     kept = annotations.read(vm, annotations.BOOTLOADERS)
+    if not is_bootloader(kept):
+        kept = {}       # no BMC has written that
     if kind(old):
         kept[kind(old)] = old[kind(old)]
         annotations.write(vm, annotations.BOOTLOADERS, kept)

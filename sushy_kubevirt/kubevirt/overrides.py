@@ -17,17 +17,18 @@ from sushy_kubevirt.kubevirt import runstrategy
 
 TERMINATE = 'Terminate'
 
+_TARGETS = tuple(each.value for each in bootorder.Class)
+_MODES = tuple(each.value for each in firmware.Mode)
+
 
 def once(vm):
     """:returns: the one-time override on a VM, see `annotations`; or None"""
-    layer = annotations.read(vm, annotations.BOOT).get('once')
-    return layer if isinstance(layer, dict) else None
+    return _layers(vm).get('once')
 
 
 def continuous(vm):
     """:returns: the lasting override on a VM; or None"""
-    layer = annotations.read(vm, annotations.BOOT).get('continuous')
-    return layer if isinstance(layer, dict) else None
+    return _layers(vm).get('continuous')
 
 
 def begun(vm, vmi):
@@ -47,11 +48,11 @@ def begun(vm, vmi):
     status = vm.get('status') or {}
     return (not status.get('startFailure')
             and (status.get('observedGeneration') or 0)
-            >= once(vm).get('generation', 0))
+            >= once(vm)['generation'])
 
 
 def _carries(vm, vmi):
-    return vmi is not None and annotations.mark(vmi) == once(vm).get('id')
+    return vmi is not None and annotations.mark(vmi) == once(vm)['id']
 
 
 def _handed_over(vmi):
@@ -168,9 +169,64 @@ def ends_at_reboot(vm):
 
 
 def _write(vm, name, layer):
-    layers = annotations.read(vm, annotations.BOOT)
+    layers = _layers(vm)
     if layer is None:
         layers.pop(name, None)
     else:
         layers[name] = layer
     annotations.write(vm, annotations.BOOT, layers)
+
+
+def _layers(vm):
+    """The overrides on a VM, as far as they are what is written here.
+
+    Whoever may edit a VM may write anything into its annotations. What no
+    BMC would write counts as not there.
+
+    :returns: dict with ``once`` and ``continuous``, each may be missing
+    """
+    layers = annotations.read(vm, annotations.BOOT)
+    found = {}
+    for name, is_sound in (('once', _is_once), ('continuous', _is_lasting)):
+        layer = layers.get(name)
+        if isinstance(layer, dict) and is_sound(layer) and _are_changes(
+                layer.get('changes', {})):
+            found[name] = layer
+    return found
+
+
+def _is_once(layer):
+    return (isinstance(layer.get('id'), str) and layer['id'] != ''
+            and _is_number(layer.get('generation'))
+            and layer.get('target') in (None, *_TARGETS)
+            and layer.get('mode') in (None, *_MODES))
+
+
+def _is_lasting(layer):
+    return layer.get('target') in _TARGETS
+
+
+def _are_changes(changes):
+    if not isinstance(changes, dict):
+        return False
+    added = changes.get('added', [])
+    orders = [changes.get(each, {}) for each in ('disks', 'interfaces')]
+    return (isinstance(added, list)
+            and all(isinstance(name, str) for name in added)
+            and all(isinstance(order, dict) for order in orders)
+            and all(_is_pair(pair, _is_number)
+                    for order in orders for pair in order.values())
+            and _is_pair(changes.get('bootloader', [None, None]),
+                         firmware.is_bootloader)
+            and _is_pair(changes.get('rebootPolicy', [None, None]),
+                         lambda value: isinstance(value, str)))
+
+
+def _is_pair(pair, is_sound):
+    """Whether it is [old, new], each of which may be null."""
+    return (isinstance(pair, list) and len(pair) == 2
+            and all(value is None or is_sound(value) for value in pair))
+
+
+def _is_number(value):
+    return isinstance(value, int) and not isinstance(value, bool)
