@@ -5,11 +5,16 @@ import decimal
 import re
 
 _QUANTITY = re.compile(
-    r'([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)')
+    r'([+-]?(?:\d+\.?\d*|\.\d+))'
+    r'(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)')
 _SUFFIXES = {'n': (10, -9), 'u': (10, -6), 'm': (10, -3), 'k': (10, 3),
              'M': (10, 6), 'G': (10, 9), 'T': (10, 12), 'P': (10, 15),
              'E': (10, 18), 'Ki': (2, 10), 'Mi': (2, 20), 'Gi': (2, 30),
              'Ti': (2, 40), 'Pi': (2, 50), 'Ei': (2, 60)}
+
+#: A tenant writes them: 1e999999999 would take hours to write out.
+_LONGEST = 64
+_MOST = 2 ** 63 - 1
 
 
 def whole(quantity):
@@ -18,12 +23,14 @@ def whole(quantity):
     :param quantity: text such as ``1.5Gi``, or a number
     :returns: int; None if it is no quantity
     """
-    match = _QUANTITY.fullmatch(str(quantity))
-    if not match:
+    text = str(quantity)
+    match = _QUANTITY.fullmatch(text)
+    if not match or len(text) > _LONGEST:
         return None
     number, exponent, suffix = match.groups()
     value = decimal.Decimal(number + (exponent or ''))
     if suffix:
         base, power = _SUFFIXES[suffix]
         value *= decimal.Decimal(base) ** power
-    return int(value.to_integral_value(decimal.ROUND_CEILING))
+    # As Kubernetes caps them (Quantity, apimachinery's MaxInt64).
+    return min(int(value.to_integral_value(decimal.ROUND_CEILING)), _MOST)

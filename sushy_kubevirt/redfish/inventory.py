@@ -4,6 +4,9 @@
 #: GiB in bytes.
 _GIB = 2 ** 30
 
+#: Processors that are told one by one.
+MOST_SOCKETS = 1024
+
 #: KubeVirt's word for an architecture: ProcessorArchitecture,
 #: InstructionSet (Processor_v1.xml).
 ARCHITECTURES = {
@@ -24,8 +27,13 @@ def gib(size):
 
 
 def socket_names(cpus):
-    """Names of the processors, one a socket: CPU0, CPU1 …"""
-    return ['CPU%d' % number for number in range(cpus.sockets)]
+    """Names of the processors, one a socket: CPU0, CPU1 …
+
+    No more than could be real: KubeVirt takes four billion sockets of a VM
+    that is off.
+    """
+    return ['CPU%d' % number
+            for number in range(min(cpus.sockets, MOST_SOCKETS))]
 
 
 def controllers(inventory):

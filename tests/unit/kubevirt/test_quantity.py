@@ -22,3 +22,10 @@ class QuantityTestCase(base.BaseTestCase):
     def test_what_is_none(self):
         for text in ('', 'x', '1ki', '1 Mi', '1Mi2', None, '--1', '1mi'):
             self.assertIsNone(quantity.whole(text), text)
+
+    def test_what_no_machine_has(self):
+        # Kubernetes takes them, and caps them at the same number.
+        for text in ('1e30', '1e999', '100Ei', '9' * 40):
+            self.assertEqual(2 ** 63 - 1, quantity.whole(text), text)
+        for text in ('1e999999999', '1e-999999999', '9' * 100000):
+            self.assertIsNone(quantity.whole(text))

@@ -27,6 +27,16 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual('Haswell', body['Model'])
         self.get('/Processors/CPU2', code=404)
 
+    def test_processors_without_end(self):
+        # KubeVirt takes that of a VM that is off.
+        self.machine._inventory = inventory.Inventory(
+            cpus=inventory.Cpus(sockets=10 ** 18), memory_bytes=0)
+        self.assertEqual(10 ** 18,
+                         self.get()['ProcessorSummary']['Count'])
+        self.assertEqual(1024, len(self.members('/Processors')))
+        self.get('/Processors/CPU0')
+        self.get('/Processors/CPU9999', code=404)
+
     def test_interfaces(self):
         paths = self.members('/EthernetInterfaces')
         body = self.get(path=paths[0])
