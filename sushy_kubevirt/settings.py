@@ -67,7 +67,8 @@ def is_vm(text):
                 and _NAME.fullmatch(name))
 
 
-def _is_uuid(text):
+def is_uuid(text):
+    """Whether this is a UUID, in whichever notation."""
     try:
         uuid.UUID(text)
     except ValueError:
@@ -192,7 +193,7 @@ def read(config):
     if fields['namespaces'] is not None and len(fields['namespaces']) != 1:
         # It would let in whoever makes a VM of that name in another one.
         names = sorted(item for item in fields['allowed'] or ()
-                       if not _is_uuid(item) and not is_vm(item))
+                       if not is_uuid(item) and not is_vm(item))
         if names:
             problems.append(
                 "%s: with more than one namespace, %s must be given as "

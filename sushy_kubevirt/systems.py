@@ -98,10 +98,13 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
 
     def _allows(self, machine):
         allowed = self.settings.allowed
-        # Names are only taken where all machines are of one namespace.
-        return (allowed is None or machine.uuid in allowed
-                or machine.qualified_name in allowed
-                or machine.name in allowed)
+        if (allowed is None or machine.uuid in allowed
+                or machine.qualified_name in allowed):
+            return True
+        # Names are only taken where all machines are of one namespace. A
+        # UUID in the list is none, though a VM may have it for a name.
+        return (machine.name in allowed
+                and not settings.is_uuid(machine.name))
 
     def machines(self):
         """The machines that may be reached.

@@ -47,6 +47,7 @@ class Cache:
         self._vms = store.Store(trim.vm, firmware_uuid)
         self._vmis = store.Store(trim.vmi, owner)
         self._by_uuid = collections.defaultdict(set)
+        self._by_uid = {}
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
         self._told = False      # the callbacks of all there was at first
@@ -123,18 +124,34 @@ class Cache:
         """
         with self._lock:
             wanted = normalised(identity)
-            found = wanted and self._by_uuid.get(wanted)
-            if not found and '/' in identity:
+            if wanted:
+                # Never a name: somebody could give a VM the UUID of another
+                # one for a name, and get what is meant for that.
+                if wanted in self._by_uid:
+                    return [self._by_uid[wanted]]
+                return sorted(self._by_uuid.get(wanted, ()))
+            if '/' in identity:
                 key = tuple(identity.split('/', 1))
-                found = (key,) if self._vms.get(key) else ()
-            return sorted(found or (
-                key for key in self._vms.keys() if key[1] == identity))
+                return [key] if self._vms.get(key) else []
+            return sorted(
+                key for key in self._vms.keys() if key[1] == identity)
 
     def identity(self, key):
-        """:returns: (uid, UUID) of a VM; None if there is none"""
+        """What a VM is known by: its firmware's UUID, its uid without one.
+
+        A tenant chooses the first. One that several VMs have, or that is
+        the uid of another, tells nobody apart, so each goes by its own uid.
+
+        :returns: (uid, UUID) of a VM; None if there is none
+        """
         with self._lock:
             entry = self._vms.get(key)
-            return entry and (entry.uid, entry.link)
+            if entry is None:
+                return None
+            if (len(self._by_uuid[entry.link]) == 1
+                    and self._by_uid.get(entry.link, key) == key):
+                return entry.uid, entry.link
+            return entry.uid, normalised(entry.uid) or entry.link
 
     def objects(self, key):
         """A VM and its VMI, which are shared: not to be changed.
@@ -262,8 +279,17 @@ class Cache:
             keys.discard(before.key)
             if not keys:
                 del self._by_uuid[before.link]
+            self._by_uid.pop(normalised(before.uid), None)
         if after is not None:
-            self._by_uuid[after.link].add(after.key)
+            keys = self._by_uuid[after.link]
+            keys.add(after.key)
+            self._by_uid[normalised(after.uid)] = after.key
+            if len(keys) > 1 and (before is None
+                                  or before.link != after.link):
+                LOG.warning(
+                    'Several VMs have the firmware UUID %s: %s. Until that '
+                    'is mended, each is known by its own uid', after.link,
+                    ', '.join(sorted('%s/%s' % key for key in keys)))
 
     # Telling others
 

@@ -81,10 +81,36 @@ class ClusterTestCase(base.BaseTestCase):
         uuid = c.machine('a').uuid
         other = self.api.put('virtualmachines', api.vm('b', firmware=uuid))
         self.until(lambda: len(c.machines()) == 2)
-        self.assertRaises(errors.AmbiguousName, c.machine, uuid)
+        e = self.assertRaises(errors.AmbiguousName, c.machine, uuid)
+        self.assertEqual(('default/a', 'default/b'), e.candidates)
+        # Whoever made the second one has not taken the first one's place,
+        # nor made it unreachable.
+        for vm in self.vm, other:
+            name, uid = vm['metadata']['name'], vm['metadata']['uid']
+            self.assertEqual(uid, c.machine('default/' + name).uuid)
+            self.assertEqual(name, c.machine(uid).name)
         self.api.delete('virtualmachines', other)
         self.until(lambda: len(c.machines()) == 1)
         self.assertEqual('a', c.machine(uuid).name)
+        self.assertEqual(uuid, c.machine('a').uuid)
+
+    def test_a_uid_is_nobody_elses_uuid(self):
+        vm = api.vm('b')
+        del vm['spec']['template']['spec']['domain']['firmware']
+        self.api.put('virtualmachines', vm)
+        uid = vm['metadata']['uid']
+        other = self.api.put('virtualmachines', api.vm('c', firmware=uid))
+        c = self.cluster()
+        self.assertEqual('b', c.machine(uid).name)
+        self.assertEqual(other['metadata']['uid'], c.machine('c').uuid)
+
+    def test_a_uuid_is_no_name(self):
+        gone = '9a2ae0de-b2a1-4a83-9b5e-ea5c0a7d8d83'
+        for name in gone, gone.replace('-', ''):
+            self.api.put('virtualmachines', api.vm(name))
+            c = self.cluster()
+            self.assertRaises(errors.MachineNotFound, c.machine, name)
+            self.assertEqual(name, c.machine('default/' + name).name)
 
     def test_several_namespaces(self):
         for namespace in ('one', 'two', 'three'):

@@ -102,6 +102,14 @@ class TestAllowed(Case):
         self.assertEqual(404, client.get(
             '/redfish/v1/Systems/' + fakes.OTHER).status_code)
 
+    def test_uuid_for_a_name(self):
+        self.a.name = fakes.B
+        self.cluster.all.remove(self.b)
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for identity in fakes.A, fakes.B, 'default:' + fakes.B:
+            self.assertEqual(404, client.get(
+                '/redfish/v1/Systems/' + identity).status_code)
+
     def test_name_that_is_only_ambiguous_elsewhere(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
         answer = client.get('/redfish/v1/Systems/vm-b')
