@@ -128,6 +128,7 @@ class Faults:
                 lambda request: fault.path.search(request.path)))
 
     def report(self):
+        """All faults, as dicts, in the order they were set."""
         return [fault.to_dict() for fault in self._faults]
 
     def clear(self):

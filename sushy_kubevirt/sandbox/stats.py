@@ -19,6 +19,7 @@ class Stats:
         self._calls[verb, resource or 'discovery'] += 1
 
     def reset(self):
+        """Forget all calls."""
         self._calls.clear()
 
     def report(self):

@@ -24,6 +24,7 @@ class Tokens:
         self._users = []
 
     def add(self, token, user):
+        """Accept a token as one of a :class:`User`."""
         self._users.append((token.encode(), user))
 
     def user(self, authorization):

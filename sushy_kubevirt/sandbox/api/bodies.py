@@ -27,6 +27,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def media_type(request):
+    """The form that the body has, lower case."""
     return request.headers.get('Content-Type', '').partition(
         ';')[0].strip().lower()
 

@@ -73,11 +73,13 @@ def _details(kind, name):
 
 
 def not_found(kind, name):
+    """404: there is no object of this name."""
     return ApiError(404, 'NotFound', f'{qualified(kind)} "{name}" not found',
                     _details(kind, name))
 
 
 def already_exists(kind, name):
+    """409: an object of this name is there."""
     return ApiError(409, 'AlreadyExists',
                     f'{qualified(kind)} "{name}" already exists',
                     _details(kind, name))
@@ -88,6 +90,7 @@ STALE = ('the object has been modified; please apply your changes to the '
 
 
 def conflict(kind, name, why=STALE):
+    """409: the object is another than the writer knows."""
     return ApiError(
         409, 'Conflict',
         f'Operation cannot be fulfilled on {qualified(kind)} "{name}": {why}',
@@ -124,44 +127,45 @@ def invalid(kind, name, causes):
 
 
 def bad_request(message):
+    """400: what was sent cannot be read."""
     return ApiError(400, 'BadRequest', message)
 
 
 def unauthorized():
+    """401: no token, or one that nobody has."""
     return ApiError(401, 'Unauthorized', 'Unauthorized', None,
                     {'WWW-Authenticate': 'Bearer'})
 
 
-def method_not_supported(kind, verb):
-    return ApiError(405, 'MethodNotAllowed',
-                    f'{verb} is not supported on resources of kind '
-                    f'"{qualified(kind)}"', _details(kind, ''))
-
-
 def method_not_allowed():
+    """405: the path is right and the method is not."""
     return ApiError(405, 'MethodNotAllowed',
                     'the server does not allow this method on the requested '
                     'resource')
 
 
 def no_such_path():
+    """404: nothing is served there."""
     return ApiError(404, 'NotFound',
                     'the server could not find the requested resource')
 
 
 def not_acceptable(types):
+    """406: the answer has none of the forms asked for."""
     return ApiError(406, 'NotAcceptable',
                     'only the following media types are accepted: '
                     + ', '.join(types))
 
 
 def unsupported_media_type(types):
+    """415: the body has a form that is not read."""
     return ApiError(415, 'UnsupportedMediaType',
                     'the body of the request was in an unknown format - '
                     'accepted media types include: ' + ', '.join(types))
 
 
 def too_large(limit):
+    """413: the body has more bytes than the limit."""
     return ApiError(413, 'RequestEntityTooLarge',
                     'Request entity too large: limit is ' + str(limit))
 
@@ -172,6 +176,7 @@ def gone(message):
 
 
 def too_old(wanted, oldest):
+    """410: the past is forgotten up to ``oldest``."""
     return gone(f'too old resource version: {wanted} ({oldest})')
 
 
@@ -186,6 +191,7 @@ def from_the_future(wanted, current):
 
 
 def too_many_requests(seconds=1):
+    """429: to be tried again after some seconds."""
     return ApiError(429, 'TooManyRequests',
                     'Too many requests, please try again later.',
                     {'retryAfterSeconds': seconds},
@@ -193,9 +199,11 @@ def too_many_requests(seconds=1):
 
 
 def internal_error(why):
+    """500: not the fault of the caller."""
     return ApiError(500, 'InternalError', f'Internal error occurred: {why}',
                     {'causes': [{'message': str(why)}]})
 
 
 def unavailable(why):
+    """503: not now."""
     return ApiError(503, 'ServiceUnavailable', why)

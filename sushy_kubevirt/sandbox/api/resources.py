@@ -82,6 +82,7 @@ class Call:
         return negotiation.accepted(self.request.headers.get('Accept'))
 
     def view(self):
+        """The :class:`views.View` of the answer."""
         return views.View(self.kind, self.form,
                           self.query.get('includeObject'))
 
@@ -90,6 +91,7 @@ class Call:
         return respond(raw, status, warnings, self.form.media)
 
     def selector(self, name=''):
+        """What is selected; ``name``: only this object."""
         fields = self.query.get('fieldSelector', '')
         if name:
             fields = ','.join(
@@ -111,6 +113,7 @@ def respond(raw, status=200, warnings=(), media=negotiation.JSON):
 
 
 async def get(call):
+    """One object."""
     obj = call.store.get(call.kind, call.target.namespace, call.target.name)
     options_module.ListOptions.read(
         {k: v for k, v in call.query.items() if k == 'resourceVersion'},
@@ -187,6 +190,7 @@ async def list_(call):
 
 
 async def watch(call):
+    """Changes, until the watch ends."""
     opts = options_module.ListOptions.read(call.query, True)
     return await watches.serve(
         call.server, call.request, call.kind, call.view(),
@@ -209,6 +213,7 @@ class Validation:
         self.unknown = [] if watching else None
 
     def faults(self):
+        """What is wrong, as sentences."""
         return ([f'duplicate field "{n}"' for n in self.duplicates or ()]
                 + [f'unknown field "{n}"' for n in self.unknown or ()])
 
@@ -247,6 +252,7 @@ def _check_place(call, obj):
 
 
 async def create(call):
+    """Make an object, or answer a question (reviews)."""
     validation = Validation(call)
     obj = await bodies.read_object(call.request, call.kind,
                                    validation.duplicates)
@@ -260,6 +266,7 @@ async def create(call):
 
 
 async def update(call):
+    """Replace an object, or its status."""
     validation = Validation(call)
     obj = await bodies.read_object(call.request, call.kind,
                                    validation.duplicates)
@@ -282,6 +289,7 @@ async def update(call):
 
 
 async def patch(call):
+    """Change an object, or its status; see ``patching``."""
     validation = Validation(call)
     made, created, warnings = await patching.patch(call, validation)
     return call.respond(call.view().one(made), 201 if created else 200,
@@ -340,6 +348,7 @@ async def _delete_options(call):
 
 
 async def delete(call):
+    """Delete an object, or mark it where finalizers are."""
     wanted = await _delete_options(call)
     target, kind = call.target, call.kind
     was = call.store.delete(kind, target.namespace, target.name, **wanted)
@@ -358,6 +367,7 @@ async def delete(call):
 
 
 async def deletecollection(call):
+    """Delete all objects that are selected."""
     wanted = await _delete_options(call)
     selector = call.selector()
     view = call.view()

@@ -124,6 +124,7 @@ _TYPES = {dict: 'object', list: 'array', str: 'string', bool: 'boolean',
 
 
 def type_name(value):
+    """The type of a value in the words of JSON schemas."""
     return _TYPES.get(type(value), 'object')
 
 
