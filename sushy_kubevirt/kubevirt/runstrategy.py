@@ -106,6 +106,20 @@ def starting(vm, vmi):
     return False
 
 
+def starting_once(vm, vmi):
+    """Whether one try is all that a start will get.
+
+    A VM that has just got ``RerunOnFailure`` is started when KubeVirt notices
+    the change. If that fails, or has to wait for a DataVolume or for KubeVirt
+    to see the VMI before gone, the change counts as noticed all the same, and
+    nothing starts the VM any more. A request waits until it is met.
+
+    :param vmi: see `starting`
+    """
+    return (vmi is None and of(vm) == RERUN_ON_FAILURE
+            and not start_requested(vm) and starting(vm, vmi))
+
+
 def observed(vm):
     """:returns: True if KubeVirt has taken in the VM's run strategy"""
     status = vm.get('status') or {}

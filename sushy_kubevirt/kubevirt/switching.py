@@ -38,7 +38,8 @@ def _on_step(machine, vm, vmi):
     if state is power.PowerState.PAUSED:
         machine.call('unpause', resource=resources.VMI)
         return None
-    if runstrategy.starting(vm, vmi):
+    if (runstrategy.starting(vm, vmi)
+            and not runstrategy.starting_once(vm, vmi)):
         return None         # it comes up, after what it does now
     if not runstrategy.living(vmi):
         return _start(machine, vm, vmi)
@@ -60,7 +61,7 @@ def _start(machine, vm, vmi):
             return steps.gone(vmi)
         if not runstrategy.by_running(vm):
             vm = _unhalt(machine, vm)
-            if runstrategy.starting(vm, None):
+            if runstrategy.of(vm) not in runstrategy.STAYS_DOWN:
                 return None
     elif overrides.ends_at_reboot(vm):
         keep_up(machine, vm, strategy)

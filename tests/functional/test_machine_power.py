@@ -363,6 +363,37 @@ class ProblemTestCase(machinecase.MachineTestCase):
             self.becomes(machine, ON, 40)
             self.assertEqual(strategy, self.strategy(machine.name))
 
+    def test_data_volume_that_cannot_be_made(self):
+        # KubeVirt tries the start that comes with a new strategy once.
+        machine = self.machine('RerunOnFailure')
+        name = machine.name
+        spec = self.sandbox.vm(name)['spec']
+        volumes = spec['template']['spec']['volumes']
+        self.sandbox.patch('virtualmachines', name, {'spec': {
+            'runStrategy': 'Halted',
+            'dataVolumeTemplates': [{
+                'metadata': {'name': name}, 'spec': {
+                    'source': {'blank': {}}, 'storage': {'resources': {
+                        'requests': {'storage': '1Gi'}}}}}],
+            'template': {'spec': {'volumes': volumes + [
+                {'name': 'more', 'dataVolume': {'name': name}}]}}}})
+        self.until('Halted is seen', lambda: self.sandbox.vm(name)[
+            'status']['runStrategy'] == 'Halted')
+        machine.reset(R.ON)
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: vm['status']['runStrategy'] == 'RerunOnFailure'
+            and power.problem(vm, vmi), 15), machine.objects())
+        self.stays(lambda: machine.problem() is not None)
+        self.assertIs(OFF, machine.power_state())
+        self.assertIn('DataVolume', machine.problem().message)
+        self.stops_trying(machine)
+        machine.reset(R.ON)
+        self.sandbox.patch('virtualmachines', name, {'spec': {
+            'dataVolumeTemplates': None,
+            'template': {'spec': {'volumes': volumes}}}})
+        self.becomes(machine, ON)
+        self.assertEqual('RerunOnFailure', self.strategy(name))
+
 
 class FaultTestCase(machinecase.MachineTestCase):
     """Each write survives a bad moment, and happens once."""
@@ -370,7 +401,7 @@ class FaultTestCase(machinecase.MachineTestCase):
     #: What is done, the strategy, whether it is off before, how many boots
     #: follow, and by which methods it is written.
     CASES = [
-        (R.ON, 'Halted', True, 1, ('PATCH',)),
+        (R.ON, 'Halted', True, 1, ('PATCH', 'PUT')),
         (R.ON, 'Manual', True, 1, ('PUT',)),
         (R.ON, 'RerunOnFailure', True, 1, ('PUT',)),
         (R.FORCE_OFF, 'Always', False, 0, ('PATCH', 'PUT')),

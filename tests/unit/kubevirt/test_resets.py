@@ -33,7 +33,7 @@ SET = 'set'             # a patch of the run strategy
 # strategy afterwards where it is another one. 'wait' stands for waiting.
 TABLE = [
     # On: starts what is off
-    (R.ON, 'Halted', GONE, [SET], 'RerunOnFailure'),
+    (R.ON, 'Halted', GONE, [SET, 'start'], 'RerunOnFailure'),
     (R.ON, 'RerunOnFailure', GONE, ['start']),
     (R.ON, 'Manual', GONE, ['start']),
     (R.ON, 'RerunOnFailure', SUCCEEDED, ['start']),
@@ -59,9 +59,12 @@ TABLE = [
     # On: waits for what is on its way down
     (R.ON, 'RerunOnFailure', GOING, ['wait', 'start']),
     (R.ON, 'Manual', GOING, ['wait', 'start']),
-    (R.ON, 'Halted', GOING, ['wait', SET], 'RerunOnFailure'),
-    (R.ON, 'Halted', RUNNING, ['wait', SET], 'RerunOnFailure'),
-    (R.ON, 'Halted', SUCCEEDED, ['wait', SET], 'RerunOnFailure'),
+    (R.ON, 'Halted', GOING, ['wait', SET, 'start'],
+     'RerunOnFailure'),
+    (R.ON, 'Halted', RUNNING, ['wait', SET, 'start'],
+     'RerunOnFailure'),
+    (R.ON, 'Halted', SUCCEEDED, ['wait', SET, 'start'],
+     'RerunOnFailure'),
     (R.ON, 'WaitAsReceiver', GONE, REFUSED),
     (R.ON, 'WaitAsReceiver', COMING, REFUSED),
     (R.ON, 'WaitAsReceiver', RUNNING, []),
@@ -143,7 +146,7 @@ TABLE = [
     (R.PUSH_POWER_BUTTON, 'Manual', COMING, ['stop']),
     (R.PUSH_POWER_BUTTON, 'Manual', GOING, []),
     (R.PUSH_POWER_BUTTON, 'Manual', GONE, ['start']),
-    (R.PUSH_POWER_BUTTON, 'Halted', GONE, [SET], 'RerunOnFailure'),
+    (R.PUSH_POWER_BUTTON, 'Halted', GONE, [SET, 'start'], 'RerunOnFailure'),
 
     # pause and resume
     (R.PAUSE, 'Manual', RUNNING, ['pause']),
@@ -302,23 +305,36 @@ class RunningFieldTestCase(ResetTestCase):
 class StrategyTestCase(ResetTestCase):
 
     def test_configured_strategy(self):
-        for strategy in ('Always', 'RerunOnFailure'):
+        for strategy, expected in (('Always', [SET]),
+                                   ('RerunOnFailure', [SET, 'start']),
+                                   ('Manual', [SET, 'start'])):
             machine = self.machine('Halted', GONE, run_strategy=strategy)
             resets.reset(machine, R.ON)
-            self.assertEqual(([SET], strategy),
+            self.assertEqual((expected, strategy),
                              (asked(machine), machine.strategy))
 
-    def test_configured_manual_needs_a_start_too(self):
-        machine = self.machine('Halted', GONE, run_strategy='Manual')
-        resets.reset(machine, R.ON)
-        self.assertEqual(([SET, 'start'], 'Manual'),
-                         (asked(machine), machine.strategy))
+    def test_strategy_that_is_new_does_not_make_up_for_a_request(self):
+        # KubeVirt tries that start once, and takes the strategy for seen.
+        for observed in ('Halted', 'RerunOnFailure'):
+            for strategy in ('Halted', 'RerunOnFailure'):
+                machine = self.machine(strategy, GONE)
+                machine.vm['status']['runStrategy'] = observed
+                resets.reset(machine, R.ON)
+                self.assertEqual('start', asked(machine)[-1])
 
-    def test_strategy_that_kubevirt_does_not_see_as_new_needs_a_start(self):
-        machine = self.machine('Halted', GONE)
-        machine.vm['status']['runStrategy'] = 'RerunOnFailure'
+    def test_strategy_starts_it_before_the_request_comes(self):
+        machine = self.machine('Halted', GONE, faults=[
+            None, errors.Conflict('VM is already running')])
+        fetch = machine.fetch
+
+        def fetch_more():
+            if machine.looks:
+                machine.vmi = fakes.vmi(**COMING)
+            return fetch()
+
+        machine.fetch = fetch_more
         resets.reset(machine, R.ON)
-        self.assertEqual([SET, 'start'], asked(machine))
+        self.assertEqual([SET], asked(machine))
 
     def test_remembered_strategy_comes_back(self):
         for strategy in ('Always', 'Once'):
@@ -402,7 +418,7 @@ class OneTimeBootTestCase(ResetTestCase):
             self.remembers(machine, comes_back)
 
     def test_on_without_the_gate(self):
-        for strategy, expected in (('Halted', [SET]),
+        for strategy, expected in (('Halted', [SET, 'start']),
                                    ('RerunOnFailure', ['start']),
                                    ('Manual', ['start'])):
             machine = self.machine(strategy, GONE, gates=())
