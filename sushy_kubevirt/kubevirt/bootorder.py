@@ -32,7 +32,12 @@ class Class(enum.Enum):
 #: so they get no number from us; one that its owner gave stays in its place.
 _DATA_VOLUMES = frozenset((
     'cloudInitNoCloud', 'cloudInitConfigDrive', 'configMap', 'secret',
-    'serviceAccount', 'downwardAPI', 'downwardMetrics', 'sysprep'))
+    'serviceAccount', 'downwardAPI', 'downwardMetrics', 'sysprep',
+    'memoryDump'))
+
+#: Guests whose memory is encrypted boot from no network interface; KubeVirt
+#: refuses to number one (``pkg/virt-api/webhooks/amd64.go`` of 1.9).
+_ENCRYPTED = frozenset(('sev', 'snp', 'tdx'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +89,9 @@ def devices(template):
         if name not in used and not _DATA_VOLUMES & volume.keys():
             found.append(Device('disks', name, Class.HDD, None,
                                 written=False))
+    domain = spec.get('domain') or {}
+    if _ENCRYPTED & (domain.get('launchSecurity') or {}).keys():
+        hardware = {}
     for interface in hardware.get('interfaces') or ():
         # passt has no device that firmware could boot from, and one that is
         # being unplugged is as good as gone.

@@ -56,9 +56,11 @@ def _carries(vm, vmi):
 
 
 def _handed_over(vmi):
-    # The node is written down in the step from Scheduling to Scheduled.
+    # The node is written down in the step from Scheduling to Scheduled. Only
+    # a VMI that Failed may have done so before.
     return bool((vmi.get('status') or {}).get('nodeName')
-                or runstrategy.phase(vmi) in ('Scheduled', 'Running'))
+                or runstrategy.phase(vmi) in (
+                    'Scheduled', 'Running', 'Unknown', 'Succeeded'))
 
 
 def save(vm, vmi):

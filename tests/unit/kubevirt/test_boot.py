@@ -351,6 +351,13 @@ class BegunTestCase(BootTestCase):
             self.says(machine, NONE, DISABLED)
             self.assertFalse(self.keep(machine))
 
+    def test_vmi_that_ran_and_tells_no_node(self):
+        for phase in ('Scheduled', 'Running', 'Succeeded', 'Unknown'):
+            machine = self.pending()
+            self.start(machine, phase=phase)
+            machine.vmi['status'].pop('nodeName', None)
+            self.assertTrue(self.keep(machine), phase)
+
     def test_vmi_that_failed_before_it_ran(self):
         machine = self.pending()
         self.start(machine, phase='Failed')

@@ -69,7 +69,8 @@ class DevicesTestCase(base.BaseTestCase):
     def test_data_disks_boot_nothing(self):
         for source in ('cloudInitNoCloud', 'cloudInitConfigDrive',
                        'configMap', 'secret', 'serviceAccount',
-                       'downwardAPI', 'downwardMetrics', 'sysprep'):
+                       'downwardAPI', 'downwardMetrics', 'sysprep',
+                       'memoryDump'):
             made = template(['root', 'cd-data'], volumes=[
                 {'name': 'root', 'dataVolume': {}},
                 {'name': 'cd-data', source: {}}])
@@ -100,6 +101,21 @@ class DevicesTestCase(base.BaseTestCase):
         nics[1]['state'] = 'absent'
         nics[2]['sriov'] = {}
         self.assertEqual(['c'], self.names(made))
+
+    def test_memory_dump_is_given_no_disk(self):
+        made = template(['root'], ['net'], volumes=[
+            {'name': 'root', 'dataVolume': {}},
+            {'name': 'dump', 'memoryDump': {}}])
+        bootorder.put_first(made, PXE)
+        self.assertEqual(['net', 'root'], order(made))
+
+    def test_encrypted_guests_boot_from_no_network(self):
+        for each in ('sev', 'snp', 'tdx'):
+            made = template(['root'], ['net'])
+            made['spec']['domain']['launchSecurity'] = {each: {}}
+            self.assertEqual((HDD,), bootorder.classes(made))
+            bootorder.put_first(made, HDD)
+            self.assertEqual(['root'], order(made))
 
     def test_first(self):
         self.assertIsNone(bootorder.first(template(['a'], ['net'])))
