@@ -219,14 +219,22 @@ class Client:
 
     def _refusal(self, response, call):
         """The error that an answer means."""
-        try:
-            status = json.loads(response.read())
-            if not isinstance(status, dict):
-                status = {}
-        except (urllib3.exceptions.HTTPError, OSError, ValueError):
-            status = {}
         code = response.status
-        text = status.get('message') or 'HTTP %d' % code
+        text = 'HTTP %d' % code
+        status = {}
+        try:
+            data = response.read()
+            status = json.loads(data)
+        except (urllib3.exceptions.HTTPError, OSError):
+            pass
+        except (ValueError, RecursionError):
+            # What stands behind the API server, or before it, says it in
+            # plain text.
+            if response.headers.get('Content-Type', '').startswith(
+                    'text/plain'):
+                text += ': ' + data[:200].decode(errors='replace').strip()
+        if isinstance(status, dict):
+            text = status.get('message') or text
         retry_after = _seconds(response.headers.get('Retry-After'))
         return _error(code, text, retry_after, call)
 

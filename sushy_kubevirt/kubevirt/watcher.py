@@ -104,7 +104,8 @@ class Watcher:
                 self.listed = True
                 self._sink.changed()
             self._follow()
-        except errors.WatchExpired as e:
+        except (errors.WatchExpired, errors.ServerError) as e:
+            # What cannot be told from this version on, a list may tell.
             self._version = None
             return e
         except errors.MachineError as e:

@@ -314,7 +314,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(code, {'message': message, 'code': code})
 
     def _answer(self, code, body, headers=None):
-        data = b'' if body is None else json.dumps(body).encode()
+        data = b'' if body is None else body if isinstance(
+            body, bytes) else json.dumps(body).encode()
         self.send_response(code)
         for name, value in (headers or {}).items():
             self.send_header(name, value)

@@ -51,6 +51,16 @@ class ClientTestCase(base.BaseTestCase):
         self.assertRaises(errors.ObjectNotFound, self.client.get,
                           resources.VM, 'default', 'none')
 
+    def test_plain_text_of_what_stands_behind_the_server_is_told(self):
+        self.api.rule('GET', VM, (503, b'service unavailable\n', {
+            'Content-Type': 'text/plain; charset=utf-8'}))
+        e = self.assertRaises(errors.ServerError, self.get)
+        self.assertIn('HTTP 503: service unavailable', str(e))
+        self.api.rule('GET', VM, (502, b'<html>', {
+            'Content-Type': 'text/html'}))
+        e = self.assertRaises(errors.ServerError, self.get)
+        self.assertNotIn('html', str(e))
+
     def test_a_denial_names_verb_resource_and_namespace(self):
         e = self.refused(errors.AccessDenied, 403,
                          'User "x" cannot get resource')

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import threading
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kubevirt import watcher
+
+
+class Client:
+    """Lists nothing, and breaks each watch with the next error."""
+
+    def __init__(self, *faults):
+        self.faults = list(faults)
+        self.calls = []
+        self.done = threading.Event()
+
+    def pages(self, *args):
+        self.calls.append('list')
+        return [((), '1')]
+
+    def watch(self, *args):
+        self.calls.append('watch')
+        return self._events()
+
+    def _events(self):
+        if not self.faults:
+            self.done.set()
+            return
+        raise self.faults.pop(0)
+        yield
+
+
+class Sink:
+
+    def take_list(self, source, pages):
+        return [version for _, version in pages][0]
+
+    def changed(self):
+        pass
+
+
+class BreakTestCase(base.BaseTestCase):
+
+    def calls(self, fault):
+        client = Client(fault)
+        made = watcher.Watcher(
+            client, options.Options(watch_backoff=0.01), resources.VM, '',
+            '', '', Sink())
+        made.start()
+        self.addCleanup(made.stop)
+        self.assertTrue(client.done.wait(10))
+        return client.calls[:4]
+
+    def test_what_the_server_cannot_tell_is_listed(self):
+        for fault in (errors.WatchExpired('410'), errors.ServerError('500')):
+            self.assertEqual(['list', 'watch', 'list', 'watch'],
+                             self.calls(fault))
+
+    def test_broken_connection_costs_no_list(self):
+        self.assertEqual(['list', 'watch', 'watch'],
+                         self.calls(errors.Unavailable('broke'))[:3])
