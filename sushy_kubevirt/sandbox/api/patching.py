@@ -6,7 +6,6 @@ from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import options
 from sushy_kubevirt.sandbox.api import ownership
 from sushy_kubevirt.sandbox.api import patches
-from sushy_kubevirt.sandbox.api import resources
 from sushy_kubevirt.sandbox.api import strategic
 
 
@@ -38,7 +37,7 @@ async def patch(call, validation):
             new.get('metadata'), dict):
         raise errors.bad_request('the patched object is no object')
     bodies.checked(new, kind)
-    write = resources.writing(call, validation)
+    write = validation.write()
     made = call.store.update(kind, new, write=write,
                              subresource=target.subresource)
     return made, False, write.warnings
@@ -84,7 +83,7 @@ def _apply(call, validation, raw):
     new = ownership.apply(kind, live, config, manager,
                           options.flag(call.query, 'force'),
                           target.subresource)
-    write = resources.writing(call, validation, managed=True)
+    write = validation.write(managed=True)
     if live is None:
         new['metadata'].pop('resourceVersion', None)
         return store.create(kind, new, write=write), True, write.warnings

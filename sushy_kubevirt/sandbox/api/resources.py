@@ -207,7 +207,7 @@ class Validation:
                 422, 'Invalid', 'options.meta.k8s.io "" is invalid: '
                 f'fieldValidation: Unsupported value: "{self.mode}": '
                 'supported values: "", "Ignore", "Strict", "Warn"')
-        self._kind = call.kind
+        self._call = call
         watching = self.mode != 'Ignore'
         self.duplicates = [] if watching else None
         self.unknown = [] if watching else None
@@ -224,18 +224,19 @@ class Validation:
         """
         found = list(dict.fromkeys(self.faults()))
         if found and self.mode == 'Strict':
-            kind = self._kind
+            kind = self._call.kind
             raise errors.bad_request(
                 f'{kind.kind} in version "{kind.version}" cannot be handled '
                 f'as a {kind.kind}: strict decoding error: '
                 + ', '.join(found))
         return found
 
-
-def writing(call, validation, **more):
-    """The :class:`store.Write` of a call."""
-    return store_module.Write(call.manager(), call.user.name, call.dry_run(),
-                              validation.unknown, validation.check, **more)
+    def write(self, **more):
+        """The :class:`store.Write` of the call."""
+        call = self._call
+        return store_module.Write(call.manager(), call.user.name,
+                                  call.dry_run(), self.unknown, self.check,
+                                  **more)
 
 
 def _check_place(call, obj):
@@ -260,7 +261,7 @@ async def create(call):
         store_module.decode(call.kind, obj)
         return respond(history.encode(call.kind.create(obj, call)), 201)
     _check_place(call, obj)
-    write = writing(call, validation)
+    write = validation.write()
     made = call.store.create(call.kind, obj, write=write)
     return call.respond(call.view().one(made), 201, write.warnings)
 
@@ -282,7 +283,7 @@ async def update(call):
         raise errors.invalid(call.kind, name, [errors.Cause(
             'FieldValueInvalid', 'Invalid value: 0: must be specified for '
             'an update', 'metadata.resourceVersion')])
-    write = writing(call, validation)
+    write = validation.write()
     made = call.store.update(call.kind, obj, write=write,
                              subresource=call.target.subresource)
     return call.respond(call.view().one(made), 200, write.warnings)
