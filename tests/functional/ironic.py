@@ -186,7 +186,8 @@ class Ironic(fixtures.Fixture):
                     or now.reservation)
             if not busy and condition(now):
                 return now
-            if not busy and now.last_error:
+            if now.last_error and (
+                    not busy or now.provision_state.endswith('failed')):
                 raise AssertionError('%s: %s' % (now.name, now.last_error))
             if time.monotonic() >= deadline:
                 raise AssertionError(
