@@ -9,6 +9,7 @@ needs. The child is this module's `main`; `read` is its caller's end.
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -59,10 +60,15 @@ def main():
     os.dup2(2, 1)
     try:
         answer = _describe(request['paths'], request['context'])
+    except errors.ConfigError as e:
+        answer = {'error': str(e)}
     except Exception as e:
-        answer = {'error': str(e) if isinstance(e, errors.ConfigError) else
-                  'Kubeconfig %s cannot be used: %s'
-                  % (os.pathsep.join(request['paths']), e)}
+        text = str(e)
+        if isinstance(e, (AttributeError, LookupError, TypeError)):
+            # The library takes its form for granted.
+            text = 'it does not look like one (%s)' % text
+        answer = {'error': 'Kubeconfig %s cannot be used: %s'
+                  % (os.pathsep.join(request['paths']), text)}
     json.dump(answer, out)
     out.close()
 
@@ -111,6 +117,12 @@ def _describe(paths, context):
     expiry = getattr(loader, 'expiry', None)
     cluster = _named(merger, 'clusters', loader.current_context['context']
                      ['cluster'])
+    if not re.match('https?://', cluster['cluster'].get('server') or ''):
+        # The library would send the credentials to http://localhost.
+        raise errors.ConfigError(
+            'Kubeconfig %s: cluster %s needs a server, such as '
+            'https://192.0.2.1:6443' % (os.pathsep.join(paths),
+                                        cluster['name']))
     token_file = user.get('tokenFile') if not user.get('token') else None
     if token_file:
         token_file = os.path.join(

@@ -74,6 +74,18 @@ class ConnectionTestCase(base.BaseTestCase):
     def test_no_such_file(self):
         self.assertIn('/no/such', self.refused('/no/such'))
 
+    def test_no_kubeconfig_but_something_else(self):
+        for content in ('hello', '[]', 'contexts: 5\ncurrent-context: a'):
+            path = self.file(content)
+            text = self.refused(path)
+            self.assertIn(path, text)
+            self.assertIn('does not look like one', text)
+
+    def test_no_server(self):
+        for server in ('', '192.0.2.1'):
+            text = self.refused(self.file(kubeconfig(server=server)))
+            self.assertIn('cluster one needs a server', text)
+
     def test_no_way_at_all(self):
         text = self.refused()
         self.assertIn('~/.kube/config', text)
