@@ -105,7 +105,7 @@ def _of_machine(exc, log):
     if isinstance(exc, machine_errors.MachineNotFound):
         return not_found('ComputerSystem', exc.identity)
     if isinstance(exc, machine_errors.AmbiguousName):
-        return general(409, str(exc), 'Use the UUID or namespace:name.')
+        return general(409, str(exc), 'Use namespace:name.')
     if isinstance(exc, machine_errors.InvalidValue):
         value = getattr(exc.value, 'value', exc.value)
         return RedfishError(400, messages.message(
