@@ -20,7 +20,7 @@ def main():
     parser = argparse.ArgumentParser(
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine. Takes about five minutes; '
+        'ones, interleaved, on this machine. Takes two to five minutes; '
         'prints a table, and JSON where told to.')
     parser.add_argument('--json', metavar='FILE',
                         help='write the figures there; - is standard output, '
