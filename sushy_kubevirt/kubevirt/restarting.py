@@ -68,19 +68,22 @@ class _Restart:
         uid = vmi['metadata']['uid'] if runstrategy.living(vmi) else None
         coming = uid is None and runstrategy.starting(vm, vmi)
         if self._uid not in (None, uid) and (uid or coming):
-            return          # it has been done
+            return None     # it has been done
         if power.problem(vm, vmi) or uid is None and not coming:
             self._refuse(_off(self._machine, vm))
         if coming:
-            return          # the VMI on its way is as new as one could be
+            return None     # the VMI on its way is as new as one could be
         if runstrategy.of(vm) == runstrategy.WAIT_AS_RECEIVER:
             raise steps.receiver(self._machine)
         if runstrategy.stopping(vm, vmi):
             self._hurry(vm, vmi)
-            return
+            return None
+        if not runstrategy.vmi_seen(vm):
+            return steps.vmi_seen()
         self._uid = uid
         self.one_time = overrides.ends_at_reboot(vm)
         self._restart(vm, vmi)
+        return None
 
     def _hurry(self, vm, vmi):
         """Restart what is on its way down."""

@@ -126,6 +126,16 @@ def observed(vm):
     return status.get('runStrategy', of(vm)) == of(vm)
 
 
+def vmi_seen(vm):
+    """:returns: True if KubeVirt knew, when it last looked at the VM, that it
+    has a VMI
+
+    Its controller reads from caches. Before it has heard of a VMI, it takes a
+    request to stop that one for met, and drops it.
+    """
+    return bool((vm.get('status') or {}).get('created'))
+
+
 def remembered(vm):
     """:returns: the run strategy to come back, and the uid of the VMI it was
     remembered about; (None, None) if none is remembered

@@ -12,6 +12,7 @@ import time
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import keeper
+from sushy_kubevirt.kubevirt import runstrategy
 
 
 class Awaited:
@@ -31,6 +32,14 @@ def gone(vmi):
     uid = vmi['metadata']['uid']
     return Awaited('the VMI to end', lambda vm, now: (
         now is None or now['metadata']['uid'] != uid))
+
+
+def vmi_seen():
+    """:returns: what to await before a VMI is asked to stop, so that the
+    request counts (see `runstrategy.vmi_seen`)
+    """
+    return Awaited('KubeVirt to notice the VMI', lambda vm, vmi: (
+        vmi is None or runstrategy.vmi_seen(vm)))
 
 
 def through(machine, step):

@@ -118,7 +118,9 @@ def _off_step(machine, vm, vmi, force):
             return None
         raise steps.receiver(machine)
     if not runstrategy.living(vmi):
-        _call_off(machine, vm, vmi)
+        if _call_off(machine, vm, vmi):
+            # KubeVirt may have met the request in that moment.
+            return steps.Awaited('another look', lambda vm, vmi: True)
         return None
     if (runstrategy.stopping(vm, vmi) and not runstrategy.starting(vm, vmi)
             and (not force or grace(vmi) == 0)):
@@ -163,19 +165,26 @@ def _ready_to_stop(machine, vm, vmi):
         return vm, steps.Awaited(
             'KubeVirt to take its run strategy in',
             lambda vm, vmi: vmi is None or runstrategy.observed(vm))
+    if (strategy in runstrategy.STAYS_DOWN
+            and not runstrategy.vmi_seen(vm)):
+        return vm, steps.vmi_seen()
     return vm, None
 
 
 def _call_off(machine, vm, vmi):
-    """Stop KubeVirt from starting a VM that has no living VMI."""
-    if runstrategy.start_requested(vm):
+    """Stop KubeVirt from starting a VM that has no living VMI.
+
+    :returns: whether a start had been requested
+    """
+    requested = runstrategy.start_requested(vm)
+    if requested:
         # A Halted VM with such a request would start too.
         vm = _drop_requests(machine, vm)
     if not runstrategy.starting(vm, vmi) or runstrategy.deleted(vm):
-        return
+        return requested
     if runstrategy.by_running(vm):
         machine.call('stop')
-        return
+        return requested
     edited = copy.deepcopy(vm)
     strategy = runstrategy.of(vm)
     remembered, _ = runstrategy.remembered(vm)
@@ -184,6 +193,7 @@ def _call_off(machine, vm, vmi):
     edited['spec']['runStrategy'] = runstrategy.HALTED
     # Strictly: a start that is requested meanwhile would win over Halted.
     changes.send(machine, vm, edited, strict=True)
+    return requested
 
 
 def _drop_requests(machine, vm):

@@ -22,6 +22,7 @@ def vm(strategy='RerunOnFailure', *, running=None, requests=(), conditions=(),
     if conditions:
         status['conditions'] = list(conditions)
     status.setdefault('runStrategy', strategy)
+    status.setdefault('created', True)
     status.setdefault('observedGeneration', generation)
     if disks is None:
         disks = [{'name': 'root', 'disk': {'bus': 'virtio'}},

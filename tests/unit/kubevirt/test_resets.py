@@ -394,6 +394,57 @@ class CallOffTestCase(ResetTestCase):
         self.assertEqual(['stop 0'], asked(machine))
 
 
+class UnseenTestCase(ResetTestCase):
+    """A VMI that KubeVirt's controller has not heard of yet.
+
+    It would take a request to stop that VMI for met.
+    """
+
+    ACTIONS = (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN, R.FORCE_RESTART,
+               R.GRACEFUL_RESTART)
+
+    def test_waits_until_it_is_seen(self):
+        for strategy in ('RerunOnFailure', 'Manual'):
+            for action in self.ACTIONS:
+                machine = self.machine(strategy, COMING, created=False)
+
+                def see(machine):
+                    self.assertEqual([], asked(machine))
+                    machine.vm['status']['created'] = True
+
+                machine.on_wait = [see]
+                resets.reset(machine, action)
+                self.assertEqual(1, len(asked(machine)))
+
+    def test_says_that_it_waits(self):
+        for action in self.ACTIONS:
+            machine = self.machine('Manual', COMING, created=False)
+            machine.on_wait = []
+            e = self.assertRaises(errors.Unavailable, resets.reset, machine,
+                                  action)
+            self.assertIn('notice the VMI', str(e))
+            self.assertEqual([], asked(machine))
+
+    def test_halted_is_no_request(self):
+        machine = self.machine('Always', COMING, created=False)
+        resets.reset(machine, R.FORCE_OFF)
+        self.assertEqual([REMEMBER, 'stop 0'], asked(machine))
+
+    def test_start_that_was_met_while_it_was_called_off(self):
+        for strategy in ('RerunOnFailure', 'Manual'):
+            machine = self.machine(strategy, GONE, requests=[fakes.START])
+            patch_status = machine.patch_status
+
+            def met(operations, guard):
+                answer = patch_status(operations, guard)
+                machine.vmi = fakes.vmi(**COMING)
+                return answer
+
+            machine.patch_status = met
+            resets.reset(machine, R.FORCE_OFF)
+            self.assertEqual(['status', 'stop 0'], asked(machine))
+
+
 class OneTimeBootTestCase(ResetTestCase):
     """With a one-time override that waits, and RebootPolicy."""
 
