@@ -90,7 +90,8 @@ def _namespaces(value):
     if (not isinstance(value, (list, tuple)) or not value
             or not all(isinstance(item, str) and _LABEL.fullmatch(item)
                        for item in value)):
-        raise ValueError('must be a namespace, a list of them, or %r for all' % ALL)
+        raise ValueError('must be a namespace, a list of them, or %r for all'
+                         % ALL)
     return tuple(dict.fromkeys(value))
 
 

@@ -6,6 +6,7 @@ Knows nothing of what it starts. The programs of this project are in
 :mod:`tests.functional.vbmcd`.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -31,6 +32,29 @@ _FOREIGN = re.compile(
 _REMEMBERED = 8 * 2 ** 20
 
 _running = set()
+
+
+@contextlib.contextmanager
+def _uninterrupted():
+    """Let a signal wait until a process that is started is noted.
+
+    A handler that raises, in between, would leave it to nobody.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+    handlers = {
+        signum: signal.signal(signum, lambda *args: came.append(args))
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(signum) not in (None, signal.SIG_IGN)}
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+        for signum, _ in came:
+            signal.raise_signal(signum)
 
 
 def end_all():
@@ -111,23 +135,24 @@ class Process(fixtures.Fixture):
         if os.sep not in command[0] and beside.exists():
             command[0] = str(beside)
         status_read, status_write = os.pipe()
-        try:
-            self._guard = subprocess.Popen(
-                [sys.executable, '-I', '-S', str(GUARD), str(status_write),
-                 str(self.grace), *command],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, pass_fds=[status_write],
-                start_new_session=True, env=self.env, cwd=self.cwd)
-        finally:
-            os.close(status_write)
-        self._threads = [
-            threading.Thread(target=self._read_output, daemon=True),
-            threading.Thread(target=self._read_status, args=(status_read,),
-                             daemon=True)]
-        _running.add(self)
-        self.addCleanup(self.end)
-        for thread in self._threads:
-            thread.start()
+        with _uninterrupted():
+            try:
+                self._guard = subprocess.Popen(
+                    [sys.executable, '-I', '-S', str(GUARD),
+                     str(status_write), str(self.grace), *command],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, pass_fds=[status_write],
+                    start_new_session=True, env=self.env, cwd=self.cwd)
+            finally:
+                os.close(status_write)
+            self._threads = [
+                threading.Thread(target=self._read_output, daemon=True),
+                threading.Thread(target=self._read_status,
+                                 args=(status_read,), daemon=True)]
+            _running.add(self)
+            self.addCleanup(self.end)
+            for thread in self._threads:
+                thread.start()
         self._wait(lambda: self.pid, self.timeout, 'start')
         if self.ready is not None:
             self.match = self.wait_output(self.ready, self.timeout)

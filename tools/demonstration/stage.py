@@ -125,11 +125,19 @@ class Stage(contextlib.AbstractContextManager):
         """
         programs = [one.process for one in (self.sandbox, self.emulator,
                                             self.vbmcd)]
-        descriptors = {os.pidfd_open(one.pid): one for one in programs}
+        descriptors = {}
+        for one in programs:
+            try:
+                descriptors[os.pidfd_open(one.pid)] = one
+            except ProcessLookupError:
+                self._tell_end(one)
         for descriptor in select.select(list(descriptors), [], [])[0]:
-            one = descriptors[descriptor]
-            raise Unready('%s ended; its output ends:\n%s'
-                          % (one.name, one.tail()))
+            self._tell_end(descriptors[descriptor])
+
+    @staticmethod
+    def _tell_end(program):
+        raise Unready('%s ended; its output ends:\n%s'
+                      % (program.name, program.tail()))
 
     def environment(self):
         """Make the environment the tour runs the commands in.
