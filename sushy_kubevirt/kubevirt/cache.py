@@ -211,7 +211,10 @@ class Cache:
     def relist(self):
         """List everything now, from the caller's thread."""
         for each in self._watchers:
-            self.take_list(each, each.pages())
+            try:
+                self.take_list(each, each.pages())
+            except errors.WatchExpired as e:
+                raise errors.Unavailable(str(e)) from None
 
     # Told by the watchers
 

@@ -123,6 +123,10 @@ class Gates:
 
 
 def _number(version):
-    """(major, minor) of a version; None if it does not tell."""
+    """(major, minor) of a version; None if it does not tell.
+
+    KubeVirt built from its sources without its own tools says v0.0.0.
+    """
     match = re.match(r'v?(\d+)\.(\d+)', version or '')
-    return match and (int(match[1]), int(match[2]))
+    number = match and (int(match[1]), int(match[2]))
+    return None if number == (0, 0) else number

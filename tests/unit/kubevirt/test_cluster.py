@@ -249,6 +249,15 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1', 1)
 
+    def test_a_list_that_changes_too_fast_may_be_asked_for_again(self):
+        machine = self.cluster().machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
+        self.api.rule('GET', 'virtualmachines$', (410, {}), times=10 ** 6)
+        self.api.cut()
+        self.until(lambda: machine.cluster._cache.stale)
+        self.assertRaises(errors.Unavailable, machine.cluster.machines)
+
     def test_an_outage_is_told_and_its_end_noticed(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)

@@ -40,6 +40,8 @@ class GatesTestCase(base.BaseTestCase):
                 ('v1.8.2', (), (), False),
                 ('v1.8.2', ('RebootPolicy',), (), True),
                 ('v1.7.0', ('RebootPolicy',), (), False),
+                ('v0.0.0-master+1', ('RebootPolicy',), (), True),
+                ('v0.0.0-master+1', (), (), False),
                 (None, ('RebootPolicy',), (), True),
                 (None, (), (), False)):
             self.kubevirt(version, named, disabled)
