@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run one command and let nothing of it outlive whoever asked for it.
 
-The emulators fork: gunicorn has workers, ``vbmcd`` a process for each BMC,
+The emulators fork: gunicorn has workers, ``vbmcd`` processes for its BMCs,
 and a process whose parent was killed goes on. This small program stands
 between them and the tests. It is the *subreaper* of the command, so whatever
 the command starts stays below it, also what made itself a session of its
