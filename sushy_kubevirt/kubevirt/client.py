@@ -259,6 +259,11 @@ class Watch:
                                  status.get('message') or 'The watch failed',
                                  None, self._call)
                 yield event['type'], event['object']
+        except urllib3.exceptions.ReadTimeoutError:
+            # It should have ended by itself. What it kept to itself, another
+            # one from the same version on may as well.
+            raise errors.WatchExpired(
+                '%s was silent and did not end' % self._call) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError,
                 KeyError, TypeError) as e:
             raise errors.Unavailable(
