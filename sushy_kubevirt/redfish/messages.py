@@ -6,6 +6,8 @@ more is known (the cluster's words, what would have been accepted) it follows
 as a sentence of its own.
 """
 
+import json
+
 REGISTRY = 'Base.1.18'
 
 #: Message.v1 of the entries of @Message.ExtendedInfo.
@@ -138,8 +140,17 @@ _MESSAGES = {
 
 def shown(value):
     """A value of a request, short enough for an answer or a log."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else _written(value)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + '…'
+
+
+def _written(value):
+    """As the client wrote it: null, not None."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError):
+        # Nested as deeply as could just be read.
+        return '(%s)' % type(value).__name__
 
 
 def message(key, *args, detail='', resolution='', related=()):

@@ -24,6 +24,19 @@ class TestMessages(base.base.BaseTestCase):
         found = messages.message('PropertyUnknown', 'x' * 10000)
         self.assertLess(len(found['Message']), 400)
 
+    def test_values_as_the_client_wrote_them(self):
+        for value, text in ((None, 'null'), (True, 'true'), (5, '5'),
+                            (['On', None], '["On", null]'), ('On', 'On')):
+            found = messages.message('PropertyValueTypeError', value, 'Name')
+            self.assertEqual(text, found['MessageArgs'][0])
+
+    def test_values_nested_too_deep_to_be_written(self):
+        value = []
+        for _ in range(5000):
+            value = [value]
+        found = messages.message('PropertyValueTypeError', value, 'Name')
+        self.assertEqual('(list)', found['MessageArgs'][0])
+
     def test_all_messages_can_be_made(self):
         for key in messages._MESSAGES:
             messages.message(key, 'one', 'two', 'three')
