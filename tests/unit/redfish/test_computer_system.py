@@ -214,7 +214,7 @@ class TestPatch(base.RedfishTestCase):
             ('PropertyUnknown', ['Nonsense']),
             ('PropertyValueNotInList',
              ['Floppy', 'BootSourceOverrideTarget']),
-            ('PropertyValueTypeError', ['True', 'BootSourceOverrideEnabled']),
+            ('PropertyValueTypeError', ['true', 'BootSourceOverrideEnabled']),
             ('PropertyNotWritable', ['HttpBootUri']),
         ], self.entries(body))
         [entry] = [entry for entry in
