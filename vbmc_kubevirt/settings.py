@@ -4,6 +4,7 @@
 import dataclasses
 
 from sushy_kubevirt.kubevirt import options as options_
+from sushy_kubevirt.kubevirt import runstrategy
 from vbmc_kubevirt import upstream
 
 SECTION = 'kubevirt'
@@ -11,6 +12,9 @@ SECTION = 'kubevirt'
 #: ``ipmitool`` asks four times, in ten seconds, and calls a BMC dead that
 #: has not answered then. Better it hears that the node is busy.
 PATIENCE = {'write_deadline': 8.0, 'read_deadline': 4.0}
+
+#: A day in seconds. NaN and infinity are numbers, too.
+_MOST = 86400
 
 _BOOLEANS = {'true': True, 'false': False}
 
@@ -57,7 +61,12 @@ def _value(name, text, kind):
     try:
         if kind is bool:
             return _BOOLEANS[text.lower()]
-        return kind(text)
+        value = kind(text)
+        # The texts are run strategies, the numbers seconds and sizes.
+        if not (value in runstrategy.STARTABLE if kind is str
+                else 0 < value < _MOST):
+            raise ValueError()
+        return value
     except (KeyError, ValueError):
         raise upstream.VirtualBMCError(
             'Option %s in section [%s] cannot be %r' % (name, SECTION, text))
