@@ -37,7 +37,8 @@ class SettingsTest(base.BaseTestCase):
             r'\[kubevirt\]; there are: kubeconfig, ', self.load,
             kubconfig='x')
         for name, value in (('page_size', '1.5'), ('keeper', 'perhaps'),
-                            ('write_deadline', 'long'), ('write_deadline', '-1'),
+                            ('write_deadline', 'long'),
+                            ('write_deadline', '-1'),
                             ('stale_seconds', 'nan'), ('page_size', '0'),
                             ('request_timeout', 'inf'),
                             ('run_strategy', 'Halted'),
