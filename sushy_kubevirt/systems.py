@@ -125,7 +125,8 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         """
         wanted = identity.replace(':', '/', 1)
         try:
-            machine = self.cluster.machine(wanted)
+            machine = self.cluster.machine(
+                wanted, patient=self.settings.allowed is None)
         except errors.MachineNotFound:
             raise errors.MachineNotFound(identity) from None
         except errors.AmbiguousName as exc:
@@ -141,7 +142,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         found = []
         for candidate in candidates:
             with contextlib.suppress(errors.MachineNotFound):
-                machine = self.cluster.machine(candidate)
+                machine = self.cluster.machine(candidate, patient=False)
                 if self._allows(machine):
                     found.append(machine)
         if not found:

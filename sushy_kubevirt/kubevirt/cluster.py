@@ -23,6 +23,12 @@ from sushy_kubevirt.kubevirt import resources
 
 LOG = logging.getLogger(__name__)
 
+#: A VM made a moment ago may be on its way through the watch: so long is it
+#: waited for before it counts as not there, and by so many at once. A client
+#: that guesses may not keep the others waiting.
+PATIENCE_SECONDS = 0.5
+PATIENT = 2
+
 #: While the cache is stale, what was fetched serves reads for this long, so
 #: that a protocol's request, which looks a dozen times, fetches once.
 FETCHED_SECONDS = 0.5
@@ -61,6 +67,7 @@ class Cluster:
         #: Set when this closes: whoever waits for something else stops.
         self.closing = threading.Event()
         self._lock = threading.Lock()
+        self._patient = threading.BoundedSemaphore(PATIENT)
         self._fetched = {}
         self._sizes = {}        # uid: (generation, sizes)
         self._keeper = None
@@ -83,11 +90,13 @@ class Cluster:
         found = (self._machine(key) for key in self._cache.keys())
         return [each for each in found if each is not None]
 
-    def machine(self, identity):
+    def machine(self, identity, patient=True):
         """Find one machine.
 
         :param identity: UUID (of the firmware, else the VM's uid), name, or
             namespace/name
+        :param patient: whether to wait a moment for one that is not there;
+            the wait tells who measures it which machines are
         :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
         """
         self.wait_ready()
@@ -95,6 +104,8 @@ class Cluster:
         if not keys and self._cache.stale:
             self._cache.relist()
             keys = self._cache.find(identity)
+        if not keys and patient:
+            keys = self._expect(identity)
         if len(keys) > 1:
             raise errors.AmbiguousName(
                 identity, ['%s/%s' % key for key in keys])
@@ -102,6 +113,23 @@ class Cluster:
         if found is None:
             raise errors.MachineNotFound(identity)
         return found
+
+    def _expect(self, identity):
+        """Wait a moment for a VM to appear. :returns: keys"""
+        keys = []
+        if self._patient.acquire(blocking=False):
+            try:
+                deadline = time.monotonic() + PATIENCE_SECONDS
+                left = PATIENCE_SECONDS
+                while left > 0 and not keys:
+                    seen = self._cache.changes
+                    keys = self._cache.find(identity)
+                    if not keys:
+                        self._cache.wait_change(seen, left)
+                        left = deadline - time.monotonic()
+            finally:
+                self._patient.release()
+        return keys
 
     def _machine(self, key):
         identity = self._cache.identity(key)

@@ -86,7 +86,7 @@ class TestStart(base.SandboxTestCase):
         self.assertEqual('AccessDenied', response.json()['error'][
             'code'].rpartition('.')[2])
         self.assertNotIn('Retry-After', response.headers)
-        self.assertIn('refuses access', started.process.output)
+        started.process.wait_output('refuses access')
         self.assertNotIn('wrong-token-7',
                          started.process.output + response.text)
 

@@ -170,6 +170,17 @@ class ClusterTestCase(base.BaseTestCase):
             machine.objects()
         self.assertEqual(before, self.api.count('GET'))
 
+    def test_a_vm_that_is_about_to_be_seen_is_waited_for(self):
+        c = self.cluster()
+        c.wait_ready()
+        self.assertRaises(errors.MachineNotFound, c.machine, 'b',
+                          patient=False)
+        timer = threading.Timer(
+            0.05, self.api.put, ('virtualmachines', api.vm('b')))
+        timer.start()
+        self.addCleanup(timer.join)
+        self.assertEqual('b', c.machine('b').name)
+
     def test_changes_come_by_the_watch(self):
         machine = self.cluster().machine('a')
         self.vm['metadata']['annotations']['x'] = '1'

@@ -138,7 +138,7 @@ class Cluster:
             raise self.fails
         return list(self.all)
 
-    def machine(self, identity):
+    def machine(self, identity, patient=True):
         found = [machine for machine in self.machines()
                  if identity.lower() == machine.uuid
                  or identity in (machine.name, machine.qualified_name)]
