@@ -22,6 +22,7 @@ own order.
 import copy
 import heapq
 import logging
+import random
 import threading
 import time
 
@@ -34,8 +35,10 @@ from sushy_kubevirt.kubevirt import runstrategy
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a VM that could not be put right is tried again.
-_AGAIN = 5.0
+#: Seconds after which a VM that could not be put right is tried again: at
+#: first, twice as many each time, and at most; and after a refusal.
+_AGAIN = 0.05
+_AGAIN_AT_MOST = 5.0
 _AGAIN_REFUSED = 60.0
 
 
@@ -121,6 +124,7 @@ class Keeper:
         self._machines = {}         # key: machine
         self._number = 0
         self._problems = {}
+        self._pauses = {}           # key: seconds before its next try
         self._closed = False
 
     def start(self):
@@ -138,6 +142,7 @@ class Keeper:
         """Called in the watch's thread: looks, and leaves the writing."""
         if vm is None:
             self._problems.pop(machine.uid, None)
+            self._pauses.pop(machine.uid, None)
             return
         self._tell_problem(machine, vm, vmi)
         if put_right(vm, vmi) is not None:
@@ -181,14 +186,19 @@ class Keeper:
             machine = self._next()
             if machine is None:
                 return
+            # One try a turn: a VM that somebody changes all the time may not
+            # keep the others waiting.
+            pause = self._pauses.pop(machine.uid, _AGAIN)
             try:
-                machine.write(lambda vm, vmi: self._keep(machine, vm, vmi))
+                self._keep(machine, *machine.fetch())
             except errors.MachineNotFound:
                 pass
             except errors.Unavailable as e:
                 LOG.info('%s is put right later: %s',
                          machine.qualified_name, e)
-                self._put_off(machine, _AGAIN)
+                self._pauses[machine.uid] = min(pause * 2, _AGAIN_AT_MOST)
+                self._put_off(machine, max(pause * random.uniform(0.5, 1.0),
+                                           e.retry_after or 0))
             except Exception as e:
                 LOG.warning('%s could not be put right: %s',
                             machine.qualified_name, e,

@@ -7,12 +7,15 @@ finish one thing before the next can be asked for, the step says what to wait
 for, and is repeated when that has come.
 """
 
+import logging
 import time
 
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import keeper
 from sushy_kubevirt.kubevirt import runstrategy
+
+LOG = logging.getLogger(__name__)
 
 
 class Awaited:
@@ -55,7 +58,12 @@ def through(machine, step):
         # because the keeper is slow today.
         edited = keeper.put_right(vm, vmi)
         if edited is not None:
-            vm = changes.send(machine, vm, edited)
+            try:
+                vm = changes.send(machine, vm, edited)
+            except errors.Rejected as e:
+                # Its plug can be pulled all the same.
+                LOG.warning('%s could not be put right: %s',
+                            machine.qualified_name, e)
         return step(vm, vmi)
 
     deadline = time.monotonic() + machine.options.write_deadline

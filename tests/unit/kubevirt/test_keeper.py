@@ -258,7 +258,7 @@ class KeeperTestCase(PutRightTestCase):
 
     def setUp(self):
         super().setUp()
-        for name in ('_AGAIN', '_AGAIN_REFUSED'):
+        for name in ('_AGAIN', '_AGAIN_AT_MOST', '_AGAIN_REFUSED'):
             self.useFixture(fixtures.MonkeyPatch(
                 'sushy_kubevirt.kubevirt.keeper.' + name, 0.01))
         self.useFixture(fixtures.MonkeyPatch(
@@ -293,7 +293,7 @@ class KeeperTestCase(PutRightTestCase):
     def test_leaves_what_is_right(self):
         machine = self.machine()
         vm = fakes.vm()
-        machine.write = None
+        machine.fetch = None
         self.cluster.tell(machine, vm, None)
         self.cluster.tell(machine, None, None)
         self.assertEqual([], self.keeper._due)
@@ -303,13 +303,13 @@ class KeeperTestCase(PutRightTestCase):
         vm, vmi = machine.objects()
         looked = threading.Event()
         machine.vm = fakes.vm()
-        write = machine.write
+        fetch = machine.fetch
 
-        def watched(step):
-            write(step)
+        def watched():
             looked.set()
+            return fetch()
 
-        machine.write = watched
+        machine.fetch = watched
         machine.writes.clear()
         self.cluster.tell(machine, vm, vmi)
         self.assertTrue(looked.wait(10))
@@ -317,7 +317,6 @@ class KeeperTestCase(PutRightTestCase):
 
     def test_tries_again_until_it_works(self):
         machine = self.machine()
-        machine.options = type(machine.options)(write_deadline=0.0)
         machine.faults = [errors.Unavailable('x'), errors.AccessDenied('x'),
                           ValueError('x'), errors.Rejected('x')]
         self.cluster.tell(machine, *machine.objects())
