@@ -27,7 +27,7 @@ class Options:
     read_deadline: float = 10.0
 
     #: Without a working watch for this long, reads go to the API.
-    stale_seconds: float = 10.0
+    stale_seconds: float = 5.0
 
     #: The API server ends a watch after this long and it is renewed: the
     #: proof that it is alive. A watch that is silent beyond that, and 5 s
