@@ -329,5 +329,16 @@ class Sandbox(fixtures.Fixture):
         """Read how many API calls there were, by verb and resource."""
         return self.request('GET', '/sandbox/stats', expect=200).json()
 
+    def calls(self):
+        """Read which API calls there were but those that need no reason.
+
+        A watch may be due for renewal; and which feature gates there are, a
+        process asks aside when it starts, or later.
+        """
+        calls = self.stats()['calls']
+        calls.pop('watch', None)
+        calls.get('list', {}).pop('kubevirts.kubevirt.io', None)
+        return {verb: what for verb, what in calls.items() if what}
+
     def reset_stats(self):
         self.request('DELETE', '/sandbox/stats').raise_for_status()
