@@ -41,10 +41,10 @@ from sushy_tools import error
 import webob
 
 from sushy_kubevirt.kubevirt import errors as machine_errors
-from sushy_kubevirt.redfish import access
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import media
-from sushy_kubevirt.redfish import messages
+from sushy_kubevirt.redfish.protocol import access
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.resources import media
 from sushy_kubevirt.redfish import views
 from sushy_kubevirt import settings
 from sushy_kubevirt import systems

@@ -18,7 +18,7 @@ from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.redfish import inventory
+from sushy_kubevirt.redfish.resources import inventory
 from sushy_kubevirt import settings
 
 

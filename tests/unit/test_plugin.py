@@ -26,7 +26,7 @@ from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
 from sushy_kubevirt import plugin
-from sushy_kubevirt.redfish import media
+from sushy_kubevirt.redfish.resources import media
 from sushy_kubevirt.redfish import views
 from tests.unit.redfish import base as redfish
 from tests.unit.redfish import fakes
@@ -141,7 +141,7 @@ class TestUpstream(base.BaseTestCase):
                 '/redfish/v1/CertificateService/Actions/'
                 'CertificateService.ReplaceCertificate',
         }
-        self.assertEqual(set(rules), set(views.VIEWS))
+        self.assertLessEqual(set(rules), views.replaced())
         for endpoint, rule in rules.items():
             self.assertEqual(rule, self.upstream['rules'].get(endpoint))
 
@@ -157,7 +157,7 @@ class TestUpstream(base.BaseTestCase):
         found = {endpoint for endpoint, rule in self.upstream['rules'].items()
                  if rule.startswith(('/redfish/v1/Systems/<',
                                      '/redfish/v1/Managers/<'))}
-        self.assertEqual(set(), found - theirs - set(views.VIEWS))
+        self.assertEqual(set(), found - theirs - views.replaced())
 
     def test_media(self):
         methods = {name for name in dir(vmedia.BaseDriver)

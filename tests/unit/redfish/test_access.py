@@ -4,7 +4,7 @@ import re
 
 from oslotest import base
 
-from sushy_kubevirt.redfish import access
+from sushy_kubevirt.redfish.protocol import access
 from tests.unit.redfish import fakes
 
 # What stands in a path for the arguments that name no system.

@@ -3,8 +3,8 @@
 import json
 
 from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.redfish import messages
-from sushy_kubevirt.redfish import payload
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 

@@ -13,11 +13,12 @@ import flask
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors as machine_errors
 from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import inventory as figures
-from sushy_kubevirt.redfish import messages
-from sushy_kubevirt.redfish import payload
-from sushy_kubevirt.redfish import responses
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import inventory as figures
 
 ROOT = '/redfish/v1/Systems'
 
@@ -301,3 +302,10 @@ def _why_not(kind, allowed):
         return ('Switching systems off is disabled by '
                 'SUSHY_EMULATOR_DISABLE_POWER_OFF. ' + takes)
     return takes
+
+
+ROUTES = (
+    routing.replace('system_collection_resource', collection, 'minimum'),
+    routing.replace('system_resource', resource, 'minimum'),
+    routing.replace('system_reset_action', reset, 'minimum'),
+)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a system is made of: processors, network interfaces, disks."""
 
-from sushy_kubevirt.redfish import computer_system
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import inventory as figures
-from sushy_kubevirt.redfish import responses
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import computer_system
+from sushy_kubevirt.redfish.resources import inventory as figures
 
 _OK = {'State': 'Enabled', 'Health': 'OK'}
 
@@ -131,3 +132,19 @@ def storage(machine, **_more):
     """…/Storage and all below: upstream's comes out of its config file, of
     a VM there is none; its disks are in SimpleStorage."""
     raise errors.missing()
+
+
+ROUTES = (
+    routing.replace('processors_collection', processors),
+    routing.replace('processor', processor),
+    routing.replace('ethernet_interfaces_collection',
+                    ethernet_interfaces, 'vmedia'),
+    routing.replace('ethernet_interface', ethernet_interface, 'vmedia'),
+    routing.replace('simple_storage_collection', simple_storage_collection),
+    routing.replace('simple_storage', simple_storage),
+    routing.replace('storage_collection', storage),
+    routing.replace('storage', storage),
+    routing.replace('drive_resource', storage),
+    routing.replace('volumes_collection', storage),
+    routing.replace('volume', storage),
+)

@@ -9,8 +9,8 @@ of property to `bool`, `str`, a tuple of the texts allowed, a dict again, or
 
 import flask
 
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import messages
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
 
 #: Bytes. The largest thing a client has to send is a certificate.
 LONGEST = 2 ** 20

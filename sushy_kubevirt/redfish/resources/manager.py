@@ -11,9 +11,10 @@ from importlib import metadata
 
 import flask
 
-from sushy_kubevirt.redfish import computer_system
-from sushy_kubevirt.redfish import payload
-from sushy_kubevirt.redfish import responses
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import computer_system
 
 ROOT = '/redfish/v1/Managers'
 
@@ -73,3 +74,9 @@ def _body(machine, app):
             responses.link('/redfish/v1/Chassis/' + uuid)
             for uuid in app.chassis.chassis[:1]]
     return body
+
+
+ROUTES = (
+    routing.replace('manager_collection_resource', collection, 'vmedia'),
+    routing.replace('manager_resource', resource, 'vmedia'),
+)

@@ -15,7 +15,7 @@ import flask
 
 from sushy_tools import error as upstream
 
-from sushy_kubevirt.redfish import errors
+from sushy_kubevirt.redfish.protocol import errors
 
 _OWNERS = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<')
 _CHASSIS = '/redfish/v1/Chassis/<'

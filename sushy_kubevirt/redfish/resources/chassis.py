@@ -9,11 +9,12 @@ database.
 
 import flask
 
-from sushy_kubevirt.redfish import computer_system
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import manager
-from sushy_kubevirt.redfish import payload
-from sushy_kubevirt.redfish import responses
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import computer_system
+from sushy_kubevirt.redfish.resources import manager
 
 ROOT = '/redfish/v1/Chassis'
 
@@ -65,3 +66,10 @@ def resource(identity):
 def thermal(identity):
     """…/Thermal: there is nothing to measure."""
     raise errors.missing()
+
+
+ROUTES = (
+    routing.replace('chassis_collection_resource', collection),
+    routing.replace('chassis_resource', resource),
+    routing.replace('thermal_resource', thermal),
+)

@@ -5,10 +5,11 @@ What upstream's views would pretend (a firmware update that raises a number)
 or answer with 500 on a client's mistake is refused here in clear words.
 """
 
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import messages
-from sushy_kubevirt.redfish import payload
-from sushy_kubevirt.redfish import responses
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
 
 
 def update_service():
@@ -43,3 +44,13 @@ def replace_certificate():
         dict.fromkeys(text, str), required=text)
     raise errors.RedfishError(404, messages.message(
         'ResourceMissingAtURI', values['CertificateUri']))
+
+
+ROUTES = (
+    routing.replace('UpdateService.update_service_resource', update_service),
+    routing.replace('UpdateService.update_service_simple_update',
+                    simple_update),
+    routing.replace(
+        'CertificateService.certificate_service_replace_certificate',
+        replace_certificate),
+)

@@ -12,11 +12,12 @@ import math
 import flask
 
 from sushy_kubevirt.kubevirt import errors as machine_errors
-from sushy_kubevirt.redfish import computer_system
-from sushy_kubevirt.redfish import errors
-from sushy_kubevirt.redfish import messages
-from sushy_kubevirt.redfish import payload
-from sushy_kubevirt.redfish import responses
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import computer_system
 
 
 def _primitive(value):
@@ -130,3 +131,19 @@ def _patch_secure_boot(machine):
     flask.current_app.logger.info(
         'Secure Boot of %s set to %s', machine.qualified_name, enable)
     return responses.done()
+
+
+_SYSTEM = computer_system.ROOT + '/<identity>'
+
+ROUTES = (
+    routing.replace('bios', bios),
+    routing.replace('bios_settings', bios_settings),
+    routing.replace('system_reset_bios', reset_bios),
+    routing.replace('secure_boot', secure_boot),
+    routing.add(_SYSTEM + '/Bios',
+                bios),
+    routing.add(_SYSTEM + '/Bios/Settings',
+                bios_settings, ('GET', 'PATCH')),
+    routing.add(_SYSTEM + '/Bios/Actions/Bios.ResetBios',
+                reset_bios, ('POST',)),
+)
