@@ -42,6 +42,9 @@ class Target(enum.Enum):
     CD = 'Cd'
     """The CD-ROMs first."""
 
+    UEFI_HTTP = 'UefiHttp'
+    """The image of ``HttpBootUri`` first, in a drive of its own."""
+
 
 class Enabled(enum.Enum):
     """Redfish's ``BootSourceOverrideEnabled``."""
@@ -63,11 +66,13 @@ class BootState:
     :param target: a `Target`
     :param enabled: an `Enabled`
     :param mode: a `Mode`
+    :param http_uri: what `Target.UEFI_HTTP` boots, '' for none
     """
 
     target: Target
     enabled: Enabled
     mode: Mode
+    http_uri: str = ''
 
 
 def state(vm, vmi):
@@ -241,9 +246,8 @@ def _class(vm, target, pending):
     if target is None:
         layer = pending or overrides.continuous(vm) or {}
         return layer.get('target') and bootorder.Class(layer['target'])
-    class_ = bootorder.Class(target.value)
     present = targets(vm)
     if target not in present:
         raise errors.InvalidValue(
             'BootSourceOverrideTarget', target, (Target.NONE,) + present)
-    return class_
+    return bootorder.Class(target.value)

@@ -81,6 +81,18 @@ class Rejected(MachineError):
     """
 
 
+class MediaUnreachable(MachineError):
+    """The server of an image refuses it, does not have it or does not
+    answer.
+
+    :param url: without credentials
+    """
+
+    def __init__(self, message, url=''):
+        super().__init__(message)
+        self.url = url
+
+
 class AccessDenied(MachineError):
     """The account may not do this, or is not known (HTTP 401 or 403).
 

@@ -8,8 +8,10 @@ the API. What the words mean is in the modules it delegates to.
 
 from sushy_kubevirt.kubevirt import attributes
 from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import firmware
 from sushy_kubevirt.kubevirt import inventory
+from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import power
 from sushy_kubevirt.kubevirt import resets
 from sushy_kubevirt.kubevirt import resources
@@ -143,13 +145,16 @@ class Machine:
         """:returns: a `boot.BootState`"""
         return boot.state(*self.objects())
 
-    def set_boot(self, target=None, enabled=None, mode=None):
+    def set_boot(self, target=None, enabled=None, mode=None, http_uri=None):
         """Choose what the next start boots from. None leaves as it is.
 
         :param target: a `boot.Target`
         :param enabled: a `boot.Enabled`
         :param mode: a `boot.Mode`
+        :param http_uri: what `boot.Target.UEFI_HTTP` boots, a URL
         """
+        if http_uri:
+            raise errors.Unsupported('HTTP boot is not there yet')
         boot.set(self, target=target, enabled=enabled, mode=mode)
 
     def boot_targets(self):
@@ -162,6 +167,66 @@ class Machine:
 
     def set_secure_boot(self, enabled):
         boot.set_secure_boot(self, enabled)
+
+    # Virtual media
+
+    def media_devices(self):
+        """:returns: tuple of the `media.Device` there are"""
+        return media.DEVICES
+
+    def medium(self, device_id):
+        """What is in a device; costs no API call.
+
+        :param device_id: ``Cd``, ``USBStick`` or ``HttpBoot``
+        :returns: a `media.Medium`, or None
+        """
+        return None
+
+    def insert_media(self, device_id, source):
+        """Put an image into a device, in place of what is there.
+
+        It does not start, stop or reboot anything. Returns as soon as the
+        import is under way; with `options.MediaOptions.wait`, when it has
+        come to an end.
+
+        :param source: a `media.Source`
+        :returns: the `media.Medium`
+        :raises: `errors.Unsupported` without CDI, `errors.InvalidValue` for
+            a URL that may not be used, `errors.Rejected` by quota or
+            admission, `errors.MediaUnreachable` if the server of the image
+            refuses or does not answer
+        """
+        raise errors.Unsupported('Virtual media are not there yet')
+
+    def eject_media(self, device_id):
+        """Empty a device; not an error if it is."""
+        raise errors.Unsupported('Virtual media are not there yet')
+
+    def media_certificates(self, device_id):
+        """:returns: tuple of the `media.Certificate` of a device"""
+        return ()
+
+    def add_media_certificate(self, device_id, pem):
+        """Check servers against this certificate too, at the next insert.
+
+        :param pem: one certificate, PEM
+        :returns: the `media.Certificate`
+        """
+        raise errors.Unsupported('Virtual media are not there yet')
+
+    def delete_media_certificate(self, device_id, certificate_id):
+        """:raises: `errors.InvalidValue` if there is none of that name"""
+        raise errors.Unsupported('Virtual media are not there yet')
+
+    def media_verify(self, device_id):
+        """:returns: whether servers' certificates are checked at the next
+            insert that does not say
+        """
+        return True
+
+    def set_media_verify(self, device_id, verify):
+        """See `media_verify`."""
+        raise errors.Unsupported('Virtual media are not there yet')
 
     # Inventory, attributes, indicator
 

@@ -9,6 +9,47 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
+class MediaOptions:
+    """Settings of virtual media. All times are seconds, sizes bytes."""
+
+    #: Storage class of the claims; None for the cluster's default.
+    storage_class: str | None = None
+
+    #: Who fetches an image: ``import``, CDI; ``upload``, the BMC, which
+    #: streams it through CDI's upload proxy; ``auto``, CDI wherever it can.
+    mode: str = 'auto'
+
+    #: Whether an insert returns only when the medium is usable or failed.
+    wait: bool = False
+
+    #: How long such an insert waits.
+    wait_seconds: float = 600.0
+
+    #: Hosts, ``.domains`` and networks that images may come from; empty for
+    #: all that are not refused by their address.
+    allowed_hosts: tuple = ()
+
+    #: Whether images may come from addresses that lead to the BMC's own host
+    #: or node: 169.254.0.0/16, fe80::/10; 127.0.0.0/8, ::1.
+    allow_link_local: bool = False
+    allow_loopback: bool = False
+
+    #: Address of CDI's upload proxy, such as
+    #: ``https://cdi-uploadproxy.cdi.svc``.
+    upload_proxy_url: str | None = None
+
+    #: File with the certificates that the upload proxy is checked against;
+    #: None for those of the cluster's API server.
+    upload_proxy_ca: str | None = None
+
+    #: No claim is made smaller than this: some storage refuses to.
+    minimum_size: int = 64 << 20
+
+    #: How long the server of an image has to tell its size.
+    probe_seconds: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Options:
     """Settings of a `cluster.Cluster`. All times are seconds."""
 
@@ -51,6 +92,9 @@ class Options:
     #: Whether this process puts back what a one-time boot changed. Every BMC
     #: process should; tests and tools that only look may leave it.
     keeper: bool = True
+
+    #: Virtual media.
+    media: MediaOptions = MediaOptions()
 
     @property
     def patience(self):

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual media in KubeVirt's words.
+
+A medium is a CDI DataVolume owned by the VM, in a drive of the VM's template.
+"""
+
+from sushy_kubevirt.kubevirt.media import model
+
+CD = model.CD
+DEVICES = model.DEVICES
+HTTP_BOOT = model.HTTP_BOOT
+USB_STICK = model.USB_STICK
+
+Certificate = model.Certificate
+Device = model.Device
+Kind = model.Kind
+Medium = model.Medium
+Source = model.Source
+State = model.State
+
+
+def subscribe(cluster, callback):
+    """Be told of each change of a medium, in every process.
+
+    :param cluster: a `cluster.Cluster`
+    :param callback: function of (machine, device_id, old, new), old and new
+        each a `Medium` or None; called one at a time, from a thread of its
+        own or a watch's: it must not block. What is there at first is told
+        with old the same as new.
+    """
