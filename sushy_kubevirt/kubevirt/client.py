@@ -304,7 +304,7 @@ class _Call:
         self.kind = resource.kind
         self.resource = '%s%s.%s' % (
             resource.plural, '/' + sub if sub else '',
-            group or resource.group)
+            group or resource.group).rstrip('.')
         self.namespace = namespace or ''
         self.name = name
 

@@ -80,6 +80,16 @@ class Cluster:
         self.gates.after_fork()
         self._begin()
 
+    @property
+    def client(self):
+        """For what is no machine: a `client.Client`."""
+        return self._client
+
+    @property
+    def vm(self):
+        """(namespace, name) of the VM this is about alone, or None."""
+        return self._scope['vm']
+
     # Finding
 
     def machines(self):

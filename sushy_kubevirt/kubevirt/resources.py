@@ -12,7 +12,7 @@ SUBRESOURCES_GROUP = 'subresources.kubevirt.io'
 
 @dataclasses.dataclass(frozen=True)
 class Resource:
-    """A kind as the API serves it."""
+    """A kind as the API serves it; its group is '' in Kubernetes' core."""
 
     group: str
     version: str
@@ -20,7 +20,12 @@ class Resource:
     kind: str
 
     def __str__(self):
-        return '%s.%s' % (self.plural, self.group)
+        return '.'.join(filter(None, (self.plural, self.group)))
+
+    @property
+    def api_version(self):
+        """As objects name it: ``group/version``, ``v1`` in the core."""
+        return '/'.join(filter(None, (self.group, self.version)))
 
     def path(self, namespace=None, name=None, subresource=None):
         """URL path of the collection or of one object.
@@ -38,7 +43,7 @@ class Resource:
 
 
 def _path(group, version, namespace, plural, name, last):
-    parts = ['/apis', group, version]
+    parts = ['/apis', group, version] if group else ['/api', version]
     if namespace:
         parts += ['namespaces', namespace]
     parts.append(plural)
@@ -53,3 +58,5 @@ VM = Resource('kubevirt.io', 'v1', 'virtualmachines', 'VirtualMachine')
 VMI = Resource('kubevirt.io', 'v1', 'virtualmachineinstances',
                'VirtualMachineInstance')
 KUBEVIRT = Resource('kubevirt.io', 'v1', 'kubevirts', 'KubeVirt')
+SECRET = Resource('', 'v1', 'secrets', 'Secret')
+EVENT = Resource('', 'v1', 'events', 'Event')
