@@ -2,6 +2,7 @@
 """``sushy-kubevirt-sandbox``: a stand-in cluster, in the foreground."""
 import argparse
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
@@ -11,6 +12,8 @@ import sys
 from sushy_kubevirt.sandbox.api import certificates
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import server as server_module
+from sushy_kubevirt.sandbox import cdi
+from sushy_kubevirt.sandbox.cdi import storage as storage_module
 from sushy_kubevirt.sandbox import control
 from sushy_kubevirt.sandbox import kubeconfig
 from sushy_kubevirt.sandbox import kubevirt
@@ -89,6 +92,13 @@ def parser():
         help='KubeVirt feature gates to switch on (default: RebootPolicy, '
         'DeclarativeHotplugVolumes); an empty text for none')
     result.add_argument(
+        '--storage', metavar='DIR', help='folder for what claims and '
+        'DataVolumes hold, one sparse file each; it stays when the sandbox '
+        'ends (default: a temporary one, which does not)')
+    result.add_argument(
+        '--no-cdi', dest='cdi', action='store_false', help='a cluster '
+        'without CDI: no DataVolumes')
+    result.add_argument(
         '--allow-remote', action='store_true', help='allow an address that '
         'is not loopback: everybody who can reach it can control guests')
     result.add_argument('--debug', action='store_true',
@@ -96,20 +106,23 @@ def parser():
     return result
 
 
-async def _serve(options):
+async def _serve(options, storage):
     host, port = options.listen
     identity = certificates.make([host, 'localhost', '127.0.0.1', '::1'])
     server = server_module.Server(identity.context(), ca=identity.ca)
     core.install(server)
     control.install(server)
-    cluster = kubevirt.install(server, options)
+    parts = [kubevirt.install(server, options, storage)]
+    if options.cdi:
+        parts.insert(0, cdi.install(server, storage, options))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await server.start(host, port)
     try:
-        await cluster.start()
+        for part in parts:
+            await part.start()
         kubeconfig.write(options.kubeconfig, server.url, identity.ca,
                          server.token)
         print(f'ready {server.url}', flush=True)
@@ -119,7 +132,8 @@ async def _serve(options):
             # It is ending; being told again changes nothing.
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
-        await cluster.stop()
+        for part in reversed(parts):
+            await part.stop()
         await server.stop()
 
 
@@ -146,7 +160,9 @@ def main(argv=None):
             'development and tests; --allow-remote allows it all the same')
     os.umask(0o077)
     try:
-        asyncio.run(_serve(options))
+        with contextlib.closing(
+                storage_module.Storage(options.storage)) as storage:
+            asyncio.run(_serve(options, storage))
     except OSError as exc:
         print(f'sushy-kubevirt-sandbox: {exc}', file=sys.stderr)
         return 1

@@ -10,13 +10,15 @@ KubeVirt's source that it follows.
 from sushy_kubevirt.sandbox.kubevirt import cluster
 
 
-def install(server, options=None):
+def install(server, options=None, storage=None):
     """Put KubeVirt into an API server; to be called where a loop runs.
 
     :param server: a :class:`sandbox.api.server.Server` with the kinds of
         Kubernetes itself installed.
     :param options: see :class:`cluster.Options`.
+    :param storage: the :class:`sandbox.cdi.storage.Storage` with what claims
+        hold; None: they hold nothing.
     :returns: a :class:`cluster.Cluster`; its ``start()`` and ``stop()`` are
         coroutines.
     """
-    return cluster.Cluster(server, options)
+    return cluster.Cluster(server, options, storage)

@@ -47,15 +47,17 @@ class Cluster:
         are registered at once.
     :param options: anything with the attributes of :class:`Options`; those
         that it lacks have their defaults.
+    :param storage: where the content of claims is, or None.
     """
 
-    def __init__(self, server, options=None):
+    def __init__(self, server, options=None, storage=None):
         known = {f.name for f in dataclasses.fields(Options)}
         self._options = Options(**{
             name: getattr(options, name) for name in known
             if getattr(options, name, None) is not None})
         self._server = server
         self.store = server.store
+        self.storage = storage
         self.config = config.ClusterConfig(self._kubevirt)
         self.kinds = kinds.build(self.config)
         for kind in self.kinds:

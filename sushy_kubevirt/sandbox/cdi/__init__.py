@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CDI of the sandbox: DataVolumes that are imported for real.
+
+Kinds, admission, controllers, the import of images over HTTP and the upload
+proxy, on top of the generic API server in :mod:`sushy_kubevirt.sandbox.api`.
+What it does is modelled on CDI's own control plane; every module names the
+part of CDI's source that it follows.
+"""
+from sushy_kubevirt.sandbox.cdi import cluster
+
+
+def install(server, storage, options=None):
+    """Put CDI into an API server; to be called where a loop runs.
+
+    :param server: a :class:`sandbox.api.server.Server` with the kinds of
+        Kubernetes itself installed.
+    :param storage: the :class:`storage.Storage` of the claims.
+    :param options: see :class:`cluster.Options`.
+    :returns: a :class:`cluster.Cluster`; its ``start()`` and ``stop()`` are
+        coroutines.
+    """
+    return cluster.Cluster(server, storage, options)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the content of claims is: a sparse file each.
+
+Every claim of the cluster has a place of its own below one folder, and in it
+``disk.img``, the raw disk, as CDI and KubeVirt lay it out on a claim with a
+file system. Who may write into it and when is its callers' business.
+"""
+import pathlib
+import shutil
+import tempfile
+
+DISK = 'disk.img'
+
+
+class Storage:
+    """The places of all claims.
+
+    :param folder: where to keep them, made when it is missing; None: a new
+        folder of its own, which :meth:`close` removes.
+    """
+
+    def __init__(self, folder=None):
+        self._own = folder is None
+        if folder is None:
+            folder = tempfile.mkdtemp(prefix='sushy-kubevirt-sandbox-')
+        self.folder = pathlib.Path(folder).resolve()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def path(self, namespace, claim):
+        """Where the disk of a claim is, whether or not there is one yet.
+
+        :param namespace: of the claim.
+        :param claim: its name; both are names that Kubernetes accepts.
+        :returns: a :class:`pathlib.Path`.
+        """
+        for name in (namespace, claim):
+            # Names of Kubernetes are none of these; never leave the folder.
+            if not name or name.startswith('.') or '/' in name:
+                raise ValueError(f'{name!r} is no name of an object')
+        return self.folder / namespace / claim / DISK
+
+    def provide(self, namespace, claim, size):
+        """The disk of a claim, made empty if there is none.
+
+        :param size: bytes, of a new disk.
+        :returns: a :class:`pathlib.Path`.
+        """
+        path = self.path(namespace, claim)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            with open(path, 'xb') as file:
+                file.truncate(size)
+        return path
+
+    def remove(self, namespace, claim):
+        """Remove what a claim holds; no error when it holds nothing."""
+        shutil.rmtree(self.path(namespace, claim).parent,
+                      ignore_errors=True)
+
+    def close(self):
+        """Remove the folder, if it is this object's own."""
+        if self._own:
+            shutil.rmtree(self.folder, ignore_errors=True)
