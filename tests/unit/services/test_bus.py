@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers are processes here: what counts is what a dead one leaves."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.services import bus
+
+# Another worker: says what it hears, leads if it can.
+_WORKER = '''
+import sys, threading
+from sushy_kubevirt.services import bus
+one = bus.Bus(sys.argv[1])
+one.subscribe('news', lambda message: print(message['text'], flush=True))
+one.when_leading(lambda: print('leads', flush=True))
+one.start()
+print('ready', flush=True)
+for line in sys.stdin:
+    one.publish('news', {'text': line.strip()})
+'''
+
+
+class TestBus(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # Longer than the path of a socket may be.
+        self.folder = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'x' * 120)
+        os.mkdir(self.folder)
+
+    def bus(self):
+        one = bus.Bus(self.folder)
+        heard = queue.Queue()
+        one.subscribe('news', lambda message: heard.put(message['text']))
+        self.addCleanup(one.close)
+        return one, heard
+
+    def worker(self):
+        process = subprocess.Popen(
+            [sys.executable, '-c', _WORKER, self.folder], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+        def end():
+            process.kill()
+            process.communicate()
+
+        self.addCleanup(end)
+        return process
+
+    def test_all_hear_it_once(self):
+        one, heard_one = self.bus()
+        two, heard_two = self.bus()
+        one.start()
+        two.start()
+        for number in range(50):
+            one.publish('news', {'text': number})
+            one.publish('else', {'text': 'not this'})
+        for heard in (heard_one, heard_two):
+            self.assertEqual(list(range(50)),
+                             [heard.get(timeout=5) for _ in range(50)])
+            self.assertTrue(heard.empty())
+
+    def test_before_the_start_it_is_alone(self):
+        one, heard = self.bus()
+        one.publish('news', {'text': 'a'})
+        self.assertEqual('a', heard.get_nowait())
+
+    def test_a_successor_leads_when_the_leader_is_killed(self):
+        other = self.worker()
+        said = {other.stdout.readline().strip() for _ in range(2)}
+        self.assertEqual({'ready', 'leads'}, said)
+        one, heard = self.bus()
+        leads = threading.Event()
+        one.when_leading(leads.set)
+        one.start()
+        other.stdin.write('hello\n')
+        other.stdin.flush()
+        self.assertEqual('hello', heard.get(timeout=5))
+        self.assertFalse(leads.is_set())
+        os.kill(other.pid, signal.SIGKILL)
+        self.assertTrue(leads.wait(5))
+        self.assertTrue(one.leading)
+        # Its socket is still there, and in nobody's way.
+        other.wait()
+        one.publish('news', {'text': 'x'})
+        self.assertEqual(1, len([name for name in os.listdir(self.folder)
+                                 if name.endswith('.worker')]))
+
+    def test_one_that_closes_hands_the_lead_on(self):
+        one, _ = self.bus()
+        leads = threading.Event()
+        one.when_leading(leads.set)
+        one.start()
+        self.assertTrue(leads.wait(5))
+        other = self.worker()
+        self.assertEqual('ready', other.stdout.readline().strip())
+        one.close()
+        self.assertEqual('leads', other.stdout.readline().strip())
+        one.close()
+        one.publish('news', {'text': 'to nobody'})
+
+    def test_one_that_does_not_listen_is_passed_over(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.services.bus.PATIENCE', 0.01))
+        other = self.worker()
+        self.assertTrue(other.stdout.readline())
+        os.kill(other.pid, signal.SIGSTOP)
+        one, heard = self.bus()
+        one.start()
+        for number in range(300):
+            one.publish('news', {'text': number})
+        self.assertEqual(300, heard.qsize())
+        os.kill(other.pid, signal.SIGCONT)
+
+    def test_a_callback_that_fails_disturbs_no_other(self):
+        one, heard = self.bus()
+        one._callbacks['news'].insert(0, lambda message: 1 / 0)
+        one.publish('news', {'text': 'a'})
+        self.assertEqual('a', heard.get_nowait())
+
+    def test_too_long(self):
+        one, _ = self.bus()
+        self.assertRaises(ValueError, one.publish, 'news',
+                          {'text': 'x' * bus.LONGEST})
