@@ -12,9 +12,9 @@ staging/src/kubevirt.io/api/core/v1/defaults.go (KubeVirt 1.9).
 import uuid
 
 from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt.admission import resources
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 
 VMI_FINALIZER = 'kubevirt.io/foregroundDeleteVirtualMachine'
 PCI_TOPOLOGY = 'kubevirt.io/pci-topology-version'

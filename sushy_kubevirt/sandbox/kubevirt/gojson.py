@@ -11,7 +11,7 @@ values are left to the schema, which KubeVirt checks, too.
 Source: pkg/virt-api/webhooks/mutating-webhook (KubeVirt 1.9), encoding/json.
 """
 
-from sushy_kubevirt.sandbox.kubevirt import quantity
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt.schema import openapi
 
 _LIMITS = {'uint': 2 ** 64, 'uint32': 2 ** 32, 'int32': 2 ** 31,

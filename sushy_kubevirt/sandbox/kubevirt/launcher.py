@@ -12,8 +12,8 @@ import uuid
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 
 FAIL_START = 'sandbox.sushy-kubevirt/fail-start'
 """Annotation of a VMI: 'true' makes its launcher die before it runs."""

@@ -9,11 +9,11 @@ Source: syncRestartRequired, handle...Request of pkg/virt-controller/watch/
 vm/vm.go, pkg/storage/hotplug, pkg/network/vmliveupdate (KubeVirt 1.9).
 """
 
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.api import trees
 from sushy_kubevirt.sandbox.kubevirt.admission import resources
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 from sushy_kubevirt.sandbox.kubevirt import vm_model as model
 from sushy_kubevirt.sandbox.kubevirt import vm_status
 from sushy_kubevirt.sandbox.kubevirt import vmi_status

@@ -7,8 +7,8 @@ watch/vm/vm.go (KubeVirt 1.9).
 
 import uuid
 
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 from sushy_kubevirt.sandbox.kubevirt import workqueue
 
 ALWAYS, RERUN, MANUAL, HALTED, ONCE = (

@@ -12,10 +12,10 @@ import hashlib
 import uuid
 
 from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt import claims
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 
 PENDING, SCHEDULING, SCHEDULED, RUNNING, SUCCEEDED, FAILED = (
     'Pending', 'Scheduling', 'Scheduled', 'Running', 'Succeeded', 'Failed')

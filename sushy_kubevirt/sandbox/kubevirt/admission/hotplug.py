@@ -5,9 +5,9 @@ Source: vmi-update-admitter.go, pkg/storage/admitters/storagehotplug.go
 (KubeVirt 1.9).
 """
 
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 
 
 def check(old, new, config):

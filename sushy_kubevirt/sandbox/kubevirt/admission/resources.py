@@ -6,9 +6,9 @@ Source: vmi-create-admitter.go, pkg/liveupdate/memory (KubeVirt 1.9).
 
 import fnmatch
 
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 
 _MEGABYTE = 10 ** 6
 _HOTPLUG_BLOCK, _HOTPLUG_LEAST = 2 * 2 ** 20, 2 ** 30

@@ -8,10 +8,10 @@ Source: validateVolumes of vmi-create-admitter.go, data-volume-template.go
 import base64
 import binascii
 
+from sushy_kubevirt.sandbox.api import quantity
 from sushy_kubevirt.sandbox.kubevirt.admission import causes as c
 from sushy_kubevirt.sandbox.kubevirt.admission import storage
 from sushy_kubevirt.sandbox.kubevirt import paths
-from sushy_kubevirt.sandbox.kubevirt import quantity
 from sushy_kubevirt.sandbox.kubevirt.schema import volumes as schemas
 
 _CLOUD_INIT_BYTES = 2048

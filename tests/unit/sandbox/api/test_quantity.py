@@ -4,7 +4,7 @@ import fractions
 
 from oslotest import base
 
-from sushy_kubevirt.sandbox.kubevirt import quantity
+from sushy_kubevirt.sandbox.api import quantity
 
 
 class QuantityTest(base.BaseTestCase):
