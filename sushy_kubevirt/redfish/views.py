@@ -11,6 +11,9 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import access
 from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import etags
+from sushy_kubevirt.redfish.protocol import finishing
+from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import chassis
@@ -79,8 +82,13 @@ def install(app):
         else:
             app.add_url_rule(route.rule, route.endpoint, view,
                              methods=route.methods)
-    app.before_request(access.guard)
-    app.before_request(payload.check)
+    app.extensions['sushy_kubevirt.media'] = {
+        route.endpoint: route.media for route in _routes()}
+    for check in (negotiation.check, access.guard, payload.check,
+                  negotiation.query, etags.check):
+        app.before_request(check)
+    app.after_request(finishing.finish)
+    app.teardown_request(etags.release)
     # In place of upstream's handler, which knows one message and puts
     # Python's words into it.
     app.register_error_handler(Exception, errors.answer)

@@ -59,6 +59,11 @@ _MESSAGES = {
     'HeaderInvalid': (
         'Critical', "Header '%1' is invalid.",
         'Send the request with a valid header.'),
+    'InsufficientStorage': (
+        'Critical',
+        'Insufficient storage or memory is available to complete the '
+        'request.',
+        'Ask for less; ' + _RESUBMIT),
     'InternalError': (
         'Critical',
         'The request failed due to an internal service error.  The service '
@@ -82,6 +87,11 @@ _MESSAGES = {
     'OperationNotAllowed': (
         'Critical', 'The HTTP method is not allowed on this resource.',
         'Use a method that the header Allow lists.'),
+    'PreconditionFailed': (
+        'Critical',
+        'The ETag supplied did not match the ETag required to change this '
+        'resource.',
+        'Read the resource again and send the request with its ETag.'),
     'PropertyMissing': (
         'Warning',
         'The property %1 is a required property and must be included in the '
@@ -123,6 +133,35 @@ _MESSAGES = {
         'Warning',
         "The value '%1' for the property %2 is not a type that the property "
         'can accept.',
+        'Change the type of the value; ' + _RESUBMIT),
+    'QueryCombinationInvalid': (
+        'Warning',
+        'Two or more query parameters in the request cannot be used '
+        'together.',
+        'Remove one or more of the query parameters and send the request '
+        'again.'),
+    'QueryNotSupportedOnOperation': (
+        'Warning', 'Querying is not supported with the requested operation.',
+        'Remove the query parameters and send the request again.'),
+    'QueryNotSupportedOnResource': (
+        'Warning', 'Querying is not supported on the requested resource.',
+        'Remove the query parameters and send the request again.'),
+    'QueryParameterOutOfRange': (
+        'Warning',
+        "The value '%1' for the query parameter %2 is out of range %3.",
+        'Choose a value within the range and send the request again.'),
+    'QueryParameterUnsupported': (
+        'Warning', "Query parameter '%1' is not supported.",
+        'Remove the query parameter and send the request again.'),
+    'QueryParameterValueFormatError': (
+        'Warning',
+        "The value '%1' for the parameter %2 is of a different format than "
+        'the parameter can accept.',
+        'Change the format of the value; ' + _RESUBMIT),
+    'QueryParameterValueTypeError': (
+        'Warning',
+        "The value '%1' for the query parameter %2 is not a type that the "
+        'parameter can accept.',
         'Change the type of the value; ' + _RESUBMIT),
     'ResourceMissingAtURI': (
         'Critical', "The resource at the URI '%1' was not found.",

@@ -23,7 +23,10 @@ class RedfishTestCase(base.BaseTestCase):
     def get(self, more='', path=None, code=200):
         answer = self.client.get((path or self.path) + more)
         self.assertEqual(code, answer.status_code, answer.text)
-        return answer.json
+        body = answer.json
+        # Made of all the rest; it has tests of its own.
+        body.pop('@odata.etag', None)
+        return body
 
     def send(self, method, more, body, code, **options):
         """Send a body; the JSON of the answer, if it has one."""

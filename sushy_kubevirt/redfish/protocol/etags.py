@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ETags: what they are made of, and the requests that depend on them.
+
+DSP0266, "ETags"; RFC 9110, section 13. A tag is made of the resource as it is
+shown and nothing is remembered, so all workers have the same. It is weak:
+what changes of itself (`VOLATILE`) is not part of it.
+
+A request that changes something if it still has a certain tag is compared
+with the resource as it is now, read here within the service. Two of them
+that come at the same time to the same worker wait for each other. Another
+worker hears of a change a moment later, through its watch, and may let a
+request through that comes before.
+"""
+
+import hashlib
+import json
+import threading
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import internal
+from sushy_kubevirt.redfish.protocol import messages
+
+#: Top-level properties that change without anybody having changed anything.
+VOLATILE = ('DateTime',)
+
+_WRITES = ('PATCH', 'POST', 'PUT', 'DELETE')
+
+# By a part of the path's hash, so that there need not be one for each.
+_locks = tuple(threading.Lock() for _ in range(64))
+
+
+def of(document, text=None):
+    """The tag of a resource.
+
+    :param document: dict
+    :param text: the same as JSON, if it is at hand
+    :returns: `str`, with quotes and all
+    """
+    if text is None or not document.keys().isdisjoint(VOLATILE):
+        text = json.dumps({name: value for name, value in document.items()
+                           if name not in VOLATILE})
+    digest = hashlib.blake2b(text.encode(), digest_size=8)
+    return 'W/"%s"' % digest.hexdigest()
+
+
+def match(header, tag):
+    """Whether a tag is among those of a header, by weak comparison.
+
+    :param header: text of If-Match or If-None-Match
+    """
+    if header.strip() == '*':
+        return True
+    opaque = tag.removeprefix('W/')
+    return any(one.strip().removeprefix('W/') == opaque
+               for one in header.split(','))
+
+
+def check():
+    """Hold back a change whose conditions are not met.
+
+    For Flask's before_request; `release` has to be called at the end.
+
+    :raises: `errors.RedfishError`, 412
+    """
+    environ = flask.request.environ
+    if_match = environ.get('HTTP_IF_MATCH')
+    if_none_match = environ.get('HTTP_IF_NONE_MATCH')
+    if ((if_match is None and if_none_match is None)
+            or flask.request.method not in _WRITES):
+        return
+    # The tag for an action is that of the resource that has it.
+    path = flask.request.path.partition('/Actions/')[0]
+    lock = _locks[hash(path.rstrip('/')) % len(_locks)]
+    lock.acquire()
+    flask.g.etag_lock = lock
+    found = internal.get(path)
+    tag = None if found is None else of(found)
+    if if_match is not None:
+        refused = tag is None or not match(if_match, tag)
+    else:
+        refused = tag is not None and match(if_none_match, tag)
+    if refused:
+        raise failed()
+
+
+def failed():
+    """A condition is not met: 412."""
+    return errors.RedfishError(412, messages.message('PreconditionFailed'))
+
+
+def release(_exc=None):
+    """Let the next conditional change go on: for teardown_request."""
+    lock = flask.g.pop('etag_lock', None)
+    if lock is not None:
+        lock.release()

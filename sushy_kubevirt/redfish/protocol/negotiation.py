@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request may be at all, whichever resource it is for.
+
+Method, OData-Version, Accept and query parameters (DSP0266, "Request
+headers", "HTTP methods", "Query parameters"). Bodies are `payload`'s matter.
+"""
+
+import functools
+
+import flask
+from werkzeug import datastructures
+from werkzeug import http
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import internal
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import queries
+
+METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
+
+_READS = ('GET', 'HEAD')
+_VERSIONS = ('4.0',)
+_JSON = 'application/json'
+
+
+def check():
+    """For Flask's before_request.
+
+    :raises: `errors.RedfishError`, 406, 412 or 501
+    """
+    request = flask.request
+    environ = request.environ
+    if request.method not in METHODS:
+        raise errors.general(
+            501, 'The method %s is not implemented.'
+            % messages.shown(request.method),
+            'Use one of %s.' % ', '.join(METHODS))
+    version = environ.get('HTTP_ODATA_VERSION')
+    if version is not None and version.strip() not in _VERSIONS:
+        raise errors.RedfishError(412, messages.message(
+            'HeaderInvalid', 'OData-Version: %s' % version,
+            resolution='Send OData-Version 4.0 or leave it out.'))
+    if request.method in _READS and internal.MARK not in environ:
+        accept = environ.get('HTTP_ACCEPT')
+        if accept is not None and not _accepts(accept, _media(request)):
+            raise errors.RedfishError(406, messages.message(
+                'HeaderInvalid', 'Accept: %s' % accept,
+                resolution='Accept %s.' % _media(request)))
+    return None
+
+
+def _media(request):
+    """The media type of what a route answers with."""
+    if request.url_rule is None:
+        return _JSON
+    return flask.current_app.extensions['sushy_kubevirt.media'].get(
+        request.url_rule.endpoint, _JSON)
+
+
+@functools.lru_cache(maxsize=256)
+def _accepts(header, media):
+    found = http.parse_accept_header(header, datastructures.MIMEAccept)
+    kind = media.partition('/')[0]
+    return not found or any(
+        quality > 0 and one.partition(';')[0].strip().lower() in (
+            '*/*', '*', kind + '/*', media)
+        for one, quality in found)
+
+
+def query():
+    """Read the query into ``flask.g``: for Flask's before_request.
+
+    :raises: `errors.RedfishError`, 400 or 501
+    """
+    request = flask.request
+    text = request.environ.get('QUERY_STRING')
+    if not text:
+        return
+    found = queries.read(text)
+    if found is None:
+        return
+    if request.method not in _READS:
+        raise errors.RedfishError(400, messages.message(
+            'QueryNotSupportedOnOperation'))
+    flask.g.query = found

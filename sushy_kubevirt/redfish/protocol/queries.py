@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Query parameters: what a client asks for, read and checked.
+
+DSP0266, "Query parameters". ``only``, ``$select``, ``$expand``, ``$top`` and
+``$skip`` are known; another one that begins with ``$`` is refused, the rest
+is ignored. What is done to a resource for them is in `shaping`.
+"""
+
+import dataclasses
+import re
+import urllib.parse
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+
+#: Most levels of $expand.
+MAX_LEVELS = 6
+
+_EXPAND = re.compile(r'([*.~])(?:\(\$levels=(\d{1,9})\))?')
+_NUMBER = re.compile(r'-?\d{1,9}')
+_PROPERTY = re.compile(r'[\w@#.]+(?:/[\w@#.]+)*')
+
+#: For ServiceRoot: ProtocolFeaturesSupported.
+FEATURES = {
+    'ExcerptQuery': False,
+    'ExpandQuery': {
+        'ExpandAll': True,
+        'Levels': True,
+        'Links': True,
+        'MaxLevels': MAX_LEVELS,
+        'NoLinks': True,
+    },
+    'FilterQuery': False,
+    'OnlyMemberQuery': True,
+    'SelectQuery': True,
+    'TopSkipQuery': True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """What was asked for; what was not is None or False.
+
+    :param only: whether the member of a collection that has one is meant
+    :param select: tuple of properties, each a tuple of names
+    :param expand: ``*``, ``.`` or ``~``
+    :param levels: of $expand
+    :param top: number of members
+    :param skip: number of members
+    """
+
+    only: bool = False
+    select: tuple | None = None
+    expand: str | None = None
+    levels: int = 1
+    top: int | None = None
+    skip: int | None = None
+
+
+def read(text):
+    """Read a query.
+
+    :param text: what is behind the question mark
+    :returns: `Query`, or None when it asks for nothing
+    :raises: `errors.RedfishError`, 400 or 501
+    """
+    try:
+        pairs = urllib.parse.parse_qsl(text, keep_blank_values=True,
+                                       max_num_fields=50)
+    except ValueError:
+        raise _wrong('QueryParameterValueFormatError', text, '?') from None
+    given = {}
+    for name, value in pairs:
+        if name not in _KNOWN:
+            if name.startswith('$'):
+                raise errors.RedfishError(501, messages.message(
+                    'QueryParameterUnsupported', name,
+                    detail='There are %s.' % ', '.join(_KNOWN)))
+            continue
+        if name in given:
+            raise _wrong('QueryParameterValueFormatError', value, name)
+        given[name] = value
+    if not given:
+        return None
+    fields = {}
+    for name, value in given.items():
+        fields.update(_KNOWN[name](name, value))
+    if len(given) > 1 and 'only' in given:
+        raise errors.RedfishError(400, messages.message(
+            'QueryCombinationInvalid'))
+    return Query(**fields)
+
+
+def _wrong(key, value, *more):
+    return errors.RedfishError(400, messages.message(key, value, *more))
+
+
+def _only(name, value):
+    if value:
+        raise _wrong('QueryParameterValueFormatError', value, name)
+    return {'only': True}
+
+
+def _select(name, value):
+    properties = [one.strip() for one in value.split(',')]
+    if len(properties) > 100 or not all(
+            _PROPERTY.fullmatch(one) for one in properties):
+        raise _wrong('QueryParameterValueFormatError', value, name)
+    return {'select': tuple(tuple(one.split('/')) for one in properties)}
+
+
+def _expand(name, value):
+    found = _EXPAND.fullmatch(value)
+    if not found:
+        raise _wrong('QueryParameterValueFormatError', value, name)
+    levels = int(found[2] or 1)
+    if not 1 <= levels <= MAX_LEVELS:
+        raise _wrong('QueryParameterOutOfRange', levels, '$levels',
+                     '1-%d' % MAX_LEVELS)
+    return {'expand': found[1], 'levels': levels}
+
+
+def _number(name, value):
+    if not _NUMBER.fullmatch(value):
+        raise _wrong('QueryParameterValueTypeError', value, name)
+    if value.startswith('-'):
+        raise _wrong('QueryParameterOutOfRange', value, name, '0-999999999')
+    return {name[1:]: int(value)}
+
+
+# Name: what reads its value.
+_KNOWN = {'only': _only, '$select': _select, '$expand': _expand,
+          '$top': _number, '$skip': _number}

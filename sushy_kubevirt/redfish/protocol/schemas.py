@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schemas that describe the resources, all of them DMTF's.
+
+Which are in use is what the modules that answer say in ``@odata.type``; it
+is read out of their source, so that nobody has to write it down twice.
+`tests/functional/test_redfish_links.py` sees that none is missing.
+"""
+
+import functools
+import inspect
+import re
+
+#: Where DMTF publishes them.
+PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
+
+_VERSIONED = re.compile(r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\.\w+')
+_COLLECTION = re.compile(r"'#?([A-Z]\w+Collection)\b")
+
+#: Beside what is found in modules: what a resource inherits from, the
+#: objects of many, and what is pushed and is no resource.
+ALWAYS = (('Event', None), ('Message', None), ('RedfishError', None),
+          ('Resource', None), ('Settings', None))
+
+
+def json_uri(kind):
+    """Where the JSON schema of a type is published.
+
+    :param kind: ``@odata.type``
+    """
+    return '%s%s.json' % (PUBLISHED, kind.lstrip('#').rpartition('.')[0])
+
+
+def csdl_uri(name):
+    """Where the CSDL of a schema is published.
+
+    :param name: without a version
+    """
+    return '%s%s_v1.xml' % (PUBLISHED, name)
+
+
+@functools.cache
+def used(modules):
+    """The schemas that modules name.
+
+    :param modules: tuple of modules
+    :returns: sorted list of (name, version), the version None for what has
+        none
+    """
+    found = set()
+    for module in modules:
+        source = inspect.getsource(module)
+        found.update(_VERSIONED.findall(source))
+        found.update((name, None) for name in _COLLECTION.findall(source))
+    return sorted(found, key=lambda one: (one[0], one[1] or ''))
