@@ -7,8 +7,12 @@ advice to the next BMC that looks; where one contradicts the VM it stands on,
 the VM is right and the annotation is forgotten.
 
 ``sushy-kubevirt.openstack.org/boot``
-    The boot overrides in force, a JSON object with up to two members.
+    The boot order and the overrides in force, a JSON object with up to three
+    members.
 
+    ``order``
+        The persistent boot order that a BMC was given: ``changes``. It lies
+        under the overrides.
     ``continuous``
         The lasting override: ``target`` and ``changes``.
     ``once``

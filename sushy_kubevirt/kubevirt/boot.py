@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import enum
 
-from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt import bootoptions
 from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
@@ -89,13 +89,9 @@ def state(vm, vmi):
         vm = copy.deepcopy(vm)
         overrides.take_off_once(vm)
     mode = firmware.mode(vm, vmi)
-    lasting = overrides.continuous(vm)
+    lasting = overrides.in_force(vm)
     if lasting is not None:
-        first = bootorder.first(vm['spec']['template'])
-        if first is not None and first.value == lasting['target']:
-            return BootState(Target(lasting['target']), Enabled.CONTINUOUS,
-                             mode)
-        # Somebody has given the VM another order since.
+        return BootState(Target(lasting['target']), Enabled.CONTINUOUS, mode)
     return BootState(Target.NONE, Enabled.DISABLED, mode)
 
 
@@ -105,7 +101,7 @@ def targets(vm, vmi=None):
                  for class_ in bootorder.classes(vm['spec']['template']))
 
 
-def set(machine, target=None, enabled=None, mode=None):
+def set(machine, target=None, enabled=None, mode=None, order=None):
     """Choose what the next start boots from. None leaves as it is.
 
     :param machine: a `machine.Machine`
@@ -114,7 +110,9 @@ def set(machine, target=None, enabled=None, mode=None):
         ``Enabled`` out when it is already what it wants)
     :param enabled: an `Enabled`; alone it is about the present target
     :param mode: a `Mode`
-    :raises: `errors.InvalidValue` if the VM has no device of that class
+    :param order: the persistent order, see `bootoptions.edit`
+    :raises: `errors.InvalidValue` if the VM has no device of that class, or
+        no such boot options
     """
     id_ = overrides.new_id()
 
@@ -125,12 +123,24 @@ def set(machine, target=None, enabled=None, mode=None):
         terminate = (_needs_once(pending, target, enabled, mode)
                      and _may_terminate(machine, vm))
         try:
-            _apply(machine, vm, vmi, target, enabled, mode, id_, terminate)
+            _apply(machine, vm, vmi, target, enabled, mode, order, id_,
+                   terminate)
         except errors.Rejected as e:
             # The gate was switched off a moment ago.
             if not terminate or GATE.lower() not in str(e).lower():
                 raise
-            _apply(machine, vm, vmi, target, enabled, mode, id_, False)
+            _apply(machine, vm, vmi, target, enabled, mode, order, id_,
+                   False)
+
+    machine.write(step)
+
+
+def set_default_order(machine):
+    """Give a machine the persistent boot order back that its owner wrote."""
+    def step(vm, vmi):
+        edited = copy.deepcopy(vm)
+        bootoptions.edit(edited, vmi, None)
+        changes.send(machine, vm, edited)
 
     machine.write(step)
 
@@ -150,7 +160,8 @@ def set_secure_boot(machine, enabled):
             overrides.take_off_once(edited)
             firmware.edit_secure_boot(edited, enabled, vmi)
             if not overrides.begun(vm, vmi):
-                _put_again(edited, vmi, pending, overrides.ends_at_reboot(vm))
+                overrides.put_once_again(edited, vmi, pending,
+                                         overrides.ends_at_reboot(vm))
         changes.send(machine, vm, edited)
 
     machine.write(step)
@@ -169,8 +180,10 @@ def _may_terminate(machine, vm):
             and machine.gates.enabled(GATE))
 
 
-def _apply(machine, vm, vmi, target, enabled, mode, id_, terminate):
+def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate):
     edited = copy.deepcopy(vm)
+    if order is not None:
+        bootoptions.edit(edited, vmi, order)
     _edit(edited, vmi, target, enabled, mode, id_, terminate)
     changes.send(machine, vm, edited)
 
@@ -220,25 +233,9 @@ def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
         mode and mode.value) == pending.get('mode')
     overrides.take_off_once(vm)
     if same:
-        _put_again(vm, vmi, pending, terminate, id_)
+        overrides.put_once_again(vm, vmi, pending, terminate, id_)
     elif class_ or mode:
         overrides.put_once(vm, id_, class_, mode, terminate)
-
-
-def _put_again(vm, vmi, layer, terminate, id_=None):
-    """Put a one-time override back on that was taken off a moment ago.
-
-    It keeps its name, and so may come out unchanged, unless a VMI carries
-    that already: what is asked for now is for the VMI after that one.
-    """
-    carried = vmi is not None and annotations.mark(vmi) == layer['id']
-    if not carried or id_ is None:
-        id_ = layer['id']
-    overrides.put_once(
-        vm, id_, layer.get('target') and bootorder.Class(layer['target']),
-        layer.get('mode') and Mode(layer['mode']), terminate)
-    if not carried:
-        overrides.keep_generation(vm, layer)
 
 
 def _class(vm, target, pending):

@@ -132,16 +132,47 @@ def put_first(template, class_):
     before = devices(template)
     chosen = [device for device in before
               if device.class_ is class_ and device.bootable]
-    others = [device for device in before if device not in chosen]
+    return _number(template, chosen + [
+        device for device in before if device not in chosen])
+
+
+def put(template, chosen):
+    """Let these devices be tried, in this order, and no others.
+
+    :param template: a VM's ``spec.template``, which is changed
+    :param chosen: list of `Device`, as `devices` tells them
+    :returns: record for `take_back`
+    """
+    return _number(template, chosen, [
+        device for device in devices(template) if device not in chosen])
+
+
+def _number(template, ordered, others=()):
+    """Number some devices, and take the numbers of others away.
+
+    All disks that KubeVirt would add are written out as soon as one has to
+    be, in KubeVirt's order: so the places of disks are the same before and
+    after.
+    """
     record = {}
-    for number, device in enumerate(chosen + others, 1):
-        if not device.written:
-            _hardware(template, True).setdefault('disks', []).append(
-                {'name': device.name, 'bootOrder': number})
-            record.setdefault('added', []).append(device.name)
-        elif device.order != number:
-            item = _find(template, device.list, device.name)
+    if any(not device.written for device in ordered):
+        everything = {(device.list, device.name): device
+                      for device in (*ordered, *others)}
+        for volume in template['spec'].get('volumes') or ():
+            device = everything.get(('disks', volume.get('name')))
+            if device is not None and not device.written:
+                _hardware(template, True).setdefault('disks', []).append(
+                    {'name': device.name})
+                record.setdefault('added', []).append(device.name)
+    for number, device in [*enumerate(ordered, 1),
+                           *((None, device) for device in others)]:
+        item = _find(template, device.list, device.name)
+        if item is None or device.order == number:
+            continue
+        item.pop('bootOrder', None)
+        if number is not None:
             item['bootOrder'] = number
+        if device.written:
             record.setdefault(device.list, {})[device.name] = [
                 device.order, number]
     return record
@@ -165,7 +196,7 @@ def take_back(template, record):
         for name, (old, new) in (record.get(list_) or {}).items():
             item = _find(template, list_, name)
             if item is not None and item.get('bootOrder') == new:
-                item.pop('bootOrder')
+                item.pop('bootOrder', None)
                 if old is not None:
                     returned.append((old, item))
     # A number that somebody has given to another device in the meantime is

@@ -8,6 +8,7 @@ the API. What the words mean is in the modules it delegates to.
 
 from sushy_kubevirt.kubevirt import attributes
 from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import bootoptions
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import firmware
 from sushy_kubevirt.kubevirt import inventory
@@ -145,17 +146,32 @@ class Machine:
         """:returns: a `boot.BootState`"""
         return boot.state(*self.objects())
 
-    def set_boot(self, target=None, enabled=None, mode=None, http_uri=None):
+    def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
+                 order=None):
         """Choose what the next start boots from. None leaves as it is.
 
         :param target: a `boot.Target`
         :param enabled: a `boot.Enabled`
         :param mode: a `boot.Mode`
         :param http_uri: what `boot.Target.UEFI_HTTP` boots, a URL
+        :param order: the persistent order under the override: references of
+            `boot_options`
         """
         if http_uri:
             raise errors.Unsupported('HTTP boot is not there yet')
-        boot.set(self, target=target, enabled=enabled, mode=mode)
+        boot.set(self, target=target, enabled=enabled, mode=mode, order=order)
+
+    def boot_options(self):
+        """:returns: tuple of `bootoptions.Option`"""
+        return bootoptions.options(self.objects()[0])
+
+    def boot_order(self):
+        """:returns: tuple of references, see `bootoptions.order`"""
+        return bootoptions.order(self.objects()[0])
+
+    def set_default_boot_order(self):
+        """Bring the boot order back that the VM's owner wrote."""
+        boot.set_default_order(self)
 
     def boot_targets(self):
         """:returns: tuple of the `boot.Target` the VM has devices for"""

@@ -2,7 +2,8 @@
 """Boot overrides as layers on a VM, put on and taken off again.
 
 Pure functions that edit a VM in place. The lowest layer is what the VM's
-owner wrote; on it may lie a lasting override, on that one for a single boot.
+owner wrote; on it may lie a boot order of a BMC's, on that a lasting override,
+on that one for a single boot.
 Each layer carries the record of what it changed (see `annotations`), so that
 taking it off brings back what was under it. When and why that happens is
 said in `boot` and `keeper`.
@@ -29,6 +30,18 @@ def once(vm):
 def continuous(vm):
     """:returns: the lasting override on a VM; or None"""
     return _layers(vm).get('continuous')
+
+
+def in_force(vm):
+    """:returns: the lasting override on a VM that has no one-time override,
+    unless somebody has given the VM another order since; or None
+    """
+    layer = continuous(vm)
+    if layer is not None:
+        first = bootorder.first(vm['spec']['template'])
+        if first is not None and first.value == layer['target']:
+            return layer
+    return None
 
 
 def begun(vm, vmi):
@@ -130,6 +143,43 @@ def put_continuous(vm, target):
         'changes': bootorder.put_first(vm['spec']['template'], target)})
 
 
+def put_order(vm, devices):
+    """Put a boot order on a VM that has neither one nor an override.
+
+    :param devices: list of `bootorder.Device`: those that are tried
+    """
+    _write(vm, 'order', {
+        'changes': bootorder.put(vm['spec']['template'], devices)})
+
+
+def take_off_order(vm):
+    """Take off the boot order, of a VM that has no override on it."""
+    layer = _layers(vm).get('order')
+    if layer is not None:
+        bootorder.take_back(vm['spec']['template'],
+                            layer.get('changes') or {})
+        _write(vm, 'order', None)
+
+
+def put_once_again(vm, vmi, layer, terminate, id_=None):
+    """Put a one-time override back on that was taken off a moment ago.
+
+    It keeps its name, and so may come out unchanged, unless a VMI carries
+    that already: what is asked for now is for the VMI after that one.
+
+    :param layer: what `once` said of it
+    :param id_: a name for it in that case; None keeps it in any case
+    """
+    carried = vmi is not None and annotations.mark(vmi) == layer['id']
+    if not carried or id_ is None:
+        id_ = layer['id']
+    put_once(
+        vm, id_, layer.get('target') and bootorder.Class(layer['target']),
+        layer.get('mode') and firmware.Mode(layer['mode']), terminate)
+    if not carried:
+        keep_generation(vm, layer)
+
+
 def take_off_once(vm):
     """Take off the one-time override, if there is one."""
     layer = once(vm)
@@ -152,7 +202,7 @@ def take_off_once(vm):
 
 
 def take_off_all(vm):
-    """Take off all overrides."""
+    """Take off all overrides; a boot order stays."""
     take_off_once(vm)
     layer = continuous(vm)
     if layer is not None:
@@ -185,11 +235,13 @@ def _layers(vm):
     Whoever may edit a VM may write anything into its annotations. What no
     BMC would write counts as not there.
 
-    :returns: dict with ``once`` and ``continuous``, each may be missing
+    :returns: dict with ``once``, ``continuous`` and ``order``, each may be
+        missing
     """
     layers = annotations.read(vm, annotations.BOOT)
     found = {}
-    for name, is_sound in (('once', _is_once), ('continuous', _is_lasting)):
+    for name, is_sound in (('once', _is_once), ('continuous', _is_lasting),
+                           ('order', lambda layer: True)):
         layer = layers.get(name)
         if isinstance(layer, dict) and is_sound(layer) and _are_changes(
                 layer.get('changes', {})):
