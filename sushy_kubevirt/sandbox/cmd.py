@@ -110,7 +110,7 @@ async def _serve(options, storage):
     host, port = options.listen
     identity = certificates.make([host, 'localhost', '127.0.0.1', '::1'])
     server = server_module.Server(identity.context(), ca=identity.ca)
-    core.install(server)
+    core.install(server, storage)
     control.install(server)
     parts = [kubevirt.install(server, options, storage)]
     if options.cdi:

@@ -109,8 +109,9 @@ class BootsTest(SandboxFactsTestCase):
         name, _ = self.make_running(change=change)
         self.cluster.create('persistentvolumeclaims', {
             'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim',
-            'metadata': {'name': name}, 'spec': {'resources': {
-                'requests': {'storage': '1Gi'}}}})
+            'metadata': {'name': name}, 'spec': {
+                'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '1Gi'}}}})
         self.cluster.patch('virtualmachines', name, [{
             'op': 'add', 'path': facts.VOLUMES + '/-', 'value': {
                 'name': 'cd', 'persistentVolumeClaim': {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of Kubernetes itself that clients touch.
 
-Objects only: nothing schedules pods, provisions volumes or serves
-services here.
+Objects only: nothing schedules pods or serves services here. What becomes
+of claims is in ``volumes``, of quotas in ``quotas``.
 """
 import base64
 import binascii
@@ -17,8 +17,10 @@ from sushy_kubevirt.sandbox.api import garbage
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import namespaces
+from sushy_kubevirt.sandbox.api import quotas
 from sushy_kubevirt.sandbox.api import reviews
 from sushy_kubevirt.sandbox.api import tables
+from sushy_kubevirt.sandbox.api import volumes
 
 _AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp',
                     description=tables.AGE_TEXT)
@@ -165,7 +167,8 @@ CLAIM = _kind(
         _text('Capacity', '.status.capacity.storage'),
         _text('Access Modes', '.status.accessModes[*]'),
         _text('StorageClass', '.spec.storageClassName')),
-    short_names=('pvc',), status=True, schema=schemas.CLAIM)
+    short_names=('pvc',), status=True, schema=schemas.CLAIM,
+    mutate=volumes.complete, validate=volumes.refuse)
 EVENT = _kind(
     '', 'v1', 'Event', 'events', event_views.COLUMNS, short_names=('ev',),
     schema=schemas.EVENT, selectable_fields=event_views.FIELDS)
@@ -176,7 +179,8 @@ LEASE = _kind(
     (_text('Holder', '.spec.holderIdentity'),), schema=schemas.LEASE)
 
 KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
-         CLAIM, EVENT, NEW_EVENT, LEASE)
+         CLAIM, volumes.STORAGE_CLASS, quotas.QUOTA, EVENT, NEW_EVENT,
+         LEASE)
 
 
 def _make_node(store, name):
@@ -198,13 +202,15 @@ def _make_node(store, name):
                  manager='kubelet')
 
 
-def install(server):
+def install(server, storage=None):
     """Serve them, with the objects that every cluster has.
 
     Garbage collection, the life of namespaces and CustomResourceDefinitions
     come with them.
 
     :param server: a :class:`server.Server`.
+    :param storage: keeps what claims hold, see
+        :class:`volumes.Provisioner`; or None.
     """
     for kind in KINDS:
         server.register_kind(kind)
@@ -212,6 +218,8 @@ def install(server):
     namespaces.Lifecycle(server, NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP)
     garbage.Collector(server)
     crds.Definitions(server)
+    quotas.Quotas(server)
+    server.provisioner = volumes.Provisioner(server, CLAIM, storage)
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})

@@ -90,6 +90,8 @@ class Server:
         #: ``await around(request, verb, resource, carry_out)`` gives the
         #: answer; ``carry_out()`` makes the real one (faults, statistics).
         self.around = None
+        #: Binds claims and lets them go; see ``core.install``.
+        self.provisioner = None
         self._ssl = ssl_context
         self._app = web.Application(client_max_size=bodies.LIMIT)
         self._runner = None

@@ -1,51 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims and DataVolumes that a machine waits for.
 
-There is no storage behind a claim here; :class:`Binder` binds each one as a
-storage class that binds at once would. DataVolumes are CDI's: where the
-cluster does not know the kind there are none.
+DataVolumes are CDI's: where the cluster does not know the kind there are
+none.
 
 Source: pkg/storage/types (KubeVirt 1.9).
 """
 
 from sushy_kubevirt.sandbox.api import core
-from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import paths
 
 _DONE = ('Succeeded', 'PendingPopulation')
 _FAILED_REASONS = ('Error', 'ImagePullFailed')
-
-
-class Binder:
-    """Binds new claims.
-
-    :param store: the store.
-    """
-
-    def __init__(self, store):
-        self._store = store
-        self._end = store.subscribe(core.CLAIM, self._saw)
-
-    def close(self):
-        """Bind no more."""
-        self._end()
-
-    def _saw(self, type_, claim, _old):
-        if type_ == 'DELETED' or paths.at(claim, 'status', 'phase'):
-            return
-        spec = claim.get('spec') or {}
-        asked = paths.at(spec, 'resources', 'requests') or {}
-        meta = claim['metadata']
-        try:
-            self._store.change(
-                core.CLAIM, meta['namespace'], meta['name'],
-                lambda new: new.__setitem__('status', {
-                    'phase': 'Bound', 'capacity': dict(asked),
-                    'accessModes': spec.get('accessModes', [])}),
-                subresource='status')
-        except errors.ApiError:
-            pass  # it is gone again
 
 
 def data_volume_kind(store):
@@ -145,10 +112,21 @@ def ready(store, namespace, volumes):
         owner = _owner(claim)
         phase = paths.at(owner and data_volume(store, namespace, owner),
                          'status', 'phase')
-        if claim is None or (owner and phase not in (
-                *_DONE, 'WaitForFirstConsumer')):
+        if claim is None or (owner and phase not in _DONE):
             return False
     return True
+
+
+def awaited(store, namespace, volumes):
+    """The claims of DataVolumes that wait for their first consumer."""
+    for volume in volumes:
+        if not _awaited(volume):
+            continue
+        name = paths.claim_name(volume)
+        owner = _owner(find(store, namespace, name))
+        item = owner and data_volume(store, namespace, owner)
+        if paths.at(item, 'status', 'phase') == 'WaitForFirstConsumer':
+            yield name
 
 
 def _awaited(volume):

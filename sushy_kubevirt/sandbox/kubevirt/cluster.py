@@ -6,7 +6,6 @@ import dataclasses
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
-from sushy_kubevirt.sandbox.kubevirt import claims
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import config
 from sushy_kubevirt.sandbox.kubevirt import events
@@ -72,9 +71,10 @@ class Cluster:
         recorder = events.Recorder(self.store)
         self.machines = vmi_controller.Controller(
             self.store, self.kinds.vmi, self.kinds.vm, recorder, loop,
-            self._options.version, self._options.boot_seconds)
+            self._options.version, self._options.boot_seconds,
+            server.provisioner)
         self._parts = [
-            claims.Binder(self.store), self.machines,
+            self.machines,
             vm_controller.Controller(self.store, self.kinds.vm,
                                      self.kinds.vmi, self.config, recorder,
                                      loop)]

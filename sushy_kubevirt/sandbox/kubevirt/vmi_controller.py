@@ -41,9 +41,11 @@ class Controller:
     :param loop: the asyncio loop.
     :param version: the version of KubeVirt.
     :param seconds: how long a machine takes to start.
+    :param provisioner: the :class:`api.volumes.Provisioner`.
     """
 
-    def __init__(self, store, kind, vms, recorder, loop, version, seconds):
+    def __init__(self, store, kind, vms, recorder, loop, version, seconds,
+                 provisioner):
         self._store = store
         self._kind = kind
         self._vms = vms
@@ -51,6 +53,8 @@ class Controller:
         self._loop = loop
         self._image = f'quay.io/kubevirt/virt-launcher:{version}'
         self._seconds = seconds
+        self._provisioner = provisioner
+        provisioner.add_user(self._uses)
         self.guests = guests.Guests(loop, self._look, self._guest_ended,
                                     seconds / 2)
         self._pods = launcher.Launchers(store, loop.time)
@@ -84,6 +88,19 @@ class Controller:
         if type_ == 'DELETED':
             self._forget(vmi['metadata']['uid'])
         self._queue.add(paths.key(vmi))
+        self._provisioner.look()
+
+    def _uses(self, namespace, name):
+        """Whether a pod of some machine uses a claim."""
+        for vmi in self._store.list(self._kind, namespace):
+            if self._pods.get(vmi) is None:
+                continue
+            if name in [paths.claim_name(v)
+                        for v in paths.volumes(vmi['spec'])] + [
+                    paths.at(s, 'persistentVolumeClaimInfo', 'claimName')
+                    for s in paths.at(vmi, 'status', 'volumeStatus') or ()]:
+                return True
+        return False
 
     def _saw_node(self, _type, _node, _old):
         for key in self._homeless:
@@ -174,6 +191,9 @@ class Controller:
                       _CONTROLLER)
             return
         status.tell_failure(vmi)
+        for name in claims.awaited(self._store, namespace, volumes):
+            # KubeVirt makes a pod for a moment only to have it bound.
+            self._provisioner.consume(namespace, name, self._some_node())
         if not claims.ready(self._store, namespace, volumes):
             return
         conditions.drop(vmi, 'PodScheduled')
@@ -183,6 +203,10 @@ class Controller:
         self._tell_pod(vmi, pod)
         status.tell_ready(vmi, pod)
         status.move(vmi, status.SCHEDULING)
+
+    def _some_node(self):
+        nodes = self._store.list(core.NODE)
+        return nodes[0]['metadata']['name'] if nodes else ''
 
     @staticmethod
     def _tell_pod(vmi, pod):
@@ -198,6 +222,10 @@ class Controller:
         vmi['status']['qosClass'] = 'Burstable'
         if pod.node is None:
             why = self._pods.place(vmi, pod)
+            if not why:
+                for volume in paths.volumes(vmi['spec']):
+                    self._provisioner.consume(
+                        key[0], paths.claim_name(volume) or '', pod.node)
             if not why and claims.unbound(
                     self._store, key[0], paths.volumes(vmi['spec'])):
                 pod.node = None
