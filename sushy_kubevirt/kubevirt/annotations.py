@@ -45,6 +45,35 @@ the VM is right and the annotation is forgotten.
     `keeper`), or it was halted because its start could not be called off
     otherwise.
 
+``sushy-kubevirt.openstack.org/media``
+    Virtual media (`media.record`), a JSON object. It is written before a
+    DataVolume is made and until it is gone, so that whoever comes next can
+    finish or clean up. No credentials stand in it.
+
+    ``media``
+        What is in the drives, by device (``Cd``, ``USBStick``,
+        ``HttpBoot``): ``id`` of the attempt, ``url``, ``volume`` and ``uid``
+        of the DataVolume, ``drive`` (the disk), ``since``, ``ready``, and
+        what was asked for.
+    ``next``
+        What somebody is inserting, the same: not in a drive yet. What stays
+        so for too long is given up by whoever sees it.
+    ``gone``
+        DataVolumes to be deleted: name and uid, '' for one that may not even
+        have been made.
+    ``verify``, ``certificates``
+        By device: whether servers' certificates are checked; the digests of
+        those that were installed.
+    ``httpUri``
+        What HTTP boot is to boot.
+
+``sushy-kubevirt.openstack.org/media-attempt`` (on DataVolumes)
+    The ``id`` of the attempt that one was made in.
+
+``sushy-kubevirt.openstack.org/upload`` (on DataVolumes)
+    How far an upload is, renewed every few seconds by the BMC that makes it:
+    ``progress``, and ``beat``, which is another each time.
+
 ``sushy-kubevirt.openstack.org/bootloaders``
     The last bootloader of each firmware, a JSON object with ``efi`` and
     ``bios`` as KubeVirt words them. A change from UEFI to Legacy and back
@@ -59,6 +88,9 @@ BOOT = resources.PREFIX + 'boot'
 BOOT_ONCE = resources.PREFIX + 'boot-once'
 RUN_STRATEGY = resources.PREFIX + 'run-strategy'
 BOOTLOADERS = resources.PREFIX + 'bootloaders'
+MEDIA = resources.PREFIX + 'media'
+MEDIA_ATTEMPT = resources.PREFIX + 'media-attempt'
+UPLOAD = resources.PREFIX + 'upload'
 
 
 def read(obj, key):

@@ -27,6 +27,9 @@ class Class(enum.Enum):
     CD = 'Cd'
     """A CD-ROM, with or without a medium."""
 
+    HTTP = 'UefiHttp'
+    """The CD-ROM that holds what HTTP boot has fetched."""
+
 
 #: Volumes that carry data for the guest's own use. Their disks boot nothing,
 #: so they get no number from us; one that its owner gave stays in its place.
@@ -38,6 +41,10 @@ _DATA_VOLUMES = frozenset((
 #: Guests whose memory is encrypted boot from no network interface; KubeVirt
 #: refuses to number one (``pkg/virt-api/webhooks/amd64.go`` of 1.9).
 _ENCRYPTED = frozenset(('sev', 'snp', 'tdx'))
+
+
+#: Name of the drive that HTTP boot adds.
+HTTP_DRIVE = 'bmc-http'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +88,8 @@ def devices(template):
         bootable = not _DATA_VOLUMES & volume.keys()
         if bootable or order is not None:
             class_ = Class.CD if 'cdrom' in disk else Class.HDD
+            if class_ is Class.CD and disk['name'] == HTTP_DRIVE:
+                class_ = Class.HTTP
             found.append(Device('disks', disk['name'], class_, order,
                                 bootable))
     used = {item['name'] for kind in ('disks', 'filesystems')

@@ -21,6 +21,9 @@ TERMINATE = 'Terminate'
 _TARGETS = tuple(each.value for each in bootorder.Class)
 _MODES = tuple(each.value for each in firmware.Mode)
 
+#: Devices that a VM may not have until there is a medium for them.
+_COME_AND_GO = (bootorder.Class.CD, bootorder.Class.HTTP)
+
 
 def once(vm):
     """:returns: the one-time override on a VM, see `annotations`; or None"""
@@ -38,8 +41,13 @@ def in_force(vm):
     """
     layer = continuous(vm)
     if layer is not None:
-        first = bootorder.first(vm['spec']['template'])
+        template = vm['spec']['template']
+        first = bootorder.first(template)
         if first is not None and first.value == layer['target']:
+            return layer
+        class_ = bootorder.Class(layer['target'])
+        if (class_ in _COME_AND_GO
+                and class_ not in bootorder.classes(template)):
             return layer
     return None
 
