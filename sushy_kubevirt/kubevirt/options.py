@@ -15,6 +15,10 @@ class MediaOptions:
     #: Storage class of the claims; None for the cluster's default.
     storage_class: str | None = None
 
+    #: Access mode of the claims, such as ``ReadWriteOnce``; None for what
+    #: CDI knows to be best for the storage class (its StorageProfile).
+    access_mode: str | None = None
+
     #: Who fetches an image: ``import``, CDI; ``upload``, the BMC, which
     #: streams it through CDI's upload proxy; ``auto``, CDI wherever it can.
     mode: str = 'auto'
@@ -25,14 +29,33 @@ class MediaOptions:
     #: How long such an insert waits.
     wait_seconds: float = 600.0
 
-    #: Hosts, ``.domains`` and networks that images may come from; empty for
-    #: all that are not refused by their address.
+    #: After this long, an insert that is not done yet counts as given up by
+    #: whoever made it, and what there is of it is cleaned up.
+    lapse_seconds: float = 60.0
+
+    #: Where images may come from: names, ``*.domain``, addresses, networks.
+    #: Empty for everywhere that is not refused by its address.
     allowed_hosts: tuple = ()
+
+    #: Where they may not come from, whatever else is allowed; such as the
+    #: networks of the cluster's own services. The same notations.
+    denied_hosts: tuple = ()
 
     #: Whether images may come from addresses that lead to the BMC's own host
     #: or node: 169.254.0.0/16, fe80::/10; 127.0.0.0/8, ::1.
     allow_link_local: bool = False
     allow_loopback: bool = False
+
+    #: File of certificates, PEM, that servers of images are checked against
+    #: beside the system's.
+    ca_file: str | None = None
+
+    #: Whether servers' certificates are checked, until a client says.
+    verify: bool = True
+
+    #: Size of an image whose server does not tell it or cannot be reached
+    #: from the BMC, though CDI may; None to refuse those.
+    default_size: int | None = None
 
     #: Address of CDI's upload proxy, such as
     #: ``https://cdi-uploadproxy.cdi.svc``.

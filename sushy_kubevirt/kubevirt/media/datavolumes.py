@@ -8,8 +8,8 @@ controller-base.go) and doc/datavolumes.md, 1.63 and main of 2026-08.
 import dataclasses
 
 from sushy_kubevirt.kubevirt import annotations
-from sushy_kubevirt.kubevirt import resources
 from sushy_kubevirt.kubevirt.media import model
+from sushy_kubevirt.kubevirt import resources
 
 #: On every DataVolume and Secret of ours; its value is the device.
 LABEL = annotations.MEDIA

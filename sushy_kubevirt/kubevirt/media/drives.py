@@ -17,9 +17,9 @@ into a running guest (``storagehotplug.go``).
 import copy
 
 from sushy_kubevirt.kubevirt import bootorder
+from sushy_kubevirt.kubevirt.media import model
 from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.kubevirt import runstrategy
-from sushy_kubevirt.kubevirt.media import model
 
 #: Names of the drives that are added.
 OWN = {model.CD.id: 'bmc-cd', model.USB_STICK.id: 'bmc-usb',
