@@ -9,6 +9,7 @@ of its own and knows nothing of HTTP; the routes this project owns
 """
 
 import contextlib
+import uuid
 
 from sushy_tools.emulator.resources.systems import base
 from sushy_tools import error
@@ -73,12 +74,15 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         :raises: `settings.InvalidSettings`, `errors.ConfigError`
         """
         self.settings = settings.read(self._config)
+        self._place = ()
         self.cluster = machines or self._connect()
 
     def _connect(self):
         wanted = self.settings
         way = connection.Connection.from_options(
             kubeconfig=wanted.kubeconfig, context=wanted.context)
+        access = way.access()
+        self._place = (access.server, access.ca)
         namespaces = wanted.namespaces
         if namespaces is None:
             namespaces = (way.namespace or 'default',)
@@ -86,6 +90,18 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             way, namespaces=namespaces,
             label_selector=wanted.label_selector, options=wanted.machine,
             vm=wanted.vm)
+
+    @property
+    def uuid_of_service(self):
+        """What tells this service from others, and stays as it is.
+
+        Made of the cluster and of the part of it that is served, so that
+        all workers and those that come after them have the same.
+        """
+        wanted = self.settings
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, repr((
+            'sushy-kubevirt', *self._place, wanted.namespaces,
+            wanted.label_selector, wanted.vm))))
 
     def start(self):
         """Begin to serve: see `cluster.Cluster.start`."""

@@ -21,6 +21,9 @@ from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import devices
 from sushy_kubevirt.redfish.resources import firmware
 from sushy_kubevirt.redfish.resources import manager
+from sushy_kubevirt.redfish.resources import metadata
+from sushy_kubevirt.redfish.resources import registries
+from sushy_kubevirt.redfish.resources import service_root
 from sushy_kubevirt.redfish.resources import services
 
 #: A module of `resources` that answers anything has ROUTES and stands here.
@@ -30,6 +33,9 @@ MODULES = (
     devices,
     firmware,
     manager,
+    metadata,
+    registries,
+    service_root,
     services,
 )
 
@@ -82,6 +88,10 @@ def install(app):
         else:
             app.add_url_rule(route.rule, route.endpoint, view,
                              methods=route.methods)
+    upstream = {rule.endpoint: rule.rule for rule in app.url_map.iter_rules()}
+    routing.announce(app, MODULES, {
+        route.rule or upstream[route.endpoint]: route.feature
+        for route in _routes()})
     app.extensions['sushy_kubevirt.media'] = {
         route.endpoint: route.media for route in _routes()}
     for check in (negotiation.check, access.guard, payload.check,

@@ -8,7 +8,8 @@ makes the view be called with the machine instead of an identity (see
 
 A module whose resource hangs on the service root has a dict ``ROOT_LINKS`` of
 ServiceRoot's property to path, ``Links/Sessions`` for one below another. The
-link is there for the feature sets that the path's route is part of.
+link is there for the feature sets that the path's route is part of. One that
+has a registry of its own has ``REGISTRIES``, a tuple of `Registry`.
 """
 
 import dataclasses
@@ -39,6 +40,24 @@ class Route:
     media: str = 'application/json'
 
 
+@dataclasses.dataclass(frozen=True)
+class Registry:
+    """A registry that a module has and `resources.registries` serves.
+
+    :param identity: Id of its file, with the version
+    :param prefix: what clients look it up by: the ``Registry`` of a
+        MessageRegistryFile
+    :param name: for people
+    :param document: function that returns the registry, a dict; without
+        ``@odata.id``, as it is a file and no resource
+    """
+
+    identity: str
+    prefix: str
+    name: str
+    document: object
+
+
 def replace(endpoint, view, feature='full'):
     """Answer in the place of upstream (endpoints of sushy-tools 2.2.0)."""
     return Route(view, endpoint, feature=feature)
@@ -50,3 +69,36 @@ def add(rule, view, methods=('GET',), feature='full',
     name = re.sub(r'\W+', '_', '%s %s' % (rule, methods[0])).strip('_')
     return Route(view, 'kubevirt_' + name, rule, tuple(methods), feature,
                  media)
+
+
+# What is known of an application's routes
+
+_MODULES = 'sushy_kubevirt.modules'
+_FEATURES = 'sushy_kubevirt.features'
+
+
+def announce(app, modules, features):
+    """Note what an application serves: for `views`.
+
+    :param modules: tuple of modules
+    :param features: dict of rule to the least feature set
+    """
+    app.extensions[_MODULES] = modules
+    app.extensions[_FEATURES] = features
+
+
+def modules(app):
+    """The modules that answer, a tuple."""
+    return app.extensions[_MODULES]
+
+
+def root_links(app):
+    """What hangs on the service root.
+
+    :returns: dict of property to path
+    """
+    level = FEATURES.index(app.feature_set)
+    features = app.extensions[_FEATURES]
+    return {name: path for module in modules(app)
+            for name, path in getattr(module, 'ROOT_LINKS', {}).items()
+            if FEATURES.index(features[path]) <= level}

@@ -68,6 +68,8 @@ def thermal(identity):
     raise errors.missing()
 
 
+ROOT_LINKS = {'Chassis': ROOT}
+
 ROUTES = (
     routing.replace('chassis_collection_resource', collection),
     routing.replace('chassis_resource', resource),

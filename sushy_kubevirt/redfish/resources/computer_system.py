@@ -304,6 +304,8 @@ def _why_not(kind, allowed):
     return takes
 
 
+ROOT_LINKS = {'Systems': ROOT}
+
 ROUTES = (
     routing.replace('system_collection_resource', collection, 'minimum'),
     routing.replace('system_resource', resource, 'minimum'),

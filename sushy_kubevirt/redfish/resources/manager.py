@@ -76,6 +76,8 @@ def _body(machine, app):
     return body
 
 
+ROOT_LINKS = {'Managers': ROOT}
+
 ROUTES = (
     routing.replace('manager_collection_resource', collection, 'vmedia'),
     routing.replace('manager_resource', resource, 'vmedia'),

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schemas: OData's ``$metadata`` and the collection JsonSchemas.
+
+All are DMTF's and referred to where DMTF publishes them; there is no schema
+of our own.
+"""
+
+from xml.sax import saxutils
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.protocol import schemas
+
+ROOT = '/redfish/v1/JsonSchemas'
+
+_XML = 'application/xml'
+
+_DOCUMENT = '''<?xml version="1.0" encoding="UTF-8"?>
+<edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">
+%s  <edmx:DataServices>
+    <Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">
+      <EntityContainer Name="Service" Extends="%s.ServiceContainer"/>
+    </Schema>
+  </edmx:DataServices>
+</edmx:Edmx>
+'''  # noqa: E501
+
+_REFERENCE = '''  <edmx:Reference Uri=%s>
+%s  </edmx:Reference>
+'''
+
+
+def _used():
+    return schemas.used(routing.modules(flask.current_app))
+
+
+def metadata():
+    """GET /redfish/v1/$metadata"""
+    namespaces = {name: {name} for name, _version in schemas.ALWAYS}
+    for name, version in _used():
+        names = namespaces.setdefault(name, {name})
+        if version:
+            names.add('%s.%s' % (name, version))
+    references = [_reference('RedfishExtensions',
+                             ['RedfishExtensions.v1_0_0'], 'Redfish')]
+    references += [_reference(name, sorted(names))
+                   for name, names in sorted(namespaces.items())]
+    root = max(namespaces['ServiceRoot'])
+    return flask.Response(_DOCUMENT % (''.join(references), root),
+                          content_type=_XML)
+
+
+def _reference(name, namespaces, alias=None):
+    includes = ''.join(
+        '    <edmx:Include Namespace=%s%s/>\n' % (
+            saxutils.quoteattr(one),
+            ' Alias=%s' % saxutils.quoteattr(alias) if alias else '')
+        for one in namespaces)
+    return _REFERENCE % (saxutils.quoteattr(schemas.csdl_uri(name)), includes)
+
+
+def _files():
+    """Id of each JSON schema: (its prefix, its ``@odata.type``)."""
+    found = {}
+    for name, version in _used():
+        prefix = '%s.%s' % (name, version) if version else name
+        found[prefix] = '#%s.%s' % (prefix, name)
+    return found
+
+
+def collection():
+    """GET /redfish/v1/JsonSchemas"""
+    return responses.collection(
+        'JsonSchemaFileCollection', 'JSON Schemas', ROOT,
+        ['%s/%s' % (ROOT, one) for one in _files()])
+
+
+def resource(schema):
+    """GET /redfish/v1/JsonSchemas/<schema>"""
+    kind = _files().get(schema)
+    if kind is None:
+        raise errors.not_found('JsonSchemaFile', schema)
+    return responses.resource({
+        '@odata.id': '%s/%s' % (ROOT, schema),
+        '@odata.type': '#JsonSchemaFile.v1_1_5.JsonSchemaFile',
+        'Id': schema,
+        'Name': '%s JSON Schema' % schema,
+        'Languages': ['en'],
+        'Schema': kind,
+        'Location': [{'Language': 'en',
+                      'PublicationUri': schemas.json_uri(kind)}],
+    })
+
+
+ROOT_LINKS = {'JsonSchemas': ROOT}
+
+ROUTES = (
+    routing.add('/redfish/v1/$metadata', metadata, feature='minimum',
+                media=_XML),
+    routing.add(ROOT, collection, feature='minimum'),
+    routing.add(ROOT + '/<schema>', resource, feature='minimum'),
+)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registries: where the texts of messages and the BIOS attributes are.
+
+DMTF's are referred to where DMTF publishes them. What only we can know is
+served here; a module that has such a registry says so with ``REGISTRIES``, a
+tuple of `routing.Registry`.
+"""
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+
+ROOT = '/redfish/v1/Registries'
+
+PUBLISHED = 'https://redfish.dmtf.org/registries/'
+
+#: DMTF's registries whose messages are sent: prefix of their MessageIds to
+#: the release that is referred to.
+STANDARD = {
+    messages.REGISTRY: messages.REGISTRY + '.1',
+    'ResourceEvent.1.3': 'ResourceEvent.1.3.0',
+    'TaskEvent.1.0': 'TaskEvent.1.0.3',
+}
+
+
+def _own():
+    return {one.identity: one
+            for module in routing.modules(flask.current_app)
+            for one in getattr(module, 'REGISTRIES', ())}
+
+
+def collection():
+    """GET /redfish/v1/Registries"""
+    return responses.collection(
+        'MessageRegistryFileCollection', 'Registry File Collection', ROOT,
+        ['%s/%s' % (ROOT, one) for one in (*STANDARD.values(), *_own())])
+
+
+def resource(registry):
+    """GET /redfish/v1/Registries/<registry>: where it is"""
+    here = '%s/%s' % (ROOT, registry)
+    for prefix, release in STANDARD.items():
+        if release == registry:
+            name = prefix.partition('.')[0] + ' Message Registry'
+            location = {'PublicationUri': '%s%s.json' % (PUBLISHED, release)}
+            break
+    else:
+        own = _own().get(registry)
+        if own is None:
+            raise errors.not_found('MessageRegistryFile', registry)
+        prefix, name = own.prefix, own.name
+        location = {'Uri': here + '/Registry'}
+    return responses.resource({
+        '@odata.id': here,
+        '@odata.type': '#MessageRegistryFile.v1_1_5.MessageRegistryFile',
+        'Id': registry,
+        'Name': name + ' File',
+        'Registry': prefix,
+        'Languages': ['en'],
+        'Location': [{'Language': 'en', **location}],
+    })
+
+
+def document(registry):
+    """GET /redfish/v1/Registries/<registry>/Registry: one of ours"""
+    own = _own().get(registry)
+    if own is None:
+        raise errors.missing()
+    return responses.resource(own.document())
+
+
+def gone():
+    """Upstream's registries, which describe other machines."""
+    raise errors.missing()
+
+
+ROOT_LINKS = {'Registries': ROOT}
+
+ROUTES = (
+    routing.replace('registry_file_collection', collection),
+    routing.add(ROOT + '/<registry>', resource),
+    routing.add(ROOT + '/<registry>/Registry', document),
+    routing.replace('bios_attribute_registry_file', gone),
+    routing.replace('message_registry_file', gone),
+    routing.replace('bios_registry', gone),
+    routing.replace('message_registry', gone),
+)

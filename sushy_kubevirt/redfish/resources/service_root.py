@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service root, where every client begins, and OData's service document.
+
+What hangs on it the modules say themselves (`routing`, ROOT_LINKS); a link is
+there if there is something behind it in the feature set that is served. These
+resources are open to all, so they show nothing but what there is to log in
+to.
+"""
+
+import functools
+from importlib import metadata
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import queries
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+
+ROOT = '/redfish/v1/'
+
+#: The release of DSP0266 this was written after.
+REDFISH_VERSION = '1.20.0'
+
+
+@functools.cache
+def _version():
+    return metadata.version('sushy-kubevirt')
+
+
+def versions():
+    """GET /redfish: DSP0266, "Protocol version"; nothing else in it"""
+    return responses.resource({'v1': ROOT})
+
+
+def resource():
+    """GET /redfish/v1/"""
+    app = flask.current_app
+    body = {
+        '@odata.id': ROOT,
+        '@odata.type': '#ServiceRoot.v1_17_0.ServiceRoot',
+        'Id': 'RootService',
+        'Name': 'Root Service',
+        'Description': 'BMCs of KubeVirt virtual machines',
+        'RedfishVersion': REDFISH_VERSION,
+        'UUID': app.systems.uuid_of_service,
+        'Vendor': 'sushy-kubevirt',
+        'Product': 'sushy-kubevirt %s' % _version(),
+        'ProtocolFeaturesSupported': {
+            **queries.FEATURES,
+            'DeepOperations': {'DeepPATCH': False, 'DeepPOST': False},
+            'IncludeOriginOfConditionQuery': False,
+            'MultipleHTTPRequests': True,
+        },
+    }
+    for name, path in routing.root_links(app).items():
+        here = body
+        *above, last = name.split('/')
+        for one in above:
+            here = here.setdefault(one, {})
+        here[last] = responses.link(path)
+    return responses.resource(body)
+
+
+def odata():
+    """GET /redfish/v1/odata: what OData's clients begin with"""
+    links = routing.root_links(flask.current_app)
+    return responses.resource({
+        '@odata.context': ROOT + '$metadata',
+        'value': [{'name': 'Service', 'kind': 'Singleton', 'url': ROOT}] + [
+            {'name': name.rpartition('/')[2], 'kind': 'Singleton',
+             'url': path} for name, path in links.items()],
+    })
+
+
+ROUTES = (
+    routing.add('/redfish', versions, feature='minimum'),
+    routing.replace('root_resource', resource, 'minimum'),
+    routing.add(ROOT + 'odata', odata, feature='minimum'),
+)
