@@ -16,11 +16,12 @@ from sushy_kubevirt.kubevirt import resources
 LOG = logging.getLogger(__name__)
 
 #: Gate: the versions of KubeVirt it came as alpha (off unless named) and
-#: became beta (on unless disabled) in; pkg/virt-config/featuregate/active.go
-#: of 1.9.
+#: became beta (on unless disabled) in, None for never;
+#: pkg/virt-config/featuregate/active.go and inactive.go of 1.9.
 GATES = {
     'RebootPolicy': ((1, 8), (1, 9)),
     'DeclarativeHotplugVolumes': ((1, 6), (1, 9)),
+    'HotplugVolumes': ((0, 31), None),
 }
 
 #: The version is asked for again after this long; while it is not known,
@@ -86,7 +87,18 @@ class Gates:
             # A gate that this version has never heard of opens nothing.
             return version is None or version >= alpha
         return (name not in self._disabled
-                and version is not None and version >= beta)
+                and None not in (version, beta) and version >= beta)
+
+    def fills_drives(self):
+        """Whether KubeVirt fills and empties CD-ROMs of running guests.
+
+        Its older way of hotplugging switches that off
+        (``handleDeclarativeVolumeHotplug`` in vm.go of 1.9).
+
+        :raises: see `enabled`
+        """
+        return (self.enabled('DeclarativeHotplugVolumes')
+                and not self.enabled('HotplugVolumes'))
 
     def _older_than(self, seconds):
         return (self._asked_at is None

@@ -181,7 +181,7 @@ class TakeBackTestCase(base.BaseTestCase):
                                     numbers):
                 if number:
                     item['bootOrder'] = number
-            for class_ in bootorder.Class:
+            for class_ in bootorder.classes(made):
                 changed = copy.deepcopy(made)
                 record = bootorder.put_first(changed, class_)
                 found = bootorder.devices(changed)
