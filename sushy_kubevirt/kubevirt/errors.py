@@ -85,12 +85,16 @@ class MediaUnreachable(MachineError):
     """The server of an image refuses it, does not have it or does not
     answer.
 
-    :param url: without credentials
+    :param url: without credentials and query
+    :param kind: ``missing`` (404), ``unauthorized`` (401, 403), ``tls``,
+        ``server`` (it failed, 5xx), ``size`` (it does not tell it), or
+        ``unreachable``
     """
 
-    def __init__(self, message, url=''):
+    def __init__(self, message, url='', kind='unreachable'):
         super().__init__(message)
         self.url = url
+        self.kind = kind
 
 
 class AccessDenied(MachineError):
