@@ -9,6 +9,7 @@ pkg/defaults in KubeVirt 1.9).
 
 import dataclasses
 
+from sushy_kubevirt.kubevirt import bios
 from sushy_kubevirt.kubevirt import quantity
 
 
@@ -33,11 +34,13 @@ class Nic:
 
     name: str
     mac: str = ''           # lower case, colons; '' when not known yet
+    guest_mac: str = ''     # what the guest made of it; when it is told
     ips: tuple = ()         # without prefix length
     model: str = ''         # 'virtio', 'e1000' …
     network: str = ''       # 'pod', or the name of the Multus network
     guest_name: str = ''    # 'eth0'; when the guest agent tells
     link: str = ''          # 'up', 'down'; '' when not known
+    plugged: bool = True    # whether its owner left the link up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,17 @@ class Disk:
     read_only: bool = False
     source: str = ''        # kind of the volume, such as
     #                         'persistentVolumeClaim'; '' for an empty drive
+
+
+@dataclasses.dataclass(frozen=True)
+class Chassis:
+    """What the guest's SMBIOS says of the chassis (``domain.chassis``)."""
+
+    manufacturer: str = ''
+    version: str = ''
+    serial: str = ''
+    asset: str = ''
+    sku: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +84,12 @@ class Inventory:
     firmware: str = 'bios'      # 'bios', 'efi'
     kubevirt_version: str = ''
     launcher_image: str = ''    # what the guest's QEMU came with
+    chassis: Chassis = Chassis()
+    tpm: str = ''               # 'Volatile', 'Persistent'; '' without
+    graphics: bool = True       # whether KubeVirt gives it a VNC display
+    serial_console: bool = True
+    started: str = ''           # when its VMI began to run, RFC 3339
+    booted: str = ''            # when its guest agent was heard of
 
 
 def needs_sizes(vm, vmi):
@@ -106,7 +126,41 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
         firmware='efi' if 'efi' in (firmware.get('bootloader') or {})
         else 'bios',
         kubevirt_version=kubevirt_version or '',
-        launcher_image=status.get('launcherContainerImageVersion') or '')
+        launcher_image=status.get('launcherContainerImageVersion') or '',
+        chassis=_chassis(domain.get('chassis') or {}),
+        tpm=bios.tpm({'spec': spec}) or '',
+        graphics=_attached(domain, 'autoattachGraphicsDevice'),
+        serial_console=_attached(domain, 'autoattachSerialConsole'),
+        started=_started(status),
+        booted=_booted(status))
+
+
+def _chassis(chassis):
+    return Chassis(**{field.name: chassis.get(field.name) or ''
+                      for field in dataclasses.fields(Chassis)})
+
+
+def _attached(domain, name):
+    return (domain.get('devices') or {}).get(name) is not False
+
+
+def _started(status):
+    if status.get('phase') != 'Running':
+        return ''
+    for each in status.get('phaseTransitionTimestamps') or ():
+        if each.get('phase') == 'Running':
+            return each.get('phaseTransitionTimestamp') or ''
+    return ''
+
+
+def _booted(status):
+    if status.get('phase') != 'Running':
+        return ''
+    for condition in status.get('conditions') or ():
+        if (condition.get('type') == 'AgentConnected'
+                and condition.get('status') == 'True'):
+            return condition.get('lastTransitionTime') or ''
+    return ''
 
 
 def _cpus(spec, domain, status):
@@ -162,12 +216,14 @@ def _nic(interface, network, seen):
     return Nic(
         name=interface['name'],
         mac=_mac(interface.get('macAddress') or seen.get('mac') or ''),
+        guest_mac=_mac(seen.get('mac') or ''),
         ips=tuple(ip.split('/')[0] for ip in ips),
         model=interface.get('model') or 'virtio',
         network=((network.get('multus') or {}).get('networkName')
                  or ('pod' if 'pod' in network else '')),
         guest_name=seen.get('interfaceName') or '',
-        link=seen.get('linkState') or interface.get('state') or '')
+        link=seen.get('linkState') or interface.get('state') or '',
+        plugged=interface.get('state') != 'down')
 
 
 def _mac(text):

@@ -7,6 +7,7 @@ the API. What the words mean is in the modules it delegates to.
 """
 
 from sushy_kubevirt.kubevirt import attributes
+from sushy_kubevirt.kubevirt import bios
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import bootoptions
 from sushy_kubevirt.kubevirt import errors
@@ -14,9 +15,11 @@ from sushy_kubevirt.kubevirt import firmware
 from sushy_kubevirt.kubevirt import inventory
 from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
 from sushy_kubevirt.kubevirt import resets
 from sushy_kubevirt.kubevirt import resources
 from sushy_kubevirt.kubevirt import retry
+from sushy_kubevirt.kubevirt import runstrategy
 
 
 class Machine:
@@ -140,6 +143,14 @@ class Machine:
         """:param reset_type: a `power.ResetType`"""
         resets.reset(self, reset_type)
 
+    def power_restore_policy(self):
+        """:returns: a `powerpolicy.Policy`, or None"""
+        return powerpolicy.of(self.objects()[0], self.options)
+
+    def set_power_restore_policy(self, policy):
+        """:param policy: a `powerpolicy.Policy`"""
+        powerpolicy.set(self, policy)
+
     # Boot and firmware
 
     def boot(self):
@@ -180,6 +191,16 @@ class Machine:
     def secure_boot(self):
         """:returns: True if the VM starts with secure boot"""
         return firmware.secure_boot(*self.objects())
+
+    def secure_boot_now(self):
+        """Whether the boot that runs has secure boot.
+
+        :returns: `secure_boot` while the machine is off
+        """
+        vm, vmi = self.objects()
+        if runstrategy.living(vmi):
+            return firmware.secure_boot({'spec': {'template': vmi}})
+        return firmware.secure_boot(vm, vmi)
 
     def set_secure_boot(self, enabled):
         boot.set_secure_boot(self, enabled)
@@ -255,16 +276,29 @@ class Machine:
         return inventory.of(vm, vmi, self.gates.version, sizes)
 
     def attributes(self):
-        """:returns: dict of the BIOS attributes kept on the VM"""
-        return attributes.get(self.objects()[0])
+        """:returns: dict of the BIOS attributes from the next boot on"""
+        return bios.pending(*self.objects())
+
+    def current_attributes(self):
+        """:returns: dict of the BIOS attributes of the boot that runs"""
+        return bios.current(*self.objects())
 
     def set_attributes(self, values):
-        """Change some BIOS attributes. :param values: dict of strings"""
-        attributes.set(self, values)
+        """Change some BIOS attributes: see `bios.set`"""
+        bios.set(self, values)
 
     def reset_attributes(self):
-        """Bring the BIOS attributes back to what they were by default."""
-        attributes.reset(self)
+        """Bring the BIOS attributes back to their defaults: see
+        `bios.reset`
+        """
+        bios.reset(self)
+
+    def asset_tag(self):
+        """:returns: text, '' if there is none"""
+        return attributes.asset_tag(self.objects()[0])
+
+    def set_asset_tag(self, tag):
+        attributes.set_asset_tag(self, tag)
 
     def indicator(self):
         """:returns: 'Lit', 'Blinking' or 'Off'"""

@@ -11,8 +11,8 @@ _ANNOTATIONS = ('kubectl.kubernetes.io/last-applied-configuration',
 _VMI_SPEC = ('affinity', 'tolerations', 'nodeSelector', 'dnsConfig',
              'topologySpreadConstraints', 'accessCredentials',
              'readinessProbe', 'livenessProbe')
-_VMI_STATUS = ('phaseTransitionTimestamps', 'topologyHints', 'selinuxContext',
-               'migratedVolumes')
+_VMI_STATUS = ('topologyHints', 'selinuxContext', 'migratedVolumes')
+_PHASE_TIMES = 'phaseTransitionTimestamps'
 _SECRET_SOURCES = ('cloudInitNoCloud', 'cloudInitConfigDrive', 'sysprep')
 
 
@@ -41,6 +41,11 @@ def vmi(obj):
     status = obj.get('status') or {}
     for field in _VMI_STATUS:
         status.pop(field, None)
+    times = [each for each in status.pop(_PHASE_TIMES, None) or ()
+             if each.get('phase') == 'Running']
+    if times:
+        # When the machine was switched on, as far as anybody knows.
+        status[_PHASE_TIMES] = times
     return obj
 
 

@@ -6,6 +6,7 @@ import copy
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import inventory
+from sushy_kubevirt.kubevirt import trim
 
 MIB = 1024 * 1024
 
@@ -185,3 +186,46 @@ class FactsTestCase(base.BaseTestCase):
         facts = inventory.of(vm(), None)
         self.assertEqual(('bios', '', ''), (
             facts.firmware, facts.node, facts.kubevirt_version))
+
+
+class MachineTestCase(base.BaseTestCase):
+
+    def test_chassis_and_consoles(self):
+        facts = inventory.of(vm(), None)
+        self.assertEqual(inventory.Chassis(), facts.chassis)
+        self.assertTrue(facts.graphics and facts.serial_console)
+        self.assertEqual(('', '', ''),
+                         (facts.tpm, facts.started, facts.booted))
+        facts = inventory.of(vm({
+            'chassis': {'serial': 's', 'asset': 'a', 'manufacturer': 'm'},
+            'devices': {'autoattachGraphicsDevice': False,
+                        'autoattachSerialConsole': False,
+                        'tpm': {'persistent': True}}}), None)
+        self.assertEqual(('m', 's', 'a'), (
+            facts.chassis.manufacturer, facts.chassis.serial,
+            facts.chassis.asset))
+        self.assertFalse(facts.graphics or facts.serial_console)
+        self.assertEqual('Persistent', facts.tpm)
+
+    def test_since_when_it_runs(self):
+        a = vm()
+        status = {'phase': 'Running', 'phaseTransitionTimestamps': [
+            {'phase': 'Pending', 'phaseTransitionTimestamp': 'p'},
+            {'phase': 'Running', 'phaseTransitionTimestamp': 'r'}],
+            'conditions': [{'type': 'AgentConnected', 'status': 'True',
+                            'lastTransitionTime': 'a'}]}
+        made = trim.vmi(dict(vmi(a, status), metadata={}))
+        facts = inventory.of(a, made)
+        self.assertEqual(('r', 'a'), (facts.started, facts.booted))
+        made['status']['phase'] = 'Succeeded'
+        facts = inventory.of(a, made)
+        self.assertEqual(('', ''), (facts.started, facts.booted))
+
+    def test_what_the_guest_made_of_its_interface(self):
+        a = vm({'devices': {'interfaces': [
+            {'name': 'default', 'macAddress': '02-00-00-00-00-AA',
+             'state': 'down'}]}})
+        [nic] = inventory.of(a, vmi(a, {'interfaces': [
+            {'name': 'default', 'mac': '02:00:00:00:00:bb'}]})).nics
+        self.assertEqual(('02:00:00:00:00:aa', '02:00:00:00:00:bb', False),
+                         (nic.mac, nic.guest_mac, nic.plugged))
