@@ -147,6 +147,21 @@ class Client:
         return self._answer('DELETE', resource.path(namespace, name), call,
                             body=body)
 
+    def served(self, group):
+        """Whether the API server serves a group of kinds.
+
+        Whoever is known may ask (ClusterRole ``system:discovery``).
+
+        :param group: such as ``cdi.kubevirt.io``
+        """
+        call = _Call('get', resources.Resource(group, '', 'apis', ''), '',
+                     group)
+        try:
+            self._answer('GET', '/apis/' + group, call)
+        except errors.ObjectNotFound:
+            return False
+        return True
+
     def close(self):
         """Let go of all connections."""
         with self._lock:
@@ -302,9 +317,9 @@ class _Call:
                  group=None):
         self.verb = verb
         self.kind = resource.kind
-        self.resource = '%s%s.%s' % (
+        self.resource = ('%s%s.%s' % (
             resource.plural, '/' + sub if sub else '',
-            group or resource.group).rstrip('.')
+            group or resource.group)).rstrip('.')
         self.namespace = namespace or ''
         self.name = name
 
@@ -363,8 +378,9 @@ def _error(code, text, retry_after, call):
             call.verb, call.resource, call.namespace)
     if code == 404 and call.name is None:
         return errors.Unavailable(
-            'The API server does not know %s: is KubeVirt installed? (%s)'
-            % (call.resource, text))
+            'The API server does not know %s: is %s installed? (%s)'
+            % (call.resource, 'CDI' if 'cdi.' in call.resource
+               else 'KubeVirt', text))
     if code == 404:
         return errors.ObjectNotFound(text)
     if code == 409 or code == 422 and _is_failed_patch(text):
