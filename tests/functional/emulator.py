@@ -27,13 +27,15 @@ class Emulator(fixtures.Fixture):
     :param config: config file to read first.
     :param port: to listen on; 0 is a free one.
     :param log: file that gets its output.
+    :param tls: (path of a certificate, path of its key, path of the CA) to
+        serve HTTPS with.
 
     ``url`` is where it serves.
     """
 
     def __init__(self, kubeconfig=None, settings=None, server='werkzeug',
                  workers=1, threads=4, env=None, auth=None, config=CONFIG,
-                 port=0, log=None):
+                 port=0, log=None, tls=None):
         super().__init__()
         self.kubeconfig = kubeconfig
         self.settings = dict(settings or {})
@@ -45,6 +47,7 @@ class Emulator(fixtures.Fixture):
         self.config = config
         self.port = port
         self.log = log
+        self.tls = tls
 
     def _setUp(self):
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -53,6 +56,9 @@ class Emulator(fixtures.Fixture):
                     'SUSHY_EMULATOR_LISTEN_PORT': self.port,
                     'SUSHY_EMULATOR_STATE_DIR': str(self.home),
                     **self.settings}
+        if self.tls is not None:
+            settings['SUSHY_EMULATOR_SSL_CERT'] = str(self.tls[0])
+            settings['SUSHY_EMULATOR_SSL_KEY'] = str(self.tls[1])
         config.write_text(
             'with open(%r) as _stream:\n'
             '    exec(compile(_stream.read(), %r, "exec"), globals())\n'
@@ -66,6 +72,9 @@ class Emulator(fixtures.Fixture):
             command = ['gunicorn', '--bind', '127.0.0.1:%d' % self.port,
                        '--workers', self.workers, '--threads', self.threads,
                        '--no-control-socket', 'sushy_tools.emulator.main:app']
+            if self.tls is not None:
+                command += ['--certfile', self.tls[0],
+                            '--keyfile', self.tls[1]]
             ready = r'Listening at: (\S+)'
         else:
             command = ['sushy-emulator', '--config', config]
@@ -78,6 +87,8 @@ class Emulator(fixtures.Fixture):
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.auth = self.auth
+        if self.tls is not None:
+            self._session.verify = str(self.tls[2])
         self.addCleanup(self._session.close)
 
     def request(self, method, where, body=None, *, expect=None, **options):

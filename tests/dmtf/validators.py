@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DMTF's validators: how each is run, and what its report says.
+
+What they need beside themselves, the schemas and Ironic's interoperability
+profile, is not part of this repository; it is looked for in ``SHARED``.
+"""
+
+import csv
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+
+import openpyxl
+
+from tests.functional import process
+
+#: With the folder ``csdl`` and Ironic's profile; see
+#: ``doc/source/reference/conformance.rst``.
+SHARED = pathlib.Path(os.environ.get(
+    'REDFISH_SCHEMAS', process.ROOT.parent / 'shared' / 'redfish'))
+SCHEMAS = SHARED / 'csdl'
+PROFILE = SHARED / 'OpenStackIronicProfile.v1_2_0.json'
+
+#: Seconds one run may take.
+LIMIT = 280
+
+
+@dataclasses.dataclass
+class Report:
+    """What came out.
+
+    :param passed, warned, failed, skipped: how many checks
+    :param findings: list of (``FAIL`` or ``WARN``, text)
+    :param output: all it printed
+    """
+
+    passed: int
+    warned: int
+    failed: int
+    skipped: int
+    findings: list
+    output: str
+
+    def of(self, kind):
+        """The texts of the findings of one kind."""
+        return [text for found, text in self.findings if found == kind]
+
+    def __str__(self):
+        return '%d PASS, %d WARN, %d FAIL, %d NOT TESTED' % (
+            self.passed, self.warned, self.failed, self.skipped)
+
+
+class Service:
+    """The service to look at.
+
+    :param url: where it is
+    :param user: name of an account that may do everything
+    :param password: its password
+    :param ca: path of the certificate of its authority; None for HTTP
+    """
+
+    def __init__(self, url, user, password, ca=None):
+        self.url = url
+        self.user = user
+        self.password = password
+        self.ca = ca
+
+
+def _run(folder, command):
+    folder.mkdir(parents=True, exist_ok=True)
+    env = process.environment(folder, {'NO_PROXY': '*', 'no_proxy': '*'})
+    done = subprocess.run(
+        [str(word) for word in command], cwd=folder, env=env,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False)
+    return done.stdout
+
+
+def protocol(service, folder):
+    """``rf_protocol_validator``
+
+    :param folder: path for what it writes
+    :returns: `Report`
+    """
+    config = folder / 'config.ini'
+    folder.mkdir(parents=True, exist_ok=True)
+    config.write_text(
+        '[Authentication]\nuser = %s\npassword = %s\n[Connection]\n'
+        'rhost = %s\n' % (service.user, service.password, service.url))
+    trust = (['--ca-bundle', service.ca, '--avoid-http-redirect']
+             if service.ca else [])
+    output = _run(folder, [
+        process.BIN / 'rf_protocol_validator', '--config', config,
+        '--report-dir', folder / 'report', '--report-type', 'tsv', *trust])
+    results = folder / 'report' / 'results.json'
+    if not results.exists():
+        raise AssertionError('It made no report:\n' + output[-5000:])
+    counts = json.loads(results.read_text())['TestResults'][
+        'Protocol Validations']
+    findings = []
+    for path in (folder / 'report').glob('*.tsv'):
+        with open(path, newline='') as stream:
+            for row in csv.reader(stream, delimiter='\t'):
+                for kind in 'FAIL', 'WARN':
+                    if kind in row:
+                        findings.append((kind, ' | '.join(row)))
+    return Report(counts['pass'], counts['warn'], counts['fail'],
+                  counts['skip'], findings, output)
+
+
+def schema(service, folder, authentication):
+    """``rf_service_validator``
+
+    :param authentication: ``Session`` or ``Basic``
+    :returns: `Report`
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / 'config.ini'
+    config.write_text('[Authentication]\nuser = %s\npassword = %s\n'
+                      % (service.user, service.password))
+    output = _run(folder, [
+        process.BIN / 'rf_service_validator', '--config', config,
+        '--rhost', service.url, '--authtype', authentication,
+        '--skipschema', '--schema_directory', SCHEMAS,
+        '--logdir', folder / 'report'])
+    return _of_tables(folder / 'report', output)
+
+
+def interoperability(service, folder, authentication='Session'):
+    """``rf_interop_validator`` with Ironic's profile
+
+    :returns: `Report`
+    """
+    output = _run(folder, [
+        process.BIN / 'rf_interop_validator', '--user', service.user,
+        '--password', service.password, '--rhost', service.url,
+        '--authtype', authentication, '--logdir', folder / 'report',
+        PROFILE])
+    return _of_tables(folder / 'report', output)
+
+
+def _of_tables(folder, output):
+    """The report of the validators that write a workbook.
+
+    Its sheet Summary has the sums, the others a row for each check.
+    """
+    paths = list(folder.rglob('*.xlsx'))
+    if len(paths) != 1:
+        raise AssertionError('It made no report:\n' + output[-5000:])
+    book = openpyxl.load_workbook(paths[0], read_only=True)
+    sums = {row[0]: row[1] for row in book['Summary'].iter_rows(
+        values_only=True) if len(row) > 1}
+    findings = [
+        (kind, ' | '.join(str(cell) for cell in row[1:] if cell is not None))
+        for name in book.sheetnames if name != 'Summary'
+        for row in book[name].iter_rows(values_only=True)
+        for kind in ('FAIL', 'WARN') if kind in row]
+    book.close()
+    return Report(sums['Pass'], sums['Warning'], sums['Fail'],
+                  sums['Not Tested'], findings, output)

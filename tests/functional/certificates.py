@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate for a server on this host, as files."""
+
+import pathlib
+
+import fixtures
+
+from sushy_kubevirt.sandbox.api import certificates
+
+
+class Certificate(fixtures.Fixture):
+    """A certificate for ``127.0.0.1`` and ``localhost``.
+
+    ``certificate``, ``key`` and ``ca`` are paths; ``tls`` is all three, as
+    :class:`tests.functional.emulator.Emulator` takes them.
+    """
+
+    def _setUp(self):
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        made = certificates.make(['127.0.0.1', 'localhost'])
+        self.certificate = home / 'server.crt'
+        self.key = home / 'server.key'
+        self.ca = home / 'ca.crt'
+        self.certificate.write_bytes(made.certificate)
+        self.key.write_bytes(made.key)
+        self.ca.write_bytes(made.ca)
+        self.tls = (self.certificate, self.key, self.ca)
