@@ -48,7 +48,6 @@ def resource():
         'ProtocolFeaturesSupported': {
             **queries.FEATURES,
             'DeepOperations': {'DeepPATCH': False, 'DeepPOST': False},
-            'IncludeOriginOfConditionQuery': False,
             'MultipleHTTPRequests': True,
         },
     }
