@@ -23,6 +23,19 @@ _VERSIONS = ('4.0',)
 _JSON = 'application/json'
 
 
+def members(environ):
+    """POST to a collection's Members is POST to the collection.
+
+    DSP0266, "POST (create)".
+
+    :param environ: of WSGI; its PATH_INFO is changed
+    """
+    if environ['REQUEST_METHOD'] == 'POST':
+        path = environ['PATH_INFO'].rstrip('/')
+        if path.endswith('/Members'):
+            environ['PATH_INFO'] = path.removesuffix('/Members')
+
+
 def check():
     """For Flask's before_request.
 
@@ -42,7 +55,8 @@ def check():
             resolution='Send OData-Version 4.0 or leave it out.'))
     if request.method in _READS and internal.MARK not in environ:
         accept = environ.get('HTTP_ACCEPT')
-        if accept is not None and not _accepts(accept, _media(request)):
+        if (accept is not None and request.url_rule is not None
+                and not _accepts(accept, _media(request))):
             raise errors.RedfishError(406, messages.message(
                 'HeaderInvalid', 'Accept: %s' % accept,
                 resolution='Accept %s.' % _media(request)))
@@ -51,8 +65,6 @@ def check():
 
 def _media(request):
     """The media type of what a route answers with."""
-    if request.url_rule is None:
-        return _JSON
     return flask.current_app.extensions['sushy_kubevirt.media'].get(
         request.url_rule.endpoint, _JSON)
 
