@@ -17,8 +17,10 @@ import binascii
 import copy
 import json
 import logging
+import os
 import threading
 import time
+import weakref
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import resources
@@ -41,6 +43,8 @@ PAUSE = 2
 LONGEST = 700 * 1024
 
 _TOPIC = 'state'
+
+_states = weakref.WeakSet()
 
 
 def place(cluster, namespace):
@@ -73,6 +77,7 @@ class State:
         self.after_fork()
         if bus is not None:
             bus.subscribe(_TOPIC, self._heard)
+        _states.add(self)
 
     def after_fork(self):
         """Forget what a thread of the parent may have been about."""
@@ -284,3 +289,11 @@ def _decode(text, name, state):
         LOG.warning('Key %s of %s is nothing of ours; left out', name, state)
         return {}
     return section
+
+
+def _after_fork():
+    for state in list(_states):
+        state.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

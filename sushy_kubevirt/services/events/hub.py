@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event service: from what happens to those who want to know.
+
+Every worker watches, and so every one notices what happens. The leader alone
+gives each event a number and tells it to all over the bus: then it is in
+every worker's history and streams, and the leader pushes it to subscribers.
+The other workers keep what they noticed until they hear it; if the leader
+dies before it told, its successor does. So an event is told once, with the
+same id everywhere, whoever noticed it and whoever was alive.
+"""
+
+import collections
+import logging
+import os
+import queue
+import threading
+import time
+import weakref
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.services.events import delivery
+from sushy_kubevirt.services.events import messages
+from sushy_kubevirt.services.events import records
+from sushy_kubevirt.services.events import settings
+from sushy_kubevirt.services.events import streams
+from sushy_kubevirt.services.events import subscriptions
+from sushy_kubevirt.services.events import watching
+
+LOG = logging.getLogger(__name__)
+
+#: Events that are kept for those who come back, and in case the leader dies.
+HISTORY = 500
+
+#: Seconds that a worker keeps what it noticed and was not told.
+PATIENCE = 15.0
+
+#: Seconds in which what a dead leader still said is heard.
+LAST_WORDS = 0.2
+
+_NOTICED = 'event-noticed'
+_TOLD = 'event'
+_MARKS = 'event-marks'
+
+_hubs = weakref.WeakSet()
+
+
+class Events:
+    """The event service of one emulator, as one worker has it.
+
+    :param cluster: a `cluster.Cluster`
+    :param state: a `state.State`
+    :param bus: a `bus.Bus`
+    :param folder: a `local.Folder`
+    :param options: an `options.EventOptions`
+    :param allows: function of a machine: whether clients may know of it
+    """
+
+    def __init__(self, cluster, state, bus, folder, options,
+                 allows=lambda machine: True):
+        self._cluster = cluster
+        self._state = state
+        self._bus = bus
+        self._folder = folder
+        self._options = options
+        self._allows = allows
+        self._listeners = []
+        self.subscriptions = subscriptions.Subscriptions(state, options)
+        self.streams = streams.Streams(bus, folder.make, self.history,
+                                       options)
+        self._begin()
+        bus.subscribe(_NOTICED, lambda data: self._queue.put(
+            records.unpacked(data)))
+        bus.subscribe(_TOLD, self._told)
+        bus.subscribe(_MARKS, lambda data: self._marks.update(data))
+        bus.when_leading(lambda: self._queue.put(self._lead))
+        state.subscribe(self._state_changed)
+        _hubs.add(self)
+
+    def _begin(self):
+        self._lock = threading.Lock()
+        self._started = False
+        self._queue = queue.SimpleQueue()
+        self._history = collections.deque(maxlen=HISTORY)
+        self._number = 0
+        self._marks = {}
+        self._noticed = collections.deque()     # of (time, record)
+        self._heard = collections.deque()
+        self._leads = False
+        self._watching = watching.Watching(self._cluster, self._allows,
+                                           self._queue.put)
+        self._delivery = delivery.Delivery(
+            self.subscriptions.known, self.settings, self.subscriptions,
+            lambda marks: self._bus.publish(_MARKS, marks))
+
+    def after_fork(self):
+        """Start anew: the threads are the parent's."""
+        self.streams.after_fork()
+        self._begin()
+
+    def start(self):
+        """Begin to watch and to tell; again, it changes nothing."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        # Whoever leads has to know who wants to be told.
+        self._state.known('')
+        threading.Thread(target=self._run, daemon=True,
+                         name='events').start()
+        threading.Thread(target=self._watch, daemon=True,
+                         name='events-first').start()
+
+    def close(self):
+        self._queue.put(None)
+        self.streams.close()
+        self._delivery.close()
+
+    # What happens
+
+    def emit(self, record):
+        """Tell what no watch shows.
+
+        :param record: a `records.Record`
+        """
+        self._bus.publish(_NOTICED, record.packed())
+
+    def login_failed(self, user, source):
+        """Somebody gave a wrong user name or password.
+
+        :param user: the name that was given
+        :param source: address it came from
+        """
+        self.emit(records.make(
+            messages.LOGIN_FAILED, records.ALERT, (user[:64], source),
+            '/redfish/v1/SessionService', 'SessionService'))
+
+    def listen(self, callback):
+        """Have the leader tell each event to something more.
+
+        :param callback: function of a `records.Record`; must not block
+        """
+        self._listeners.append(callback)
+
+    def settings(self):
+        """:returns: the `settings.Settings`"""
+        return settings.known(self._state)
+
+    def set(self, **values):
+        """Change settings, see `settings.Settings`."""
+        settings.change(self._state, **values)
+
+    def history(self):
+        """:returns: list of the `records.Record` of late"""
+        return list(self._history)
+
+    def failures(self, id_):
+        """How often a subscriber did not take an event, since it last did.
+
+        :param id_: of the subscription
+        """
+        mark = self._marks.get(id_)
+        return mark[1] if mark else 0
+
+    # Noticing
+
+    def _watch(self):
+        while not self._cluster.closing.is_set():
+            try:
+                self._cluster.wait_ready(60)
+            except errors.Unavailable:
+                continue
+            except errors.MachineError:
+                # It is in the log already; it may be mended meanwhile.
+                self._cluster.closing.wait(5)
+                continue
+            self._watching.begin()
+            return
+
+    def _run(self):
+        while True:
+            try:
+                item = self._queue.get(timeout=self._watching.doubt())
+            except queue.Empty:
+                continue
+            if item is None:
+                return
+            try:
+                if callable(item):
+                    item()
+                else:
+                    self._notice(item)
+            except Exception:
+                LOG.exception('An event could not be told')
+
+    def _notice(self, record):
+        if self._leads:
+            self._tell(record)
+            return
+        with self._lock:
+            if not _cancel(self._heard, record):
+                self._noticed.append((time.monotonic(), record))
+            _expire(self._noticed)
+
+    def _tell(self, record):
+        number = self._number + 1
+        self._bus.publish(_TOLD, {**record.packed(), 'number': number})
+
+    def _told(self, data):
+        """Told by the leader, or this is it."""
+        record = records.unpacked(data)
+        with self._lock:
+            self._number = max(self._number, record.number)
+            self._history.append(record)
+            if not self._leads:
+                if not _cancel(self._noticed, record):
+                    self._heard.append((time.monotonic(), record))
+                _expire(self._heard)
+        if not self.settings().enabled and (
+                record.message_id != messages.TEST.id):
+            self._log(record)
+            return
+        self.streams.take(record)
+        if self._leads:
+            self._delivery.take(record)
+            self._log(record)
+
+    def _log(self, record):
+        if not self._leads:
+            return
+        if record.message_id == messages.MEDIA_FAILED.id:
+            LOG.warning('%s: %s', record.system, record.text)
+        for callback in self._listeners:
+            callback(record)
+
+    # Leading
+
+    def _lead(self):
+        if self._history or self._noticed:
+            self._cluster.closing.wait(LAST_WORDS)
+        with self._lock:
+            self._leads = True
+            _expire(self._noticed)
+            waiting = [record for _, record in self._noticed]
+            self._noticed.clear()
+            self._heard.clear()
+        self._delivery.refresh(self.history(), self._marks)
+        if _first_here(self._folder.make()):
+            self._tell(records.make(
+                messages.STARTED, records.STATUS, (),
+                '/redfish/v1/EventService', 'EventService'))
+        for record in waiting:
+            self._tell(record)
+
+    def _state_changed(self):
+        if self._leads:
+            self._delivery.refresh(self.history(), self._marks)
+
+
+def _cancel(kept, record):
+    """Take what happened out of what is kept, if it is there."""
+    for entry in kept:
+        if entry[1].id == record.id or entry[1].same == record.same:
+            kept.remove(entry)
+            return True
+    return False
+
+
+def _expire(kept):
+    before = time.monotonic() - PATIENCE
+    while kept and kept[0][0] < before:
+        kept.popleft()
+
+
+def _first_here(folder):
+    """Whether no worker of this emulator has led before.
+
+    Workers of one emulator are one process group; its number and the time
+    its first process began tell this run of it from the one before.
+    """
+    group = os.getpgrp()
+    try:
+        with open('/proc/%d/stat' % group) as stream:
+            began = stream.read().rpartition(')')[2].split()[19]
+    except (OSError, IndexError):
+        began = ''
+    mine = '%d %s' % (group, began)
+    path = os.path.join(folder, 'leader.run')
+    try:
+        with open(path) as stream:
+            last = stream.read()
+    except OSError:
+        last = ''
+    if last == mine:
+        return False
+    with open(path, 'w', opener=lambda name, flags: os.open(
+            name, flags, 0o600)) as stream:
+        stream.write(mine)
+    return True
+
+
+def _after_fork():
+    for hub in list(_hubs):
+        hub.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of events: DMTF's where there is one, else our own registry.
+
+Texts of ResourceEvent 1.3 and TaskEvent 1.0 are DMTF's (DSP8011), as far as
+they are sent here. What these registries have no message for is in the
+registry ``SushyKubeVirt``, which this service publishes itself.
+"""
+
+import dataclasses
+
+PREFIX = 'SushyKubeVirt'
+VERSION = '1.0.0'
+
+#: Registries whose messages are sent.
+PREFIXES = ('ResourceEvent', 'TaskEvent', 'Base', PREFIX)
+
+_RESOURCE = 'ResourceEvent.1.3'
+_TASK = 'TaskEvent.1.0'
+_BASE = 'Base.1.18'
+_OWN = PREFIX + '.1.0'
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """One message.
+
+    :param registry: with its version, such as ``ResourceEvent.1.3``
+    :param key: its name there
+    :param severity: ``OK``, ``Warning`` or ``Critical``
+    :param text: with %1, %2 … for the arguments
+    :param resolution: what to do
+    :param about: what it means, for our own registry
+    :param arguments: what each argument is, the same
+    """
+
+    registry: str
+    key: str
+    severity: str
+    text: str
+    resolution: str = 'None.'
+    about: str = ''
+    arguments: tuple = ()
+
+    @property
+    def id(self):
+        """The MessageId."""
+        return '%s.%s' % (self.registry, self.key)
+
+    def filled(self, args):
+        """The text with arguments.
+
+        :param args: sequence of texts
+        """
+        # Split first: a %1 in an argument is to be left alone.
+        first, *parts = self.text.split('%')
+        return first + ''.join(args[int(part[0]) - 1] + part[1:]
+                               for part in parts)
+
+
+CREATED = Message(
+    _RESOURCE, 'ResourceCreated', 'OK',
+    'The resource has been created successfully.', 'None')
+REMOVED = Message(
+    _RESOURCE, 'ResourceRemoved', 'OK',
+    'The resource has been removed successfully.', 'None')
+POWERED_ON = Message(
+    _RESOURCE, 'ResourcePoweredOn', 'OK', 'The resource `%1` has powered on.')
+POWERING_ON = Message(
+    _RESOURCE, 'ResourcePoweringOn', 'OK', 'The resource `%1` is powering on.')
+POWERED_OFF = Message(
+    _RESOURCE, 'ResourcePoweredOff', 'OK',
+    'The resource `%1` has powered off.')
+POWERING_OFF = Message(
+    _RESOURCE, 'ResourcePoweringOff', 'OK',
+    'The resource `%1` is powering off.')
+PAUSED = Message(
+    _RESOURCE, 'ResourcePaused', 'OK', 'The resource `%1` has been paused.')
+HEALTH_OK = Message(
+    _RESOURCE, 'ResourceStatusChangedOK', 'OK',
+    "The health of resource '%1' has changed to %2.")
+TEST = Message(_RESOURCE, 'TestMessage', 'OK', 'Test message.')
+TASK_STARTED = Message(
+    _TASK, 'TaskStarted', 'OK', "The task with Id '%1' has started.")
+TASK_COMPLETED = Message(
+    _TASK, 'TaskCompletedOK', 'OK', "The task with Id '%1' has completed.")
+TASK_ABORTED = Message(
+    _TASK, 'TaskAborted', 'Critical',
+    "The task with Id '%1' has completed with errors.")
+BUFFER_EXCEEDED = Message(
+    _BASE, 'EventBufferExceeded', 'Warning',
+    'Undelivered events may have been lost due to a lack of buffer space in '
+    'the service.',
+    'To determine if events were discarded, check other system logs or the '
+    'resources that events were to tell of.')
+
+STARTED = Message(
+    _OWN, 'ServiceStarted', 'OK', 'The service has started.',
+    about='The service serves. What happened before, while none did, was '
+    'not told.')
+START_FAILED = Message(
+    _OWN, 'SystemStartFailed', 'Critical',
+    "The system '%1' was told to start and cannot (%2): %3",
+    'Mend what the message names; the system then starts, or can be told to '
+    'again.',
+    'KubeVirt cannot start the VM.',
+    ('The namespace and name of the VM.', "KubeVirt's reason, one word.",
+     "KubeVirt's explanation."))
+BOOT_SET = Message(
+    _OWN, 'BootOverrideSet', 'OK',
+    "The system '%1' will boot from '%2' (%3, mode %4).",
+    about='A boot source override was set or changed.',
+    arguments=('The namespace and name of the VM.',
+               'BootSourceOverrideTarget.', 'BootSourceOverrideEnabled.',
+               'BootSourceOverrideMode.'))
+BOOT_CONSUMED = Message(
+    _OWN, 'BootOverrideConsumed', 'OK',
+    "The system '%1' has begun its one boot from '%2'.",
+    about='A boot source override for one boot was used, and is no more.',
+    arguments=('The namespace and name of the VM.',
+               'BootSourceOverrideTarget, as it was.'))
+BOOT_REMOVED = Message(
+    _OWN, 'BootOverrideRemoved', 'OK',
+    "The system '%1' will no longer boot from '%2'; its own boot order is in "
+    'force.',
+    about='A boot source override was removed without having been used.',
+    arguments=('The namespace and name of the VM.',
+               'BootSourceOverrideTarget, as it was.'))
+MEDIA_INSERTED = Message(
+    _OWN, 'MediaInserted', 'OK',
+    "'%2' was inserted into device '%3' of the system '%1'.",
+    about='A medium was inserted; its image is being fetched.',
+    arguments=('The namespace and name of the VM.', 'The URL of the image.',
+               'The device.'))
+MEDIA_READY = Message(
+    _OWN, 'MediaImported', 'OK',
+    "'%2' in device '%3' of the system '%1' was fetched completely.",
+    about='The image of a medium is complete.',
+    arguments=('The namespace and name of the VM.', 'The URL of the image.',
+               'The device.'))
+MEDIA_FAILED = Message(
+    _OWN, 'MediaImportFailed', 'Critical',
+    "'%2' in device '%3' of the system '%1' cannot be fetched (%4): %5",
+    'Mend what the message names, or eject the medium.',
+    'The image of a medium cannot be fetched.',
+    ('The namespace and name of the VM.', 'The URL of the image.',
+     'The device.', "CDI's reason, one word.", "CDI's explanation."))
+MEDIA_EJECTED = Message(
+    _OWN, 'MediaEjected', 'OK',
+    "'%2' was ejected from device '%3' of the system '%1'.",
+    about='A medium was ejected.',
+    arguments=('The namespace and name of the VM.', 'The URL of the image.',
+               'The device.'))
+LOGIN_FAILED = Message(
+    _OWN, 'LoginFailed', 'Warning',
+    "A login as '%1' from '%2' was refused.",
+    'If it was not somebody who mistyped, find out who it was.',
+    'Somebody gave a wrong user name or password.',
+    ('The user name that was given.', 'The address it came from.'))
+
+
+def registry():
+    """Our own registry.
+
+    :returns: dict: a MessageRegistry resource
+    """
+    own = [found for found in globals().values()
+           if isinstance(found, Message) and found.registry == _OWN]
+    return {
+        '@odata.type': '#MessageRegistry.v1_6_2.MessageRegistry',
+        'Id': '%s.%s' % (PREFIX, VERSION),
+        'Name': 'Messages of sushy-kubevirt',
+        'Language': 'en',
+        'Description': 'What happens to virtual machines of KubeVirt and '
+        'to the service, where the registries of DMTF have no message.',
+        'RegistryPrefix': PREFIX,
+        'RegistryVersion': VERSION,
+        'OwningEntity': 'sushy-kubevirt',
+        'Messages': {message.key: _entry(message) for message in own},
+    }
+
+
+def _entry(message):
+    entry = {
+        'Description': message.about,
+        'LongDescription': message.about,
+        'Message': message.text,
+        'MessageSeverity': message.severity,
+        'Severity': message.severity,
+        'NumberOfArgs': len(message.arguments),
+        'Resolution': message.resolution,
+    }
+    if message.arguments:
+        entry['ParamTypes'] = ['string'] * len(message.arguments)
+        entry['ArgDescriptions'] = list(message.arguments)
+        entry['ArgLongDescriptions'] = list(message.arguments)
+    return entry

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to machines, seen by the watch.
+
+It does not matter who did it: each state of a VM is compared with the one
+before, so a state that is told again (by a list, by a watch that was renewed)
+is no event, nor is what there is at first.
+"""
+
+import dataclasses
+import threading
+import time
+
+from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kubevirt import overrides
+from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.services.events import messages
+from sushy_kubevirt.services.events import records
+
+_SYSTEM = 'ComputerSystem'
+
+#: A one-time override that is gone from a VM was used if a VMI made with it
+#: is there. The watches of VMs and VMIs are two, so such a VMI may be heard
+#: of a moment later.
+DOUBT_SECONDS = 1.0
+
+_POWER = {
+    power.PowerState.ON: messages.POWERED_ON,
+    power.PowerState.OFF: messages.POWERED_OFF,
+    power.PowerState.POWERING_ON: messages.POWERING_ON,
+    power.PowerState.POWERING_OFF: messages.POWERING_OFF,
+    power.PowerState.PAUSED: messages.PAUSED,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """What was seen of a machine last."""
+
+    machine: object
+    power: power.PowerState
+    problem: power.Problem | None
+    boot: boot.BootState
+    once: str | None    # id of the one-time override
+
+
+def system_path(machine):
+    """The path of a machine as a system."""
+    return '%s/%s' % (records.SYSTEMS, machine.uuid)
+
+
+class Watching:
+    """Compares, and hands on what happened.
+
+    :param cluster: a `cluster.Cluster`
+    :param allows: function of a machine: whether clients may know of it
+    :param tell: function of a `records.Record`; must not block
+    """
+
+    def __init__(self, cluster, allows, tell):
+        self._cluster = cluster
+        self._allows = allows
+        self._tell = tell
+        self._seen = {}         # (namespace, name): _Seen
+        self._doubts = {}       # key: (time, override's id, target, seed)
+        self._first = None      # thread that tells what there is at first
+
+    def begin(self):
+        """Take in what there is, and compare from then on.
+
+        To be called once everything was listed.
+        """
+        self._first = threading.get_ident()
+        try:
+            self._cluster.subscribe(self._changed)
+            media.subscribe(self._cluster, self._media)
+        finally:
+            self._first = None
+
+    def doubt(self):
+        """Decide about overrides that are gone.
+
+        :returns: seconds until this is to be called again, or None
+        """
+        now = time.monotonic()
+        due = [key for key, doubt in tuple(self._doubts.items())
+               if doubt[0] <= now]
+        for key in due:
+            doubt = self._doubts.pop(key, None)
+            seen = self._seen.get(key)
+            if doubt is not None and seen is not None:
+                self._boot(seen.machine, messages.BOOT_REMOVED, doubt[3],
+                           doubt[2].value)
+        waiting = [doubt[0] for doubt in tuple(self._doubts.values())]
+        return max(0.01, min(waiting) - now) if waiting else None
+
+    # Machines
+
+    def _changed(self, machine, vm, vmi):
+        """Told by the watch, see `cluster.Cluster.subscribe`."""
+        key = (machine.namespace, machine.name)
+        before = self._seen.get(key)
+        if vm is None:
+            if before is not None and before.machine.uid == machine.uid:
+                self._gone(key, before)
+            return
+        if not self._allows(machine):
+            return
+        once = overrides.once(vm)
+        now = _Seen(machine, power.state(vm, vmi), power.problem(vm, vmi),
+                    boot.state(vm, vmi), once and once['id'])
+        seed = tuple(obj['metadata'].get('resourceVersion', '')
+                     for obj in (vm, vmi) if obj is not None)
+        if before is not None and before.machine.uid != machine.uid:
+            # Made anew under its old name while nobody watched.
+            self._gone(key, before)
+            before = None
+        self._seen[key] = now
+        if before is None:
+            if threading.get_ident() != self._first:
+                self._record(machine, messages.CREATED, records.ADDED, (),
+                             (machine.uid,))
+            return
+        self._compare(key, before, now, vm, vmi, seed)
+
+    def _gone(self, key, seen):
+        del self._seen[key]
+        self._doubts.pop(key, None)
+        self._record(seen.machine, messages.REMOVED, records.REMOVED, (),
+                     (seen.machine.uid,))
+
+    def _compare(self, key, before, now, vm, vmi, seed):
+        machine = now.machine
+        name = machine.qualified_name
+        if before.power is not now.power:
+            self._record(machine, _POWER[now.power], records.STATUS, (name,),
+                         seed)
+        if now.problem is None and before.problem is not None:
+            self._record(machine, messages.HEALTH_OK, records.STATUS,
+                         (name, 'OK'), seed)
+        elif now.problem is not None and (
+                before.problem is None
+                or before.problem.reason != now.problem.reason):
+            self._record(machine, messages.START_FAILED, records.ALERT,
+                         (name, now.problem.reason, now.problem.message),
+                         seed)
+        self._compare_boot(key, before, now, vm, vmi, seed)
+
+    def _compare_boot(self, key, before, now, vm, vmi, seed):
+        machine = now.machine
+        mark = annotations.mark(vmi) if vmi is not None else None
+        doubt = self._doubts.get(key)
+        if doubt is not None and mark == doubt[1]:
+            del self._doubts[key]
+            self._boot(machine, messages.BOOT_CONSUMED, seed,
+                       doubt[2].value)
+        was, is_ = before.boot, now.boot
+        if (was.target, was.enabled) == (is_.target, is_.enabled):
+            return
+        if was.enabled is boot.Enabled.ONCE and is_.enabled is not (
+                boot.Enabled.ONCE):
+            if mark == before.once or now.once == before.once:
+                # A VMI has it, or its boot has begun with none left.
+                self._boot(machine, messages.BOOT_CONSUMED, seed,
+                           was.target.value)
+                return
+            if is_.enabled is boot.Enabled.DISABLED:
+                self._doubts[key] = (time.monotonic() + DOUBT_SECONDS,
+                                     before.once, was.target, seed)
+                return
+        if is_.enabled is boot.Enabled.DISABLED:
+            self._boot(machine, messages.BOOT_REMOVED, seed,
+                       was.target.value)
+        else:
+            self._boot(machine, messages.BOOT_SET, seed, is_.target.value,
+                       is_.enabled.value, is_.mode.value)
+
+    def _boot(self, machine, message, seed, *args):
+        self._record(machine, message, records.UPDATED,
+                     (machine.qualified_name, *args), seed)
+
+    def _record(self, machine, message, type_, args, seed, origin='',
+                resource_type=_SYSTEM):
+        self._tell(records.make(
+            message, type_, args, origin or system_path(machine),
+            resource_type, machine, seed))
+
+    # Media
+
+    def _media(self, machine, device, old, new):
+        """Told by the watch, see `media.subscribe`."""
+        if not self._allows(machine) or old == new:
+            return
+        again = old is not None and new is not None and (
+            (old.url, old.since) == (new.url, new.since))
+        if old is not None and not again:
+            self._medium(machine, device, messages.MEDIA_EJECTED, old)
+        if new is None:
+            return
+        if not again:
+            self._medium(machine, device, messages.MEDIA_INSERTED, new)
+            self._task(machine, messages.TASK_STARTED, new)
+            old = None
+        state = new.state
+        if old is not None and (old.state, old.reason) == (state, new.reason):
+            return
+        if state is media.State.READY and (
+                old is None or old.state is not state):
+            self._medium(machine, device, messages.MEDIA_READY, new)
+            self._task(machine, messages.TASK_COMPLETED, new)
+        elif state is media.State.FAILED:
+            self._medium(machine, device, messages.MEDIA_FAILED, new,
+                         new.reason or 'Error', new.message)
+            self._task(machine, messages.TASK_ABORTED, new)
+
+    def _medium(self, machine, device, message, medium, *more):
+        self._record(
+            machine, message, records.ALERT
+            if message is messages.MEDIA_FAILED else records.UPDATED,
+            (machine.qualified_name, medium.url, device, *more),
+            (medium.since, medium.task, medium.data_volume),
+            '%s/VirtualMedia/%s' % (system_path(machine), device),
+            'VirtualMedia')
+
+    def _task(self, machine, message, medium):
+        if medium.task:
+            self._record(machine, message, records.STATUS, (medium.task,),
+                         (medium.task,),
+                         '%s/%s' % (records.TASKS, medium.task), 'Task')
