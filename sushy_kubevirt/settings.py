@@ -7,10 +7,12 @@ looks for a misspelt option at three in the morning.
 """
 
 import dataclasses
+import ipaddress
 import re
 import uuid
 
 from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt import media_settings
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
 
@@ -19,6 +21,9 @@ ALLOWED = 'SUSHY_EMULATOR_ALLOWED_INSTANCES'
 
 #: Upstream's option that refuses to switch systems off.
 DISABLE_POWER_OFF = 'SUSHY_EMULATOR_DISABLE_POWER_OFF'
+
+#: Upstream's option that names a file of users and digests.
+AUTH_FILE = 'SUSHY_EMULATOR_AUTH_FILE'
 
 RUN_STRATEGIES = ('RerunOnFailure', 'Always', 'Manual')
 
@@ -47,6 +52,10 @@ class Settings:
     :param allowed: frozenset of UUIDs, 'namespace/name' and, with a single
         namespace, names; None for all
     :param power_off: whether systems may be switched off
+    :param accounts: tuple of paths of files and folders with accounts; empty
+        when everybody may do everything
+    :param session_timeout: seconds
+    :param trusted_proxies: tuple of `ipaddress` networks
     :param machine: `options.Options`
     """
 
@@ -57,6 +66,9 @@ class Settings:
     vm: str | None = None
     allowed: frozenset | None = None
     power_off: bool = True
+    accounts: tuple = ()
+    session_timeout: int = 1800
+    trusted_proxies: tuple = ()
     machine: options.Options = options.Options()
 
 
@@ -139,6 +151,35 @@ def _true_or_false(value):
     return value
 
 
+def _paths(value):
+    if isinstance(value, str):
+        value = [value]
+    if (not isinstance(value, (list, tuple)) or not value
+            or not all(isinstance(item, str) and item for item in value)):
+        raise ValueError('must be the path of a file or folder, or a list '
+                         'of them')
+    return tuple(dict.fromkeys(value))
+
+
+def _session_timeout(value):
+    if (isinstance(value, bool) or not isinstance(value, int)
+            or not 30 <= value <= 86400):
+        raise ValueError('must be a number of seconds from 30 to 86400')
+    return value
+
+
+def _networks(value):
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError('must be a list of addresses or networks')
+    try:
+        return tuple(map(ipaddress.ip_network, value))
+    except ValueError as exc:
+        raise ValueError('must hold addresses or networks: %s' % exc) \
+            from None
+
+
 # Option (without prefix): its field, and what checks it.
 _SCOPE = {
     'KUBECONFIG': ('kubeconfig', _text),
@@ -147,6 +188,11 @@ _SCOPE = {
     'LABEL_SELECTOR': ('label_selector', _text),
     'VM': ('vm', _vm),
 }
+_SERVICES = {
+    'ACCOUNTS': ('accounts', _paths),
+    'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
+    'TRUSTED_PROXIES': ('trusted_proxies', _networks),
+}
 _MACHINE = {
     'RUN_STRATEGY': ('run_strategy', _run_strategy),
     'REBOOT_POLICY': ('reboot_policy', _true_or_false),
@@ -154,9 +200,28 @@ _MACHINE = {
     'READ_DEADLINE': ('read_deadline', _seconds),
     'STALE_SECONDS': ('stale_seconds', _seconds),
 }
+_MEDIA = {
+    'MEDIA_STORAGE_CLASS': ('storage_class', _text),
+    'MEDIA_ACCESS_MODE': ('access_mode', _text),
+    'MEDIA_MINIMUM_SIZE': ('minimum_size', media_settings.size),
+    'MEDIA_DEFAULT_SIZE': ('default_size', media_settings.size),
+    'MEDIA_MODE': ('mode', media_settings.mode),
+    'MEDIA_WAIT': ('wait_seconds', media_settings.wait),
+    'MEDIA_PROBE_SECONDS': ('probe_seconds', _seconds),
+    'MEDIA_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
+    'MEDIA_DENIED_HOSTS': ('denied_hosts', media_settings.hosts),
+    'MEDIA_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
+    'MEDIA_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
+    'MEDIA_CA_FILE': ('ca_file', media_settings.certificates),
+    'MEDIA_VERIFY': ('verify', _true_or_false),
+    'MEDIA_UPLOAD_PROXY_URL': ('upload_proxy_url', media_settings.url),
+    'MEDIA_UPLOAD_PROXY_CA': ('upload_proxy_ca',
+                              media_settings.certificates),
+}
 
 #: Names of all options of this driver.
-OPTIONS = tuple(PREFIX + name for name in (*_SCOPE, *_MACHINE))
+OPTIONS = tuple(PREFIX + name for name in (
+    *_SCOPE, *_SERVICES, *_MACHINE, *_MEDIA))
 
 
 def read(config):
@@ -178,10 +243,16 @@ def read(config):
             problems.append('%s %s; it is %r' % (name, exc, value))
 
     fields = {field: take(PREFIX + name, check)
-              for name, (field, check) in _SCOPE.items()}
+              for name, (field, check) in {**_SCOPE, **_SERVICES}.items()}
     machine = {field: take(PREFIX + name, check)
                for name, (field, check) in _MACHINE.items()}
+    media = {field: take(PREFIX + name, check)
+             for name, (field, check) in _MEDIA.items()}
     fields['allowed'] = take(ALLOWED, _allowed)
+    auth_file = take(AUTH_FILE, _text)
+    if auth_file:
+        fields['accounts'] = tuple(dict.fromkeys(
+            (auth_file, *(fields['accounts'] or ()))))
     power_off_disabled = take(DISABLE_POWER_OFF, _true_or_false)
 
     for name in sorted(config):
@@ -207,4 +278,6 @@ def read(config):
                 if value is not None}
 
     return Settings(**given(fields), power_off=not power_off_disabled,
-                    machine=options.Options(**given(machine)))
+                    machine=options.Options(
+                        **given(machine),
+                        media=media_settings.options(given(media))))

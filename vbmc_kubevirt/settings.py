@@ -44,7 +44,8 @@ def load():
     own = {'kubeconfig': None, 'context': None, 'namespace': None}
     values = dict(PATIENCE)
     fields = {field.name: field.type
-              for field in dataclasses.fields(options_.Options)}
+              for field in dataclasses.fields(options_.Options)
+              if field.name != 'media'}     # IPMI has none
     for name, text in upstream.section(SECTION).items():
         if name in own:
             own[name] = text or None

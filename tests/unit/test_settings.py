@@ -5,10 +5,13 @@ import re
 
 from oslotest import base
 
+from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt import settings
+from tests.unit.kubevirt.media import servers
 
 CONFIG = (pathlib.Path(__file__).parents[2] / 'etc' / 'sushy-emulator'
           / 'kubevirt.conf')
+CERTIFICATE = servers.pair()[0]
 
 
 class TestSettings(base.BaseTestCase):
@@ -53,6 +56,59 @@ class TestSettings(base.BaseTestCase):
             {'ns/vm', '6d8c9b46-4d5a-4a46-9d53-0000000000aa'}, found.allowed)
         self.assertFalse(found.power_off)
         self.assertFalse(found.machine.reboot_policy)
+
+    def test_media(self):
+        self.assertEqual(options.MediaOptions(), self.read().machine.media)
+        file = self.create_tempfiles([('ca', CERTIFICATE)])[0]
+        prefix = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
+        given = {
+            'STORAGE_CLASS': 'fast', 'ACCESS_MODE': 'ReadWriteMany',
+            'MINIMUM_SIZE': '1Gi', 'DEFAULT_SIZE': 5, 'MODE': 'upload',
+            'WAIT': 7, 'PROBE_SECONDS': 3, 'ALLOWED_HOSTS': ['*.a', '::1'],
+            'DENIED_HOSTS': ['10.0.0.0/8'], 'ALLOW_LOOPBACK': True,
+            'ALLOW_LINK_LOCAL': True, 'CA_FILE': file, 'VERIFY': False,
+            'UPLOAD_PROXY_URL': 'https://a:8443/x', 'UPLOAD_PROXY_CA': file}
+        self.assertEqual({prefix + name for name in given}, {
+            name for name in settings.OPTIONS if name.startswith(prefix)})
+        self.assertEqual(
+            options.MediaOptions(
+                storage_class='fast', access_mode='ReadWriteMany',
+                minimum_size=1 << 30, default_size=5, mode='upload',
+                wait=True, wait_seconds=7, probe_seconds=3,
+                allowed_hosts=('*.a', '::1'), denied_hosts=('10.0.0.0/8',),
+                allow_loopback=True, allow_link_local=True, ca_file=file,
+                verify=False, upload_proxy_url='https://a:8443/x',
+                upload_proxy_ca=file),
+            self.read(**{prefix + name: value for name, value
+                         in given.items()}).machine.media)
+
+    def test_media_wait(self):
+        def read(value):
+            found = self.read(
+                SUSHY_EMULATOR_KUBEVIRT_MEDIA_WAIT=value).machine.media
+            return found.wait, found.wait_seconds
+        self.assertEqual((True, 600), read(True))
+        self.assertEqual((True, 5), read(5))
+        self.assertEqual((False, 600), read(False))
+        self.assertEqual((False, 600), read(0))
+
+    def test_media_refused(self):
+        file = self.create_tempfiles([('none', 'no certificate')])[0]
+        for name, values in (
+                ('MODE', ('download', True, [])),
+                ('WAIT', ('yes', -1, 10 ** 6, [])),
+                ('DEFAULT_SIZE', (0, -1, True, 'big', '4 Gi', [])),
+                ('ALLOWED_HOSTS', ('a', [1], ['a/b'], ['10.0.0.1/8'],
+                                   ['http://a/'], [''])),
+                ('DENIED_HOSTS', ('a', {'a': 1})),
+                ('CA_FILE', ('/no/such/file', file, 7, '/', '')),
+                ('VERIFY', ('no', 1)),
+                ('UPLOAD_PROXY_URL', ('a', 'ftp://a', 'https://', 7,
+                                      'https://u@a', 'https://a:x')),
+                ('STORAGE_CLASS', ('', 7))):
+            for value in values:
+                option = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_' + name
+                self.refused(**{option: value})
 
     def test_all_namespaces(self):
         self.assertEqual(
