@@ -53,13 +53,33 @@ def _adapted(feature, view):
         if least and routing.FEATURES.index(
                 flask.current_app.feature_set) < least:
             raise errors.missing()
-        if flask.g.machine is not None:
-            return view(flask.g.machine, **arguments)
+        machine = flask.g.machine
+        if machine is not None:
+            return view(machine, **arguments)
         if identity is not None:
             return view(identity, **arguments)
         return view(**arguments)
 
     return adapted
+
+
+# One after the other before every view; the first that answers is the last.
+_CHECKS = (
+    negotiation.check,
+    access.guard,
+    payload.check,
+    negotiation.query,
+    etags.check,
+)
+
+
+def _check():
+    """For Flask's before_request; one, as Flask takes its time with each."""
+    for check in _CHECKS:
+        answer = check()
+        if answer is not None:
+            return answer
+    return None
 
 
 def _routes():
@@ -94,11 +114,8 @@ def install(app):
         for route in _routes()})
     app.extensions['sushy_kubevirt.media'] = {
         route.endpoint: route.media for route in _routes()}
-    for check in (negotiation.check, access.guard, payload.check,
-                  negotiation.query, etags.check):
-        app.before_request(check)
+    app.before_request(_check)
     app.after_request(finishing.finish)
-    app.teardown_request(etags.release)
     # In place of upstream's handler, which knows one message and puts
     # Python's words into it.
     app.register_error_handler(Exception, errors.answer)

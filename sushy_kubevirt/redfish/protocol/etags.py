@@ -27,6 +27,11 @@ VOLATILE = ('DateTime',)
 
 _WRITES = ('PATCH', 'POST', 'PUT', 'DELETE')
 
+_LOCK = internal.PREFIX + 'etag_lock'
+
+# Seconds.
+_PATIENCE = 60
+
 # By a part of the path's hash, so that there need not be one for each.
 _locks = tuple(threading.Lock() for _ in range(64))
 
@@ -62,19 +67,21 @@ def check():
 
     For Flask's before_request; `release` has to be called at the end.
 
-    :raises: `errors.RedfishError`, 412
+    :raises: `errors.RedfishError`, 412 or 503
     """
-    environ = flask.request.environ
+    request = flask.request._get_current_object()
+    environ = request.environ
     if_match = environ.get('HTTP_IF_MATCH')
     if_none_match = environ.get('HTTP_IF_NONE_MATCH')
     if ((if_match is None and if_none_match is None)
-            or flask.request.method not in _WRITES):
+            or request.method not in _WRITES):
         return
     # The tag for an action is that of the resource that has it.
-    path = flask.request.path.partition('/Actions/')[0]
+    path = request.path.partition('/Actions/')[0]
     lock = _locks[hash(path.rstrip('/')) % len(_locks)]
-    lock.acquire()
-    flask.g.etag_lock = lock
+    if not lock.acquire(timeout=_PATIENCE):
+        raise errors.unavailable('Another change is being carried out.')
+    environ[_LOCK] = lock
     found = internal.get(path)
     tag = None if found is None else of(found)
     if if_match is not None:
@@ -90,8 +97,8 @@ def failed():
     return errors.RedfishError(412, messages.message('PreconditionFailed'))
 
 
-def release(_exc=None):
-    """Let the next conditional change go on: for teardown_request."""
-    lock = flask.g.pop('etag_lock', None)
+def release(environ):
+    """Let the next conditional change go on."""
+    lock = environ.pop(_LOCK, None)
     if lock is not None:
         lock.release()

@@ -14,6 +14,7 @@ import flask
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import internal
+from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import schemas
 from sushy_kubevirt.redfish.protocol import shaping
@@ -26,8 +27,10 @@ def finish(response):
 
     :returns: `flask.Response`
     """
-    request = flask.request
-    if request.method in _READS:
+    request = flask.request._get_current_object()
+    etags.release(request.environ)
+    reads = request.method in _READS
+    if reads:
         try:
             response = _read(request, response)
         except errors.RedfishError as exc:
@@ -35,11 +38,11 @@ def finish(response):
     else:
         response = _written(request, response)
     headers = response.headers
-    headers['OData-Version'] = '4.0'
-    headers.setdefault('Cache-Control', 'no-cache'
-                       if request.method in _READS else 'no-store')
-    if request.url_rule is not None:
-        headers.setdefault('Allow', allowed(request.url_rule.rule))
+    headers.add('OData-Version', '4.0')
+    if 'Cache-Control' not in headers:
+        headers.add('Cache-Control', 'no-cache' if reads else 'no-store')
+    if request.url_rule is not None and 'Allow' not in headers:
+        headers.add('Allow', allowed(request.url_rule.rule))
     return response
 
 
@@ -69,7 +72,7 @@ def _read(request, response):
         return response
     text = json.dumps(document)
     tag = etags.of(document, text)
-    query = flask.g.get('query')
+    query = request.environ.get(negotiation.QUERY)
     if query is None:
         if '@odata.id' in document:
             text = '%s, "@odata.etag": "W/\\"%s\\""}' % (text[:-1], tag[3:-1])
@@ -91,12 +94,11 @@ def _read(request, response):
     if_none_match = environ.get('HTTP_IF_NONE_MATCH')
     if if_none_match is not None and etags.match(if_none_match, tag):
         return flask.Response(status=304, headers={'ETag': tag})
-    response.set_data(text)
-    headers = response.headers
-    headers['ETag'] = tag
+    _fill(response, text)
+    response.headers.add('ETag', tag)
     kind = document.get('@odata.type')
     if kind:
-        headers['Link'] = _described_by(kind)
+        response.headers.add('Link', _described_by(kind))
     return response
 
 
@@ -125,8 +127,16 @@ def _written(request, response):
 
 def _text(response):
     if isinstance(response, responses.Document):
-        response.set_data(json.dumps(response.document))
+        _fill(response, json.dumps(response.document))
     return response
+
+
+def _fill(response, text):
+    if isinstance(response, responses.Document):
+        # It has no length yet that would have to be put right.
+        response.response = [text.encode()]
+    else:
+        response.set_data(text)
 
 
 def prefers(preference):

@@ -16,6 +16,9 @@ from sushy_kubevirt.redfish.protocol import internal
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import queries
 
+#: In the environ: a `queries.Query`, if there is one.
+QUERY = internal.PREFIX + 'query'
+
 METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 
 _READS = ('GET', 'HEAD')
@@ -41,7 +44,7 @@ def check():
 
     :raises: `errors.RedfishError`, 406, 412 or 501
     """
-    request = flask.request
+    request = flask.request._get_current_object()
     environ = request.environ
     if request.method not in METHODS:
         raise errors.general(
@@ -80,11 +83,11 @@ def _accepts(header, media):
 
 
 def query():
-    """Read the query into ``flask.g``: for Flask's before_request.
+    """Read the query into the environ: for Flask's before_request.
 
     :raises: `errors.RedfishError`, 400 or 501
     """
-    request = flask.request
+    request = flask.request._get_current_object()
     text = request.environ.get('QUERY_STRING')
     if not text:
         return
@@ -94,4 +97,4 @@ def query():
     if request.method not in _READS:
         raise errors.RedfishError(400, messages.message(
             'QueryNotSupportedOnOperation'))
-    flask.g.query = found
+    request.environ[QUERY] = found
