@@ -37,10 +37,19 @@ _MESSAGES = {
         'The action %1 requires the parameter %2 to be present in the '
         'request body.',
         'Supply the parameter and send the request again.'),
+    'ActionParameterNotSupported': (
+        'Warning',
+        'The parameter %1 for the action %2 is not supported on the target '
+        'resource.',
+        'Remove the parameter and send the request again.'),
     'ActionParameterUnknown': (
         'Warning',
         'The action %1 was submitted with the invalid parameter %2.',
         'Remove the parameter and send the request again.'),
+    'ActionParameterValueError': (
+        'Warning',
+        'The value for the parameter %1 in the action %2 is invalid.',
+        'Choose another value; ' + _RESUBMIT),
     'ActionParameterValueNotInList': (
         'Warning',
         "The value '%1' for the parameter %2 in the action %3 is not in the "
@@ -51,6 +60,11 @@ _MESSAGES = {
         "The value '%1' for the parameter %2 in the action %3 is not a type "
         'that the parameter can accept.',
         'Change the type of the value; ' + _RESUBMIT),
+    'CouldNotEstablishConnection': (
+        'Critical',
+        "The service failed to establish a connection with the URI '%1'.",
+        'Look whether the URI is right and its server can be reached from '
+        'this service.'),
     'EmptyJSON': (
         'Warning',
         'The request body submitted contained an empty JSON object and the '
@@ -64,6 +78,12 @@ _MESSAGES = {
         'Insufficient storage or memory is available to complete the '
         'request.',
         'Ask for less; ' + _RESUBMIT),
+    'InsufficientPrivilege': (
+        'Critical',
+        'There are insufficient privileges for the account or credentials '
+        'associated with the current session to perform the requested '
+        'operation.',
+        'Log in with an account whose role has the privilege.'),
     'InternalError': (
         'Critical',
         'The request failed due to an internal service error.  The service '
@@ -83,7 +103,8 @@ _MESSAGES = {
     'NoValidSession': (
         'Critical',
         'There is no valid session established with the implementation.',
-        'Send user name and password with HTTP Basic authentication.'),
+        'Log in at /redfish/v1/SessionService/Sessions, or send user name '
+        'and password with HTTP Basic authentication.'),
     'OperationNotAllowed': (
         'Critical', 'The HTTP method is not allowed on this resource.',
         'Use a method that the header Allow lists.'),
@@ -112,6 +133,11 @@ _MESSAGES = {
         "The property '%1' could not be written because its value would "
         "conflict with the value of the '%2' property.",
         'Leave one of them out, or make them agree.'),
+    'PropertyValueFormatError': (
+        'Warning',
+        "The value '%1' for the property %2 is not a format that the "
+        'property can accept.',
+        'Change the value; ' + _RESUBMIT),
     'PropertyValueIncorrect': (
         'Warning',
         "The property '%1' with the requested value of '%2' could not be "
@@ -123,6 +149,11 @@ _MESSAGES = {
         "The value '%1' for the property %2 is not in the list of "
         'acceptable values.',
         'Choose one of the allowable values.'),
+    'PropertyValueOutOfRange': (
+        'Warning',
+        "The value '%1' for the property %2 is not in the supported range of "
+        'acceptable values.',
+        'Choose a value within the range; ' + _RESUBMIT),
     'PropertyValueResourceConflict': (
         'Warning',
         "The property '%1' with the requested value of '%2' could not be "
@@ -163,6 +194,21 @@ _MESSAGES = {
         "The value '%1' for the query parameter %2 is not a type that the "
         'parameter can accept.',
         'Change the type of the value; ' + _RESUBMIT),
+    'ResetRequired': (
+        'Warning',
+        'In order to complete the operation, a component reset is required '
+        "with the Reset action URI '%1' and ResetType '%2'.",
+        'Perform the reset; it takes effect with it.'),
+    'ResourceAtUriUnauthorized': (
+        'Critical',
+        "While accessing the resource at '%1', the service received an "
+        "authorization error '%2'.",
+        'Send the right user name and password.'),
+    'ResourceCannotBeDeleted': (
+        'Critical',
+        'The delete request failed because the resource requested cannot be '
+        'deleted.',
+        'Do not send the request again.'),
     'ResourceMissingAtURI': (
         'Critical', "The resource at the URI '%1' was not found.",
         'Start at /redfish/v1/ and follow the links.'),
@@ -170,6 +216,11 @@ _MESSAGES = {
         'Critical',
         "The requested resource of type %1 named '%2' was not found.",
         'Look the resource up in its collection.'),
+    'SessionLimitExceeded': (
+        'Critical',
+        'The session establishment failed due to the number of simultaneous '
+        'sessions exceeding the limit of the implementation.',
+        'Delete sessions that are not needed, or wait until some end.'),
     'ServiceTemporarilyUnavailable': (
         'Critical',
         'The service is temporarily unavailable.  Retry in %1 seconds.',
