@@ -13,6 +13,7 @@ import uuid
 
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt import media_settings
+from sushy_kubevirt.services.events import options as event_options
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
 
@@ -56,6 +57,9 @@ class Settings:
         when everybody may do everything
     :param session_timeout: seconds
     :param trusted_proxies: tuple of `ipaddress` networks
+    :param state_secret: 'namespace/name' of the Secret that keeps what
+        clients set about the services; None for the one made for it
+    :param events: `services.events.options.EventOptions`
     :param machine: `options.Options`
     """
 
@@ -69,6 +73,8 @@ class Settings:
     accounts: tuple = ()
     session_timeout: int = 1800
     trusted_proxies: tuple = ()
+    state_secret: str | None = None
+    events: event_options.EventOptions = event_options.EventOptions()
     machine: options.Options = options.Options()
 
 
@@ -110,6 +116,19 @@ def _namespaces(value):
 def _vm(value):
     if not isinstance(value, str) or not is_vm(value):
         raise ValueError("must be one VM as 'namespace/name'")
+    return value
+
+
+def _secret(value):
+    if not isinstance(value, str) or not is_vm(value):
+        raise ValueError("must be one Secret as 'namespace/name'")
+    return value
+
+
+def _number(value):
+    if (isinstance(value, bool) or not isinstance(value, int)
+            or not 0 <= value <= 1000):
+        raise ValueError('must be a number from 0 to 1000')
     return value
 
 
@@ -189,9 +208,19 @@ _SCOPE = {
     'VM': ('vm', _vm),
 }
 _SERVICES = {
+    'STATE_SECRET': ('state_secret', _secret),
     'ACCOUNTS': ('accounts', _paths),
     'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
     'TRUSTED_PROXIES': ('trusted_proxies', _networks),
+}
+_EVENTS = {
+    'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
+    'EVENT_DENIED_HOSTS': ('denied_hosts', media_settings.hosts),
+    'EVENT_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
+    'EVENT_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
+    'EVENT_SUBSCRIPTIONS': ('subscriptions', _number),
+    'EVENT_STREAMS': ('streams', _number),
+    'EVENT_LOG': ('log', _true_or_false),
 }
 _MACHINE = {
     'RUN_STRATEGY': ('run_strategy', _run_strategy),
@@ -221,7 +250,7 @@ _MEDIA = {
 
 #: Names of all options of this driver.
 OPTIONS = tuple(PREFIX + name for name in (
-    *_SCOPE, *_SERVICES, *_MACHINE, *_MEDIA))
+    *_SCOPE, *_SERVICES, *_EVENTS, *_MACHINE, *_MEDIA))
 
 
 def read(config):
@@ -248,6 +277,8 @@ def read(config):
                for name, (field, check) in _MACHINE.items()}
     media = {field: take(PREFIX + name, check)
              for name, (field, check) in _MEDIA.items()}
+    events = {field: take(PREFIX + name, check)
+              for name, (field, check) in _EVENTS.items()}
     fields['allowed'] = take(ALLOWED, _allowed)
     auth_file = take(AUTH_FILE, _text)
     if auth_file:
@@ -278,6 +309,7 @@ def read(config):
                 if value is not None}
 
     return Settings(**given(fields), power_off=not power_off_disabled,
+                    events=event_options.EventOptions(**given(events)),
                     machine=options.Options(
                         **given(machine),
                         media=media_settings.options(given(media))))

@@ -215,18 +215,14 @@ class Events:
                 if not _cancel(self._noticed, record):
                     self._heard.append((time.monotonic(), record))
                 _expire(self._heard)
-        if not self.settings().enabled and (
-                record.message_id != messages.TEST.id):
-            self._log(record)
-            return
-        self.streams.take(record)
         if self._leads:
-            self._delivery.take(record)
             self._log(record)
+        if self.settings().enabled:
+            self.streams.take(record)
+            if self._leads:
+                self._delivery.take(record)
 
     def _log(self, record):
-        if not self._leads:
-            return
         if record.message_id == messages.MEDIA_FAILED.id:
             LOG.warning('%s: %s', record.system, record.text)
         for callback in self._listeners:
@@ -243,7 +239,7 @@ class Events:
             waiting = [record for _, record in self._noticed]
             self._noticed.clear()
             self._heard.clear()
-        self._delivery.refresh(self.history(), self._marks)
+        self._refresh()
         if _first_here(self._folder.make()):
             self._tell(records.make(
                 messages.STARTED, records.STATUS, (),
@@ -251,9 +247,12 @@ class Events:
         for record in waiting:
             self._tell(record)
 
+    def _refresh(self):
+        self._delivery.refresh(self.history(), self._marks)
+
     def _state_changed(self):
         if self._leads:
-            self._delivery.refresh(self.history(), self._marks)
+            self._refresh()
 
 
 def _cancel(kept, record):

@@ -116,6 +116,18 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
         uid=uid)
 
 
+def changed(record, args=(), **fields):
+    """A record that says what a client wants it to.
+
+    :param args: sequence of texts
+    :param fields: texts, of `Record`; None and '' leave as it is
+    """
+    return dataclasses.replace(
+        record, args=tuple(map(_shortened, args)),
+        **{name: _shortened(value) for name, value in fields.items()
+           if value})
+
+
 def _shortened(arg):
     text = ''.join(letter if letter.isprintable() else ' '
                    for letter in str(arg))

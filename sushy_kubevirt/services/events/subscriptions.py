@@ -55,6 +55,7 @@ class Subscription:
 
     :param id: its name
     :param destination: URL
+    :param name: for people
     :param context: text that goes with every event
     :param headers: tuple of (name, value) to send; secret
     :param filter: a `filters.Filter`
@@ -66,6 +67,7 @@ class Subscription:
 
     id: str
     destination: str
+    name: str = 'Event Subscription'
     context: str = ''
     headers: tuple = dataclasses.field(default=(), repr=False)
     filter: filters.Filter = filters.Filter()
@@ -86,6 +88,7 @@ def _unpacked(id_, data):
     names = {field.name for field in dataclasses.fields(filters.Filter)}
     return Subscription(
         id=id_, destination=data['destination'],
+        name=data.get('name') or Subscription.name,
         context=data.get('context', ''),
         headers=tuple((name, value)
                       for name, value in data.get('headers') or ()),

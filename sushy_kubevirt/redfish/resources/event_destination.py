@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EventDestination: the subscriptions, and the open streams beside them."""
+
+import flask
+
+from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.services.events import filters
+from sushy_kubevirt.services.events import messages as texts
+from sushy_kubevirt.services.events import records
+from sushy_kubevirt.services.events import subscriptions
+
+SERVICE = '/redfish/v1/EventService'
+ROOT = SERVICE + '/Subscriptions'
+
+SEVERITIES = ('OK', 'Warning', 'Critical')
+RESOURCE_TYPES = ('ComputerSystem', 'EventService', 'SessionService', 'Task',
+                  'VirtualMedia')
+
+_POLICIES = tuple(policy.value for policy in subscriptions.Policy)
+
+#: Entries of one list, and characters of a text.
+_MOST = 100
+_LONGEST = 1024
+
+# Property: field of Filter.
+_LISTS = {
+    'EventTypes': 'types',
+    'RegistryPrefixes': 'registries',
+    'MessageIds': 'messages',
+    'ExcludeRegistryPrefixes': 'no_registries',
+    'ExcludeMessageIds': 'no_messages',
+    'ResourceTypes': 'resource_types',
+    'OriginResources': 'origins',
+    'Severities': 'severities',
+}
+_VALUES = {
+    'EventTypes': records.TYPES,
+    'RegistryPrefixes': texts.PREFIXES,
+    'ExcludeRegistryPrefixes': texts.PREFIXES,
+    'ResourceTypes': RESOURCE_TYPES,
+    'Severities': SEVERITIES,
+}
+
+_WRITABLE = {
+    'Context': str,
+    'DeliveryRetryPolicy': _POLICIES,
+    'VerifyCertificate': bool,
+    # Checked here, so that no answer and no log repeats what is secret.
+    'HttpHeaders': object,
+}
+_CREATE = {
+    **_WRITABLE,
+    'Destination': str,
+    'Name': str,
+    'Protocol': ('Redfish',),
+    'SubscriptionType': ('RedfishEvent',),
+    'EventFormatType': ('Event',),
+    'SubordinateResources': bool,
+    **dict.fromkeys(_LISTS, list),
+}
+_PATCH = {
+    **payload.read_only(*_CREATE, 'Id', 'Description', 'Status', 'Actions'),
+    **_WRITABLE,
+}
+
+_SUSPEND = 'EventDestination.SuspendSubscription'
+_RESUME = 'EventDestination.ResumeSubscription'
+
+
+def events():
+    """:returns: the `services.events.hub.Events`"""
+    return flask.current_app.sushy_kubevirt.services.events
+
+
+def collection():
+    """GET, POST /redfish/v1/EventService/Subscriptions"""
+    if flask.request.method == 'POST':
+        return _create()
+    found = [one.id for one in (*events().subscriptions.all(),
+                                *events().streams.all())]
+    return responses.collection(
+        'EventDestinationCollection', 'Event Subscriptions', ROOT,
+        ['%s/%s' % (ROOT, id_) for id_ in found])
+
+
+def resource(subscription):
+    """GET, PATCH, DELETE /redfish/v1/EventService/Subscriptions/<…>"""
+    method = flask.request.method
+    if method == 'DELETE':
+        return _delete(subscription)
+    found = events().subscriptions.get(subscription)
+    if found is None:
+        shown = events().streams.get(subscription)
+        if shown is None:
+            raise _missing(subscription)
+        if method == 'PATCH':
+            raise errors.general(
+                405, 'A stream cannot be changed.',
+                'Open another one with another $filter.',
+                {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
+        return responses.resource(_stream(shown))
+    if method == 'PATCH':
+        return _patch(found)
+    return responses.resource(_body(found))
+
+
+def _missing(id_):
+    return errors.not_found('EventDestination', id_)
+
+
+def _path(id_):
+    return '%s/%s' % (ROOT, id_)
+
+
+def _body(one):
+    here = _path(one.id)
+    wanted = one.filter
+    failures = events().failures(one.id)
+    return {
+        '@odata.id': here,
+        '@odata.type': '#EventDestination.v1_14_0.EventDestination',
+        'Id': one.id,
+        'Name': one.name,
+        'Destination': one.destination,
+        'Context': one.context,
+        'Protocol': 'Redfish',
+        'SubscriptionType': 'RedfishEvent',
+        'EventFormatType': 'Event',
+        'EventTypes': list(wanted.types) or [records.OTHER],
+        'RegistryPrefixes': list(wanted.registries),
+        'MessageIds': list(wanted.messages),
+        'ExcludeRegistryPrefixes': list(wanted.no_registries),
+        'ExcludeMessageIds': list(wanted.no_messages),
+        'ResourceTypes': list(wanted.resource_types),
+        'OriginResources': [responses.link(path) for path in wanted.origins],
+        'OriginResources@odata.count': len(wanted.origins),
+        'SubordinateResources': wanted.subordinate,
+        'Severities': list(wanted.severities),
+        'DeliveryRetryPolicy': one.policy.value,
+        'VerifyCertificate': one.verify,
+        # Never shown again: they may let somebody in.
+        'HttpHeaders': [],
+        'Status': {'State': 'Disabled' if one.suspended else 'Enabled',
+                   'Health': 'Warning' if failures else 'OK'},
+        'Actions': {'#' + name: {'target': '%s/Actions/%s' % (here, name)}
+                    for name in (_SUSPEND, _RESUME)},
+    }
+
+
+def _stream(shown):
+    return {
+        '@odata.id': _path(shown.id),
+        '@odata.type': '#EventDestination.v1_14_0.EventDestination',
+        'Id': shown.id,
+        'Name': 'Server-Sent Events',
+        'Destination': 'redfish-sse://' + shown.client,
+        'Context': shown.context,
+        'Protocol': 'Redfish',
+        'SubscriptionType': 'SSE',
+        'EventFormatType': 'Event',
+        'Status': {'State': 'Enabled', 'Health': 'OK'},
+    }
+
+
+# Changes
+
+def _create():
+    values = payload.properties(_CREATE)
+    found = []
+    wanted = {field: _list(name, values.get(name, []), found)
+              for name, field in _LISTS.items()}
+    if 'Destination' not in values:
+        found.append(messages.message('PropertyMissing', 'Destination',
+                                      related=['#/Destination']))
+    fields = _fields(values, found)
+    if found:
+        raise errors.RedfishError(400, *found)
+    if values.get('Name'):
+        fields['name'] = values['Name'][:_LONGEST]
+    made = events().subscriptions.add(
+        values['Destination'], filter=filters.Filter(
+            **wanted, subordinate=values.get('SubordinateResources', False)),
+        **fields)
+    return responses.created(_body(made))
+
+
+def _patch(one):
+    values = payload.properties(_PATCH)
+    found = []
+    fields = _fields(values, found)
+    if found:
+        raise errors.RedfishError(400, *found)
+    if events().subscriptions.change(one.id, **fields) is None:
+        raise _missing(one.id)
+    return responses.done()
+
+
+def _delete(id_):
+    if not (events().streams.remove(id_)
+            or events().subscriptions.remove(id_)):
+        raise _missing(id_)
+    return responses.done()
+
+
+def _fields(values, found):
+    """What can be set of a `Subscription`, from the properties given."""
+    fields = {}
+    if 'Context' in values:
+        if len(values['Context']) > _LONGEST:
+            found.append(messages.message(
+                'PropertyValueFormatError', values['Context'], 'Context',
+                related=['#/Context'],
+                detail='It takes %d characters.' % _LONGEST))
+        fields['context'] = values['Context']
+    if 'DeliveryRetryPolicy' in values:
+        fields['policy'] = subscriptions.Policy(values['DeliveryRetryPolicy'])
+    if 'VerifyCertificate' in values:
+        fields['verify'] = values['VerifyCertificate']
+    if 'HttpHeaders' in values:
+        fields['headers'] = _headers(values['HttpHeaders'], found)
+    return fields
+
+
+def _headers(value, found):
+    """A list of objects of header and value, as pairs."""
+    if value is None:
+        return ()
+    pairs = []
+    if isinstance(value, list) and all(
+            isinstance(one, dict) for one in value):
+        pairs = [pair for one in value for pair in one.items()]
+        try:
+            subscriptions.check_headers(pairs)
+            return tuple(pairs)
+        except machine_errors.InvalidValue as exc:
+            found.append(messages.message(
+                'PropertyValueIncorrect', 'HttpHeaders', exc.value or '…',
+                related=['#/HttpHeaders'], detail='%s.' % exc))
+    else:
+        found.append(messages.message(
+            'PropertyValueTypeError', '…', 'HttpHeaders',
+            related=['#/HttpHeaders'],
+            detail='It takes a list of objects: [{"Name": "value"}].'))
+    return ()
+
+
+def _list(name, values, found):
+    """A list of texts (of links, for OriginResources), checked."""
+    pointer = '#/' + name
+    if len(values) > _MOST:
+        found.append(messages.message(
+            'PropertyValueFormatError', '…', name, related=[pointer],
+            detail='It takes %d entries.' % _MOST))
+        return ()
+    if name == 'OriginResources':
+        values = [one.get('@odata.id') if isinstance(one, dict) else None
+                  for one in values]
+    taken = []
+    for number, value in enumerate(values):
+        where = '%s/%d' % (pointer, number)
+        allowed = _VALUES.get(name)
+        if not isinstance(value, str) or len(value) > _LONGEST:
+            found.append(messages.message('PropertyValueTypeError', value,
+                                          name, related=[where]))
+        elif allowed is not None and value not in allowed:
+            found.append(payload.not_in_list(name, value, allowed, where))
+        elif name.endswith('MessageIds') and (
+                value.partition('.')[0] not in texts.PREFIXES
+                or '.' not in value):
+            found.append(messages.message(
+                'PropertyValueFormatError', value, name, related=[where],
+                detail='It takes Registry.Key, with a registry of %s.'
+                % ', '.join(texts.PREFIXES)))
+        elif name == 'OriginResources' and not (
+                value.startswith('/redfish/v1/')):
+            found.append(messages.message(
+                'PropertyValueFormatError', value, name, related=[where],
+                detail='It takes links to resources of this service.'))
+        else:
+            taken.append(value)
+    return tuple(taken)
+
+
+# Actions
+
+def suspend(subscription):
+    """POST …/Actions/EventDestination.SuspendSubscription"""
+    payload.parameters(_SUSPEND, {})
+    return _set_suspended(subscription, True)
+
+
+def resume(subscription):
+    """POST …/Actions/EventDestination.ResumeSubscription"""
+    payload.parameters(_RESUME, {})
+    return _set_suspended(subscription, False)
+
+
+def _set_suspended(id_, suspended):
+    if events().subscriptions.change(id_, suspended=suspended) is None:
+        if events().streams.get(id_) is not None:
+            raise errors.general(405, 'A stream cannot be suspended.')
+        raise _missing(id_)
+    return responses.done()
+
+
+_RULE = ROOT + '/<subscription>'
+
+ROUTES = (
+    routing.add(ROOT, collection, ('GET', 'POST')),
+    routing.add(_RULE, resource, ('GET', 'PATCH', 'DELETE')),
+    routing.add('%s/Actions/%s' % (_RULE, _SUSPEND), suspend, ('POST',)),
+    routing.add('%s/Actions/%s' % (_RULE, _RESUME), resume, ('POST',)),
+)

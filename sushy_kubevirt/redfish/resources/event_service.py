@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EventService: subscriptions, the stream of events, the test event.
+
+Redfish words for `services.events`. Subscriptions belong to the service and
+not to a system; who wants events of one system says so with OriginResources.
+"""
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import event_destination
+from sushy_kubevirt.services.events import filters
+from sushy_kubevirt.services.events import messages as texts
+from sushy_kubevirt.services.events import records
+from sushy_kubevirt.services.events import settings as settings_
+from sushy_kubevirt.services.events import streams
+
+ROOT = event_destination.SERVICE
+STREAM = ROOT + '/SSE'
+
+_TEST = 'EventService.SubmitTestEvent'
+_TEST_PATH = '%s/Actions/%s' % (ROOT, _TEST)
+
+_SHAPE = {
+    **payload.read_only(
+        'Id', 'Name', 'Description', 'Status', 'EventTypesForSubscription',
+        'EventFormatTypes', 'RegistryPrefixes', 'ResourceTypes',
+        'SubordinateResourcesSupported', 'Severities', 'Subscriptions',
+        'IncludeOriginOfConditionSupported', 'ServerSentEventUri',
+        'SSEFilterPropertiesSupported', 'Actions'),
+    'ServiceEnabled': bool,
+    'DeliveryRetryAttempts': int,
+    'DeliveryRetryIntervalSeconds': int,
+}
+
+# Property: field of Settings, limits.
+_NUMBERS = {
+    'DeliveryRetryAttempts': ('attempts', settings_.ATTEMPTS),
+    'DeliveryRetryIntervalSeconds': ('interval', settings_.INTERVAL),
+}
+
+_TEST_SHAPE = {
+    'EventType': records.TYPES,
+    'EventId': str,
+    'EventTimestamp': str,
+    'Severity': str,
+    'MessageSeverity': event_destination.SEVERITIES,
+    'Message': str,
+    'MessageId': str,
+    'MessageArgs': list,
+    'OriginOfCondition': str,
+    'EventGroupId': int,
+}
+
+
+def _events():
+    return event_destination.events()
+
+
+def resource():
+    """GET, PATCH /redfish/v1/EventService"""
+    if flask.request.method == 'PATCH':
+        return _patch()
+    settings = _events().settings()
+    body = {
+        '@odata.id': ROOT,
+        '@odata.type': '#EventService.v1_10_0.EventService',
+        'Id': 'EventService',
+        'Name': 'Event Service',
+        'Description': 'Events of the systems and of this service',
+        'ServiceEnabled': settings.enabled,
+        'Status': {'State': 'Enabled' if settings.enabled else 'Disabled',
+                   'Health': 'OK'},
+        'DeliveryRetryAttempts': settings.attempts,
+        'DeliveryRetryIntervalSeconds': settings.interval,
+        'EventFormatTypes': ['Event'],
+        'EventTypesForSubscription': list(records.TYPES),
+        'RegistryPrefixes': list(texts.PREFIXES),
+        'ResourceTypes': list(event_destination.RESOURCE_TYPES),
+        'Severities': list(event_destination.SEVERITIES),
+        'SubordinateResourcesSupported': True,
+        'IncludeOriginOfConditionSupported': False,
+        'Subscriptions': responses.link(event_destination.ROOT),
+        'Actions': {'#' + _TEST: {
+            'target': _TEST_PATH,
+            'EventType@Redfish.AllowableValues': list(records.TYPES),
+            'MessageSeverity@Redfish.AllowableValues':
+                list(event_destination.SEVERITIES),
+        }},
+    }
+    if _can_stream():
+        body['ServerSentEventUri'] = STREAM
+        body['SSEFilterPropertiesSupported'] = {
+            name: True for name in filters.PROPERTIES}
+    return responses.resource(body)
+
+
+def _patch():
+    values = payload.properties(_SHAPE)
+    changes, found = {}, []
+    for name, (field, limits) in _NUMBERS.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            found.append(messages.message('PropertyValueTypeError', value,
+                                          name, related=['#/' + name]))
+        elif not limits[0] <= value <= limits[1]:
+            found.append(messages.message(
+                'PropertyValueOutOfRange', value, name,
+                related=['#/' + name], detail='It takes %d to %d.' % limits))
+        else:
+            changes[field] = value
+    if found:
+        raise errors.RedfishError(400, *found)
+    if 'ServiceEnabled' in values:
+        changes['enabled'] = values['ServiceEnabled']
+    _events().set(**changes)
+    return responses.done()
+
+
+def test_event():
+    """POST …/Actions/EventService.SubmitTestEvent"""
+    given = payload.parameters(_TEST, _TEST_SHAPE)
+    args = given.get('MessageArgs', [])
+    if not all(isinstance(arg, str) for arg in args) or len(args) > 20:
+        raise errors.RedfishError(400, messages.message(
+            'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
+    severity = given.get('MessageSeverity') or given.get('Severity')
+    made = records.make(texts.TEST, given.get('EventType', records.OTHER))
+    _events().emit(records.changed(
+        made, message_id=given.get('MessageId'),
+        text=given.get('Message'), args=args,
+        severity=severity if severity in event_destination.SEVERITIES
+        else None, time=given.get('EventTimestamp'),
+        origin=given.get('OriginOfCondition')))
+    return responses.done()
+
+
+# The stream
+
+def _can_stream():
+    """Whether a stream does not keep all other clients waiting."""
+    return flask.request.environ.get('wsgi.multithread', False)
+
+
+def stream():
+    """GET /redfish/v1/EventService/SSE"""
+    if not _can_stream():
+        raise errors.general(
+            501, 'A stream of events would occupy this server, which has one '
+            'thread.', 'Subscribe to events instead, or have the server run '
+            'with several threads.')
+    request = flask.request
+    try:
+        wanted = filters.Expression(request.args.get('$filter', ''))
+    except filters.BadFilter as exc:
+        raise errors.RedfishError(400, messages.message(
+            'QueryParameterValueFormatError',
+            request.args.get('$filter', ''), '$filter',
+            detail='Of it, %s.' % exc)) from None
+    answer = flask.Response(content_type='text/event-stream', headers={
+        'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no'})
+    if request.method == 'HEAD':
+        return answer
+    try:
+        answer.response = _events().streams.open(
+            wanted, _client(request),
+            request.headers.get('Last-Event-ID'))
+    except streams.TooMany:
+        raise errors.unavailable(
+            'There are as many streams of events as there may be.',
+            30) from None
+    return answer
+
+
+def _client(request):
+    address = request.remote_addr or '0.0.0.0'
+    return '%s:%s' % ('[%s]' % address if ':' in address else address,
+                      request.environ.get('REMOTE_PORT') or 0)
+
+
+ROUTES = (
+    routing.add(ROOT, resource, ('GET', 'PATCH')),
+    routing.add(_TEST_PATH, test_event, ('POST',)),
+    routing.add(STREAM, stream, media='text/event-stream'),
+)
+
+ROOT_LINKS = {'EventService': ROOT}
+
+REGISTRIES = (routing.Registry(
+    '%s.%s' % (texts.PREFIX, texts.VERSION),
+    '%s.%s' % (texts.PREFIX, texts.VERSION.rpartition('.')[0]),
+    'Message Registry of sushy-kubevirt', texts.registry),)
