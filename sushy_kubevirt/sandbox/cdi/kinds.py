@@ -9,9 +9,11 @@ v1beta1/types.go (CDI 1.65).
 import dataclasses
 
 from sushy_kubevirt.sandbox.api import kinds as api
+from sushy_kubevirt.sandbox.cdi import admission
 from sushy_kubevirt.sandbox.cdi import schema
 
 GROUP, VERSION = 'cdi.kubevirt.io', 'v1beta1'
+UPLOAD_GROUP = 'upload.cdi.kubevirt.io'
 
 _AGE = api.Column('Age', 'date', '.metadata.creationTimestamp')
 
@@ -24,14 +26,27 @@ class Kinds:
     cdi: api.Kind
     config: api.Kind
     profile: api.Kind
+    token_request: api.Kind
 
     def __iter__(self):
-        return iter((self.data_volume, self.cdi, self.config, self.profile))
+        return iter((self.data_volume, self.cdi, self.config, self.profile,
+                     self.token_request))
 
 
-def build():
+def _answer(tokens):
+    def answer(request, call):
+        """A token for whoever may ask; the claim need not be there."""
+        name = (request.get('spec') or {}).get('pvcName') or ''
+        request['status'] = {'token': tokens.make(call.target.namespace,
+                                                  name)}
+        return request
+    return answer
+
+
+def build(tokens):
     """Make the kinds.
 
+    :param tokens: the :class:`tokens.Tokens` for uploads.
     :returns: :class:`Kinds`.
     """
     return Kinds(
@@ -46,7 +61,7 @@ def build():
                 api.Column('Restarts', 'integer', '.status.restartCount',
                            description='The number of times the transfer '
                            'has been restarted.'), _AGE),
-            status=True, crd=True),
+            status=True, crd=True, validate=admission.validate),
         cdi=api.Kind(
             GROUP, VERSION, 'CDI', 'cdis', 'cdi', ('cdi', 'cdis'),
             namespaced=False, schema=schema.CDI, columns=(
@@ -60,4 +75,9 @@ def build():
             GROUP, VERSION, 'StorageProfile', 'storageprofiles',
             'storageprofile', namespaced=False,
             schema=schema.STORAGE_PROFILE, columns=(_AGE,), status=True,
-            crd=True))
+            crd=True),
+        token_request=api.Kind(
+            UPLOAD_GROUP, VERSION, 'UploadTokenRequest',
+            'uploadtokenrequests', 'uploadtokenrequest', ('utr', 'utrs'),
+            schema=schema.UPLOAD_TOKEN_REQUEST, generation=False,
+            verbs=('create',), create=_answer(tokens)))
