@@ -17,6 +17,7 @@ from sushy_kubevirt.sandbox.cdi import storage as storage_module
 from sushy_kubevirt.sandbox import control
 from sushy_kubevirt.sandbox import kubeconfig
 from sushy_kubevirt.sandbox import kubevirt
+from sushy_kubevirt.sandbox.qemu import settings
 
 LOG = logging.getLogger(__name__)
 
@@ -64,14 +65,31 @@ def _seconds(text):
     raise argparse.ArgumentTypeError(f'{text!r} is not a time in seconds')
 
 
+def _size(text):
+    if text.isdigit() and int(text) >= 16:
+        return int(text)
+    raise argparse.ArgumentTypeError(f'{text!r} is not a size in MiB')
+
+
+def _image(text):
+    # A reference may hold no '='; a path may.
+    reference, equals, path = text.partition('=')
+    if reference and path:
+        return reference, path
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not REFERENCE=FILE, e.g. '
+        'quay.io/containerdisks/debian:13=debian-13.qcow2')
+
+
 def parser():
     """The command line."""
     result = argparse.ArgumentParser(
         prog='sushy-kubevirt-sandbox', description=(
             'A stand-in for a Kubernetes cluster with KubeVirt, for '
             'development and tests: objects live in memory, virtual '
-            'machines are simulated. Not for production. Prints one line, '
-            '"ready URL", once it serves; ends on SIGTERM and Ctrl-C.'))
+            'machines are simulated, or run by QEMU. Not for production. '
+            'Prints one line, "ready URL", once it serves; ends on SIGTERM '
+            'and Ctrl-C.'))
     result.add_argument('--version', action='version',
                         version=f'%(prog)s {_version()}')
     result.add_argument(
@@ -98,6 +116,29 @@ def parser():
     result.add_argument(
         '--no-cdi', dest='cdi', action='store_false', help='a cluster '
         'without CDI: no DataVolumes')
+    result.add_argument(
+        '--guests', choices=('simulated', 'qemu'), default='simulated',
+        help='what runs in a virtual machine: nothing, it is only said what '
+        'firmware would boot (simulated), or what is on its disks (qemu) '
+        '(default: simulated)')
+    result.add_argument(
+        '--image', metavar='REFERENCE=FILE', type=_image, action='append',
+        default=[], dest='images', help='with --guests qemu: what a '
+        'container image with a disk holds, a raw or qcow2 file that is not '
+        'written to; may be given many times')
+    result.add_argument(
+        '--qemu-accel', choices=settings.ACCELERATORS, default='auto',
+        help='with --guests qemu: what runs the processors; auto is KVM '
+        'where it works, else TCG (default: auto)')
+    result.add_argument(
+        '--qemu-memory', metavar='MIB', type=_size,
+        default=settings.DEFAULT_MEMORY, help='with --guests qemu: what a '
+        'guest gets at most, whatever the machine says (default: '
+        f'{settings.DEFAULT_MEMORY})')
+    result.add_argument(
+        '--import-back-off', metavar='S', type=_seconds, default=0.5,
+        help='how long an import that failed twice waits, and twice as long '
+        'each further time (default: 0.5; a real cluster: 10)')
     result.add_argument(
         '--allow-remote', action='store_true', help='allow an address that '
         'is not loopback: everybody who can reach it can control guests')
@@ -159,11 +200,16 @@ def main(argv=None):
             f'{host} is not a loopback address: this server is for '
             'development and tests; --allow-remote allows it all the same')
     os.umask(0o077)
+    options.qemu = None
     try:
+        if options.guests == 'qemu':
+            options.qemu = settings.find(
+                options.qemu_accel, options.qemu_memory,
+                dict(options.images))
         with contextlib.closing(
                 storage_module.Storage(options.storage)) as storage:
             asyncio.run(_serve(options, storage))
-    except OSError as exc:
+    except (OSError, settings.SettingsError) as exc:
         print(f'sushy-kubevirt-sandbox: {exc}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 
 import asyncio
 import dataclasses
+import functools
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
@@ -16,6 +17,7 @@ from sushy_kubevirt.sandbox.kubevirt import samples
 from sushy_kubevirt.sandbox.kubevirt import subresources
 from sushy_kubevirt.sandbox.kubevirt import vm_controller
 from sushy_kubevirt.sandbox.kubevirt import vmi_controller
+from sushy_kubevirt.sandbox.qemu import guests as qemu_guests
 
 DEFAULT_GATES = ('DeclarativeHotplugVolumes', 'RebootPolicy')
 DEFAULT_VERSION = 'v1.9.0'
@@ -31,12 +33,15 @@ class Options:
     :param gates: names of the feature gates that are on; of
         :data:`DEFAULT_GATES` those that are not named are off.
     :param version: the version of KubeVirt that the cluster claims to have.
+    :param qemu: the :class:`sandbox.qemu.settings.Settings` of guests that
+        are real; None for simulated ones.
     """
 
     boot_seconds: float = DEFAULT_BOOT_SECONDS
     vms: int = 0
     gates: tuple[str, ...] = DEFAULT_GATES
     version: str = DEFAULT_VERSION
+    qemu: object = None
 
 
 class Cluster:
@@ -72,7 +77,8 @@ class Cluster:
         self.machines = vmi_controller.Controller(
             self.store, self.kinds.vmi, self.kinds.vm, recorder, loop,
             self._options.version, self._options.boot_seconds,
-            server.provisioner)
+            server.provisioner, self._options.qemu and functools.partial(
+                qemu_guests.Guests, self._options.qemu, self.store, storage))
         self._parts = [
             self.machines,
             vm_controller.Controller(self.store, self.kinds.vm,

@@ -2,7 +2,7 @@
 """``/sandbox/guests/...``: what guests did, and what they shall do.
 
 Needs no token, as the tests that use it have none; the sandbox serves on
-loopback.
+loopback. Only what a guest wrote to its console does.
 """
 
 from aiohttp import web
@@ -29,6 +29,7 @@ class Routes:
         server.register_route('GET', base, self.show, public=True)
         server.register_route('POST', base + '/{action}', self.act,
                               public=True)
+        server.register_route('GET', base + '/console', self.console)
 
     async def show(self, request):
         """The record of a machine's boots; 404 for one nobody knows."""
@@ -46,9 +47,20 @@ class Routes:
         if action not in _ACTIONS:
             return _say(404, f'a guest can {", ".join(_ACTIONS)}, not '
                         f'{action}')
-        if not self._guests.act(namespace, name, action):
-            return _say(409, f'no guest of {namespace}/{name} runs')
+        why = self._guests.act(namespace, name, action)
+        if why:
+            return _say(409, why)
         return web.json_response(self._guests.record(namespace, name))
+
+    async def console(self, request):
+        """The last of what a guest wrote to its serial port."""
+        namespace, name = self._of(request)
+        said = self._guests.console_log(namespace, name)
+        if said is None:
+            return _say(404, f'{namespace}/{name} has no guest with a serial '
+                        'port now')
+        return web.Response(body=said, content_type='text/plain',
+                            charset='utf-8')
 
     @staticmethod
     def _of(request):

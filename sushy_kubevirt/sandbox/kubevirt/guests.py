@@ -3,8 +3,8 @@
 
 The node (:mod:`node`) starts a guest when a VMI becomes Running, passes on
 what is asked of it and hears when it goes down. Everything behind
-:class:`Guests` could also be a real hypervisor; whoever writes one needs the
-same methods and nothing else of this module.
+:class:`Guests` could also be a real hypervisor, and
+:mod:`sushy_kubevirt.sandbox.qemu` is one; it has the same methods.
 
 Each boot is recorded under the machine's namespace and name, over all its
 VMIs, so that tests can see what the firmware made of a boot order.
@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 
 from sushy_kubevirt.sandbox.kubevirt import firmware
+from sushy_kubevirt.sandbox.kubevirt import paths
 
 IGNORE_ACPI = 'sandbox.sushy-kubevirt/ignore-acpi'
 """Annotation of a VMI: 'true' makes a guest that hears no power button."""
@@ -55,6 +56,15 @@ class Guests:
         self._seconds = seconds
         self._guests = {}
         self._boots = {}
+
+    # -- what can be run -------------------------------------------------
+
+    def missing_image(self, _vmi):
+        """The first container image that cannot be had, or None."""
+
+    def refusal(self, _vmi):
+        """Why a VMI cannot be run here, or ''."""
+        return ''
 
     # -- what the node asks for ------------------------------------------
 
@@ -121,6 +131,22 @@ class Guests:
         return (guest is not None and guest.booted
                 and _says(vmi, AGENT))
 
+    def plug(self, vmi):
+        """Bring the media in the drives in line with a VMI that runs."""
+
+    def plugged(self, uid, volume):
+        """Whether a guest has a volume now: at once when it shall."""
+        guest = self._guests.get(uid)
+        vmi = guest and self._look(*guest.key)
+        return vmi is not None and any(
+            v['name'] == volume for v in paths.volumes(vmi['spec']))
+
+    def serial(self, _uid):
+        """The serial port of a guest, or None."""
+
+    def display(self, _uid):
+        """The path of the socket that speaks VNC, or None."""
+
     def close(self):
         """Pull every plug."""
         for uid in list(self._guests):
@@ -132,16 +158,16 @@ class Guests:
         """Let the guest of a machine do something.
 
         :param action: 'reboot', 'shutdown' or 'crash'.
-        :returns: whether there is a guest that could.
+        :returns: why that is not possible, or ''.
         """
         guest = self._of((namespace, name))
         if guest is None or guest.paused:
-            return False
+            return f'no guest of {namespace}/{name} runs'
         if action == 'reboot':
             self._restart(guest.uid, 'reboot')
         else:
             self._end(guest.uid, CRASH if action == 'crash' else SHUTDOWN)
-        return True
+        return ''
 
     def record(self, namespace, name):
         """What is known of the guests of a machine, as JSON."""
@@ -154,6 +180,9 @@ class Guests:
     def known(self, namespace, name):
         """Whether a machine of this name ever had a guest."""
         return (namespace, name) in self._boots
+
+    def console_log(self, _namespace, _name):
+        """The last of what a guest wrote to its serial port, or None."""
 
     # --------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 """The group subresources.kubevirt.io: verbs on machines.
 
 Registers every verb that KubeVirt's discovery names. Those that nobody can
-carry out without a real guest (console, VNC, port-forward, ...) say so.
+carry out here (port-forward, migration, ...) say so.
 
 Source: pkg/virt-api/api.go, pkg/virt-api/rest (KubeVirt 1.9).
 """
@@ -10,6 +10,7 @@ Source: pkg/virt-api/api.go, pkg/virt-api/rest (KubeVirt 1.9).
 from aiohttp import web
 
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.kubevirt import consoles
 from sushy_kubevirt.sandbox.kubevirt import verbs_vm
 from sushy_kubevirt.sandbox.kubevirt import verbs_vmi
 from sushy_kubevirt.sandbox.kubevirt import verbs_volumes
@@ -22,8 +23,8 @@ _NOT_HERE = {
     _VMS: (('PUT', 'memorydump'), ('PUT', 'removememorydump'),
            ('PUT', 'evacuate/cancel'), ('PUT', 'migrate'),
            ('GET', 'objectgraph'), ('GET', 'portforward')),
-    _VMIS: (('GET', 'console'), ('GET', 'vnc'), ('GET', 'vnc/screenshot'),
-            ('GET', 'portforward'), ('GET', 'usbredir'), ('GET', 'vsock'),
+    _VMIS: (('GET', 'vnc/screenshot'), ('GET', 'portforward'),
+            ('GET', 'usbredir'), ('GET', 'vsock'),
             ('PUT', 'backup'), ('PUT', 'redefine-checkpoint'),
             ('PUT', 'evacuate/cancel'), ('GET', 'objectgraph'),
             ('GET', 'sev/fetchcertchain'),
@@ -47,7 +48,9 @@ def install(server, kinds, config, controller, version):
     offered = {
         _VMS: {**vms.offered(), 'addvolume': ('PUT', volumes.add_to_vm),
                'removevolume': ('PUT', volumes.remove_from_vm)},
-        _VMIS: {**vmis.offered(), 'addvolume': ('PUT', volumes.add_to_vmi),
+        _VMIS: {**vmis.offered(),
+                **consoles.Consoles(kinds, controller).offered(),
+                'addvolume': ('PUT', volumes.add_to_vmi),
                 'removevolume': ('PUT', volumes.remove_from_vmi)},
     }
     for group_version in VERSIONS:
@@ -70,7 +73,7 @@ def install(server, kinds, config, controller, version):
 
 async def _refuse(request):
     raise errors.ApiError(
-        501, 'NotImplemented', 'the sandbox has no real guests to '
+        501, 'NotImplemented', 'the sandbox cannot '
         f'{request.http.path.rpartition("/")[2]}')
 
 

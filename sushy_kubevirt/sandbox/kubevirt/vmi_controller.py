@@ -42,10 +42,13 @@ class Controller:
     :param version: the version of KubeVirt.
     :param seconds: how long a machine takes to start.
     :param provisioner: the :class:`api.volumes.Provisioner`.
+    :param make_guests: function (look, ended, changed) that makes the
+        guests; None for simulated ones. The functions are what
+        :class:`guests.Guests` and :class:`qemu.guests.Guests` want.
     """
 
     def __init__(self, store, kind, vms, recorder, loop, version, seconds,
-                 provisioner):
+                 provisioner, make_guests=None):
         self._store = store
         self._kind = kind
         self._vms = vms
@@ -55,8 +58,10 @@ class Controller:
         self._seconds = seconds
         self._provisioner = provisioner
         provisioner.add_user(self._uses)
-        self.guests = guests.Guests(loop, self._look, self._guest_ended,
-                                    seconds / 2)
+        self.guests = (
+            make_guests(self._look, self._guest_ended, self._guest_changed)
+            if make_guests else guests.Guests(
+                loop, self._look, self._guest_ended, seconds / 2))
         self._pods = launcher.Launchers(store, loop.time)
         self._ended = {}
         self._stopping = {}
@@ -119,6 +124,9 @@ class Controller:
 
     def _guest_ended(self, namespace, name, uid, how):
         self._ended[uid] = how
+        self._queue.add((namespace, name))
+
+    def _guest_changed(self, namespace, name):
         self._queue.add((namespace, name))
 
     def _forget(self, uid):
@@ -248,12 +256,12 @@ class Controller:
         vmi['status'].update(
             nodeName=pod.node, migrationTransport='Unix',
             launcherContainerImageVersion=self._image)
-        status.tell_volumes(vmi, self._store, running=False)
+        self._tell_volumes(vmi, running=False)
         status.move(vmi, status.SCHEDULED)
         status.tell_ready(vmi, pod)
 
     def _image_fails(self, key, vmi, pod):
-        image = launcher.missing_image(vmi)
+        image = launcher.missing_image(vmi) or self.guests.missing_image(vmi)
         if image is None:
             return False
         why = (f'failed to pull and unpack image "{image}": failed to '
@@ -286,11 +294,19 @@ class Controller:
         if pod is None or 'deletionTimestamp' in vmi['metadata']:
             self._give_up(vmi)
             return
-        status.tell_volumes(vmi, self._store, running=False)
+        self._tell_volumes(vmi, running=False)
         if self._wait(key, pod.moved + self._seconds * (1 - _POD_SHARE)):
             return
         if launcher.fails_to_start(vmi):
             self._give_up(vmi)
+            return
+        if not status.plugs_ready(vmi):
+            self._queue.add_after(key, self._seconds / 10)
+            return
+        why = self.guests.refusal(vmi)
+        status.tell_failure(
+            vmi, why and 'Synchronizing with the Domain failed.', why)
+        if why:
             return
         self._say(vmi, events.NORMAL, 'Created',
                   'VirtualMachineInstance defined.')
@@ -299,6 +315,12 @@ class Controller:
         vmi['status']['machine'] = {'type': paths.at(
             vmi, 'spec', 'domain', 'machine', 'type')}
         self._observe(key, vmi, pod)
+
+    def _tell_volumes(self, vmi, running):
+        uid = vmi['metadata']['uid']
+        return status.tell_volumes(
+            vmi, self._store, running,
+            lambda volume: self.guests.plugged(uid, volume))
 
     def _observe(self, key, vmi, pod):
         """Put into the status how the guest is."""
@@ -309,8 +331,9 @@ class Controller:
         status.tell_agent(vmi, agent)
         status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
         status.tell_sizes(vmi)
-        if status.tell_volumes(vmi, self._store, running=True):
+        if self._tell_volumes(vmi, running=True):
             self._queue.add_after(key, self._seconds / 10)
+        self.guests.plug(vmi)
         alive = 'deletionTimestamp' not in vmi['metadata']
         status.tell_ready(vmi, pod, alive)
 

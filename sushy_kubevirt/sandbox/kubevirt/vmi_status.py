@@ -145,10 +145,12 @@ def tell_agent(vmi, agent):
         vmi['status']['guestOSInfo'] = {}
 
 
-def tell_volumes(vmi, store, running):
+def tell_volumes(vmi, store, running, plugged):
     """``status.volumeStatus``, with the steps of plugging in and out.
 
     :param running: whether the guest runs and sees disks.
+    :param plugged: function of a volume's name that tells whether the guest
+        has it.
     :returns: whether another step is due.
     """
     namespace = vmi['metadata']['namespace']
@@ -166,12 +168,17 @@ def tell_volumes(vmi, store, running):
             _tell_claim(status, claims.find(store, namespace, claim))
         if status.get('hotplugVolume') is not None:
             more |= _plug(status, claims.find(store, namespace, claim or ''),
-                          claim, targets.get(name, ''))
+                          claim, targets.get(name, ''), plugged)
         elif running:
             status['target'] = targets.get(name, '')
         found.append(status)
     for status in old.values():
-        if status.get('hotplugVolume') is not None and _unplug(status):
+        if status.get('hotplugVolume') is None:
+            continue
+        here = plugged(status['name'])
+        if status.get('phase') == 'Detaching' and here:
+            found.append(status)  # the guest has not let go of it yet
+        elif _unplug(status):
             found.append(status)
             more = True
     if found:
@@ -196,7 +203,18 @@ def _tell_claim(status, claim):
         k: v for k, v in info.items() if v}
 
 
-def _plug(status, claim, name, target):
+def plugs_ready(vmi):
+    """Whether what is plugged in can be there from the start.
+
+    A machine starts only then: its firmware may be meant to boot from it.
+    """
+    return all(
+        s.get('phase') in ('MountedToPod', 'Ready')
+        for s in paths.at(vmi, 'status', 'volumeStatus') or ()
+        if s.get('hotplugVolume') is not None)
+
+
+def _plug(status, claim, name, target, plugged):
     """One step of plugging in; whether another one is due."""
     current = status.get('phase')
     if current == 'Ready':
@@ -215,6 +233,8 @@ def _plug(status, claim, name, target):
              f'{volume} has been mounted in virt-launcher pod')
         return True
     if current == 'MountedToPod':
+        if not plugged(volume):
+            return False
         status['target'] = target
         _say(status, 'Ready', 'VolumeReady', 'Successfully attach '
              f'hotplugged volume {volume} to VM')

@@ -111,15 +111,17 @@ class GuestsTest(base.BaseTestCase):
                             ('crash', guests.CRASH)):
             self.ended.reset_mock()
             self.guests.start(self.vmi)
-            self.assertTrue(self.guests.act('default', 'one', action))
+            self.assertEqual('', self.guests.act('default', 'one', action))
             self.ended.assert_called_once_with('default', 'one', 'uid-1',
                                                how)
-        self.assertFalse(self.guests.act('default', 'one', 'crash'))
+        self.assertIn('no guest',
+                      self.guests.act('default', 'one', 'crash'))
 
     def test_a_paused_start_boots_when_resumed(self):
         self.guests.start(self.vmi, paused=True)
         self.assertEqual([], self._boots())
-        self.assertFalse(self.guests.act('default', 'one', 'shutdown'))
+        self.assertIn('no guest',
+                      self.guests.act('default', 'one', 'shutdown'))
         self.guests.resume('uid-1')
         self.guests.pause('uid-1')
         self.guests.resume('uid-1')
