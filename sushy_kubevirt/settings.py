@@ -77,6 +77,18 @@ class Settings:
     events: event_options.EventOptions = event_options.EventOptions()
     machine: options.Options = options.Options()
 
+    def allows(self, machine):
+        """Whether clients may reach a system, or hear of it.
+
+        :param machine: a `machine.Machine`
+        """
+        if (self.allowed is None or machine.uuid in self.allowed
+                or machine.qualified_name in self.allowed):
+            return True
+        # Names are only taken where all machines are of one namespace. A
+        # UUID in the list is none, though a VM may have it for a name.
+        return machine.name in self.allowed and not is_uuid(machine.name)
+
 
 def is_vm(text):
     """Whether this is the qualified name of a VM: namespace/name."""

@@ -112,23 +112,13 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
 
     # Finding machines
 
-    def _allows(self, machine):
-        allowed = self.settings.allowed
-        if (allowed is None or machine.uuid in allowed
-                or machine.qualified_name in allowed):
-            return True
-        # Names are only taken where all machines are of one namespace. A
-        # UUID in the list is none, though a VM may have it for a name.
-        return (machine.name in allowed
-                and not settings.is_uuid(machine.name))
-
     def machines(self):
         """The machines that may be reached.
 
         :returns: list of `machine.Machine`, by namespace and name
         """
         return [machine for machine in self.cluster.machines()
-                if self._allows(machine)]
+                if self.settings.allows(machine)]
 
     def machine(self, identity):
         """Find a machine that may be reached.
@@ -147,7 +137,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             raise errors.MachineNotFound(identity) from None
         except errors.AmbiguousName as exc:
             return self._choose(identity, exc.candidates)
-        if not self._allows(machine):
+        if not self.settings.allows(machine):
             self._logger.warning('Access to %s denied: it is not in %s',
                                  machine.qualified_name, settings.ALLOWED)
             raise errors.MachineNotFound(identity)
@@ -159,7 +149,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         for candidate in candidates:
             with contextlib.suppress(errors.MachineNotFound):
                 machine = self.cluster.machine(candidate, patient=False)
-                if self._allows(machine):
+                if self.settings.allows(machine):
                     found.append(machine)
         if not found:
             raise errors.MachineNotFound(identity)

@@ -47,16 +47,18 @@ _TOPIC = 'state'
 _states = weakref.WeakSet()
 
 
-def place(cluster, namespace):
-    """Where the Secret is, if the configuration does not say.
+def place(cluster, wanted=None):
+    """Where the Secret is.
 
     :param cluster: a `cluster.Cluster`
-    :param namespace: where to put it for a cluster of several VMs
+    :param wanted: 'namespace/name', if the configuration says
     :returns: (namespace, name)
     """
+    if wanted:
+        return tuple(wanted.split('/', 1))
     if cluster.vm:
         return cluster.vm[0], cluster.vm[1] + ENDING
-    return namespace, NAME
+    return cluster.home, NAME
 
 
 class State:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody who is sent events: a real HTTP server, as a fixture."""
+
+import http.server
+import json
+import threading
+import time
+
+import fixtures
+
+
+class Listener(fixtures.Fixture):
+    """Takes what is sent to it.
+
+    :param codes: what to answer, one after the other; the last for ever.
+    :param delay: seconds before each answer.
+    :param context: an ``ssl.SSLContext``, for HTTPS.
+
+    ``url`` is where to send; ``posts`` lists (headers, body) of what came,
+    taken or not.
+    """
+
+    def __init__(self, codes=(204,), delay=0, context=None):
+        super().__init__()
+        self._codes = list(codes)
+        self._delay = delay
+        self._context = context
+
+    def _setUp(self):
+        listener = self
+        self.posts = []
+        self.taken = []
+        self._news = threading.Condition()
+        self._stop = threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def log_message(self, *args):
+                pass
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers['Content-Length']))
+                listener._stop.wait(listener._delay)
+                code = listener._take(dict(self.headers), json.loads(body))
+                self.send_response(code)
+                self.send_header('Content-Length', '0')
+                self.end_headers()
+
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 128
+
+            def handle_error(self, request, client_address):
+                """Whoever sends may be killed."""
+
+        server = Server(('127.0.0.1', 0), Handler)
+        server.daemon_threads = True
+        scheme = 'http'
+        if self._context is not None:
+            scheme = 'https'
+            server.socket = self._context.wrap_socket(
+                server.socket, server_side=True)
+        self.port = server.server_address[1]
+        self.url = '%s://127.0.0.1:%d/events' % (scheme, self.port)
+        threading.Thread(target=server.serve_forever, daemon=True,
+                         kwargs={'poll_interval': 0.05}).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.addCleanup(self._stop.set)
+
+    def _take(self, headers, body):
+        with self._news:
+            code = (self._codes.pop(0) if len(self._codes) > 1
+                    else self._codes[0])
+            self.posts.append((headers, body))
+            if code < 300:
+                self.taken.extend(body['Events'])
+            self._news.notify_all()
+        return code
+
+    def keys(self, origin=None):
+        """List the messages taken so far, without their registries.
+
+        :param origin: only those about this resource.
+        """
+        with self._news:
+            return [event['MessageId'].rpartition('.')[2]
+                    for event in self.taken if origin is None
+                    or event.get('OriginOfCondition') == {'@odata.id': origin}]
+
+    def wait(self, key, count=1, origin=None, timeout=30):
+        """Wait for an event.
+
+        :param key: its message, without the registry.
+        :param count: the how-manieth of them.
+        :param origin: the resource it is about.
+        :returns: the event.
+        """
+        def found():
+            return [event for event in self.taken
+                    if event['MessageId'].rpartition('.')[2] == key
+                    and (origin is None or event.get('OriginOfCondition')
+                         == {'@odata.id': origin})]
+
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while len(found()) < count:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AssertionError(
+                        'no %s within %g s, but %s' % (key, timeout, [
+                            event['MessageId'] for event in self.taken]))
+                self._news.wait(left)
+            return found()[count - 1]
