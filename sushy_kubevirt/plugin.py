@@ -22,9 +22,10 @@ sushy-tools 2.2.0; `tests/unit/test_plugin.py` fails when it moves.
                        options that are wrong.
 `wsgi_app`             upon the first request, when all of upstream's routes
                        are there, `views.install` puts ours in their place.
-`RedfishAuthMiddleware`  answers a bad Authorization header with a traceback
-                       (an error without `headers`; bcrypt's ValueError for
-                       a long password). Replaced by a 401 or 400.
+`RedfishAuthMiddleware`  knows no sessions and no roles, asks bcrypt with
+                       every request, and answers bad headers with a
+                       traceback. With the kubevirt driver it lets all
+                       through, to `redfish.protocol.authentication`.
 =====================  ====================================================
 
 With another driver than kubevirt the emulator is upstream's, unchanged.
@@ -32,20 +33,19 @@ With another driver than kubevirt the emulator is upstream's, unchanged.
 
 import functools
 import logging
+import os
 import sys
 import threading
 
 from flask import logging as flask_logging
 import stevedore
-from sushy_tools import error
-import webob
 
 from sushy_kubevirt.kubevirt import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import access
-from sushy_kubevirt.redfish.protocol import errors
-from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.resources import media
 from sushy_kubevirt.redfish import views
+from sushy_kubevirt.services import site
 from sushy_kubevirt import settings
 from sushy_kubevirt import systems
 
@@ -106,6 +106,7 @@ def enable():
     def wsgi_app(app, environ, start_response):
         if _state(app).ours():
             access.keep_slash(environ)
+            negotiation.members(environ)
         return stock['wsgi_app'](app, environ, start_response)
 
     application.register_blueprint = register_blueprint
@@ -125,8 +126,11 @@ class _State:
         self._lock = threading.RLock()
         self._made_for = None   # name of the driver and what it was given
         self._driver = None
+        #: `site.Services`, with the kubevirt driver; else None
+        self.services = None
         self._vmedia = None
         self._ours = None       # not known before the first request
+        self._started_in = None     # process
 
     def check(self):
         """End the program if the options cannot be used.
@@ -141,6 +145,8 @@ class _State:
                     _log_like(self._app)
                     self._make()
                     self._driver.start()
+                    self.services.start()
+                    self._started_in = os.getpid()
                 else:
                     self._drop()
         except (settings.InvalidSettings,
@@ -177,8 +183,21 @@ class _State:
                     ours = self._is_kubevirt()
                     if ours:
                         views.install(self._app)
+                        if self._started_in not in (None, os.getpid()):
+                            # Loaded before the workers were forked.
+                            self.services.start()
                     self._ours = ours
         return self._ours
+
+    def will_be_ours(self):
+        """Whether the options, as they are now, name the kubevirt driver.
+
+        A name that there is not is told later, by `check`.
+        """
+        try:
+            return self._is_kubevirt()
+        except settings.InvalidSettings:
+            return False
 
     def _name(self):
         return self._app.config.get(DRIVER)
@@ -190,7 +209,10 @@ class _State:
 
     def use(self, driver):
         """Take a driver that was made elsewhere (by a test)."""
+        self._drop()
         self._driver = driver
+        self.services = site.Services(self._app.config, driver.settings,
+                                      driver.cluster)
         self._made_for = (self._name(), (), driver.settings)
 
     def _make(self):
@@ -208,14 +230,20 @@ class _State:
         if self._driver is not None and self._made_for == wanted:
             return
         made = loaded.initialize(config, self._app.logger, *arguments)()
+        services = None
+        if isinstance(made, systems.KubeVirtDriver):
+            services = site.Services(config, made.settings, made.cluster)
         self._drop()
         self._driver, self._made_for = made, wanted
+        self.services = services
         self._app.logger.debug('System driver %s: %s', name, made.driver)
 
     def _drop(self):
         if isinstance(self._driver, systems.KubeVirtDriver):
             self._driver.close()
-        self._driver = self._made_for = None
+        if self.services is not None:
+            self.services.close()
+        self._driver = self._made_for = self.services = None
 
 
 def _state(app):
@@ -255,29 +283,23 @@ def _load(name):
 
 
 def _replace_authentication(middleware):
-    """Answer every refused Authorization header with a Redfish error."""
+    """Leave it to us who may come, where the kubevirt driver serves."""
+    stock_init = middleware.__init__
     stock_call = middleware.__call__
 
-    def format_exception(self, exc):
-        if exc.code == 401:
-            found = errors.RedfishError(401, messages.message(
-                'NoValidSession', detail='%s.' % exc))
-        else:
-            found = errors.general(exc.code, '%s.' % exc)
-        return webob.Response(
-            content_type='application/json', status_code=exc.code,
-            json_body=errors.body(found.entries),
-            headerlist=[('Content-Type', 'application/json'),
-                        *getattr(exc, 'headers', {}).items()])
+    @functools.wraps(stock_init)
+    def init(self, app, auth_file):
+        # What it is given is the application's method `wsgi_app`.
+        self.state = _state(app.__self__)
+        self.app, self.auth_file = app, auth_file
+        if not self.state.will_be_ours():
+            stock_init(self, app, auth_file)
 
+    @functools.wraps(stock_call)
     def call(self, environ, start_response):
-        try:
-            return stock_call(self, environ, start_response)
-        except ValueError:
-            # bcrypt will not look at passwords of more than 72 bytes or
-            # with a NUL: none of those in the file.
-            exc = error.Unauthorized('Incorrect username or password')
-            return self.format_exception(exc)(environ, start_response)
+        if self.state.ours():
+            return self.app(environ, start_response)
+        return stock_call(self, environ, start_response)
 
-    middleware.format_exception = format_exception
+    middleware.__init__ = init
     middleware.__call__ = call

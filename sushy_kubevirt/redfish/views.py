@@ -10,12 +10,15 @@ import functools
 import flask
 
 from sushy_kubevirt.redfish.protocol import access
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import finishing
 from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import account_service
 from sushy_kubevirt.redfish.resources import chassis
 from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import devices
@@ -25,9 +28,11 @@ from sushy_kubevirt.redfish.resources import metadata
 from sushy_kubevirt.redfish.resources import registries
 from sushy_kubevirt.redfish.resources import service_root
 from sushy_kubevirt.redfish.resources import services
+from sushy_kubevirt.redfish.resources import session_service
 
 #: A module of `resources` that answers anything has ROUTES and stands here.
 MODULES = (
+    account_service,
     chassis,
     computer_system,
     devices,
@@ -37,6 +42,7 @@ MODULES = (
     registries,
     service_root,
     services,
+    session_service,
 )
 
 
@@ -65,6 +71,8 @@ def _adapted(feature, view):
 
 # One after the other before every view; the first that answers is the last.
 _CHECKS = (
+    authentication.identify,
+    authorization.check,
     negotiation.check,
     access.guard,
     payload.check,

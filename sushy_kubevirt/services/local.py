@@ -40,9 +40,6 @@ _STATE_DIR = 'SUSHY_EMULATOR_STATE_DIR'
 #: Seconds after which a folder that nobody holds is left over.
 _LEFT_OVER = 86400
 
-#: What fits into sockaddr_un, with the byte that ends it.
-_LONGEST_ADDRESS = 107
-
 
 class Folder:
     """The shared folder of one emulator.
@@ -80,17 +77,6 @@ class Folder:
                     'made: %s. Set %s to a folder that can be written to.'
                     % (self.path, exc.strerror or exc, _STATE_DIR)) from exc
         return self.path
-
-    def address(self, name):
-        """The address for a Unix socket in the folder, however deep it is.
-
-        :param name: of the file
-        :returns: a path; the plain one where that is short enough
-        """
-        plain = str(self.make() / name)
-        if len(os.fsencode(plain)) <= _LONGEST_ADDRESS:
-            return plain
-        return '/proc/self/fd/%d/%s' % (self._fd, name)
 
     def close(self):
         """Let go of it; the folder stays."""

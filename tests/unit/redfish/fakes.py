@@ -8,14 +8,18 @@ asked of it and what is made of its answers.
 
 import dataclasses
 import tempfile
+import threading
 
 from sushy_tools.emulator import main
 
 from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import bootoptions
+from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import inventory
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
 from sushy_kubevirt import plugin
 from sushy_kubevirt import systems
 
@@ -29,6 +33,7 @@ class BootState:
     target: boot.Target = boot.Target.NONE
     enabled: boot.Enabled = boot.Enabled.DISABLED
     mode: boot.Mode = boot.Mode.UEFI
+    http_uri: str = ''
 
 
 INVENTORY = inventory.Inventory(
@@ -45,6 +50,19 @@ INVENTORY = inventory.Inventory(
            inventory.Disk('cd', 'cdrom', 'sata')),
     serial='serial-7', machine_type='q35', hostname='guest-a',
     firmware='efi', kubevirt_version='v1.9.0')
+
+
+#: By what they are told of in `INVENTORY`.
+BOOT_OPTIONS = tuple(
+    bootoptions.Option(reference, bootorder.Device(list_, name, class_, None))
+    for reference, list_, name, class_ in (
+        ('Boot0001', 'disks', 'root', bootorder.Class.HDD),
+        ('Boot0003', 'disks', 'cd', bootorder.Class.CD),
+        ('Boot1001', 'interfaces', 'default', bootorder.Class.PXE)))
+
+#: Those that are a VM's own.
+KNOBS = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',
+         'PersistentNvram': 'Disabled', 'Tpm': 'None'}
 
 
 class Machine:
@@ -64,7 +82,11 @@ class Machine:
         self._problem = None
         self._boot = BootState()
         self._secure = False
-        self._attributes = {'QuietBoot': 'true'}
+        self._secure_now = False
+        self._attributes = {**KNOBS, 'QuietBoot': 'true'}
+        self._current = {**KNOBS, 'QuietBoot': 'false'}
+        self._policy = powerpolicy.Policy.LAST_STATE
+        self._asset_tag = ''
         self._indicator = 'Off'
         self._inventory = INVENTORY
 
@@ -89,14 +111,42 @@ class Machine:
     def boot(self):
         return self._boot
 
-    def set_boot(self, target=None, enabled=None, mode=None):
-        self._call('set_boot', target, enabled, mode)
+    def set_boot(self, target=None, enabled=None, mode=None, **more):
+        self._call('set_boot', target, enabled, mode,
+                   *([more] if more else []))
+
+    def boot_options(self):
+        return BOOT_OPTIONS
+
+    def boot_order(self):
+        return ('Boot1001', 'Boot0001')
+
+    def set_default_boot_order(self):
+        self._call('set_default_boot_order')
+
+    def power_restore_policy(self):
+        return self._policy
+
+    def set_power_restore_policy(self, policy):
+        self._call('set_power_restore_policy', policy)
+
+    def asset_tag(self):
+        return self._asset_tag
+
+    def set_asset_tag(self, tag):
+        self._call('set_asset_tag', tag)
+
+    def refresh(self):
+        self._call('refresh')
 
     def boot_targets(self):
         return (boot.Target.PXE, boot.Target.HDD, boot.Target.CD)
 
     def secure_boot(self):
         return self._secure
+
+    def secure_boot_now(self):
+        return self._secure_now
 
     def set_secure_boot(self, enabled):
         self._call('set_secure_boot', enabled)
@@ -106,6 +156,9 @@ class Machine:
 
     def attributes(self):
         return self._attributes
+
+    def current_attributes(self):
+        return self._current
 
     def set_attributes(self, values):
         self._call('set_attributes', values)
@@ -120,12 +173,36 @@ class Machine:
         self._call('set_indicator', state)
 
 
+class Client:
+    """What `client.Client` offers, for an API with one object at most."""
+
+    def __init__(self):
+        self.object = None
+
+    def get(self, kind, namespace, name):
+        if self.object is None:
+            raise errors.ObjectNotFound(name)
+        return self.object
+
+    def create(self, kind, namespace, body):
+        self.object = body
+        body['metadata']['resourceVersion'] = '1'
+        return body
+
+    def patch(self, kind, namespace, name, operations):
+        self.object = {**self.object, 'data': operations[1]['value']}
+        return self.object
+
+
 class Cluster:
     """What `cluster.Cluster` offers, for machines that are given."""
 
     options = options.Options()
+    vm = None
+    closing = threading.Event()
 
     def __init__(self, *machines):
+        self.client = Client()
         self.all = list(machines)
         self.fails = None
         self.started = False

@@ -3,7 +3,6 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -118,17 +117,3 @@ class TestFolder(base.BaseTestCase):
             [True, False, True, True],
             [one.exists() for one in (held.path, left.path, new.path,
                                       foreign)])
-
-    def test_address(self):
-        for deep in '', 'x' * 120:
-            folder = self.folder(
-                SUSHY_EMULATOR_STATE_DIR=str(self.base / deep))
-            one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self.addCleanup(one.close)
-            one.bind(folder.address('a'))
-            self.assertTrue((folder.path / 'a').is_socket())
-            two = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self.addCleanup(two.close)
-            two.sendto(b'x', self.folder(
-                SUSHY_EMULATOR_STATE_DIR=str(self.base / deep)).address('a'))
-            self.assertEqual(b'x', one.recv(10))

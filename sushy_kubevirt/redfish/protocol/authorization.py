@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an account may do: DSP0266, "Privilege model".
+
+Runs for every route once it is known who asks. `_TABLE` is DMTF's privilege
+registry (Redfish_1.x_PrivilegeRegistry, DSP8011) for the resources this
+service has, by URL: the registry goes by schema, but what lies where is
+fixed. A route that is added later is covered without being told: what stands
+in no other row may be read by everybody who may log in, and changed with
+ConfigureManager.
+"""
+
+import functools
+import re
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+
+LOGIN = 'Login'
+SELF = 'ConfigureSelf'          # for what is one's own
+COMPONENTS = 'ConfigureComponents'
+MANAGER = 'ConfigureManager'
+USERS = 'ConfigureUsers'
+
+_READS = ('GET', 'HEAD', 'OPTIONS')
+
+# Below /redfish/v1/, the first that matches: what reading takes, and what
+# everything else takes; one of them is enough.
+_TABLE = tuple((re.compile(pattern), reads, writes)
+               for pattern, reads, writes in (
+    (r'.+/Certificates(/.*)?', (MANAGER,), (MANAGER,)),
+    (r'CertificateService/CertificateLocations', (MANAGER,), (MANAGER,)),
+    (r'[^/]+/[^/]+/VirtualMedia(/.*)?', (LOGIN,), (MANAGER,)),
+    (r'(Systems|Chassis|UpdateService)(/.*)?', (LOGIN,), (COMPONENTS,)),
+    (r'AccountService/Accounts/[^/]+', (MANAGER, USERS, SELF), (USERS,)),
+    (r'AccountService(/Accounts)?', (LOGIN,), (USERS,)),
+    (r'SessionService/Sessions/[^/]+', (MANAGER, SELF), (MANAGER, SELF)),
+    (r'EventService/Subscriptions/[^/]+', (LOGIN,), (MANAGER, SELF)),
+    (r'EventService/Subscriptions', (LOGIN,), (MANAGER, COMPONENTS)),
+    (r'.*', (LOGIN,), (MANAGER,)),
+))
+
+_PREFIX = '/redfish/v1/'
+
+# Rule: function of its arguments that names the account it belongs to.
+_owners = {}
+
+
+def owned(rule, owner):
+    """Say whose a resource is, where that matters.
+
+    :param rule: text of the URL rule
+    :param owner: function that is given the view's arguments by name and
+        returns the name of an account, or None
+    """
+    _owners[rule] = owner
+
+
+@functools.cache
+def privileges(rule, method):
+    """What a request takes.
+
+    :param rule: text of a URL rule
+    :returns: tuple of privileges, of which one is enough; `SELF` only for
+        what is the account's own
+    """
+    path = rule.removeprefix(_PREFIX).strip('/')
+    for pattern, reads, writes in _TABLE:
+        if pattern.fullmatch(path):
+            return reads if method in _READS else writes
+    raise AssertionError('the last row matches everything')
+
+
+def check():
+    """Refuse what the account's role does not allow.
+
+    For Flask's before_request; `authentication.identify` comes first. What
+    is not there is nobody's business and answered elsewhere.
+
+    :raises: `errors.RedfishError`, 403
+    """
+    account = flask.g.account
+    rule = flask.request.url_rule
+    if account is None or rule is None:
+        return
+    for privilege in privileges(rule.rule, flask.request.method):
+        if privilege in account.privileges and (
+                privilege != SELF or _is_own(account, rule.rule)):
+            return
+    raise errors.RedfishError(403, messages.message('InsufficientPrivilege'))
+
+
+def _is_own(account, rule):
+    owner = _owners.get(rule)
+    return (owner is not None
+            and owner(**flask.request.view_args) == account.name)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AccountService: who may log in, and the roles they can have.
+
+Accounts come from files and Secrets (`sushy_kubevirt.services.credentials`)
+and are changed there; here they can only be read.
+"""
+
+import re
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import authorization
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.services import credentials
+
+ROOT = '/redfish/v1/AccountService'
+ACCOUNTS = ROOT + '/Accounts'
+ROLES = ROOT + '/Roles'
+_ONE = ACCOUNTS + '/<account_id>'
+
+ROOT_LINKS = {'AccountService': ROOT}
+
+_WHY = 'Accounts come from files or Secrets and are changed there.'
+
+_SERVICE = payload.read_only(
+    'Id', 'Name', 'Description', 'ServiceEnabled', 'Status', 'Accounts',
+    'Roles', 'AccountLockoutThreshold', 'AuthFailureLoggingThreshold',
+    'LocalAccountAuth', 'HTTPBasicAuth', 'SupportedAccountTypes')
+_ACCOUNT = {name: payload.ReadOnly(_WHY) for name in (
+    'Id', 'Name', 'Description', 'UserName', 'Password', 'RoleId', 'Enabled',
+    'Locked', 'AccountTypes', 'PasswordChangeRequired', 'Links')}
+_ROLE = payload.read_only(
+    'Id', 'Name', 'Description', 'RoleId', 'IsPredefined',
+    'AssignedPrivileges', 'OemPrivileges')
+
+_PLAIN = re.compile(r'[A-Za-z0-9_.-]{1,64}')
+
+
+def _login():
+    return authentication.services().login
+
+
+def service():
+    """GET, PATCH /redfish/v1/AccountService"""
+    if flask.request.method == 'PATCH':
+        payload.properties(_SERVICE)
+    required = _login().required
+    return responses.resource({
+        '@odata.id': ROOT,
+        '@odata.type': '#AccountService.v1_15_1.AccountService',
+        'Id': 'AccountService',
+        'Name': 'Account Service',
+        'Description': _WHY if required else
+        'No accounts are configured: everybody may do everything',
+        'ServiceEnabled': required,
+        'Status': {'State': 'Enabled', 'Health': 'OK'} if required
+        else {'State': 'Disabled'},
+        # Who fails is slowed down; no account is locked.
+        'AccountLockoutThreshold': 0,
+        'AuthFailureLoggingThreshold': 1,
+        'LocalAccountAuth': 'Enabled' if required else 'Disabled',
+        'HTTPBasicAuth': 'Enabled',
+        'SupportedAccountTypes': ['Redfish'],
+        'Accounts': responses.link(ACCOUNTS),
+        'Roles': responses.link(ROLES),
+    })
+
+
+def identity(account):
+    """What an account is called in a URL."""
+    if _PLAIN.fullmatch(account.name) and account.name.strip('.'):
+        return account.name
+    return 'name-' + account.name.encode().hex()
+
+
+def collection():
+    """GET /redfish/v1/AccountService/Accounts"""
+    return responses.collection(
+        'ManagerAccountCollection', 'Accounts', ACCOUNTS,
+        ['%s/%s' % (ACCOUNTS, identity(account))
+         for account in _login().accounts()])
+
+
+def _find(account_id):
+    for account in _login().accounts():
+        if identity(account) == account_id:
+            return account
+    return None
+
+
+def _owner(account_id):
+    account = _find(account_id)
+    return account and account.name
+
+
+def resource(account_id):
+    """GET, PATCH /redfish/v1/AccountService/Accounts/<account_id>"""
+    account = _find(account_id)
+    if account is None:
+        raise errors.not_found('ManagerAccount', account_id)
+    if flask.request.method == 'PATCH':
+        payload.properties(_ACCOUNT)
+    return responses.resource({
+        '@odata.id': '%s/%s' % (ACCOUNTS, account_id),
+        '@odata.type': '#ManagerAccount.v1_12_1.ManagerAccount',
+        'Id': account_id,
+        'Name': 'Account %s' % account.name,
+        'Description': _WHY,
+        'UserName': account.name,
+        'Password': None,
+        'RoleId': account.role,
+        'Enabled': True,
+        'Locked': False,
+        'PasswordChangeRequired': False,
+        'AccountTypes': ['Redfish'],
+        'Links': {'Role': responses.link('%s/%s' % (ROLES, account.role))},
+    })
+
+
+def roles():
+    """GET /redfish/v1/AccountService/Roles"""
+    return responses.collection(
+        'RoleCollection', 'Roles', ROLES,
+        ['%s/%s' % (ROLES, name) for name in credentials.ROLES])
+
+
+def role(role_id):
+    """GET, PATCH /redfish/v1/AccountService/Roles/<role_id>"""
+    if role_id not in credentials.ROLES:
+        raise errors.not_found('Role', role_id)
+    if flask.request.method == 'PATCH':
+        payload.properties(_ROLE)
+    return responses.resource({
+        '@odata.id': '%s/%s' % (ROLES, role_id),
+        '@odata.type': '#Role.v1_3_2.Role',
+        'Id': role_id,
+        'Name': 'Role %s' % role_id,
+        'Description': 'One of the roles that Redfish defines',
+        'RoleId': role_id,
+        'IsPredefined': True,
+        'AssignedPrivileges': list(credentials.ROLES[role_id]),
+        'OemPrivileges': [],
+    })
+
+
+authorization.owned(_ONE, _owner)
+
+ROUTES = (
+    routing.add(ROOT, service, ('GET', 'PATCH')),
+    routing.add(ACCOUNTS, collection),
+    routing.add(_ONE, resource, ('GET', 'PATCH')),
+    routing.add(ROLES, roles),
+    routing.add(ROLES + '/<role_id>', role, ('GET', 'PATCH')),
+)

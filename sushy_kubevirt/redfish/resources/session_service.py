@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SessionService and Sessions: DSP0266, "Redfish session login".
+
+What a session is, is in `sushy_kubevirt.services.sessions`. Without
+credentials configured everybody may do everything, and may open sessions
+under any name, as clients do that cannot do without.
+"""
+
+import datetime
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import authorization
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.services import sessions
+
+ROOT = '/redfish/v1/SessionService'
+SESSIONS = authentication.SESSIONS
+_ONE = SESSIONS + '/<session_id>'
+
+ROOT_LINKS = {'SessionService': ROOT, 'Links/Sessions': SESSIONS}
+
+#: Characters of what a client calls its session.
+_LONGEST_CONTEXT = 256
+
+_SHAPE = {
+    'SessionTimeout': int,
+    **payload.read_only('Id', 'Name', 'Description', 'ServiceEnabled',
+                        'Sessions', 'Status'),
+}
+
+
+def _sessions():
+    return authentication.services().sessions
+
+
+def service():
+    """GET, PATCH /redfish/v1/SessionService"""
+    if flask.request.method == 'PATCH':
+        _set_timeout(payload.properties(_SHAPE)['SessionTimeout'])
+    return responses.resource({
+        '@odata.id': ROOT,
+        '@odata.type': '#SessionService.v1_1_9.SessionService',
+        'Id': 'SessionService',
+        'Name': 'Session Service',
+        'Description': 'Logins that are good for many requests',
+        'ServiceEnabled': True,
+        'SessionTimeout': _sessions().timeout,
+        'Sessions': responses.link(SESSIONS),
+        'Status': {'State': 'Enabled', 'Health': 'OK'},
+    })
+
+
+def _set_timeout(seconds):
+    if isinstance(seconds, bool):
+        raise errors.RedfishError(400, messages.message(
+            'PropertyValueTypeError', seconds, 'SessionTimeout',
+            related=['#/SessionTimeout']))
+    if not sessions.SHORTEST <= seconds <= sessions.LONGEST:
+        raise errors.RedfishError(400, messages.message(
+            'PropertyValueOutOfRange', seconds, 'SessionTimeout',
+            detail='It takes %d to %d seconds.' % (
+                sessions.SHORTEST, sessions.LONGEST),
+            related=['#/SessionTimeout']))
+    _sessions().set_timeout(seconds)
+
+
+def _path(session):
+    return '%s/%s' % (SESSIONS, session.id)
+
+
+def _body(session):
+    created = datetime.datetime.fromtimestamp(
+        session.created, datetime.timezone.utc)
+    body = {
+        '@odata.id': _path(session),
+        '@odata.type': '#Session.v1_7_2.Session',
+        'Id': session.id,
+        'Name': 'Session',
+        'Description': 'A login with user name and password',
+        'UserName': session.user,
+        'Password': None,
+        'SessionType': 'Redfish',
+        'ClientOriginIPAddress': session.source,
+        'CreatedTime': created.isoformat(timespec='seconds'),
+        'Context': session.context,
+    }
+    return {name: value for name, value in body.items()
+            if value is not None or name == 'Password'}
+
+
+def collection():
+    """GET, POST /redfish/v1/SessionService/Sessions"""
+    if flask.request.method == 'POST':
+        return _login()
+    return responses.collection(
+        'SessionCollection', 'Session Collection', SESSIONS,
+        [_path(session) for session in _sessions().all()])
+
+
+def _login():
+    values = _credentials()
+    user = values['UserName']
+    services = authentication.services()
+    account = None
+    if services.login.required:
+        account = authentication.check(user, values['Password'].encode(
+            errors='surrogatepass'))
+    try:
+        session, token = services.sessions.open(
+            user, account, authentication.source(), values.get('Context'))
+    except sessions.TooMany:
+        raise errors.RedfishError(503, messages.message(
+            'SessionLimitExceeded'), headers={
+                'Retry-After': str(errors.RETRY_AFTER)}) from None
+    return responses.created(_body(session), {
+        'X-Auth-Token': token, 'Cache-Control': 'no-store'})
+
+
+def _credentials():
+    """The body of a login.
+
+    :raises: `errors.RedfishError`, 400, which repeats no value: the password
+        may be in the wrong place
+    """
+    body, found, values = payload.body(), [], {}
+    shape = {'UserName': 256, 'Password': 4096, 'Context': _LONGEST_CONTEXT}
+    for name in ('UserName', 'Password'):
+        if name not in body:
+            found.append(messages.message('PropertyMissing', name,
+                                          related=['#/' + name]))
+    for name, value in body.items():
+        pointer = ['#/' + name]
+        if payload.annotation(name):
+            continue
+        if name not in shape:
+            found.append(messages.message('PropertyUnknown', name,
+                                          related=pointer))
+        elif not isinstance(value, str):
+            found.append(messages.message('PropertyValueTypeError', '…',
+                                          name, related=pointer))
+        elif len(value) > shape[name] or not _is_text(value):
+            found.append(messages.message('PropertyValueFormatError', '…',
+                                          name, related=pointer))
+        else:
+            values[name] = value
+    if found:
+        raise errors.RedfishError(400, *found)
+    return values
+
+
+def _is_text(value):
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _find(session_id):
+    session = _sessions().get(session_id)
+    if session is None:
+        raise errors.not_found('Session', session_id)
+    return session
+
+
+def _owner(session_id):
+    session = _sessions().get(session_id)
+    return session and session.user
+
+
+def resource(session_id):
+    """GET, DELETE /redfish/v1/SessionService/Sessions/<session_id>"""
+    session = _find(session_id)
+    if flask.request.method == 'DELETE':
+        _sessions().close(session)
+        return responses.done()
+    return responses.resource(_body(session))
+
+
+authorization.owned(_ONE, _owner)
+
+ROUTES = (
+    routing.add(ROOT, service, ('GET', 'PATCH'), 'minimum'),
+    routing.add(SESSIONS, collection, ('GET', 'POST'), 'minimum'),
+    routing.add(_ONE, resource, ('GET', 'DELETE'), 'minimum'),
+)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: a login that is good for many requests, to whichever worker.
+
+A session is a file in the folder that the workers of one emulator share
+(`local`), so each of them knows it and it outlives them. Its name is the
+session's Id, its time of change that of the last use. Of the token it holds a
+digest, and of the account a signature that changes with password and role,
+so a session ends with what it was opened with.
+
+To check a token costs one look at the file. Id and digest are made from the
+token, which is 256 bits of chance: there is nothing to search for.
+"""
+
+import dataclasses
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import time
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds without a request after which a session ends: what may be set, and
+#: what holds while nothing is (Redfish's SessionTimeout).
+SHORTEST, LONGEST, DEFAULT = 30, 86400, 1800
+
+#: Sessions of one account; one more ends the one longest unused. Sessions
+#: of all; one more is refused.
+MOST_OF_ONE, MOST = 64, 1000
+
+_SECTION = 'sessions'
+_TIMEOUT = 'SessionTimeout'
+
+_FOLDER = 'sessions'
+_ID_LENGTH = 16
+
+
+class TooMany(Exception):
+    """There are as many sessions as there may be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """One login.
+
+    :param id: text, no secret
+    :param user: name of the account; of whoever came, when there are none
+    :param source: address it was opened from
+    :param created: seconds since the epoch
+    :param context: what the client calls it, or None
+    """
+
+    id: str
+    user: str
+    source: str
+    created: float
+    context: str | None
+    digest: str = dataclasses.field(repr=False)
+    signature: str = dataclasses.field(repr=False)
+
+
+class Sessions:
+    """All sessions of an emulator. Safe for several threads.
+
+    :param folder: a `local.Folder`
+    :param login: an `accounts.Login`
+    :param state: a `state.State`, where the timeout is kept
+    :param timeout: the timeout in seconds while none was set
+    """
+
+    def __init__(self, folder, login, state, timeout=DEFAULT):
+        self._local = folder
+        self._login = login
+        self._state = state
+        self._default = timeout
+        self._folder = folder.path / _FOLDER
+        # Id: (inode, Session), to read a file but once.
+        self._held = {}
+
+    # The timeout
+
+    @property
+    def timeout(self):
+        """Seconds without a request after which a session ends."""
+        kept = self._state.known(_SECTION).get(_TIMEOUT)
+        if (isinstance(kept, int) and not isinstance(kept, bool)
+                and SHORTEST <= kept <= LONGEST):
+            return kept
+        return self._default
+
+    def set_timeout(self, seconds):
+        """Set the timeout, for all sessions, also those there are.
+
+        :param seconds: from `SHORTEST` to `LONGEST`
+        :raises: `errors.MachineError` if it cannot be kept
+        """
+        self._state.update(_SECTION, lambda section: section.update(
+            {_TIMEOUT: seconds}))
+
+    # Opening and closing
+
+    def open(self, user, account, source, context=None):
+        """Begin a session.
+
+        :param user: name
+        :param account: the `credentials.Account`, whose password has been
+            checked; None when there are no credentials
+        :param source: the client's address
+        :param context: text of the client, or None
+        :returns: (`Session`, token)
+        :raises: `TooMany`
+        """
+        token = secrets.token_urlsafe(32)
+        digest = _digest(token)
+        session = Session(
+            id=_id(digest), user=user, source=source, created=time.time(),
+            context=context, digest=digest, signature=_signature(account))
+        self._make_room(user)
+        self._local.make()
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._write(session)
+        return session, token
+
+    def close(self, session):
+        """End a session; one that has ended is no error."""
+        self._held.pop(session.id, None)
+        self._path(session.id).unlink(missing_ok=True)
+
+    def _make_room(self, user):
+        there = self._there()
+        own = sorted((found for found in there if found[1].user == user),
+                     key=lambda found: found[0])
+        surplus = max(0, len(own) - MOST_OF_ONE + 1)
+        for _used, session in own[:surplus]:
+            self.close(session)
+        if len(there) - surplus >= MOST:
+            raise TooMany()
+
+    def _write(self, session):
+        # All at once: another worker may read it while it is written.
+        path = self._path(session.id)
+        temporary = path.with_name('.%d-%s' % (os.getpid(), session.id))
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, 'w') as stream:
+            json.dump(dataclasses.asdict(session), stream)
+        os.rename(temporary, path)
+
+    # Looking
+
+    def find(self, token):
+        """The session of a token, which is used now.
+
+        :param token: text, of anybody
+        :returns: `Session`, or None if there is none or it has ended
+        """
+        digest = _digest(token)
+        found = self._look(_id(digest))
+        if found is None or not hmac.compare_digest(found[1].digest, digest):
+            return None
+        used, session = found
+        if time.time() - used > min(10, self.timeout / 10):
+            try:
+                os.utime(self._path(session.id))
+            except FileNotFoundError:
+                return None
+        return session
+
+    def get(self, id):
+        """:returns: the session of an Id, or None"""
+        if len(id) != _ID_LENGTH or not id.isalnum() or not id.isascii():
+            return None
+        found = self._look(id)
+        return found and found[1]
+
+    def all(self):
+        """:returns: list of sessions, the oldest first"""
+        return sorted((session for _used, session in self._there()),
+                      key=lambda session: (session.created, session.id))
+
+    def _path(self, id):
+        return self._folder / id
+
+    def _there(self):
+        """:returns: list of (seconds of the last use, session)"""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            names = []
+        for id in set(self._held).difference(names):
+            self._held.pop(id, None)
+        return [found for found in map(
+            self._look, (name for name in names if name[0] != '.')) if found]
+
+    def _look(self, id):
+        """Find a session that has not ended; end it if it is time.
+
+        :returns: (seconds of the last use, `Session`) or None
+        """
+        path = self._path(id)
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            self._held.pop(id, None)
+            return None
+        inode, session = self._held.get(id, (None, None))
+        if inode != found.st_ino:
+            session = self._read(path)
+            if session is None:
+                return None
+            self._held[id] = (found.st_ino, session)
+        if time.time() - found.st_mtime > self.timeout:
+            self.close(session)
+            return None
+        if not self._is_valid(session):
+            return None
+        return found.st_mtime, session
+
+    def _read(self, path):
+        try:
+            session = Session(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            return None
+        except (OSError, TypeError, ValueError):
+            LOG.warning('%s is no session; removed', path)
+            path.unlink(missing_ok=True)
+            return None
+        return session
+
+    def _is_valid(self, session):
+        """Whether the account is still as it was at the login."""
+        if not self._login.required:
+            return session.signature == _signature(None)
+        account = self._login.account(session.user)
+        if account is not None and hmac.compare_digest(
+                session.signature, account.signature):
+            return True
+        # Another worker may know more.
+        account = self._login.account(session.user, sure=True)
+        if account is None:
+            # Perhaps the file of accounts is being written; if not, the
+            # session ends by its timeout.
+            return False
+        if hmac.compare_digest(session.signature, account.signature):
+            return True
+        self.close(session)
+        return False
+
+
+def _digest(token):
+    return hashlib.sha256(token.encode(errors='replace')).hexdigest()
+
+
+def _id(digest):
+    return digest[:_ID_LENGTH]
+
+
+def _signature(account):
+    return account.signature if account else ''

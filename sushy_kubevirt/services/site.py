@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services of one emulator, made and put together.
+
+One instance a process. What they are is in the modules of this package; this
+one knows what each of them needs of the others.
+"""
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.services import accounts
+from sushy_kubevirt.services import credentials
+from sushy_kubevirt.services import local
+from sushy_kubevirt.services import sessions
+from sushy_kubevirt.services import state
+
+
+class Services:
+    """Services for the VMs of a cluster.
+
+    :param config: mapping with what sushy-emulator's config file set
+    :param settings: the `settings.Settings` made of it
+    :param cluster: a `cluster.Cluster`
+    :raises: `errors.ConfigError` if accounts or folder cannot be used
+    """
+
+    def __init__(self, config, settings, cluster):
+        self.settings = settings
+        self.folder = local.Folder(config)
+        self.folder.make()
+        self.state = state.State(cluster, state.place(
+            cluster, (settings.namespaces or ('default',))[0]))
+        self.login = accounts.Login(self._accounts())
+        self.sessions = sessions.Sessions(
+            self.folder, self.login, self.state, settings.session_timeout)
+
+    def start(self):
+        """Begin to serve. Again, it changes nothing."""
+        self.folder.make()
+
+    def _accounts(self):
+        """:returns: `credentials.Accounts`; None if none are configured"""
+        sources = [credentials.Source(path, self.folder.path.name)
+                   for path in self.settings.accounts]
+        if not sources:
+            return None
+        found = credentials.Accounts(sources)
+        try:
+            found.require()
+        except credentials.Invalid as exc:
+            raise errors.ConfigError(
+                'The accounts cannot be used, so nobody could log in:\n%s'
+                % exc) from None
+        return found
+
+    def close(self):
+        self.folder.close()
