@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import threading
+
+from oslotest import base as oslo
+
+from sushy_kubevirt.redfish.protocol import etags
+from tests.unit.redfish import base
+from tests.unit.redfish import fakes
+
+RESET = '/Actions/ComputerSystem.Reset'
+
+
+class TestMatch(oslo.BaseTestCase):
+
+    def test_weak_comparison(self):
+        tag = 'W/"a"'
+        for header in ('W/"a"', '"a"', '*', ' * ', '"x", W/"a"', '"x","a"'):
+            self.assertTrue(etags.match(header, tag), header)
+        for header in ('', '"b"', 'a', 'W/"b", "c"', '"*"'):
+            self.assertFalse(etags.match(header, tag), header)
+
+    def test_what_changes_of_itself(self):
+        body = {'@odata.id': '/x', 'DateTime': 'now', 'Name': 'x'}
+        tag = etags.of(body)
+        self.assertRegex(tag, '^W/"[0-9a-f]{16}"$')
+        self.assertEqual(tag, etags.of({**body, 'DateTime': 'later'}))
+        self.assertNotEqual(tag, etags.of({**body, 'Name': 'y'}))
+
+
+class TestConditions(base.RedfishTestCase):
+
+    def tag(self, path=None):
+        return self.client.get(path or self.path).headers['ETag']
+
+    def ask(self, method, code, path=None, body=None, **headers):
+        answer = self.client.open(
+            path or self.path, method=method, json=body,
+            headers={name.replace('_', '-'): value
+                     for name, value in headers.items()})
+        self.assertEqual(code, answer.status_code, answer.text)
+        if code >= 400 and method != 'HEAD':
+            self.check_error(answer)
+        return answer
+
+    def test_in_header_and_resource(self):
+        answer = self.client.get(self.path)
+        self.assertEqual(answer.headers['ETag'], answer.json['@odata.etag'])
+
+    def test_not_modified(self):
+        tag = self.tag()
+        for method in 'GET', 'HEAD':
+            answer = self.ask(method, 304, If_None_Match=tag)
+            self.assertEqual(b'', answer.data)
+            self.assertEqual(tag, answer.headers['ETag'])
+            self.assertEqual('4.0', answer.headers['OData-Version'])
+        self.machine._indicator = 'Lit'
+        answer = self.ask('GET', 200, If_None_Match=tag)
+        self.assertNotEqual(tag, answer.headers['ETag'])
+
+    def test_get_if_match(self):
+        self.ask('GET', 200, If_Match=self.tag())
+        self.ask('GET', 412, If_Match='"x"')
+
+    def test_patch(self):
+        change = {'IndicatorLED': 'Lit'}
+        tag = self.tag()
+        self.ask('PATCH', 204, body=change, If_Match=tag)
+        self.ask('PATCH', 204, body=change, If_Match='"x", ' + tag[2:])
+        self.ask('PATCH', 204, body=change, If_Match='*')
+        self.ask('PATCH', 204, body=change, If_None_Match='"x"')
+        self.assertEqual(4, len(self.machine.calls))
+        for headers in ({'If_Match': '"x"'}, {'If_None_Match': tag},
+                        {'If_None_Match': '*'}):
+            answer = self.ask('PATCH', 412, body=change, **headers)
+            self.assertIn('PreconditionFailed', answer.text)
+        self.machine._indicator = 'Lit'
+        self.ask('PATCH', 412, body=change, If_Match=tag)
+        self.assertEqual(4, len(self.machine.calls))
+
+    def test_action(self):
+        body = {'ResetType': 'On'}
+        self.ask('POST', 204, self.path + RESET, body, If_Match=self.tag())
+        self.ask('POST', 412, self.path + RESET, body, If_Match='"x"')
+        self.assertEqual(1, len(self.machine.calls))
+
+    def test_what_is_not_there(self):
+        path = self.path.replace(fakes.A, 'none')
+        self.ask('PATCH', 404, path, {}, If_Match='*')
+        self.ask('PATCH', 412, self.path + '/Nonsense', {}, If_Match='*')
+        self.ask('PATCH', 404, self.path + '/Nonsense', {},
+                 If_None_Match='*')
+
+    def test_one_after_the_other(self):
+        """Of two changes that were made for the same state one is refused."""
+        tag = self.tag()
+        entered, go_on = threading.Event(), threading.Event()
+
+        def set_indicator(state):
+            entered.set()
+            go_on.wait(10)
+            self.machine._indicator = state
+
+        self.machine.set_indicator = set_indicator
+        codes = []
+
+        def change():
+            codes.append(self.app.test_client().patch(
+                self.path, json={'IndicatorLED': 'Lit'},
+                headers={'If-Match': tag}).status_code)
+
+        threads = [threading.Thread(target=change) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        entered.wait(10)
+        go_on.set()
+        for thread in threads:
+            thread.join(10)
+        self.assertEqual([204, 412, 412], sorted(codes))
+
+    def test_failures_leave_nothing_locked(self):
+        for _ in range(3):
+            self.ask('PATCH', 400, body={'Nonsense': 1}, If_Match='*')
+        self.machine.fails = KeyError('x')
+        self.ask('PATCH', 500, body={'IndicatorLED': 'Lit'}, If_Match='*')
+        self.machine.fails = None
+        self.ask('PATCH', 204, body={'IndicatorLED': 'Lit'}, If_Match='*')
+        self.assertFalse(any(lock.locked() for lock in etags._locks))

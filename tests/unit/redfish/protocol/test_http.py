@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Headers and methods, for routes of ours and of upstream."""
+
+import json
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import finishing
+from tests.unit.redfish import base
+
+ROOT = '/redfish/v1/'
+#: Upstream's own view answers it (and calls for no feature of a driver).
+UPSTREAMS = ROOT + 'CertificateService/CertificateLocations'
+
+
+class TestHeaders(base.RedfishTestCase):
+
+    def test_of_every_answer(self):
+        for path, method, code in (
+                (self.path, 'GET', 200), (self.path, 'HEAD', 200),
+                (self.path, 'DELETE', 405), (ROOT + 'Nonsense', 'GET', 404),
+                (self.path, 'OPTIONS', 200), (ROOT, 'NONSENSE', 501)):
+            answer = self.client.open(path, method=method)
+            self.assertEqual(code, answer.status_code)
+            self.assertEqual('4.0', answer.headers['OData-Version'])
+            self.assertIn(answer.headers['Cache-Control'],
+                          ('no-cache', 'no-store'))
+
+    def test_allow(self):
+        for method in 'GET', 'HEAD', 'OPTIONS', 'DELETE':
+            answer = self.client.open(self.path, method=method)
+            self.assertEqual(
+                {'GET', 'HEAD', 'OPTIONS', 'PATCH'},
+                set(answer.headers['Allow'].split(', ')), method)
+        answer = self.client.get(ROOT)
+        self.assertNotIn('PATCH', answer.headers['Allow'])
+
+    def test_link(self):
+        for path, schema in (
+                (ROOT, 'ServiceRoot.v1_17_0'),
+                (ROOT + 'Systems', 'ComputerSystemCollection')):
+            for method in 'GET', 'HEAD':
+                answer = self.client.open(path, method=method)
+                self.assertEqual(
+                    '<http://redfish.dmtf.org/schemas/v1/%s.json>; '
+                    'rel=describedby' % schema, answer.headers['Link'])
+
+    def test_head_is_get_without_a_body(self):
+        for path in ROOT, self.path, ROOT + 'Systems', ROOT + '$metadata':
+            get, head = self.client.get(path), self.client.head(path)
+            self.assertEqual(b'', head.data)
+            self.assertEqual(dict(get.headers), dict(head.headers))
+
+    def test_upstreams_views(self):
+        answer = self.client.get(UPSTREAMS)
+        self.assertEqual(200, answer.status_code)
+        self.assertEqual(answer.headers['ETag'], answer.json['@odata.etag'])
+        self.assertEqual(str(len(answer.data)),
+                         answer.headers['Content-Length'])
+        self.assertIn('CertificateLocations', answer.headers['Link'])
+        answer = self.client.get(UPSTREAMS + '?$select=Name')
+        self.assertEqual({'@odata.id', '@odata.type', '@odata.etag', 'Name'},
+                         set(answer.json))
+
+    def test_trailing_slashes(self):
+        for path in ROOT + 'Systems', self.path, '/redfish/v1', '/redfish':
+            self.assertEqual(
+                self.client.get(path.rstrip('/')).data,
+                self.client.get(path.rstrip('/') + '/').data)
+
+
+class TestNegotiation(base.RedfishTestCase):
+
+    def code(self, path=ROOT, method='GET', **headers):
+        answer = self.client.open(path, method=method, headers={
+            name.replace('_', '-'): value for name, value in headers.items()})
+        if answer.status_code >= 400 and method != 'HEAD':
+            self.check_error(answer)
+        return answer.status_code
+
+    def test_odata_version(self):
+        self.assertEqual(200, self.code(OData_Version='4.0'))
+        for version in '4.1', '4', '3.0', '', 'x':
+            for path in ROOT, self.path:
+                self.assertEqual(412, self.code(path, OData_Version=version))
+        self.assertEqual(412, self.code(self.path, 'PATCH',
+                                        OData_Version='5'))
+
+    def test_accept(self):
+        for accept in ('*/*', 'application/json', 'application/*', '',
+                       'application/json;charset=utf-8', 'text/html, */*',
+                       'text/html,*/*;q=0.1', 'APPLICATION/JSON',
+                       '*/*;charset=utf-8', 'application/*;charset=utf-8'):
+            self.assertEqual(200, self.code(Accept=accept), accept)
+        for accept in ('text/html', 'application/xml', 'text/*',
+                       'application/json;q=0'):
+            self.assertEqual(406, self.code(Accept=accept), accept)
+        self.assertEqual(406, self.code(method='HEAD', Accept='text/html'))
+
+    def test_accept_of_xml(self):
+        path = ROOT + '$metadata'
+        for accept in ('application/xml', '*/*', 'application/*'):
+            self.assertEqual(200, self.code(path, Accept=accept))
+        self.assertEqual(406, self.code(path, Accept='application/json'))
+
+    def test_accept_of_what_is_not_there(self):
+        self.assertEqual(404, self.code(ROOT + 'openapi.yaml',
+                                        Accept='application/yaml'))
+
+    def test_methods(self):
+        for method in 'PATCH', 'POST', 'PUT', 'DELETE':
+            self.assertEqual(405, self.code(method=method))
+        for method in 'TRACE', 'FAKE', 'PROPFIND', 'CONNECT':
+            self.assertEqual(501, self.code(method=method))
+
+    def test_queries_of_other_methods(self):
+        self.assertEqual(400, self.code(self.path + '?$select=Name',
+                                        'PATCH'))
+        self.assertEqual(501, self.code(self.path + '?$x', 'PATCH'))
+        self.assertEqual([], self.machine.calls)
+
+
+class TestPrefer(base.RedfishTestCase):
+
+    def test_representation(self):
+        def set_indicator(state):
+            self.machine._indicator = state
+        self.machine.set_indicator = set_indicator
+        answer = self.client.patch(
+            self.path, json={'IndicatorLED': 'Lit'},
+            headers={'Prefer': 'wait=5, return=representation'})
+        self.assertEqual(200, answer.status_code)
+        self.assertEqual('Lit', answer.json['IndicatorLED'])
+        self.assertEqual('return=representation',
+                         answer.headers['Preference-Applied'])
+        self.assertEqual(self.client.get(self.path).headers['ETag'],
+                         answer.headers['ETag'])
+
+    def test_which(self):
+        for header, wanted in (
+                ('respond-async', True), ('Respond-Async', True),
+                ('wait=1 , respond-async;x=1', True), ('', False),
+                ('respond-asynchronously', False)):
+            with self.app.test_request_context(headers={'Prefer': header}):
+                self.assertEqual(wanted, finishing.prefers('respond-async'))
+        with self.app.test_request_context():
+            self.assertFalse(finishing.prefers('respond-async'))
+
+
+class TestDocuments(base.RedfishTestCase):
+
+    def test_odata(self):
+        body = self.client.get(ROOT + 'odata').json
+        self.assertEqual(ROOT + '$metadata', body['@odata.context'])
+        for one in body['value']:
+            self.assertEqual(200, self.client.get(one['url']).status_code)
+
+    def test_versions(self):
+        self.assertEqual({'v1': ROOT}, json.loads(
+            self.client.get('/redfish').data))
+
+    def test_uuid_of_the_service_stays(self):
+        first = self.client.get(ROOT).json['UUID']
+        self.assertEqual(first, self.client.get(ROOT).json['UUID'])
+        self.assertRegex(first, '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
+
+    def test_members_property(self):
+        # What can be created where is others' matter; here it is enough
+        # that both ways end at the same route.
+        seen = []
+
+        def before():
+            seen.append(flask.request.path)
+
+        self.app.before_request_funcs[None].append(before)
+        self.addCleanup(self.app.before_request_funcs[None].remove, before)
+        for more in '', '/Members', '/Members/':
+            self.client.post(ROOT + 'Systems' + more, json={})
+        self.client.get(ROOT + 'Systems/Members')
+        self.assertEqual([ROOT + 'Systems'] * 3, [
+            path for path in seen if 'Members' not in path])
