@@ -101,7 +101,8 @@ def targets(vm, vmi=None):
                  for class_ in bootorder.classes(vm['spec']['template']))
 
 
-def set(machine, target=None, enabled=None, mode=None, order=None):
+def set(machine, target=None, enabled=None, mode=None, order=None,
+        coming=()):
     """Choose what the next start boots from. None leaves as it is.
 
     :param machine: a `machine.Machine`
@@ -111,6 +112,7 @@ def set(machine, target=None, enabled=None, mode=None, order=None):
     :param enabled: an `Enabled`; alone it is about the present target
     :param mode: a `Mode`
     :param order: the persistent order, see `bootoptions.edit`
+    :param coming: the `Target` of devices that may come with a medium
     :raises: `errors.InvalidValue` if the VM has no device of that class, or
         no such boot options
     """
@@ -124,13 +126,13 @@ def set(machine, target=None, enabled=None, mode=None, order=None):
                      and _may_terminate(machine, vm))
         try:
             _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                   terminate)
+                   terminate, coming)
         except errors.Rejected as e:
             # The gate was switched off a moment ago.
             if not terminate or GATE.lower() not in str(e).lower():
                 raise
             _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                   False)
+                   False, coming)
 
     machine.write(step)
 
@@ -180,15 +182,24 @@ def _may_terminate(machine, vm):
             and machine.gates.enabled(GATE))
 
 
-def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate):
+def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
+           coming):
     edited = copy.deepcopy(vm)
     if order is not None:
         bootoptions.edit(edited, vmi, order)
-    _edit(edited, vmi, target, enabled, mode, id_, terminate)
+    http = _is_http(edited)
+    _edit(edited, vmi, target, enabled, mode, id_, terminate, coming)
+    if http:
+        overrides.drop_http_drive(edited)
     changes.send(machine, vm, edited)
 
 
-def _edit(vm, vmi, target, enabled, mode, id_, terminate):
+def _is_http(vm):
+    return any((layer or {}).get('target') == Target.UEFI_HTTP.value
+               for layer in (overrides.once(vm), overrides.continuous(vm)))
+
+
+def _edit(vm, vmi, target, enabled, mode, id_, terminate, coming=()):
     """Edit a VM as `set` says."""
     pending = overrides.once(vm)
     if pending is not None and overrides.begun(vm, vmi):
@@ -203,7 +214,7 @@ def _edit(vm, vmi, target, enabled, mode, id_, terminate):
         if mode:
             _edit_mode(vm, pending, mode, id_, terminate)
         return
-    class_ = _class(vm, target, pending)
+    class_ = _class(vm, target, pending, coming)
     if enabled is Enabled.ONCE or enabled is None and pending is not None:
         _edit_once(vm, vmi, pending, class_, mode, id_, terminate)
         return
@@ -238,13 +249,13 @@ def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
         overrides.put_once(vm, id_, class_, mode, terminate)
 
 
-def _class(vm, target, pending):
+def _class(vm, target, pending, coming):
     """Turn a target, or else the present one, into a class of device."""
     if target is None:
         layer = pending or overrides.continuous(vm) or {}
         return layer.get('target') and bootorder.Class(layer['target'])
     present = targets(vm)
-    if target not in present:
+    if target not in present and target not in coming:
         raise errors.InvalidValue(
             'BootSourceOverrideTarget', target, (Target.NONE,) + present)
     return bootorder.Class(target.value)

@@ -38,19 +38,21 @@ def between(old, new, path=''):
 
 
 def _lists(old, new, path):
-    """Like `between` for lists that only lost items or gained some at their
-    end, which is all that a boot override does to one.
+    """Like `between` for lists that lost items or gained some at their end,
+    which is all that is ever done to one here.
+
+    An item is never turned into one of another name: it may lack parts.
     """
     operations = []
-    if len(new) < len(old):
-        kept = list(old)
-        for index in reversed(range(len(old))):
-            if len(kept) > len(new) and _name(old[index]) not in {
-                    _name(item) for item in new}:
-                operations.append(
-                    {'op': 'remove', 'path': '%s/%d' % (path, index)})
-                del kept[index]
-        old = kept
+    names = [_name(item) for item in new]
+    kept = list(old)
+    for index in reversed(range(len(old))):
+        if _name(old[index]) not in names or index >= len(new) and (
+                _name(old[index]) is None):
+            operations.append(
+                {'op': 'remove', 'path': '%s/%d' % (path, index)})
+            del kept[index]
+    old = kept
     for index, item in enumerate(new):
         if index < len(old):
             operations += between(old[index], item, '%s/%d' % (path, index))
@@ -81,7 +83,11 @@ def send(machine, vm, edited, strict=False):
     if not operations:
         return vm
     metadata = vm['metadata']
-    if strict or not metadata.get('annotations'):
+    alone = all(each['path'].startswith(_ANNOTATIONS) for each in operations)
+    if strict or not metadata.get('annotations') or alone and any(
+            each['op'] == 'add' for each in operations):
+        # That an annotation is not there cannot be tested for, and it
+        # changes no generation.
         return machine.patch(operations, guard=vm)
     tests = [{'op': 'test', 'path': '/metadata/generation',
               'value': metadata['generation']}]

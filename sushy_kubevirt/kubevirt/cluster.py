@@ -18,6 +18,7 @@ from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import gates
 from sushy_kubevirt.kubevirt import keeper
 from sushy_kubevirt.kubevirt import machine as machine_
+from sushy_kubevirt.kubevirt.media import room
 from sushy_kubevirt.kubevirt import options as options_
 from sushy_kubevirt.kubevirt import resources
 
@@ -60,6 +61,9 @@ class Cluster:
             'label_selector': label_selector,
             'vm': tuple(vm.split('/', 1)) if vm else None,
         }
+        #: Namespace of what belongs to no VM.
+        self.home = (self._scope['namespaces'] or (
+            connection.namespace or 'default',))[0]
         self._begin()
         _clusters.add(self)
 
@@ -73,6 +77,8 @@ class Cluster:
         self._keeper = None
         self._started = False
         self._cache = cache.Cache(self._client, self.options, **self._scope)
+        #: What is known of virtual media, a `media.room.Room`.
+        self.media = room.Room(self, self._scope['namespaces'])
 
     def after_fork(self):
         """Start anew: the threads and sockets are the parent's."""
@@ -175,8 +181,10 @@ class Cluster:
             if self.options.keeper:
                 self._keeper = keeper.Keeper(self)
                 self._keeper.start()
+            self.media.start()
             self._cache.start()
             self.gates.ask_aside()
+            self.media.ask_aside()
             self._started = True
 
     def subscribe(self, callback):
@@ -214,6 +222,16 @@ class Cluster:
             raise errors.MachineNotFound(machine.qualified_name)
         return vm, vmi
 
+    def known(self, machine):
+        """A machine's VM and VMI as the cache has them, however old.
+
+        :returns: (vm, vmi), vm None if it is not there or another one
+        """
+        vm, vmi = self._cache.objects((machine.namespace, machine.name))
+        if vm is None or vm['metadata']['uid'] != machine.uid:
+            return None, None
+        return vm, vmi
+
     def fetch(self, machine):
         """See `machine.Machine.fetch`."""
         key = (machine.namespace, machine.name)
@@ -231,6 +249,18 @@ class Cluster:
                 vmi = None
         self._fetched[key] = time.monotonic()
         return vm, vmi
+
+    def refresh(self, machine):
+        """Read a machine anew, and KubeVirt's version and gates; look
+        whether something is to be put right.
+
+        :raises: `errors.Unavailable` if the API does not answer in time
+        """
+        self._sizes.pop(machine.uid, None)
+        machine.write(lambda vm, vmi: None)
+        self.gates.ask_aside()
+        if self._keeper is not None:
+            self._keeper.look(machine)
 
     def sizes(self, machine, vm):
         """What an instance type makes of a VM that is off.
@@ -342,6 +372,7 @@ class Cluster:
         self.closing.set()
         if self._keeper is not None:
             self._keeper.close()
+        self.media.close()
         self._cache.close()
         self._client.close()
 

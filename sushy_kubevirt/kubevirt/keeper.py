@@ -27,6 +27,7 @@ import threading
 import time
 
 from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import overrides
@@ -60,6 +61,8 @@ def put_right(vm, vmi):
     edited = copy.deepcopy(vm)
     if over:
         overrides.take_off_once(edited)
+        if once.get('target') == bootorder.Class.HTTP.value:
+            overrides.drop_http_drive(edited)
         if vmi is not None and annotations.mark(vmi) == once['id']:
             _keep_up(edited, vmi)
     _bring_strategy_back(edited, vmi)
@@ -137,6 +140,10 @@ class Keeper:
         with self._news:
             self._closed = True
             self._news.notify_all()
+
+    def look(self, machine):
+        """Look at a machine now, whether or not it has changed."""
+        self._put_off(machine, 0)
 
     def _changed(self, machine, vm, vmi):
         """Called in the watch's thread: looks, and leaves the writing."""

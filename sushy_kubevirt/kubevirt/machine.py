@@ -6,6 +6,8 @@ it tells is read from the cache at that moment, everything it changes goes to
 the API. What the words mean is in the modules it delegates to.
 """
 
+import dataclasses
+
 from sushy_kubevirt.kubevirt import attributes
 from sushy_kubevirt.kubevirt import bios
 from sushy_kubevirt.kubevirt import boot
@@ -14,6 +16,11 @@ from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import firmware
 from sushy_kubevirt.kubevirt import inventory
 from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kubevirt.media import authorities
+from sushy_kubevirt.kubevirt.media import ejecting
+from sushy_kubevirt.kubevirt.media import httpboot
+from sushy_kubevirt.kubevirt.media import inserting
+from sushy_kubevirt.kubevirt.media import view
 from sushy_kubevirt.kubevirt import power
 from sushy_kubevirt.kubevirt import powerpolicy
 from sushy_kubevirt.kubevirt import resets
@@ -109,6 +116,10 @@ class Machine:
         """Delete the VMI with this uid, if it is there. One try."""
         self.cluster.delete_vmi(self, uid)
 
+    def refresh(self):
+        """Read anew what is known of the machine and its cluster."""
+        self.cluster.refresh(self)
+
     def wait(self, ready, timeout):
         """Wait, by the cache, until something is so.
 
@@ -137,7 +148,9 @@ class Machine:
 
         :returns: a `power.Problem`, or None
         """
-        return power.problem(*self.objects())
+        vm, vmi = self.objects()
+        return power.problem(vm, vmi) or view.problem(
+            self.cluster.media.media(vm, vmi), vm, vmi)
 
     def reset(self, reset_type):
         """:param reset_type: a `power.ResetType`"""
@@ -155,7 +168,9 @@ class Machine:
 
     def boot(self):
         """:returns: a `boot.BootState`"""
-        return boot.state(*self.objects())
+        vm, vmi = self.objects()
+        return dataclasses.replace(boot.state(vm, vmi),
+                                   http_uri=httpboot.uri(vm))
 
     def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
                  order=None):
@@ -168,9 +183,20 @@ class Machine:
         :param order: the persistent order under the override: references of
             `boot_options`
         """
-        if http_uri:
-            raise errors.Unsupported('HTTP boot is not there yet')
-        boot.set(self, target=target, enabled=enabled, mode=mode, order=order)
+        httpboot.prepare(self, target, enabled, mode, http_uri)
+        try:
+            boot.set(self, target=target, enabled=enabled, mode=mode,
+                     order=order, coming=self._coming())
+        except errors.MachineError:
+            if target is boot.Target.UEFI_HTTP:
+                httpboot.take_back(self)
+            raise
+
+    def _coming(self):
+        """Targets whose devices come with a medium."""
+        if not self.cluster.media.offered:
+            return ()
+        return boot.Target.CD, boot.Target.UEFI_HTTP
 
     def boot_options(self):
         """:returns: tuple of `bootoptions.Option`"""
@@ -185,8 +211,11 @@ class Machine:
         boot.set_default_order(self)
 
     def boot_targets(self):
-        """:returns: tuple of the `boot.Target` the VM has devices for"""
-        return boot.targets(*self.objects())
+        """:returns: tuple of the `boot.Target` the VM has devices for, or can
+            be given by virtual media
+        """
+        found = {*boot.targets(*self.objects()), *self._coming()}
+        return tuple(target for target in boot.Target if target in found)
 
     def secure_boot(self):
         """:returns: True if the VM starts with secure boot"""
@@ -217,53 +246,55 @@ class Machine:
         :param device_id: ``Cd``, ``USBStick`` or ``HttpBoot``
         :returns: a `media.Medium`, or None
         """
-        return None
+        return self.cluster.media.medium(self, _device(device_id))
 
     def insert_media(self, device_id, source):
         """Put an image into a device, in place of what is there.
 
         It does not start, stop or reboot anything. Returns as soon as the
         import is under way; with `options.MediaOptions.wait`, when it has
-        come to an end.
+        come to an end. What is there already and has not failed, stays.
 
         :param source: a `media.Source`
         :returns: the `media.Medium`
         :raises: `errors.Unsupported` without CDI, `errors.InvalidValue` for
             a URL that may not be used, `errors.Rejected` by quota or
             admission, `errors.MediaUnreachable` if the server of the image
-            refuses or does not answer
+            refuses or does not answer, `errors.WrongState` if it was ejected
+            or replaced in the meantime
         """
-        raise errors.Unsupported('Virtual media are not there yet')
+        return inserting.insert(self, _device(device_id), source)
 
     def eject_media(self, device_id):
         """Empty a device; not an error if it is."""
-        raise errors.Unsupported('Virtual media are not there yet')
+        ejecting.eject(self, _device(device_id))
 
     def media_certificates(self, device_id):
         """:returns: tuple of the `media.Certificate` of a device"""
-        return ()
+        return authorities.certificates(self, _device(device_id))
 
     def add_media_certificate(self, device_id, pem):
         """Check servers against this certificate too, at the next insert.
 
         :param pem: one certificate, PEM
         :returns: the `media.Certificate`
+        :raises: `errors.InvalidValue` if it is none
         """
-        raise errors.Unsupported('Virtual media are not there yet')
+        return authorities.add(self, _device(device_id), pem)
 
     def delete_media_certificate(self, device_id, certificate_id):
         """:raises: `errors.InvalidValue` if there is none of that name"""
-        raise errors.Unsupported('Virtual media are not there yet')
+        authorities.delete(self, _device(device_id), certificate_id)
 
     def media_verify(self, device_id):
         """:returns: whether servers' certificates are checked at the next
             insert that does not say
         """
-        return True
+        return authorities.verify(self, _device(device_id))
 
     def set_media_verify(self, device_id, verify):
         """See `media_verify`."""
-        raise errors.Unsupported('Virtual media are not there yet')
+        authorities.set_verify(self, _device(device_id), verify)
 
     # Inventory, attributes, indicator
 
@@ -309,3 +340,11 @@ class Machine:
 
     def __repr__(self):
         return 'Machine(%s, %s)' % (self.qualified_name, self.uuid)
+
+
+def _device(device_id):
+    for device in (*media.DEVICES, media.HTTP_BOOT):
+        if device.id == device_id:
+            return device
+    raise errors.InvalidValue(
+        'VirtualMedia', device_id, [device.id for device in media.DEVICES])

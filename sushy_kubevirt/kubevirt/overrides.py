@@ -219,6 +219,20 @@ def take_off_all(vm):
         _write(vm, 'continuous', None)
 
 
+def drop_http_drive(vm):
+    """Remove the drive of HTTP boot if no override is about it any more."""
+    if any(layer is not None and layer['target'] == bootorder.Class.HTTP.value
+           for layer in (once(vm), continuous(vm))):
+        return
+    spec = vm['spec']['template']['spec']
+    devices = (spec.get('domain') or {}).get('devices') or {}
+    for place, list_ in ((spec, 'volumes'), (devices, 'disks')):
+        if any(item.get('name') == bootorder.HTTP_DRIVE
+               for item in place.get(list_) or ()):
+            place[list_] = [item for item in place[list_]
+                            if item.get('name') != bootorder.HTTP_DRIVE]
+
+
 def ends_at_reboot(vm):
     """:returns: True if a one-time override waits for its boot, which the
     guest's own reboot will end

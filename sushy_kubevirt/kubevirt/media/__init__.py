@@ -2,6 +2,7 @@
 """Virtual media in KubeVirt's words.
 
 A medium is a CDI DataVolume owned by the VM, in a drive of the VM's template.
+What a client of the machine needs is here; `machine.Machine` has the rest.
 """
 
 from sushy_kubevirt.kubevirt.media import model
@@ -24,7 +25,9 @@ def subscribe(cluster, callback):
 
     :param cluster: a `cluster.Cluster`
     :param callback: function of (machine, device_id, old, new), old and new
-        each a `Medium` or None; called one at a time, from a thread of its
-        own or a watch's: it must not block. What is there at first is told
-        with old the same as new.
+        each a `Medium` or None; called one at a time, in whatever thread
+        brought the news: it must not block. What was there before this
+        process is told once, with old the same as new. Forgotten in a child
+        process.
     """
+    cluster.media.subscribe(callback)

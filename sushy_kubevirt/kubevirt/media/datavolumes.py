@@ -33,6 +33,7 @@ class Status:
     :param reason: one word, '' if there is nothing to say
     :param message: the sentence to it
     :param restarts: how many times it was tried again
+    :param phase: CDI's own word
     """
 
     state: model.State
@@ -40,6 +41,7 @@ class Status:
     reason: str = ''
     message: str = ''
     restarts: int = 0
+    phase: str = ''
 
 
 def body(machine, device, entry, size, authorities=None):
@@ -139,11 +141,15 @@ def attempt(volume):
 
 def status(volume):
     """:returns: the `Status` of a DataVolume"""
+    phase = (volume.get('status') or {}).get('phase') or ''
+    return dataclasses.replace(_status(volume, phase), phase=phase)
+
+
+def _status(volume, phase):
     if volume['metadata'].get('deletionTimestamp'):
         return Status(model.State.FAILED, None, 'Deleted',
                       'The DataVolume is being deleted')
     found = volume.get('status') or {}
-    phase = found.get('phase') or ''
     restarts = found.get('restartCount') or 0
     progress = _progress(found.get('progress'))
     if phase == 'Succeeded':

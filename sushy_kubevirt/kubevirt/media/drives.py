@@ -101,16 +101,24 @@ def put(vm, vmi, device, drive, volume, hot, write_protected=True):
 def take(vm, vmi, device, drive, volume, keep):
     """Take a medium out of its drive, if it is still there.
 
+    A drive that was added stays, empty, where that may be: the guest that
+    runs can then be given the next medium at once, and a drive that is taken
+    away says RestartRequired. One of the VM's owner stays in any case.
+
     :param vm: the VM, which is changed
-    :param keep: whether the drive may stay, empty
+    :param keep: whether a drive may be empty
     """
     if not holds(vm, drive, volume):
         return
     spec = vm['spec']['template']['spec']
     spec['volumes'] = [each for each in spec['volumes']
                        if each['name'] != drive]
-    if device is not model.CD or not keep:
+    if device is not model.CD or not keep and _is_own(device, drive):
         remove(vm, vmi, drive)
+
+
+def _is_own(device, drive):
+    return drive == OWN[device.id] or drive.startswith(OWN[device.id] + '-')
 
 
 def remove(vm, vmi, drive):

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletes the DataVolumes that a VM's record says are to go.
+
+What is deleted is a DataVolume of a reserved name that was made for this VM,
+by its uid: never somebody else's that has come by the same name. Its claim
+goes with it, and its Secret; a claim that a guest still uses goes when the
+guest lets go of it.
+"""
+
+import copy
+import logging
+
+from sushy_kubevirt.kubevirt import changes
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt.media import datavolumes
+from sushy_kubevirt.kubevirt.media import record
+from sushy_kubevirt.kubevirt import resources
+
+LOG = logging.getLogger(__name__)
+
+
+def due(vm, look):
+    """Whether a VM's record holds something that is to be deleted now.
+
+    :param look: a `caretaker.Look`
+    """
+    return bool(_ripe(record.read(vm), look))
+
+
+def _ripe(found, look):
+    """What may be deleted and forgotten: {name: uid}.
+
+    What may not have been made yet is waited for: whoever is late may still
+    make it.
+    """
+    return {name: uid for name, uid in found.gone.items()
+            if uid or look.due(('gone', name), look.lapse)}
+
+
+def clean(machine, room, vm, look):
+    """Delete what is to go, and forget it. One try.
+
+    :param vm: the VM, fresh
+    """
+    ripe = _ripe(record.read(vm), look)
+    for name, uid in ripe.items():
+        delete(machine, room, name, uid)
+    if ripe:
+        forget(machine, vm, ripe)
+
+
+def delete(machine, room, name, uid=''):
+    """Delete a DataVolume, if it is there and ours.
+
+    :param uid: its uid; '' for whichever was made for this machine
+    """
+    client = machine.cluster.client
+    if not uid:
+        try:
+            volume = client.get(resources.DATA_VOLUME, machine.namespace,
+                                name)
+        except errors.ObjectNotFound:
+            return
+        if not datavolumes.is_ours(volume, machine):
+            return
+        uid = volume['metadata']['uid']
+    try:
+        client.delete(resources.DATA_VOLUME, machine.namespace, name,
+                      {'preconditions': {'uid': uid}})
+        LOG.info('DataVolume %s/%s is deleted', machine.namespace, name)
+    except (errors.ObjectNotFound, errors.Conflict):
+        pass        # it is not there, or another one is
+    room.volumes.forget(machine.namespace, name, uid)
+
+
+def forget(machine, vm, names):
+    """Take names off the record of what is to go. One try.
+
+    :param names: {name: uid} as the record had it
+    """
+    edited = copy.deepcopy(vm)
+    found = record.read(edited)
+    for name, uid in names.items():
+        if found.gone.get(name) == uid:
+            del found.gone[name]
+    record.write(edited, found)
+    changes.send(machine, vm, edited)
+
+
+def ask(machine, room, entry):
+    """Find out about a DataVolume that no watch has told of."""
+    try:
+        room.volumes.put(machine.cluster.client.get(
+            resources.DATA_VOLUME, machine.namespace, entry.volume))
+    except errors.ObjectNotFound:
+        room.volumes.forget(machine.namespace, entry.volume, entry.uid)
+        room.look(machine)

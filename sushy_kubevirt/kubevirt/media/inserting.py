@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inserting a medium, step by step.
+
+1. Ask the image's server how large it is.
+2. Write down, on the VM, what is about to be made.
+3. Make the DataVolume, and its Secret if the server wants a password.
+4. One patch of the VM: the medium is in its drive, the one before is to go.
+5. Delete the one before.
+
+Whoever dies in between leaves what `caretaker` recognises and cleans up; an
+insert or eject that comes in between takes the reservation away, so that the
+patch of step 4 finds it gone. Nothing here starts, stops or reboots anything,
+and the boot order stays.
+"""
+
+import copy
+import dataclasses
+import logging
+
+from sushy_kubevirt.kubevirt import changes
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt.media import addresses
+from sushy_kubevirt.kubevirt.media import authorities
+from sushy_kubevirt.kubevirt.media import cleaning
+from sushy_kubevirt.kubevirt.media import datavolumes
+from sushy_kubevirt.kubevirt.media import drives
+from sushy_kubevirt.kubevirt.media import model
+from sushy_kubevirt.kubevirt.media import probe
+from sushy_kubevirt.kubevirt.media import record
+from sushy_kubevirt.kubevirt.media import room as room_
+from sushy_kubevirt.kubevirt.media import uploading
+from sushy_kubevirt.kubevirt import overrides
+from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kubevirt import retry
+
+LOG = logging.getLogger(__name__)
+
+#: What KubeVirt's admission says of an empty drive without its gate.
+_NO_GATE = 'DeclarativeHotplugVolumes'
+
+
+class _Taken(Exception):
+    """The name of a DataVolume is taken by another object."""
+
+
+def insert(machine, device, source):
+    """See `machine.Machine.insert_media`.
+
+    :param device: a `model.Device`
+    """
+    room = machine.cluster.media
+    asked = addresses.separated(source)
+    verify = asked.verify
+    if verify is None:
+        verify = authorities.verify(machine, device)
+    asked = dataclasses.replace(asked, verify=verify)
+    room.require()
+    medium = _same(machine, device, asked)
+    if medium is None:
+        medium = _Insertion(machine, device, asked).run()
+    if machine.options.media.wait:
+        medium = _wait(machine, device, medium)
+    return medium
+
+
+def _same(machine, device, asked):
+    """What is in the device, if it is what is asked for and did not fail."""
+    room = machine.cluster.media
+    vm, _ = machine.objects()
+    entry = record.read(vm).media.get(device.id)
+    medium = room.medium(machine, device)
+    if medium is None or medium.state is model.State.FAILED or (
+            entry.url, entry.verify, entry.credentials,
+            entry.write_protected) != (
+            asked.url, asked.verify, bool(asked.username),
+            _protected(device, asked)):
+        return None
+    if asked.username and medium.state is not model.State.READY:
+        # Whether it is the same password cannot be told: nothing keeps it
+        # but the Secret, which is not read.
+        _renew_secret(machine, entry, asked)
+    return medium
+
+
+def _protected(device, asked):
+    return device.kind is model.Kind.CD or asked.write_protected
+
+
+def _renew_secret(machine, entry, asked):
+    if entry.upload:
+        return
+    try:
+        machine.cluster.client.patch(
+            resources.SECRET, machine.namespace, entry.volume,
+            [_owned_by(entry.uid)] + [
+                {'op': 'add', 'path': '/stringData', 'value': {
+                    'accessKeyId': asked.username,
+                    'secretKey': asked.password}}])
+    except (errors.Conflict, errors.ObjectNotFound) as e:
+        LOG.info('The password for %s of %s is not renewed: %s',
+                 entry.volume, machine.qualified_name, e)
+
+
+def _owned_by(uid):
+    return {'op': 'test', 'path': '/metadata/ownerReferences/0/uid',
+            'value': uid}
+
+
+def _wait(machine, device, medium):
+    """Wait until a medium is usable.
+
+    :raises: `errors.MediaUnreachable` if it failed
+    """
+    room = machine.cluster.media
+    found = [medium]
+
+    def done():
+        found[0] = room.medium(machine, device)
+        return (found[0] is None or found[0].task != medium.task
+                or found[0].state in (model.State.READY, model.State.FAILED))
+
+    room.wait(done, machine.options.media.wait_seconds)
+    if found[0] is None or found[0].task != medium.task:
+        raise _overtaken(machine, device)
+    if found[0].state is model.State.FAILED:
+        raise errors.MediaUnreachable(
+            '%s cannot be imported (%s): %s' % (
+                found[0].url.partition('?')[0], found[0].reason,
+                found[0].message), found[0].url.partition('?')[0])
+    return found[0]
+
+
+def _overtaken(machine, device):
+    return errors.WrongState(
+        '%s of %s was ejected, or another medium inserted, while this one '
+        'was being inserted' % (device.id, machine.qualified_name))
+
+
+class _Insertion:
+    """One medium on its way into a drive.
+
+    :param asked: `model.Source`, checked, with ``verify``
+    """
+
+    def __init__(self, machine, device, asked):
+        self._machine = machine
+        self._device = device
+        self._asked = asked
+        self._room = machine.cluster.media
+        self._tried = set()         # names that are taken
+        self._uid = ''              # of the DataVolume that was made
+        self._maybe = False         # whether one may have been made
+        self._authorities = None
+        self._entry = record.Entry(
+            id=overrides.new_id(), url=asked.url, volume='-',
+            since=room_.now(), verify=asked.verify,
+            write_protected=_protected(device, asked),
+            upload=self._is_upload(), credentials=bool(asked.username),
+            method=asked.method, protocol=asked.protocol)
+
+    def _is_upload(self):
+        options = self._machine.options.media
+        if options.mode == 'upload' and not options.upload_proxy_url:
+            raise errors.Unsupported(
+                'Images are to be uploaded, but nothing says where to: set '
+                'MEDIA_UPLOAD_PROXY_URL')
+        return options.mode == 'upload' or bool(
+            options.mode == 'auto' and options.upload_proxy_url
+            and (not self._asked.verify or self._asked.method == 'Upload'))
+
+    def run(self):
+        """:returns: the `model.Medium`"""
+        machine = self._machine
+        pem = authorities.pem(machine, self._device)
+        size = probe.probe(self._asked, machine.options.media,
+                           self._asked.verify, pem)
+        if self._asked.verify and not self._entry.upload:
+            self._authorities = authorities.provide(machine, self._device)
+        try:
+            volume = self._make(size)
+            machine.write(self._fill)
+        except Exception:
+            self._give_up()
+            raise
+        self._room.volumes.put(volume)
+        self._room.look(machine)
+        LOG.info('%s of %s: %s is being imported into %s',
+                 self._device.id, machine.qualified_name,
+                 addresses.place(self._entry.url).shown, self._entry.volume)
+        if self._entry.upload:
+            uploading.start(machine, self._entry, self._asked, pem, size)
+        tidy(machine)
+        return self._room.medium(machine, self._device) or self._shown()
+
+    def _shown(self):
+        raise _overtaken(self._machine, self._device)
+
+    # Step 2
+
+    def _reserve(self, vm, vmi):
+        found = record.read(vm)
+        mine = found.nexts.get(self._device.id)
+        if (mine is not None and mine.id == self._entry.id
+                and mine.volume not in self._tried):
+            self._entry = mine      # the answer was lost, the write was not
+            return
+        if mine is not None and mine.id != self._entry.id:
+            found.discard(mine)
+        names = [name for name in record.slots(
+            self._machine.name, self._device.id)
+            if name not in self._tried]
+        if not names:
+            raise errors.WrongState(
+                'All names for a DataVolume of %s of %s are taken by others: '
+                '%s. Delete what has these names and is not needed' % (
+                    self._device.id, self._machine.qualified_name,
+                    ', '.join(sorted(self._tried))))
+        free = [name for name in names if name not in found.names()
+                or mine is not None and name == mine.volume
+                and mine.id == self._entry.id]
+        if not free:
+            tidy(self._machine)
+            raise errors.Conflict(
+                'What was in %s of %s before is still being deleted'
+                % (self._device.id, self._machine.qualified_name))
+        self._entry = dataclasses.replace(self._entry, volume=free[0])
+        found.nexts[self._device.id] = self._entry
+        edited = copy.deepcopy(vm)
+        record.write(edited, found)
+        changes.send(self._machine, vm, edited)
+
+    # Step 3
+
+    def _make(self, size):
+        while True:
+            self._machine.write(self._reserve)
+            try:
+                volume = self._create(size.bytes)
+                self._uid = volume['metadata']['uid']
+                self._check(volume)
+                if self._entry.credentials and not self._entry.upload:
+                    self._create_secret(volume)
+                return volume
+            except _Taken as e:
+                LOG.info('%s of %s: the name %s is taken: %s',
+                         self._device.id, self._machine.qualified_name,
+                         self._entry.volume, e)
+                if self._uid:
+                    cleaning.delete(self._machine, self._room,
+                                    self._entry.volume, self._uid)
+                    self._uid = ''
+                self._tried.add(self._entry.volume)
+
+    def _run(self, step):
+        return retry.run(step, self._machine.options,
+                         self._machine.cluster.closing)
+
+    def _create(self, size):
+        client = self._machine.cluster.client
+        body = datavolumes.body(self._machine, self._device, self._entry,
+                                size, self._authorities)
+        place = (resources.DATA_VOLUME, self._machine.namespace)
+
+        def step():
+            self._maybe = True
+            try:
+                return client.create(*place, body)
+            except errors.Conflict as e:
+                return self._find(e)
+            except errors.Rejected as e:
+                self._maybe = False
+                # CDI's webhook, of a claim that has the name.
+                if 'already exists' not in str(e):
+                    raise
+                raise _Taken(str(e)) from None
+            except errors.AccessDenied:
+                self._maybe = False
+                raise
+
+        return self._run(step)
+
+    def _find(self, conflict):
+        """What has the name that is to be created."""
+        machine = self._machine
+        try:
+            there = machine.cluster.client.get(
+                resources.DATA_VOLUME, machine.namespace, self._entry.volume)
+        except errors.ObjectNotFound:
+            raise conflict from None        # it has just gone: once more
+        if not datavolumes.is_ours(there, machine):
+            raise _Taken('it is not ours')
+        if datavolumes.attempt(there) == self._entry.id:
+            return there
+        # Made by somebody who was late and died: nothing speaks of it.
+        cleaning.delete(machine, self._room, self._entry.volume,
+                        there['metadata']['uid'])
+        raise _Taken('it was left by another insert')
+
+    def _check(self, volume):
+        http = volume['spec']['source'].get('http')
+        if http and not self._entry.verify and not http.get(
+                'insecureSkipVerify'):
+            raise errors.Unsupported(
+                'This CDI always verifies certificates. Set '
+                'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload what '
+                'CDI cannot import')
+
+    def _create_secret(self, volume):
+        client = self._machine.cluster.client
+        body = datavolumes.secret(self._machine, self._device, volume,
+                                  self._asked)
+
+        def step():
+            try:
+                client.create(resources.SECRET, self._machine.namespace, body)
+            except errors.Conflict:
+                # Ours, if the answer was lost. A patch tells without the
+                # right to read secrets.
+                try:
+                    client.patch(
+                        resources.SECRET, self._machine.namespace,
+                        self._entry.volume,
+                        [_owned_by(volume['metadata']['uid'])])
+                except (errors.Conflict, errors.ObjectNotFound):
+                    raise _Taken('a Secret has it') from None
+
+        self._run(step)
+
+    # Step 4
+
+    def _fill(self, vm, vmi):
+        hot = self._machine.gates.fills_drives()
+        try:
+            self._fill_once(vm, vmi, hot)
+        except errors.Rejected as e:
+            # The gate was switched off a moment ago.
+            if not hot or _NO_GATE not in str(e):
+                raise
+            self._fill_once(vm, vmi, False)
+
+    def _fill_once(self, vm, vmi, hot):
+        found = record.read(vm)
+        before = found.media.get(self._device.id)
+        if before is not None and before.id == self._entry.id:
+            self._entry = before
+            return              # the answer was lost, the write was not
+        mine = found.nexts.pop(self._device.id, None)
+        if mine is None or mine.id != self._entry.id:
+            raise _overtaken(self._machine, self._device)
+        edited = copy.deepcopy(vm)
+        drive = None
+        if before is not None and drives.holds(vm, before.drive,
+                                               before.volume):
+            drive = before.drive
+        if drive is None:
+            drive = drives.choose(vm, vmi, self._device)
+        if self._device is model.USB_STICK and before is not None:
+            # Another disk: whether it may be written to may differ.
+            drives.take(edited, vmi, self._device, drive, before.volume,
+                        False)
+        drives.put(edited, vmi, self._device, drive, self._entry.volume, hot,
+                   self._entry.write_protected)
+        found.discard(before)
+        self._entry = found.media[self._device.id] = dataclasses.replace(
+            self._entry, uid=self._uid, drive=drive)
+        record.write(edited, found)
+        changes.send(self._machine, vm, edited)
+
+    # After a failure
+
+    def _give_up(self):
+        """Take back what was done; what cannot be is left to others."""
+        if self._entry.volume == '-':
+            return
+        machine, volume = self._machine, self._entry.volume
+        try:
+            if self._uid:
+                cleaning.delete(machine, self._room, volume, self._uid)
+                self._maybe = False
+            machine.write(self._unreserve)
+            tidy(machine)
+        except errors.MachineError as e:
+            LOG.warning('What was begun for %s of %s is cleaned up later: %s',
+                        self._device.id, machine.qualified_name, e)
+
+    def _unreserve(self, vm, _vmi):
+        found = record.read(vm)
+        mine = found.nexts.get(self._device.id)
+        if mine is not None and mine.id == self._entry.id:
+            del found.nexts[self._device.id]
+            if self._maybe:
+                found.discard(mine)
+        elif found.gone.get(self._entry.volume) == '' and not self._maybe:
+            # Noted by whoever has overtaken this.
+            del found.gone[self._entry.volume]
+        edited = copy.deepcopy(vm)
+        record.write(edited, found)
+        changes.send(self._machine, vm, edited)
+
+
+def tidy(machine):
+    """Delete what is to go, at once if it can be; else it is done later."""
+    room = machine.cluster.media
+    try:
+        room.tidy(machine)
+    except errors.MachineNotFound:
+        pass
+    except errors.Unavailable as e:
+        LOG.info('Media of %s are deleted later: %s',
+                 machine.qualified_name, e)
+    except errors.MachineError as e:
+        LOG.warning('Media of %s cannot be deleted: %s',
+                    machine.qualified_name, e)
