@@ -34,13 +34,13 @@ class Nic:
 
     name: str
     mac: str = ''           # lower case, colons; '' when not known yet
-    guest_mac: str = ''     # what the guest made of it; when it is told
     ips: tuple = ()         # without prefix length
     model: str = ''         # 'virtio', 'e1000' …
     network: str = ''       # 'pod', or the name of the Multus network
     guest_name: str = ''    # 'eth0'; when the guest agent tells
     link: str = ''          # 'up', 'down'; '' when not known
     plugged: bool = True    # whether its owner left the link up
+    guest_mac: str = ''     # what the guest made of it; when it is told
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,30 +19,40 @@ from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import account_service
+from sushy_kubevirt.redfish.resources import bios
+from sushy_kubevirt.redfish.resources import boot_options
 from sushy_kubevirt.redfish.resources import chassis
 from sushy_kubevirt.redfish.resources import computer_system
-from sushy_kubevirt.redfish.resources import devices
-from sushy_kubevirt.redfish.resources import firmware
+from sushy_kubevirt.redfish.resources import ethernet_interfaces
 from sushy_kubevirt.redfish.resources import manager
+from sushy_kubevirt.redfish.resources import memory
 from sushy_kubevirt.redfish.resources import metadata
+from sushy_kubevirt.redfish.resources import processors
 from sushy_kubevirt.redfish.resources import registries
 from sushy_kubevirt.redfish.resources import service_root
 from sushy_kubevirt.redfish.resources import services
 from sushy_kubevirt.redfish.resources import session_service
+from sushy_kubevirt.redfish.resources import simple_storage
+from sushy_kubevirt.redfish.resources import storage
 
 #: A module of `resources` that answers anything has ROUTES and stands here.
 MODULES = (
     account_service,
+    bios,
+    boot_options,
     chassis,
     computer_system,
-    devices,
-    firmware,
+    ethernet_interfaces,
     manager,
+    memory,
     metadata,
+    processors,
     registries,
     service_root,
     services,
     session_service,
+    simple_storage,
+    storage,
 )
 
 

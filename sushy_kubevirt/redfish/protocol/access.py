@@ -2,23 +2,20 @@
 """Which system a request is about, and whether it may be.
 
 Runs before every view, upstream's included, and looks at the rule that was
-matched: whatever lies below ``/redfish/v1/Systems/<…>`` or
-``/redfish/v1/Managers/<…>`` belongs to the system named there (a manager has
-its system's UUID). So a route that is added later is guarded without being
-told. `KubeVirtDriver.machine` is the one place that decides; views get a
-machine from here and never look one up.
+matched: whatever lies below ``/redfish/v1/Systems/<…>``,
+``/redfish/v1/Managers/<…>`` or ``/redfish/v1/Chassis/<…>`` belongs to the
+system named there (its manager and its chassis have its UUID). So a route
+that is added later is guarded without being told. `KubeVirtDriver.machine` is
+the one place that decides; views get a machine from here and never look one
+up.
 """
 
 import functools
 
 import flask
 
-from sushy_tools import error as upstream
-
-from sushy_kubevirt.redfish.protocol import errors
-
-_OWNERS = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<')
-_CHASSIS = '/redfish/v1/Chassis/<'
+_OWNERS = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
+           '/redfish/v1/Chassis/<')
 
 
 @functools.cache
@@ -51,25 +48,12 @@ def guard():
     rule = request.url_rule.rule
     argument = owner(rule)
     if argument is None:
-        if rule.startswith(_CHASSIS):
-            return _chassis(request.view_args['identity'])
         return None
     identity = request.view_args[argument]
     machine = flask.current_app.systems.machine(identity)
     if identity.lower() != machine.uuid:
         return _redirect(argument, machine.uuid)
     flask.g.machine = machine
-    return None
-
-
-def _chassis(identity):
-    """Chassis are upstream's, who answer an unknown one with 500."""
-    try:
-        flask.current_app.chassis.uuid(identity)
-    except upstream.AliasAccessError as exc:
-        return _redirect('identity', exc.args[0])
-    except upstream.FishyError:
-        raise errors.not_found('Chassis', identity) from None
     return None
 
 

@@ -65,6 +65,11 @@ _MESSAGES = {
         "The service failed to establish a connection with the URI '%1'.",
         'Look whether the URI is right and its server can be reached from '
         'this service.'),
+    'CreateLimitReachedForResource': (
+        'Critical',
+        'The create operation failed because the resource has reached the '
+        'limit of possible resources.',
+        'Delete one that is not needed, if the resource has such.'),
     'EmptyJSON': (
         'Warning',
         'The request body submitted contained an empty JSON object and the '

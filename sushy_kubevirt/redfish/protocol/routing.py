@@ -13,6 +13,7 @@ has a registry of its own has ``REGISTRIES``, a tuple of `Registry`.
 """
 
 import dataclasses
+import functools
 import re
 
 #: SUSHY_EMULATOR_FEATURE_SET, from the least.
@@ -75,6 +76,7 @@ def add(rule, view, methods=('GET',), feature='full',
 
 _MODULES = 'sushy_kubevirt.modules'
 _FEATURES = 'sushy_kubevirt.features'
+_OFFERED = 'sushy_kubevirt.offered'
 
 
 def announce(app, modules, features):
@@ -90,6 +92,29 @@ def announce(app, modules, features):
 def modules(app):
     """The modules that answer, a tuple."""
     return app.extensions[_MODULES]
+
+
+def offered(app, rule):
+    """Whether there is something at a rule, ours or upstream's.
+
+    For links to what another module may answer.
+
+    :param rule: with any names in place of the arguments
+    """
+    found = app.extensions.get(_OFFERED)
+    if found is None:
+        found = {_anonymous(each.rule): 0 for each in app.url_map.iter_rules()}
+        found.update(
+            (_anonymous(each), FEATURES.index(feature))
+            for each, feature in app.extensions[_FEATURES].items())
+        app.extensions[_OFFERED] = found
+    level = found.get(_anonymous(rule))
+    return level is not None and level <= FEATURES.index(app.feature_set)
+
+
+@functools.cache
+def _anonymous(rule):
+    return re.sub('<[^>]*>', '<>', rule)
 
 
 def root_links(app):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chassis: the container of systems that Redfish's model wants.
+"""Chassis: the container of a system that Redfish's model wants.
 
-No VM has one. It is named in the config file (SUSHY_EMULATOR_CHASSIS) or is
-upstream's default, and shows nothing that is not so: no temperatures, no
-serial numbers. It keeps no indicator either, for which upstream has a
-database.
+Each system has one of its own, under its UUID. It stands for no hardware and
+shows nothing that is not so: no temperatures, no power supplies. What the
+VM's owner has written for the guest's SMBIOS to say of its chassis
+(``domain.chassis``) is shown.
 """
 
 import flask
@@ -13,57 +13,58 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import computer_system
-from sushy_kubevirt.redfish.resources import manager
+from sushy_kubevirt.redfish.resources import parts
 
-ROOT = '/redfish/v1/Chassis'
+ROOT = parts.CHASSIS
 
 _SHAPE = payload.read_only(
     'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
+    'Manufacturer', 'Model', 'SerialNumber', 'SKU', 'AssetTag', 'PowerState',
     'IndicatorLED', 'LocationIndicatorActive')
+
+# Property: member of `inventory.Chassis`.
+_OWNERS = {'Manufacturer': 'manufacturer', 'Model': 'version',
+           'SerialNumber': 'serial', 'SKU': 'sku', 'AssetTag': 'asset'}
 
 
 def collection():
     """GET /redfish/v1/Chassis"""
     return responses.collection(
         'ChassisCollection', 'Chassis Collection', ROOT,
-        ['%s/%s' % (ROOT, uuid)
-         for uuid in flask.current_app.chassis.chassis])
+        [parts.chassis(machine)
+         for machine in flask.current_app.systems.machines()])
 
 
-def resource(identity):
-    """GET, PATCH /redfish/v1/Chassis/<identity>
-
-    :param identity: UUID; the guard has sent names there
-    """
+def resource(machine):
+    """GET, PATCH /redfish/v1/Chassis/<identity>"""
     if flask.request.method == 'PATCH':
         payload.properties(_SHAPE)
-    app = flask.current_app
-    uuid = app.chassis.uuid(identity)
-    # As upstream has it: the first holds everything.
-    machines = (app.systems.machines()
-                if uuid == app.chassis.chassis[0] else [])
-    return responses.resource({
-        '@odata.id': '%s/%s' % (ROOT, uuid),
-        '@odata.type': '#Chassis.v1_23_0.Chassis',
-        'Id': uuid,
-        'Name': app.chassis.name(uuid),
-        'UUID': uuid,
+    body = {
+        '@odata.id': parts.chassis(machine),
+        '@odata.type': '#Chassis.v1_25_0.Chassis',
+        'Id': machine.uuid,
+        'Name': '%s-Chassis' % machine.name,
+        'UUID': machine.uuid,
         'ChassisType': 'Other',
         'Description': 'Stands for no hardware',
-        'Status': {'State': 'Enabled', 'Health': 'OK'},
+        'Status': parts.OK,
         'Links': {
-            'ComputerSystems': [
-                responses.link(computer_system.path(machine))
-                for machine in machines],
-            'ManagedBy': [
-                responses.link('%s/%s' % (manager.ROOT, machine.uuid))
-                for machine in machines],
+            'ComputerSystems': [responses.link(parts.system(machine))],
+            'ComputerSystems@odata.count': 1,
+            'ManagedBy': [responses.link(parts.manager(machine))],
+            'ManagedBy@odata.count': 1,
+            'ManagersInChassis': [responses.link(parts.manager(machine))],
+            'ManagersInChassis@odata.count': 1,
         },
-    })
+    }
+    written = machine.inventory().chassis
+    for name, member in _OWNERS.items():
+        if getattr(written, member):
+            body[name] = getattr(written, member)
+    return responses.resource(body)
 
 
-def thermal(identity):
+def thermal(machine):
     """…/Thermal: there is nothing to measure."""
     raise errors.missing()
 

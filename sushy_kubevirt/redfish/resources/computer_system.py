@@ -6,21 +6,21 @@ says Continuous and Enabled and links to resources that do not answer; this
 one says what is so.
 """
 
-import contextlib
-
 import flask
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors as machine_errors
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import boot_options
 from sushy_kubevirt.redfish.resources import inventory as figures
+from sushy_kubevirt.redfish.resources import parts
 
-ROOT = '/redfish/v1/Systems'
+ROOT = parts.SYSTEMS
+path = parts.system
 
 INDICATOR = ('Lit', 'Blinking', 'Off')
 
@@ -34,8 +34,7 @@ RESET_TYPES = tuple(kind.value for kind in power.ResetType
 # leaves the system on, is not.
 _POWERS_OFF = ('ForceOff', 'GracefulShutdown', 'PushPowerButton')
 
-_ENABLED = tuple(value.value for value in boot.Enabled)
-_MODES = tuple(value.value for value in boot.Mode)
+_POLICIES = tuple(policy.value for policy in powerpolicy.Policy)
 
 # Power state: Resource.State of the system.
 _STATES = {
@@ -46,18 +45,19 @@ _STATES = {
     power.PowerState.OFF: 'StandbyOffline',
 }
 
+#: Resources below a system, by the least feature set that shows them.
+_BELOW = {
+    'vmedia': ('EthernetInterfaces', 'VirtualMedia'),
+    'full': ('Bios', 'LogServices', 'Memory', 'Processors', 'SecureBoot',
+             'SimpleStorage', 'Storage'),
+}
+
 _READ_ONLY = payload.read_only(
     'Id', 'Name', 'UUID', 'SystemType', 'Manufacturer', 'Model',
     'SerialNumber', 'HostName', 'Description', 'Status', 'PowerState',
-    'ProcessorSummary', 'MemorySummary', 'BiosVersion', 'Bios', 'Processors',
-    'SecureBoot', 'SimpleStorage', 'EthernetInterfaces', 'VirtualMedia',
-    'Links', 'Actions')
-
-_NO_HTTP_BOOT = payload.ReadOnly('A VM cannot be booted from a URI by HTTP.')
-
-
-def path(machine):
-    return '%s/%s' % (ROOT, machine.uuid)
+    'ProcessorSummary', 'MemorySummary', 'BiosVersion', 'BootProgress',
+    'LastResetTime', 'GraphicalConsole', 'SerialConsole', 'TrustedModules',
+    'Links', 'Actions', *_BELOW['vmedia'], *_BELOW['full'])
 
 
 def collection():
@@ -92,29 +92,55 @@ def _body(machine, app):
         'SystemType': 'Virtual',
         'Manufacturer': 'KubeVirt',
         'PowerState': state.value,
-        'Boot': _boot(machine),
+        'Boot': boot_options.shown(machine, full),
         'Actions': {'#ComputerSystem.Reset': {
             'target': here + '/Actions/ComputerSystem.Reset',
             'ResetType@Redfish.AllowableValues': reset_types(app),
         }},
-        'Links': _links(machine, full, more, app),
+        'Links': {},
     }
-    if full:
-        _add_inventory(body, here, machine)
-        body['Status'] = _status(machine, state, here)
-        indicator = machine.indicator()
-        body['IndicatorLED'] = indicator
-        body['LocationIndicatorActive'] = indicator != 'Off'
-        for name in 'Bios', 'Processors', 'SecureBoot', 'SimpleStorage':
-            body[name] = responses.link('%s/%s' % (here, name))
     if more:
-        for name in 'EthernetInterfaces', 'VirtualMedia':
-            body[name] = responses.link('%s/%s' % (here, name))
+        body['Links']['ManagedBy'] = [responses.link(parts.manager(machine))]
+        body.update(_links(here, 'vmedia'))
+    if full:
+        body['Links']['Chassis'] = [responses.link(parts.chassis(machine))]
+        body.update(_links(here, 'full'))
+        found = machine.inventory()
+        _add_inventory(body, found)
+        _add_state(body, machine, state, found)
+        actions = body['Actions']
+        actions['#ComputerSystem.Reset']['@Redfish.ActionInfo'] = (
+            here + '/ResetActionInfo')
+        actions['#ComputerSystem.SetDefaultBootOrder'] = {
+            'target': here + '/Actions/ComputerSystem.SetDefaultBootOrder'}
     return body
 
 
-def _add_inventory(body, here, machine):
-    found = machine.inventory()
+def _links(here, feature):
+    return parts.links(here, ROOT + '/<identity>', _BELOW[feature])
+
+
+def _add_state(body, machine, state, found):
+    """Add what changes, and what a client may change."""
+    body['Status'] = _status(machine, state)
+    indicator = machine.indicator()
+    body['IndicatorLED'] = indicator
+    body['LocationIndicatorActive'] = indicator != 'Off'
+    body['AssetTag'] = machine.asset_tag()
+    policy = machine.power_restore_policy()
+    if policy is not None:
+        body['PowerRestorePolicy'] = policy.value
+        body['PowerRestorePolicy@Redfish.AllowableValues'] = list(_POLICIES)
+    if found.started:
+        body['LastResetTime'] = found.started
+    if found.booted:
+        body['BootProgress'] = {'LastState': 'OSRunning',
+                                'LastStateTime': found.booted}
+    elif state is power.PowerState.OFF:
+        body['BootProgress'] = {'LastState': 'None'}
+
+
+def _add_inventory(body, found):
     cpus = found.cpus
     summary = {
         'Count': cpus.sockets,
@@ -135,9 +161,19 @@ def _add_inventory(body, here, machine):
         body['SerialNumber'] = found.serial
     if found.hostname:
         body['HostName'] = found.hostname
+    if found.graphics:
+        # VNC, by KubeVirt's API alone.
+        body['GraphicalConsole'] = {
+            'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
+            'ConnectTypesSupported': ['OEM']}
+    if found.serial_console:
+        body['SerialConsole'] = {'MaxConcurrentSessions': 1}
+    if found.tpm:
+        body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
+                                   'Status': parts.OK}]
 
 
-def _status(machine, state, here):
+def _status(machine, state):
     problem = machine.problem()
     if problem is None:
         return {'State': _STATES[state], 'Health': 'OK',
@@ -152,29 +188,9 @@ def _status(machine, state, here):
             'Message': 'The VM was told to start and cannot: %s: %s'
             % (problem.reason, problem.message),
             'Severity': 'Critical',
-            'OriginOfCondition': responses.link(here),
+            'OriginOfCondition': responses.link(path(machine)),
         }],
     }
-
-
-def _boot(machine):
-    state = machine.boot()
-    return {
-        'BootSourceOverrideEnabled': state.enabled.value,
-        'BootSourceOverrideEnabled@Redfish.AllowableValues': list(_ENABLED),
-        'BootSourceOverrideTarget': state.target.value,
-        'BootSourceOverrideTarget@Redfish.AllowableValues':
-            boot_targets(machine),
-        'BootSourceOverrideMode': state.mode.value,
-        'BootSourceOverrideMode@Redfish.AllowableValues': list(_MODES),
-    }
-
-
-def boot_targets(machine):
-    """Values of BootSourceOverrideTarget that this VM can take."""
-    none = boot.Target.NONE
-    return [none.value] + [target.value for target in machine.boot_targets()
-                           if target is not none]
 
 
 def reset_types(app):
@@ -184,39 +200,38 @@ def reset_types(app):
     return [value for value in RESET_TYPES if value not in _POWERS_OFF]
 
 
-def _links(machine, full, more, app):
-    links = {}
-    if full:
-        links['Chassis'] = [responses.link('/redfish/v1/Chassis/' + uuid)
-                            for uuid in app.chassis.chassis[:1]]
-    if more:
-        links['ManagedBy'] = [
-            responses.link('/redfish/v1/Managers/' + machine.uuid)]
-    return links
-
-
 # What can be changed
 
 def _patch(machine):
-    shape = {**_READ_ONLY, 'Boot': {
-        'BootSourceOverrideTarget': tuple(boot_targets(machine)),
-        'BootSourceOverrideEnabled': _ENABLED,
-        'BootSourceOverrideMode': _MODES,
-        'HttpBootUri': _NO_HTTP_BOOT,
-    }}
-    if flask.current_app.feature_set == 'full':
-        shape['IndicatorLED'] = INDICATOR
-        shape['LocationIndicatorActive'] = bool
+    full = flask.current_app.feature_set == 'full'
+    shape = {**_READ_ONLY, 'Boot': boot_options.shape(machine, full)}
+    if full:
+        shape.update(IndicatorLED=INDICATOR, LocationIndicatorActive=bool,
+                     AssetTag=str, PowerRestorePolicy=_POLICIES)
     values = payload.properties(shape)
     indicator = _indicator(machine, values)
     chosen = values.get('Boot')
     if chosen:
-        _set_boot(machine, chosen)
-    if indicator is not None:
-        machine.set_indicator(indicator)
-        flask.current_app.logger.info(
-            'Indicator of %s set to %s', machine.qualified_name, indicator)
+        boot_options.check(machine, chosen)
+        boot_options.change(machine, chosen)
+    _change(machine, 'PowerRestorePolicy',
+            values.get('PowerRestorePolicy'),
+            lambda value: machine.set_power_restore_policy(
+                powerpolicy.Policy(value)))
+    _change(machine, 'AssetTag', values.get('AssetTag'),
+            machine.set_asset_tag)
+    _change(machine, 'IndicatorLED', indicator, machine.set_indicator)
     return responses.done()
+
+
+def _change(machine, name, value, change):
+    """Change one property, unless its value is None."""
+    if value is None:
+        return
+    with parts.refusals(machine, name, value):
+        change(value)
+    flask.current_app.logger.info(
+        '%s of %s set to %r', name, machine.qualified_name, value)
 
 
 def _indicator(machine, values):
@@ -237,43 +252,6 @@ def _indicator(machine, values):
     return state
 
 
-def _set_boot(machine, chosen):
-    target = chosen.get('BootSourceOverrideTarget')
-    enabled = chosen.get('BootSourceOverrideEnabled')
-    mode = chosen.get('BootSourceOverrideMode')
-    if enabled and enabled != boot.Enabled.DISABLED.value and len(
-            chosen) == 1 and machine.boot().target is boot.Target.NONE:
-        raise errors.RedfishError(400, messages.message(
-            'PropertyMissing', 'BootSourceOverrideTarget',
-            detail='There is none to be used %s.' % enabled,
-            related=['#/Boot/BootSourceOverrideTarget']))
-    name = next(iter(chosen))
-    with refusals(machine, 'Boot/' + name, chosen[name]):
-        machine.set_boot(
-            target=boot.Target(target) if target else None,
-            enabled=boot.Enabled(enabled) if enabled else None,
-            mode=boot.Mode(mode) if mode else None)
-    flask.current_app.logger.info(
-        'Boot of %s set to %s', machine.qualified_name,
-        ', '.join('%s=%s' % item for item in sorted(chosen.items())))
-
-
-@contextlib.contextmanager
-def refusals(machine, name, value):
-    """Name the property and value when the machine refuses a change."""
-    try:
-        yield
-    except machine_errors.InvalidValue as exc:
-        refused = getattr(exc.value, 'value', exc.value)
-        raise errors.RedfishError(400, messages.message(
-            'PropertyValueIncorrect', exc.property, refused, detail=str(exc),
-            related=['#/' + name])) from exc
-    except (machine_errors.WrongState, machine_errors.Rejected) as exc:
-        raise errors.RedfishError(409, messages.message(
-            'PropertyValueResourceConflict', name.rpartition('/')[2], value,
-            path(machine), detail=str(exc), related=['#/' + name])) from exc
-
-
 # What can be done
 
 def reset(machine):
@@ -287,10 +265,26 @@ def reset(machine):
         raise errors.RedfishError(400, messages.message(
             'ActionParameterValueNotInList', kind, 'ResetType', action,
             detail=_why_not(kind, allowed)))
-    with refusals(machine, 'ResetType', kind):
+    with parts.refusals(machine, 'ResetType', kind):
         machine.reset(power.ResetType(kind))
     app.logger.info('%s of %s', kind, machine.qualified_name)
     return responses.done()
+
+
+def reset_info(machine):
+    """GET …/ResetActionInfo: what Reset takes"""
+    return responses.resource({
+        '@odata.id': path(machine, 'ResetActionInfo'),
+        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
+        'Id': 'ResetActionInfo',
+        'Name': 'Reset Action Info',
+        'Parameters': [{
+            'Name': 'ResetType',
+            'Required': True,
+            'DataType': 'String',
+            'AllowableValues': reset_types(flask.current_app),
+        }],
+    })
 
 
 def _why_not(kind, allowed):
@@ -310,4 +304,5 @@ ROUTES = (
     routing.replace('system_collection_resource', collection, 'minimum'),
     routing.replace('system_resource', resource, 'minimum'),
     routing.replace('system_reset_action', reset, 'minimum'),
+    routing.add(ROOT + '/<identity>/ResetActionInfo', reset_info),
 )

@@ -8,19 +8,24 @@ it.
 import datetime
 import functools
 from importlib import metadata
+import socket
 
 import flask
 
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import computer_system
+from sushy_kubevirt.redfish.resources import parts
 
-ROOT = '/redfish/v1/Managers'
+ROOT = parts.MANAGERS
+
+RESET_TYPES = ('ForceRestart', 'GracefulRestart')
 
 _SHAPE = payload.read_only(
     'Id', 'Name', 'UUID', 'ManagerType', 'Status', 'PowerState',
-    'FirmwareVersion', 'Model', 'Description', 'Links', 'VirtualMedia',
+    'FirmwareVersion', 'Model', 'Manufacturer', 'Description', 'Links',
+    'VirtualMedia', 'LogServices', 'NetworkProtocol', 'GraphicalConsole',
+    'SerialConsole', 'ServiceEntryPointUUID', 'Actions',
     # The clock is that of the host this runs on.
     'DateTime', 'DateTimeLocalOffset')
 
@@ -34,7 +39,7 @@ def collection():
     """GET /redfish/v1/Managers"""
     return responses.collection(
         'ManagerCollection', 'Manager Collection', ROOT,
-        ['%s/%s' % (ROOT, machine.uuid)
+        [parts.manager(machine)
          for machine in flask.current_app.systems.machines()])
 
 
@@ -46,39 +51,122 @@ def resource(machine):
 
 
 def _body(machine, app):
-    system = computer_system.path(machine)
-    full = app.feature_set == 'full'
+    here = parts.manager(machine)
+    system = [responses.link(parts.system(machine))]
     body = {
-        '@odata.id': '%s/%s' % (ROOT, machine.uuid),
-        '@odata.type': '#Manager.v1_17_0.Manager',
+        '@odata.id': here,
+        '@odata.type': '#Manager.v1_19_0.Manager',
         'Id': machine.uuid,
         'Name': '%s-Manager' % machine.name,
         'UUID': machine.uuid,
         'ManagerType': 'BMC',
-        'VirtualMedia': responses.link(system + '/VirtualMedia'),
-        'Links': {'ManagerForServers': [responses.link(system)]},
+        'Links': {'ManagerForServers': system,
+                  'ManagerForServers@odata.count': 1},
+        # What is another module's may not be there.
+        **parts.links(here, ROOT + '/<identity>',
+                      ('VirtualMedia', 'LogServices')),
     }
-    if full:
+    if app.feature_set == 'full':
         now = datetime.datetime.now(datetime.timezone.utc)
+        chassis = responses.link(parts.chassis(machine))
+        found = machine.inventory()
         body.update({
             'Description': 'BMC of KubeVirt VirtualMachine %s'
             % machine.qualified_name,
+            'Manufacturer': 'sushy-kubevirt',
             'Model': 'sushy-kubevirt',
             'FirmwareVersion': _version(),
+            'ServiceEntryPointUUID': app.systems.uuid_of_service,
             'DateTime': now.isoformat(timespec='seconds'),
             'DateTimeLocalOffset': '+00:00',
             'PowerState': 'On',
-            'Status': {'State': 'Enabled', 'Health': 'OK'},
+            'Status': parts.OK,
+            'GraphicalConsole': _console(found.graphics),
+            'SerialConsole': _console(found.serial_console),
+            'NetworkProtocol': responses.link(here + '/NetworkProtocol'),
+            'Actions': {'#Manager.Reset': {
+                'target': here + '/Actions/Manager.Reset',
+                '@Redfish.ActionInfo': here + '/ResetActionInfo',
+                'ResetType@Redfish.AllowableValues': list(RESET_TYPES),
+            }},
         })
-        body['Links']['ManagerForChassis'] = [
-            responses.link('/redfish/v1/Chassis/' + uuid)
-            for uuid in app.chassis.chassis[:1]]
+        body['Links'].update({
+            'ManagerForChassis': [chassis],
+            'ManagerForChassis@odata.count': 1,
+            'ManagerInChassis': chassis,
+        })
     return body
 
+
+def _console(there):
+    """A console as KubeVirt's API has it: ``virtctl console`` and ``vnc``.
+
+    :param there: whether the VM has such a device
+    """
+    if not there:
+        return {'ServiceEnabled': False, 'ConnectTypesSupported': []}
+    return {'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
+            'ConnectTypesSupported': ['Oem']}
+
+
+def network_protocol(machine):
+    """GET …/NetworkProtocol: the way this request came"""
+    environ = flask.request.environ
+    scheme = environ['wsgi.url_scheme'].upper()
+    body = {
+        '@odata.id': parts.manager(machine, 'NetworkProtocol'),
+        '@odata.type': '#ManagerNetworkProtocol.v1_10_0'
+                       '.ManagerNetworkProtocol',
+        'Id': 'NetworkProtocol',
+        'Name': 'Manager Network Protocol',
+        'HostName': socket.gethostname(),
+        'Status': parts.OK,
+        'HTTP': {'ProtocolEnabled': False},
+        'HTTPS': {'ProtocolEnabled': False},
+    }
+    body[scheme] = {'ProtocolEnabled': True}
+    with_port = environ.get('SERVER_PORT', '')
+    if with_port.isdigit():
+        body[scheme]['Port'] = int(with_port)
+    return responses.resource(body)
+
+
+def reset(machine):
+    """POST …/Actions/Manager.Reset: what is known of the machine and its
+    cluster is forgotten and read again
+    """
+    kind = payload.parameters('Manager.Reset', {'ResetType': RESET_TYPES})
+    machine.refresh()
+    flask.current_app.logger.info(
+        '%s of the BMC of %s', kind.get('ResetType', RESET_TYPES[0]),
+        machine.qualified_name)
+    return responses.done()
+
+
+def reset_info(machine):
+    """GET …/ResetActionInfo: what Reset takes"""
+    return responses.resource({
+        '@odata.id': parts.manager(machine, 'ResetActionInfo'),
+        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
+        'Id': 'ResetActionInfo',
+        'Name': 'Reset Action Info',
+        'Parameters': [{
+            'Name': 'ResetType',
+            'Required': False,
+            'DataType': 'String',
+            'AllowableValues': list(RESET_TYPES),
+        }],
+    })
+
+
+_ONE = ROOT + '/<identity>'
 
 ROOT_LINKS = {'Managers': ROOT}
 
 ROUTES = (
     routing.replace('manager_collection_resource', collection, 'vmedia'),
     routing.replace('manager_resource', resource, 'vmedia'),
+    routing.add(_ONE + '/NetworkProtocol', network_protocol),
+    routing.add(_ONE + '/ResetActionInfo', reset_info),
+    routing.add(_ONE + '/Actions/Manager.Reset', reset, ('POST',)),
 )

@@ -11,8 +11,10 @@ from tests.unit.redfish import fakes
 ARGUMENTS = {
     'device': 'Cd', 'cert_id': 'Default', 'nic_id': 'default',
     'processor_id': 'CPU0', 'simple_storage_id': 'virtio',
-    'storage_id': '1', 'stg_id': '1', 'drv_id': '1', 'vol_id': '1',
-    'filename': 'x', 'session_id': '1',
+    'storage_id': 'virtio', 'stg_id': 'virtio', 'drv_id': 'root',
+    'vol_id': 'root',
+    'filename': 'x', 'session_id': '1', 'reference': 'Boot0001',
+    'memory_id': 'RAM', 'controller_id': '1',
 }
 
 
@@ -54,7 +56,8 @@ class TestOwner(base.BaseTestCase):
                 ('/redfish/v1/Managers/<manager_id>/New', 'manager_id'),
                 ('/redfish/v1/Managers', None),
                 ('/redfish/v1/Systems/Bios/BiosRegistry', None),
-                ('/redfish/v1/Chassis/<identity>', None)):
+                ('/redfish/v1/Chassis', None),
+                ('/redfish/v1/Chassis/<identity>/Thermal', 'identity')):
             self.assertEqual(argument, access.owner(rule))
 
 
@@ -119,9 +122,9 @@ class TestAllowed(Case):
 
     def test_collections_and_links(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
-        chassis = self.app.chassis.chassis[0]
         for path in ('/redfish/v1/Systems', '/redfish/v1/Managers',
-                     '/redfish/v1/Chassis/' + chassis,
+                     '/redfish/v1/Chassis',
+                     '/redfish/v1/Chassis/' + fakes.B,
                      '/redfish/v1/CertificateService/CertificateLocations'):
             text = client.get(path).get_data(as_text=True)
             for denied in fakes.A, fakes.OTHER, 'vm-a':
@@ -129,7 +132,7 @@ class TestAllowed(Case):
         self.assertIn(fakes.B, client.get(
             '/redfish/v1/Systems').get_data(as_text=True))
         self.assertIn(fakes.B, client.get(
-            '/redfish/v1/Chassis/' + chassis).get_data(as_text=True))
+            '/redfish/v1/Chassis/' + fakes.B).get_data(as_text=True))
 
     def test_uris_in_bodies(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
@@ -196,10 +199,9 @@ class TestNames(Case):
 
     def test_chassis(self):
         client = self.client()
-        uuid = self.app.chassis.chassis[0]
-        answer = client.get('/redfish/v1/Chassis/Chassis/Thermal')
+        answer = client.get('/redfish/v1/Chassis/vm-a/Thermal')
         self.assertEqual(307, answer.status_code)
-        self.assertEqual('/redfish/v1/Chassis/%s/Thermal' % uuid,
+        self.assertEqual('/redfish/v1/Chassis/%s/Thermal' % fakes.A,
                          answer.headers['Location'])
         self.assertEqual(404, client.get(
             '/redfish/v1/Chassis/none').status_code)

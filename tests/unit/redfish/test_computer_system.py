@@ -7,12 +7,12 @@ from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
 RESET = '/Actions/ComputerSystem.Reset'
+DEFAULT_ORDER = '/Actions/ComputerSystem.SetDefaultBootOrder'
 
 
 class TestBody(base.RedfishTestCase):
 
     def test_all_of_it(self):
-        chassis = self.app.chassis.chassis[0]
         self.assertEqual({
             '@odata.id': self.path,
             '@odata.type': '#ComputerSystem.v1_22_0.ComputerSystem',
@@ -38,31 +38,48 @@ class TestBody(base.RedfishTestCase):
                 'BootSourceOverrideMode': 'UEFI',
                 'BootSourceOverrideMode@Redfish.AllowableValues':
                     ['UEFI', 'Legacy'],
+                'BootOptions': {'@odata.id': self.path + '/BootOptions'},
+                'BootOrder': ['Boot1001', 'Boot0001'],
             },
             'ProcessorSummary': {
                 'Count': 2, 'CoreCount': 6, 'LogicalProcessorCount': 12,
                 'ThreadingEnabled': True, 'Model': 'Haswell'},
             'MemorySummary': {'TotalSystemMemoryGiB': 5},
             'BiosVersion': 'UEFI of KubeVirt v1.9.0',
+            'BootProgress': {'LastState': 'None'},
+            'PowerRestorePolicy': 'LastState',
+            'PowerRestorePolicy@Redfish.AllowableValues': [
+                'AlwaysOn', 'AlwaysOff', 'LastState'],
+            'AssetTag': '',
+            'GraphicalConsole': {
+                'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
+                'ConnectTypesSupported': ['OEM']},
+            'SerialConsole': {'MaxConcurrentSessions': 1},
             'IndicatorLED': 'Off',
             'LocationIndicatorActive': False,
             'Bios': {'@odata.id': self.path + '/Bios'},
             'Processors': {'@odata.id': self.path + '/Processors'},
             'SecureBoot': {'@odata.id': self.path + '/SecureBoot'},
             'SimpleStorage': {'@odata.id': self.path + '/SimpleStorage'},
+            'Storage': {'@odata.id': self.path + '/Storage'},
+            'Memory': {'@odata.id': self.path + '/Memory'},
             'EthernetInterfaces': {
                 '@odata.id': self.path + '/EthernetInterfaces'},
             'VirtualMedia': {'@odata.id': self.path + '/VirtualMedia'},
             'Links': {
-                'Chassis': [{'@odata.id': '/redfish/v1/Chassis/' + chassis}],
+                'Chassis': [{'@odata.id': '/redfish/v1/Chassis/' + fakes.A}],
                 'ManagedBy': [
                     {'@odata.id': '/redfish/v1/Managers/' + fakes.A}]},
-            'Actions': {'#ComputerSystem.Reset': {
-                'target': self.path + RESET,
-                'ResetType@Redfish.AllowableValues': [
-                    'On', 'ForceOn', 'ForceOff', 'GracefulShutdown',
-                    'ForceRestart', 'GracefulRestart', 'PowerCycle',
-                    'PushPowerButton', 'Pause', 'Resume']}},
+            'Actions': {
+                '#ComputerSystem.Reset': {
+                    'target': self.path + RESET,
+                    '@Redfish.ActionInfo': self.path + '/ResetActionInfo',
+                    'ResetType@Redfish.AllowableValues': [
+                        'On', 'ForceOn', 'ForceOff', 'GracefulShutdown',
+                        'ForceRestart', 'GracefulRestart', 'PowerCycle',
+                        'PushPowerButton', 'Pause', 'Resume']},
+                '#ComputerSystem.SetDefaultBootOrder': {
+                    'target': self.path + DEFAULT_ORDER}},
         }, self.sorted(self.get()))
 
     def sorted(self, body):

@@ -136,7 +136,7 @@ class TestRequests(base.RedfishTestCase):
                 self.assertIn('MalformedJSON', error['code'])
 
     def test_bodies_of_upstreams_routes(self):
-        chassis = '/redfish/v1/Chassis/' + self.app.chassis.chassis[0]
+        chassis = '/redfish/v1/Chassis/' + fakes.A
         for path, method in (
                 (chassis, 'PATCH'),
                 (self.path + '/VirtualMedia/Cd', 'PATCH'),

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import inventory
 from tests.unit.redfish import base
@@ -60,6 +61,14 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual('Absent', cd['Status']['State'])
         self.get('/SimpleStorage/none', code=404)
 
+    def test_the_size_of_a_medium_is_none_of_a_disk(self):
+        # Ironic takes the smallest one for the disk to install on.
+        self.machine._inventory = dataclasses.replace(
+            fakes.INVENTORY, disks=(inventory.Disk(
+                'cd', 'cdrom', 'sata', 5 * 2 ** 30, source='dataVolume'),))
+        [cd] = self.get('/SimpleStorage/sata')['Devices']
+        self.assertNotIn('CapacityBytes', cd)
+
     def test_nothing_known(self):
         self.machine._inventory = inventory.Inventory(
             cpus=inventory.Cpus(), memory_bytes=512 * 2 ** 20)
@@ -77,11 +86,61 @@ class TestDevices(base.RedfishTestCase):
             self.assertEqual(expected, self.get('/Processors/CPU0')[
                 'ProcessorArchitecture'])
 
-    def test_storage_is_absent(self):
-        for more in ('/Storage', '/Storage/1', '/Storage/1/Drives/1',
-                     '/Storage/1/Volumes', '/Storage/1/Volumes/1'):
-            self.get(more, code=404)
-        self.send('POST', '/Storage/1/Volumes', {'Name': 'x'}, 404)
+    def test_interfaces_in_the_guest(self):
+        [nic] = self.machine._inventory.nics[:1]
+        self.machine._inventory = dataclasses.replace(
+            fakes.INVENTORY, nics=(dataclasses.replace(
+                nic, guest_mac='02:00:00:00:00:99', plugged=False),))
+        body = self.get('/EthernetInterfaces/default')
+        self.assertEqual('02:00:00:00:00:99', body['MACAddress'])
+        self.assertEqual('02:00:00:00:00:01', body['PermanentMACAddress'])
+        self.assertFalse(body['InterfaceEnabled'])
+        self.assertEqual('Disabled', body['Status']['State'])
+
+    def test_storage(self):
+        # The CD-ROM drive is none.
+        self.assertEqual([self.path + '/Storage/virtio'],
+                         self.members('/Storage'))
+        here = self.path + '/Storage/virtio'
+        body = self.get(path=here)
+        self.assertEqual(
+            [{'@odata.id': here + '/Drives/root'},
+             {'@odata.id': here + '/Drives/more'}], body['Drives'])
+        [controller] = self.members('/Storage/virtio/Controllers')
+        self.assertEqual('virtio Controller',
+                         self.get(path=controller)['Name'])
+        root = self.get(path=here + '/Drives/root')
+        self.assertEqual((10 * 2 ** 30, 'OEM', None), (
+            root['CapacityBytes'], root['Protocol'], root['MediaType']))
+        more = self.get(path=here + '/Drives/more')
+        self.assertNotIn('CapacityBytes', more)
+        self.assertEqual([], more['Links']['Volumes'])
+        # A volume has a size.
+        [volume] = self.members('/Storage/virtio/Volumes')
+        self.assertEqual(root['Links']['Volumes'], [{'@odata.id': volume}])
+        body = self.get(path=volume)
+        self.assertEqual(10 * 2 ** 30, body['CapacityBytes'])
+        self.assertEqual([{'@odata.id': here + '/Drives/root'}],
+                         body['Links']['Drives'])
+        for more in ('/none', '/sata', '/virtio/Drives/cd',
+                     '/virtio/Volumes/more', '/virtio/Controllers/2',
+                     '/none/Volumes', '/none/Controllers/1'):
+            self.get('/Storage' + more, code=404)
+
+    def test_volumes_are_not_made_here(self):
+        body = self.send('POST', '/Storage/virtio/Volumes',
+                         {'CapacityBytes': 1}, 400)
+        self.assertEqual('CreateLimitReachedForResource',
+                         self.entries(body)[0][0])
+
+    def test_memory(self):
+        [path] = self.members('/Memory')
+        self.assertEqual(5 * 1024, self.get(path=path)['CapacityMiB'])
+        self.get('/Memory/none', code=404)
+        self.machine._inventory = inventory.Inventory(
+            cpus=inventory.Cpus(), memory_bytes=0)
+        self.assertEqual([], self.members('/Memory'))
+        self.get('/Memory/RAM', code=404)
 
     def test_virtual_media_is_absent(self):
         self.assertEqual([], self.members('/VirtualMedia'))
@@ -93,10 +152,39 @@ class TestDevices(base.RedfishTestCase):
 class TestFirmware(base.RedfishTestCase):
 
     def test_bios(self):
-        self.assertEqual({'QuietBoot': 'true'},
-                         self.get('/Bios')['Attributes'])
-        self.assertEqual({'QuietBoot': 'true'},
-                         self.get('/Bios/Settings')['Attributes'])
+        body = self.get('/Bios')
+        self.assertEqual({**fakes.KNOBS, 'QuietBoot': 'false'},
+                         body['Attributes'])
+        settings = body['@Redfish.Settings']
+        self.assertEqual(['OnReset'], settings['SupportedApplyTimes'])
+        pending = self.get(path=settings['SettingsObject']['@odata.id'])
+        self.assertEqual({**fakes.KNOBS, 'QuietBoot': 'true'},
+                         pending['Attributes'])
+
+    def test_registry(self):
+        name = self.get('/Bios')['AttributeRegistry']
+        where = self.get(path='/redfish/v1/Registries/' + name)
+        self.assertEqual(name, where['Registry'])
+        registry = self.get(path=where['Location'][0]['Uri'])
+        self.assertEqual(name, registry['Id'])
+        found = {entry['AttributeName']: entry for entry in
+                 registry['RegistryEntries']['Attributes']}
+        self.assertEqual(set(fakes.KNOBS), set(found))
+        self.assertEqual(
+            ['UEFI', 'Legacy'],
+            [value['ValueName'] for value in found['BootMode']['Value']])
+        self.assertTrue(found['Tpm']['ReadOnly'])
+        self.assertFalse(found['BootMode']['ReadOnly'])
+
+    def test_apply_time(self):
+        for time, code in ((None, 204), ({'ApplyTime': 'OnReset'}, 204),
+                           ({}, 204), ({'ApplyTime': 'Immediate'}, 400),
+                           ({'ApplyTime': 7}, 400), ('OnReset', 400)):
+            self.send('PATCH', '/Bios/Settings', {
+                'Attributes': {'A': 1}, '@Redfish.SettingsApplyTime': time},
+                code)
+        self.assertEqual([('set_attributes', {'A': 1})] * 3,
+                         self.machine.calls)
 
     def test_upstreams_path(self):
         for more in '', '/Settings':
@@ -121,6 +209,11 @@ class TestFirmware(base.RedfishTestCase):
                 ({'Attributes': {'A': {}}}, 'PropertyValueTypeError'),
                 ({'Attributes': {'A': float('nan')}},
                  'PropertyValueTypeError'),
+                ({'Attributes': {'BootMode': 'x'}}, 'PropertyValueNotInList'),
+                ({'Attributes': {'BootMode': 1}}, 'PropertyValueTypeError'),
+                ({'Attributes': {'BootMode': None}},
+                 'PropertyValueTypeError'),
+                ({'Attributes': {'Tpm': 'Volatile'}}, 'PropertyNotWritable'),
                 ({'Attributes': {'A': 'x'}, 'Other': 1}, 'PropertyUnknown')):
             found = self.send('PATCH', '/Bios/Settings', body, 400)
             self.assertEqual(key, self.entries(found)[0][0])
@@ -138,7 +231,14 @@ class TestFirmware(base.RedfishTestCase):
         self.machine._secure = True
         body = self.get('/SecureBoot')
         self.assertIs(True, body['SecureBootEnable'])
+        self.assertEqual('Disabled', body['SecureBootCurrentBoot'])
+        self.assertEqual('SetupMode', body['SecureBootMode'])
+        self.machine._secure_now = True
+        body = self.get('/SecureBoot')
         self.assertEqual('Enabled', body['SecureBootCurrentBoot'])
+        self.assertEqual('UserMode', body['SecureBootMode'])
+        self.machine._current = {'BootMode': 'Legacy'}
+        self.assertNotIn('SecureBootMode', self.get('/SecureBoot'))
         self.send('PATCH', '/SecureBoot', {'SecureBootEnable': False}, 204)
         self.assertEqual([('set_secure_boot', False)], self.machine.calls)
         for value in 'false', 0, None:
@@ -151,45 +251,132 @@ class TestFirmware(base.RedfishTestCase):
         self.assertIn('Legacy', body['error']['message'])
 
 
+class TestBootOptions(base.RedfishTestCase):
+
+    def test_members(self):
+        members = [member['@odata.id'] for member in
+                   self.get('/BootOptions')['Members']]
+        root, cd, nic = [self.get(path=member) for member in members]
+        self.assertEqual(
+            [('Boot0001', 'Hdd', True), ('Boot0003', 'Cd', False),
+             ('Boot1001', 'Pxe', True)],
+            [(body['BootOptionReference'], body['Alias'],
+              body['BootOptionEnabled']) for body in (root, cd, nic)])
+        self.assertEqual(self.path + '/Storage/virtio/Drives/root',
+                         root['RelatedItem'][0]['@odata.id'])
+        self.assertNotIn('RelatedItem', cd)
+        self.assertEqual(self.path + '/EthernetInterfaces/default',
+                         nic['RelatedItem'][0]['@odata.id'])
+        self.get('/BootOptions/Boot0002', code=404)
+
+    def test_order(self):
+        self.send('PATCH', '', {'Boot': {'BootOrder': ['Boot0001']}}, 204)
+        self.send('PATCH', '', {'Boot': {
+            'BootOrder': ['Boot0003'], 'BootSourceOverrideTarget': 'Pxe'}},
+            204)
+        self.assertEqual([
+            ('set_boot', None, None, None, {'order': ('Boot0001',)}),
+            ('set_boot', boot.Target.PXE, None, None,
+             {'order': ('Boot0003',)})], self.machine.calls)
+
+    def test_bad_order(self):
+        for order in (None, 'Boot0001', [1], [None], {}):
+            self.send('PATCH', '', {'Boot': {'BootOrder': order}}, 400)
+        self.machine.fails = errors.InvalidValue('BootOrder', 'Boot9', ['x'])
+        body = self.send('PATCH', '', {'Boot': {'BootOrder': ['Boot9']}}, 400)
+        self.assertIn('Boot9', body['error']['message'])
+        self.assertEqual([], self.machine.calls)
+
+    def test_default_order(self):
+        path = '/Actions/ComputerSystem.SetDefaultBootOrder'
+        self.send('POST', path, {}, 204)
+        self.send('POST', path, {'x': 1}, 400)
+        self.assertEqual([('set_default_boot_order',)], self.machine.calls)
+
+
 class TestChassis(base.RedfishTestCase):
 
-    CONFIG = {'SUSHY_EMULATOR_CHASSIS': [
-        {'Id': '1', 'Name': 'First', 'UUID': fakes.OTHER[:-2] + '01'},
-        {'Id': '2', 'Name': 'Second', 'UUID': fakes.OTHER[:-2] + '02'}]}
+    def setUp(self):
+        super().setUp()
+        self.chassis = '/redfish/v1/Chassis/' + fakes.A
 
-    def test_bodies(self):
-        first, second = [
-            member['@odata.id'] for member in
-            self.get(path='/redfish/v1/Chassis')['Members']]
-        body = self.get(path=first)
-        self.assertEqual('First', body['Name'])
+    def test_one_for_each_system(self):
         self.assertEqual(
-            [self.path, '/redfish/v1/Systems/' + fakes.B],
-            [link['@odata.id'] for link in body['Links']['ComputerSystems']])
-        self.assertEqual([], self.get(path=second)['Links'][
-            'ComputerSystems'])
-        self.get(path=first + '/Thermal', code=404)
+            [self.chassis, '/redfish/v1/Chassis/' + fakes.B],
+            [member['@odata.id'] for member in
+             self.get(path='/redfish/v1/Chassis')['Members']])
+        body = self.get(path=self.chassis)
+        self.assertEqual('vm-a-Chassis', body['Name'])
+        self.assertEqual([{'@odata.id': self.path}],
+                         body['Links']['ComputerSystems'])
+        self.assertNotIn('SerialNumber', body)
+        self.get(path=self.chassis + '/Thermal', code=404)
+
+    def test_what_its_owner_wrote(self):
+        self.machine._inventory = dataclasses.replace(
+            fakes.INVENTORY, chassis=inventory.Chassis(
+                manufacturer='m', version='v', serial='s', asset='a'))
+        body = self.get(path=self.chassis)
+        self.assertEqual(('m', 'v', 's', 'a'), (
+            body['Manufacturer'], body['Model'], body['SerialNumber'],
+            body['AssetTag']))
+        self.assertNotIn('SKU', body)
 
     def test_nothing_to_set(self):
-        path = self.get(path='/redfish/v1/Chassis')['Members'][0][
-            '@odata.id']
         for body, key in (({'IndicatorLED': 'Lit'}, 'PropertyNotWritable'),
                           ({'Nonsense': 1}, 'PropertyUnknown'),
                           ({}, 'NoOperation')):
-            answer = self.client.patch(path, json=body)
+            answer = self.client.patch(self.chassis, json=body)
             self.assertEqual(400, answer.status_code)
             self.assertIn(key, answer.json['error']['code'])
 
 
 class TestManager(base.RedfishTestCase):
 
+    def setUp(self):
+        super().setUp()
+        self.manager = '/redfish/v1/Managers/' + fakes.A
+
     def test_body(self):
-        path = '/redfish/v1/Managers/' + fakes.A
-        body = self.get(path=path)
+        body = self.get(path=self.manager)
         self.assertEqual('vm-a-Manager', body['Name'])
         self.assertEqual([{'@odata.id': self.path}],
                          body['Links']['ManagerForServers'])
-        answer = self.client.patch(path, json={
+        self.assertEqual(
+            {'@odata.id': '/redfish/v1/Chassis/' + fakes.A},
+            body['Links']['ManagerInChassis'])
+        self.assertEqual(self.get(path='/redfish/v1/')['UUID'],
+                         body['ServiceEntryPointUUID'])
+        self.assertTrue(body['SerialConsole']['ServiceEnabled'])
+        answer = self.client.patch(self.manager, json={
             'DateTime': '2020-01-01T00:00:00+00:00'})
         self.assertEqual(400, answer.status_code)
         self.assertIn('PropertyNotWritable', answer.json['error']['code'])
+
+    def test_without_consoles(self):
+        self.machine._inventory = dataclasses.replace(
+            fakes.INVENTORY, graphics=False, serial_console=False)
+        body = self.get(path=self.manager)
+        for name in 'GraphicalConsole', 'SerialConsole':
+            self.assertEqual({'ServiceEnabled': False,
+                              'ConnectTypesSupported': []}, body[name])
+            self.assertNotIn(name, self.get())
+
+    def test_reset(self):
+        action = self.manager + '/Actions/Manager.Reset'
+        for body, code in (({'ResetType': 'GracefulRestart'}, 204),
+                           ({'ResetType': 'ForceRestart'}, 204), ({}, 204),
+                           ({'ResetType': 'Off'}, 400),
+                           ({'ResetType': 1}, 400)):
+            self.assertEqual(code, self.client.post(
+                action, json=body).status_code)
+        self.assertEqual([('refresh',)] * 3, self.machine.calls)
+        [parameter] = self.get(path=self.manager + '/ResetActionInfo')[
+            'Parameters']
+        self.assertEqual(['ForceRestart', 'GracefulRestart'],
+                         parameter['AllowableValues'])
+
+    def test_network_protocol(self):
+        body = self.get(path=self.manager + '/NetworkProtocol')
+        self.assertEqual({'ProtocolEnabled': True, 'Port': 80}, body['HTTP'])
+        self.assertEqual({'ProtocolEnabled': False}, body['HTTPS'])

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system's firmware settings: Bios, its attribute registry, SecureBoot.
+
+A few attributes are the VM's (`kubevirt.bios`) and described in the registry;
+any others are a client's own notes. Changes go to the settings object and
+take effect when the machine next boots, as KubeVirt has it.
+
+The standard's path is ``Bios``; upstream's, ``BIOS``, answers as well.
+"""
+
+import math
+
+import flask
+
+from sushy_kubevirt.kubevirt import bios as machine_bios
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import parts
+
+REGISTRY = 'BiosAttributeRegistryKubeVirt'
+
+_VERSION = '1.0.0'
+
+#: When changes take effect. While the machine is off, that is at once.
+_ON_RESET = 'OnReset'
+
+_APPLY_TIME = '@Redfish.SettingsApplyTime'
+
+
+def _primitive(value):
+    # Bios_v1.xml: the attributes are of primitive types. Python reads NaN
+    # and Infinity, which JSON does not have.
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (str, bool, int))
+
+
+def bios(machine):
+    """GET …/Bios: what the machine has booted with"""
+    here = parts.system(machine, 'Bios')
+    return responses.resource({
+        '@odata.id': here,
+        '@odata.type': '#Bios.v1_2_1.Bios',
+        'Id': 'Bios',
+        'Name': 'BIOS Configuration Current Settings',
+        'AttributeRegistry': '%s.%s' % (REGISTRY, _VERSION),
+        'Attributes': machine.current_attributes(),
+        '@Redfish.Settings': {
+            '@odata.type': '#Settings.v1_3_5.Settings',
+            'SettingsObject': responses.link(here + '/Settings'),
+            'SupportedApplyTimes': [_ON_RESET],
+        },
+        'Actions': {'#Bios.ResetBios': {
+            'target': here + '/Actions/Bios.ResetBios'}},
+    })
+
+
+def bios_settings(machine):
+    """GET, PATCH …/Bios/Settings: what it boots with next"""
+    if flask.request.method == 'PATCH':
+        return _patch_bios(machine)
+    return responses.resource({
+        '@odata.id': parts.system(machine, 'Bios', 'Settings'),
+        '@odata.type': '#Bios.v1_2_1.Bios',
+        'Id': 'Settings',
+        'Name': 'BIOS Configuration Pending Settings',
+        'AttributeRegistry': '%s.%s' % (REGISTRY, _VERSION),
+        'Attributes': machine.attributes(),
+    })
+
+
+def _patch_bios(machine):
+    given = payload.body()
+    values = given.get('Attributes')
+    found = _apply_time(given.get(_APPLY_TIME))
+    found += [messages.message('PropertyUnknown', name, related=['#/' + name])
+              for name in given
+              if name != 'Attributes' and not payload.annotation(name)]
+    if 'Attributes' not in given:
+        found.append(messages.message('PropertyMissing', 'Attributes'))
+    elif not isinstance(values, dict):
+        found.append(messages.message(
+            'PropertyValueTypeError', values, 'Attributes',
+            related=['#/Attributes']))
+    else:
+        found += [error for name, value in values.items()
+                  for error in _attribute(machine, name, value)]
+    if found:
+        raise errors.RedfishError(400, *found)
+    if not values:
+        raise errors.RedfishError(400, messages.message(
+            'NoOperation', detail='Attributes is empty.'))
+    try:
+        machine.set_attributes(values)
+    except machine_errors.InvalidValue as exc:
+        raise errors.RedfishError(400, messages.message(
+            'PropertyValueIncorrect', exc.property, exc.value,
+            detail=str(exc),
+            related=['#/Attributes/%s' % exc.property])) from exc
+    # Names only: one of them may be a password.
+    flask.current_app.logger.info(
+        'BIOS attributes of %s set: %r', machine.qualified_name,
+        sorted(values))
+    return responses.done()
+
+
+def _apply_time(given):
+    """What is wrong with @Redfish.SettingsApplyTime, a list."""
+    if given is None:
+        return []
+    where = ['#/' + _APPLY_TIME]
+    if not isinstance(given, dict):
+        return [messages.message('PropertyValueTypeError', given,
+                                 _APPLY_TIME, related=where)]
+    wanted = given.get('ApplyTime', _ON_RESET)
+    if wanted != _ON_RESET:
+        return [messages.message(
+            'PropertyValueNotInList', wanted, 'ApplyTime',
+            detail='It takes %s.' % _ON_RESET,
+            related=[where[0] + '/ApplyTime'])]
+    return []
+
+
+def _attribute(machine, name, value):
+    """What is wrong with an attribute's value, a list."""
+    where = '#/Attributes/' + name
+    for knob in machine_bios.KNOBS:
+        if knob.name == name:
+            break
+    else:
+        if _primitive(value):
+            return []
+        return [messages.message('PropertyValueTypeError', value, name,
+                                 related=[where])]
+    if knob.read_only and value != machine.attributes().get(name):
+        return [messages.message('PropertyNotWritable', name,
+                                 related=[where])]
+    if not isinstance(value, str):
+        return [messages.message('PropertyValueTypeError', value, name,
+                                 related=[where])]
+    if value not in knob.values:
+        return [payload.not_in_list(name, value, knob.values, where)]
+    return []
+
+
+def reset_bios(machine):
+    """POST …/Bios/Actions/Bios.ResetBios"""
+    payload.parameters('Bios.ResetBios', {})
+    machine.reset_attributes()
+    flask.current_app.logger.info(
+        'BIOS attributes of %s reset', machine.qualified_name)
+    return responses.done()
+
+
+def secure_boot(machine):
+    """GET, PATCH …/SecureBoot"""
+    if flask.request.method == 'PATCH':
+        return _patch_secure_boot(machine)
+    now = machine.secure_boot_now()
+    body = {
+        '@odata.id': parts.system(machine, 'SecureBoot'),
+        '@odata.type': '#SecureBoot.v1_1_1.SecureBoot',
+        'Id': 'SecureBoot',
+        'Name': 'UEFI Secure Boot',
+        'SecureBootEnable': machine.secure_boot(),
+        'SecureBootCurrentBoot': 'Enabled' if now else 'Disabled',
+    }
+    if machine.current_attributes()[
+            machine_bios.BOOT_MODE] == boot.Mode.UEFI.value:
+        # KubeVirt's OVMF has keys for secure boot, and none without.
+        body['SecureBootMode'] = 'UserMode' if now else 'SetupMode'
+    return responses.resource(body)
+
+
+def _patch_secure_boot(machine):
+    values = payload.properties({
+        'SecureBootEnable': bool,
+        **payload.read_only('Id', 'Name', 'SecureBootCurrentBoot',
+                            'SecureBootMode')})
+    enable = values['SecureBootEnable']
+    with parts.refusals(machine, 'SecureBootEnable', enable):
+        machine.set_secure_boot(enable)
+    flask.current_app.logger.info(
+        'Secure Boot of %s set to %s', machine.qualified_name, enable)
+    return responses.done()
+
+
+# The registry
+
+def registry():
+    """The attribute registry: those that are the VM's.
+
+    :returns: dict
+    """
+    return {
+        '@odata.type': '#AttributeRegistry.v1_3_8.AttributeRegistry',
+        'Id': '%s.%s' % (REGISTRY, _VERSION),
+        'Name': 'BIOS attributes of KubeVirt VMs',
+        'Description': 'Attributes that are not in it are notes of clients '
+                       'and change nothing.',
+        'Language': 'en',
+        'OwningEntity': 'sushy-kubevirt',
+        'RegistryVersion': _VERSION,
+        'RegistryEntries': {
+            'Attributes': [_entry(knob) for knob in machine_bios.KNOBS],
+            'Menus': [],
+            'Dependencies': [],
+        },
+    }
+
+
+def _entry(knob):
+    return {
+        'AttributeName': knob.name,
+        'DisplayName': knob.label,
+        'HelpText': knob.help,
+        'Type': 'Enumeration',
+        'Value': [{'ValueName': value, 'ValueDisplayName': value}
+                  for value in knob.values],
+        'ReadOnly': knob.read_only,
+        'ResetRequired': not knob.read_only,
+    }
+
+
+REGISTRIES = (routing.Registry(
+    '%s.%s' % (REGISTRY, _VERSION), '%s.%s' % (REGISTRY, _VERSION),
+    'BIOS Attribute Registry', registry),)
+
+_SYSTEM = parts.SYSTEMS + '/<identity>'
+
+ROUTES = (
+    routing.replace('bios', bios),
+    routing.replace('bios_settings', bios_settings),
+    routing.replace('system_reset_bios', reset_bios),
+    routing.replace('secure_boot', secure_boot),
+    routing.add(_SYSTEM + '/Bios',
+                bios),
+    routing.add(_SYSTEM + '/Bios/Settings',
+                bios_settings, ('GET', 'PATCH')),
+    routing.add(_SYSTEM + '/Bios/Actions/Bios.ResetBios',
+                reset_bios, ('POST',)),
+)

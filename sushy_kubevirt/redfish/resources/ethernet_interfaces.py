@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EthernetInterfaces: a system's network interfaces, as KubeVirt has them."""
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import parts
+
+
+def collection(machine):
+    """GET …/EthernetInterfaces"""
+    return parts.collection(
+        'EthernetInterface', 'Ethernet Interface Collection',
+        parts.system(machine, 'EthernetInterfaces'),
+        [nic.name for nic in machine.inventory().nics])
+
+
+def resource(machine, nic_id):
+    """GET …/EthernetInterfaces/<nic_id>"""
+    for nic in machine.inventory().nics:
+        if nic.name == nic_id:
+            break
+    else:
+        raise errors.not_found('EthernetInterface', nic_id)
+    body = {
+        '@odata.id': parts.system(machine, 'EthernetInterfaces', nic_id),
+        '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
+        'Id': nic.name,
+        'Name': 'VNIC %s' % nic.name,
+        'InterfaceEnabled': nic.plugged,
+        # Until the VM has started once, KubeVirt may not have made one up.
+        'MACAddress': nic.guest_mac or nic.mac or None,
+        'PermanentMACAddress': nic.mac or None,
+        'Status': parts.OK if nic.plugged else {
+            'State': 'Disabled', 'Health': 'OK'},
+    }
+    if nic.guest_name:
+        body['Description'] = '%s in the guest' % nic.guest_name
+    if nic.link:
+        body['LinkStatus'] = 'LinkUp' if nic.link == 'up' else 'LinkDown'
+    four = [{'Address': ip} for ip in nic.ips if ':' not in ip]
+    six = [{'Address': ip} for ip in nic.ips if ':' in ip]
+    if four:
+        body['IPv4Addresses'] = four
+    if six:
+        body['IPv6Addresses'] = six
+    if flask.current_app.feature_set == 'full':
+        body['Links'] = {'Chassis': responses.link(parts.chassis(machine))}
+    return responses.resource(body)
+
+
+ROUTES = (
+    routing.replace('ethernet_interfaces_collection', collection, 'vmedia'),
+    routing.replace('ethernet_interface', resource, 'vmedia'),
+)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory: all that the guest has, as one piece.
+
+Which modules a guest finds in its SMBIOS is QEMU's and differs from release
+to release; KubeVirt knows only how much there is.
+"""
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import parts
+
+ID = 'RAM'
+
+_MIB = 2 ** 20
+
+
+def collection(machine):
+    """GET …/Memory"""
+    # An instance type's is not known of a VM that is off.
+    ids = [ID] if machine.inventory().memory_bytes else []
+    return parts.collection('Memory', 'Memory Collection',
+                            parts.system(machine, 'Memory'), ids)
+
+
+def resource(machine, memory_id):
+    """GET …/Memory/<memory_id>"""
+    size = machine.inventory().memory_bytes
+    if memory_id != ID or not size:
+        raise errors.not_found('Memory', memory_id)
+    return responses.resource({
+        '@odata.id': parts.system(machine, 'Memory', ID),
+        '@odata.type': '#Memory.v1_19_0.Memory',
+        'Id': ID,
+        'Name': 'Memory of the guest',
+        'CapacityMiB': size // _MIB,
+        'Status': parts.OK,
+        'Links': {'Chassis': responses.link(parts.chassis(machine))},
+    })
+
+
+_ROOT = parts.SYSTEMS + '/<identity>/Memory'
+
+ROUTES = (
+    routing.add(_ROOT, collection),
+    routing.add(_ROOT + '/<memory_id>', resource),
+)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SimpleStorage: a system's drives by the bus they are on, in one look.
+
+With the drives for media, which `storage` has not. Their media's sizes are
+left out: clients that look for a disk to install on read them.
+"""
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import inventory as figures
+from sushy_kubevirt.redfish.resources import parts
+
+
+def collection(machine):
+    """GET …/SimpleStorage"""
+    return parts.collection(
+        'SimpleStorage', 'Simple Storage Collection',
+        parts.system(machine, 'SimpleStorage'),
+        figures.controllers(machine.inventory()))
+
+
+def resource(machine, simple_storage_id):
+    """GET …/SimpleStorage/<simple_storage_id>"""
+    disks = figures.controllers(machine.inventory()).get(simple_storage_id)
+    if disks is None:
+        raise errors.not_found('SimpleStorage', simple_storage_id)
+    return responses.resource({
+        '@odata.id': parts.system(machine, 'SimpleStorage',
+                                  simple_storage_id),
+        '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
+        'Id': simple_storage_id,
+        'Name': '%s Controller' % simple_storage_id,
+        'Status': parts.OK,
+        'Devices': [_device(disk) for disk in disks],
+        'Links': {'Chassis': responses.link(parts.chassis(machine))},
+    })
+
+
+def _device(disk):
+    device = {'Name': disk.name, 'Manufacturer': 'KubeVirt',
+              'Model': disk.kind, 'Status': parts.OK}
+    if not disk.source:
+        # A drive without a medium.
+        device['Status'] = {'State': 'Absent', 'Health': 'OK'}
+    elif disk.capacity_bytes is not None and disk.kind != 'cdrom':
+        device['CapacityBytes'] = disk.capacity_bytes
+    return device
+
+
+ROUTES = (
+    routing.replace('simple_storage_collection', collection),
+    routing.replace('simple_storage', resource),
+)

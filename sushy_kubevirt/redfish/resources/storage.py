@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage: a system's disks and LUNs, by the bus they are on.
+
+One subsystem a bus, with one controller, a drive for each disk and, where its
+size is known, the volume on it. Drives for media are in `virtual_media` and
+`simple_storage`. Disks are given to a VM with KubeVirt: nothing can be
+created here.
+"""
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import inventory as figures
+from sushy_kubevirt.redfish.resources import parts
+
+#: The one controller of each bus.
+CONTROLLER = '1'
+
+# What is neither is virtio, for which Redfish has no name.
+_PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
+
+
+def path(machine, storage_id, *names):
+    return parts.system(machine, 'Storage', storage_id, *names)
+
+
+def drives(machine):
+    """The drives of all buses.
+
+    :returns: dict of bus to list of `inventory.Disk`
+    """
+    found = {}
+    for bus, disks in figures.controllers(machine.inventory()).items():
+        fixed = [disk for disk in disks if disk.kind != 'cdrom']
+        if fixed:
+            found[bus] = fixed
+    return found
+
+
+def drive_path(machine, name):
+    """Path of a drive, by the disk's name; None if there is none."""
+    for bus, disks in drives(machine).items():
+        if name in [disk.name for disk in disks]:
+            return path(machine, bus, 'Drives', name)
+    return None
+
+
+def _of(machine, storage_id):
+    disks = drives(machine).get(storage_id)
+    if disks is None:
+        raise errors.not_found('Storage', storage_id)
+    return disks
+
+
+def _one(machine, storage_id, kind, name):
+    for disk in _of(machine, storage_id):
+        if disk.name == name:
+            return disk
+    raise errors.not_found(kind, name)
+
+
+def collection(machine):
+    """GET …/Storage"""
+    return parts.collection('Storage', 'Storage Collection',
+                            parts.system(machine, 'Storage'),
+                            drives(machine))
+
+
+def resource(machine, storage_id):
+    """GET …/Storage/<storage_id>"""
+    disks = _of(machine, storage_id)
+    here = path(machine, storage_id)
+    return responses.resource({
+        '@odata.id': here,
+        '@odata.type': '#Storage.v1_17_0.Storage',
+        'Id': storage_id,
+        'Name': '%s disks' % storage_id,
+        'Status': parts.OK,
+        'Controllers': responses.link(here + '/Controllers'),
+        'Drives': [responses.link('%s/Drives/%s' % (here, disk.name))
+                   for disk in disks],
+        'Drives@odata.count': len(disks),
+        'Volumes': responses.link(here + '/Volumes'),
+        'Links': {'Enclosures': [responses.link(parts.chassis(machine))]},
+    })
+
+
+def controllers(machine, storage_id):
+    """GET …/Storage/<storage_id>/Controllers"""
+    _of(machine, storage_id)
+    return parts.collection('StorageController', 'Controllers',
+                            path(machine, storage_id, 'Controllers'),
+                            [CONTROLLER])
+
+
+def controller(machine, storage_id, controller_id):
+    """GET …/Storage/<storage_id>/Controllers/<controller_id>"""
+    _of(machine, storage_id)
+    if controller_id != CONTROLLER:
+        raise errors.not_found('StorageController', controller_id)
+    body = {
+        '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
+        '@odata.type': '#StorageController.v1_8_0.StorageController',
+        'Id': CONTROLLER,
+        'Name': '%s Controller' % storage_id,
+        'SupportedRAIDTypes': ['None'],
+        'Status': parts.OK,
+    }
+    if storage_id in _PROTOCOLS:
+        body['SupportedDeviceProtocols'] = [_PROTOCOLS[storage_id]]
+    return responses.resource(body)
+
+
+def drive(machine, stg_id, drv_id):
+    """GET …/Storage/<stg_id>/Drives/<drv_id>"""
+    disk = _one(machine, stg_id, 'Drive', drv_id)
+    body = {
+        '@odata.id': path(machine, stg_id, 'Drives', disk.name),
+        '@odata.type': '#Drive.v1_18_0.Drive',
+        'Id': disk.name,
+        'Name': disk.name,
+        'Description': '%s of the VM' % disk.kind,
+        # What is under a virtual disk is not known.
+        'MediaType': None,
+        'Protocol': _PROTOCOLS.get(stg_id, 'OEM'),
+        'Status': parts.OK,
+        'Links': {'Chassis': responses.link(parts.chassis(machine)),
+                  'Volumes': [responses.link(_volume_path(
+                      machine, stg_id, each)) for each in _sized([disk])]},
+    }
+    if disk.capacity_bytes is not None:
+        body['CapacityBytes'] = disk.capacity_bytes
+    if disk.serial:
+        body['SerialNumber'] = disk.serial
+    return responses.resource(body)
+
+
+def _sized(disks):
+    return [disk for disk in disks if disk.capacity_bytes is not None]
+
+
+def _volume_path(machine, storage_id, disk):
+    return path(machine, storage_id, 'Volumes', disk.name)
+
+
+def volumes(machine, storage_id):
+    """GET, POST …/Storage/<storage_id>/Volumes"""
+    disks = _of(machine, storage_id)
+    here = path(machine, storage_id, 'Volumes')
+    if flask.request.method == 'POST':
+        payload.body()
+        raise errors.RedfishError(400, messages.message(
+            'CreateLimitReachedForResource',
+            detail='Disks are given to a VM with KubeVirt.'))
+    body = parts.collection('Volume', 'Volumes', here,
+                            [disk.name for disk in _sized(disks)])
+    body.document['@Redfish.OperationApplyTimeSupport'] = {
+        '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
+        'SupportedValues': ['Immediate'],
+    }
+    return body
+
+
+def volume(machine, stg_id, vol_id):
+    """GET …/Storage/<stg_id>/Volumes/<vol_id>"""
+    disk = _one(machine, stg_id, 'Volume', vol_id)
+    if not _sized([disk]):
+        raise errors.not_found('Volume', vol_id)
+    return responses.resource({
+        '@odata.id': _volume_path(machine, stg_id, disk),
+        '@odata.type': '#Volume.v1_10_0.Volume',
+        'Id': disk.name,
+        'Name': disk.name,
+        'Description': disk.source,
+        'CapacityBytes': disk.capacity_bytes,
+        'RAIDType': 'None',
+        'Status': parts.OK,
+        'Links': {'Drives': [responses.link(
+            path(machine, stg_id, 'Drives', disk.name))]},
+    })
+
+
+_ROOT = parts.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
+
+ROUTES = (
+    routing.replace('storage_collection', collection),
+    routing.replace('storage', resource),
+    routing.replace('drive_resource', drive),
+    routing.replace('volumes_collection', volumes),
+    routing.replace('volume', volume),
+    routing.add(_ROOT, controllers),
+    routing.add(_ROOT + '/<controller_id>', controller),
+)
