@@ -108,21 +108,23 @@ def ready(store, namespace, volumes):
     for volume in volumes:
         if not _awaited(volume):
             continue
-        claim = find(store, namespace, paths.claim_name(volume))
-        owner = _owner(claim)
-        phase = paths.at(owner and data_volume(store, namespace, owner),
-                         'status', 'phase')
-        if claim is None or (owner and phase not in _DONE):
+        if not filled(store, namespace, paths.claim_name(volume)):
             return False
     return True
+
+
+def filled(store, namespace, name):
+    """Whether a claim is there and holds what it shall hold."""
+    claim = find(store, namespace, name)
+    owner = _owner(claim)
+    return claim is not None and (not owner or paths.at(
+        data_volume(store, namespace, owner), 'status', 'phase') in _DONE)
 
 
 def awaited(store, namespace, volumes):
     """The claims of DataVolumes that wait for their first consumer."""
     for volume in volumes:
-        if not _awaited(volume):
-            continue
-        name = paths.claim_name(volume)
+        name = paths.claim_name(volume) or ''
         owner = _owner(find(store, namespace, name))
         item = owner and data_volume(store, namespace, owner)
         if paths.at(item, 'status', 'phase') == 'WaitForFirstConsumer':

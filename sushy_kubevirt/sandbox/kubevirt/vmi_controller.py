@@ -199,9 +199,7 @@ class Controller:
                       _CONTROLLER)
             return
         status.tell_failure(vmi)
-        for name in claims.awaited(self._store, namespace, volumes):
-            # KubeVirt makes a pod for a moment only to have it bound.
-            self._provisioner.consume(namespace, name, self._some_node())
+        self._bind_claims(namespace, volumes, self._some_node())
         if not claims.ready(self._store, namespace, volumes):
             return
         conditions.drop(vmi, 'PodScheduled')
@@ -211,6 +209,14 @@ class Controller:
         self._tell_pod(vmi, pod)
         status.tell_ready(vmi, pod)
         status.move(vmi, status.SCHEDULING)
+
+    def _bind_claims(self, namespace, volumes, node):
+        """Have claims bound that a DataVolume waits for.
+
+        KubeVirt makes a pod for a moment only for that.
+        """
+        for name in claims.awaited(self._store, namespace, volumes):
+            self._provisioner.consume(namespace, name, node)
 
     def _some_node(self):
         nodes = self._store.list(core.NODE)
@@ -331,6 +337,7 @@ class Controller:
         status.tell_agent(vmi, agent)
         status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
         status.tell_sizes(vmi)
+        self._bind_claims(key[0], paths.volumes(vmi['spec']), pod.node)
         if self._tell_volumes(vmi, running=True):
             self._queue.add_after(key, self._seconds / 10)
         self.guests.plug(vmi)

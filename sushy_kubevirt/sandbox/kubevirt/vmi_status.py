@@ -168,7 +168,8 @@ def tell_volumes(vmi, store, running, plugged):
             _tell_claim(status, claims.find(store, namespace, claim))
         if status.get('hotplugVolume') is not None:
             more |= _plug(status, claims.find(store, namespace, claim or ''),
-                          claim, targets.get(name, ''), plugged)
+                          claim, targets.get(name, ''), plugged,
+                          claims.filled(store, namespace, claim or ''))
         elif running:
             status['target'] = targets.get(name, '')
         found.append(status)
@@ -214,8 +215,11 @@ def plugs_ready(vmi):
         if s.get('hotplugVolume') is not None)
 
 
-def _plug(status, claim, name, target, plugged):
-    """One step of plugging in; whether another one is due."""
+def _plug(status, claim, name, target, plugged, filled):
+    """One step of plugging in; whether another one is due.
+
+    :param filled: whether nothing is imported into the claim any more.
+    """
     current = status.get('phase')
     if current == 'Ready':
         return False
@@ -226,6 +230,9 @@ def _plug(status, claim, name, target, plugged):
     if paths.at(claim, 'status', 'phase') != 'Bound':
         _say(status, 'Pending', 'PVCNotReady', 'PVC is in phase '
              'ClaimPending')
+        return False
+    if not filled:
+        _say(status, 'Bound', 'PVCNotReady', 'PVC is in phase Bound')
         return False
     volume = status['name']
     if current == 'AttachedToNode':
