@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test case with an emulator over two machines."""
+"""Test cases with an emulator over two machines."""
 
+import base64
+import functools
+import pathlib
+import tempfile
+
+import bcrypt
 from oslotest import base
 
+from sushy_kubevirt.services import credentials
 from tests.unit.redfish import fakes
+
+SESSIONS = '/redfish/v1/SessionService/Sessions'
 
 
 class RedfishTestCase(base.BaseTestCase):
@@ -56,3 +65,57 @@ class RedfishTestCase(base.BaseTestCase):
         """The entries of an error body, as (key, args)."""
         return [(entry['MessageId'].rpartition('.')[2], entry['MessageArgs'])
                 for entry in body['error']['@Message.ExtendedInfo']]
+
+
+class AccountsTestCase(RedfishTestCase):
+    """There are accounts: of each role the one with that name.
+
+    Their passwords are 'password of ROLE'; ``accounts`` is their file.
+    """
+
+    def setUp(self):
+        # What `super` reads when it makes the application.
+        folder = tempfile.TemporaryDirectory()
+        self.accounts = pathlib.Path(folder.name, 'accounts')
+        self.write(*credentials.ROLES)
+        self.CONFIG = {**self.CONFIG, 'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS':
+                       str(self.accounts)}
+        super().setUp()
+        self.addCleanup(folder.cleanup)
+
+    def write(self, *roles):
+        """Write the accounts anew."""
+        self.accounts.write_text(''.join(
+            '%s:%s:%s\n' % (role, _digest(role), role) for role in roles))
+
+    def auth(self, role, password=None):
+        """The header for HTTP Basic authentication."""
+        return {'Authorization': 'Basic ' + base64.b64encode(b'%s:%s' % (
+            role.encode(), (password or 'password of ' + role).encode())
+        ).decode()}
+
+    def log_in(self, role='Administrator', password=None, code=201):
+        """Open a session. :returns: the answer"""
+        answer = self.client.post(SESSIONS, json={
+            'UserName': role,
+            'Password': password or 'password of ' + role})
+        self.assertEqual(code, answer.status_code, answer.text)
+        return answer
+
+    def token(self, role='Administrator'):
+        """The header for a new session."""
+        return {'X-Auth-Token': self.log_in(role).headers['X-Auth-Token']}
+
+    def ask(self, path, code, method='GET', **options):
+        """Send a request; what is refused has the body of an error."""
+        answer = self.client.open(path, method=method, **options)
+        self.assertEqual(code, answer.status_code, answer.text)
+        if code >= 400 and method != 'HEAD':
+            self.check_error(answer)
+        return answer
+
+
+@functools.cache
+def _digest(role):
+    return bcrypt.hashpw(b'password of ' + role.encode(),
+                         bcrypt.gensalt(4)).decode()

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AccountService: the accounts there are, to be read."""
+
+from tests.unit.redfish import base
+
+ROOT = '/redfish/v1/AccountService'
+ACCOUNTS = ROOT + '/Accounts'
+ROLES = ROOT + '/Roles'
+
+
+class TestAccounts(base.AccountsTestCase):
+
+    def ask(self, path, code=200, method='GET', role='Administrator',
+            **options):
+        return super().ask(path, code, method, headers=self.auth(role),
+                           **options).json
+
+    def test_service(self):
+        body = self.ask(ROOT)
+        self.assertEqual((0, True, 'Enabled'), (
+            body['AccountLockoutThreshold'], body['ServiceEnabled'],
+            body['LocalAccountAuth']))
+
+    def test_accounts(self):
+        members = self.ask(ACCOUNTS)['Members']
+        self.assertEqual(
+            ['%s/%s' % (ACCOUNTS, name) for name in (
+                'Administrator', 'Operator', 'ReadOnly')],
+            [member['@odata.id'] for member in members])
+        for member in members:
+            body = self.ask(member['@odata.id'])
+            self.assertEqual(body['UserName'], body['RoleId'])
+            self.assertIsNone(body['Password'])
+            self.assertEqual((True, False, False), (
+                body['Enabled'], body['Locked'],
+                body['PasswordChangeRequired']))
+            role = self.ask(body['Links']['Role']['@odata.id'])
+            self.assertEqual(body['RoleId'], role['RoleId'])
+        for name in 'none', '..', 'name-00', 'operator':
+            super().ask('%s/%s' % (ACCOUNTS, name), 404,
+                        headers=self.auth('Administrator'))
+
+    def test_ones_own_and_others(self):
+        for role in 'Operator', 'ReadOnly':
+            self.ask('%s/%s' % (ACCOUNTS, role), role=role)
+            self.ask(ACCOUNTS + '/Administrator', 403, role=role)
+
+    def test_odd_names(self):
+        digest = self.accounts.read_text().split(':')[1]
+        with self.accounts.open('a') as stream:
+            for name in ('a b', 'ä/..', '.', '..', 'name', "'"):
+                stream.write('%s:%s\n' % (name, digest))
+        paths = [member['@odata.id']
+                 for member in self.ask(ACCOUNTS)['Members']]
+        self.assertEqual(9, len(set(paths)))
+        self.assertEqual({'a b', 'ä/..', '.', '..', 'name', "'", 'Operator',
+                          'ReadOnly', 'Administrator'},
+                         {self.ask(path)['UserName'] for path in paths})
+
+    def test_roles(self):
+        for member in self.ask(ROLES)['Members']:
+            body = self.ask(member['@odata.id'])
+            self.assertTrue(body['IsPredefined'])
+            self.assertIn('Login', body['AssignedPrivileges'])
+        self.ask(ROLES + '/none', 404)
+
+    def test_nothing_can_be_set(self):
+        for path, body in (
+                (ROOT, {'AccountLockoutThreshold': 3}),
+                (ACCOUNTS + '/Operator', {'Password': 'secret-7'}),
+                (ACCOUNTS + '/Operator', {'RoleId': 'Administrator'}),
+                (ACCOUNTS + '/Operator', {'Enabled': False}),
+                (ROLES + '/ReadOnly', {'AssignedPrivileges': ['Login']})):
+            answer = self.ask(path, 400, 'PATCH', json=body)
+            self.assertEqual('PropertyNotWritable',
+                             self.entries(answer)[0][0])
+            self.assertNotIn('secret-7', str(answer))
+            self.ask(path, 403, 'PATCH', role='Operator', json=body)
+        for path in ACCOUNTS, ROLES:
+            super().ask(path, 405, 'POST', json={},
+                        headers=self.auth('Administrator'))
+        for path in ACCOUNTS + '/Operator', ROLES + '/Operator':
+            super().ask(path, 405, 'DELETE',
+                        headers=self.auth('Administrator'))
+
+    def test_changes_show(self):
+        self.write('Administrator', 'ReadOnly')
+        self.assertEqual(2, self.ask(ACCOUNTS)['Members@odata.count'])
+
+
+class TestWithout(base.RedfishTestCase):
+
+    def test_service(self):
+        body = self.get(path=ROOT)
+        self.assertEqual((False, 'Disabled'), (
+            body['ServiceEnabled'], body['LocalAccountAuth']))
+        self.assertEqual([], self.get(path=ACCOUNTS)['Members'])
+        self.assertEqual(3, len(self.get(path=ROLES)['Members']))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is let in, by which header, and what the others are told."""
+
+import base64
+import ipaddress
+
+import fixtures
+import flask
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.services import throttle
+from tests.unit.redfish import base
+
+SYSTEMS = '/redfish/v1/Systems'
+OPEN = ('/redfish', '/redfish/', '/redfish/v1', '/redfish/v1/',
+        '/redfish/v1/odata', '/redfish/v1/$metadata')
+
+
+class TestWithout(base.RedfishTestCase):
+    """No credentials are configured: as upstream, all is open."""
+
+    def test_open(self):
+        for headers in ({}, {'X-Auth-Token': 'x'},
+                        {'Authorization': 'Basic !!!'},
+                        {'Authorization': 'Bearer x'}):
+            answer = self.client.get(SYSTEMS, headers=headers)
+            self.assertEqual(200, answer.status_code)
+        with self.client:
+            self.client.get(SYSTEMS)
+            self.assertIsNone(flask.g.account)
+
+
+class TestAuthentication(base.AccountsTestCase):
+
+    def refused(self, code, headers, path=SYSTEMS, method='GET'):
+        answer = self.ask(path, code, method, headers=headers)
+        if code == 401:
+            self.assertEqual(
+                'Basic realm="Redfish", charset="UTF-8"',
+                answer.headers['WWW-Authenticate'])
+        return answer
+
+    def test_open(self):
+        for path in OPEN:
+            for method in 'GET', 'HEAD':
+                for headers in ({}, {'X-Auth-Token': 'x'},
+                                self.auth('Administrator', 'wrong')):
+                    answer = self.client.open(path, method=method,
+                                              headers=headers)
+                    self.assertEqual(200, answer.status_code, path)
+            for method in 'POST', 'PATCH', 'DELETE':
+                self.refused(401, {}, path, method)
+
+    def test_everything_else_is_closed(self):
+        paths = [
+            rule.rule.replace('<identity>', 'x').replace('<', '').replace(
+                '>', '') for rule in self.app.url_map.iter_rules()]
+        self.assertGreater(len(paths), 40)
+        for path in (*paths, '/redfish/v1/none', '/', '/x', '//redfish/v1',
+                     '/redfish/v1/../v1/Systems', '/redfish/v1/%2e%2e/Systems',
+                     '/redfish%2Fv1%2FSystems', '/redfish/v1/Systems%2F',
+                     '/redfish/v1//', '/redfish/v1/ODATA'):
+            if path.rstrip('/') in OPEN:
+                continue
+            for method in ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE',
+                           'OPTIONS', 'NONSENSE'):
+                if (path, method) != (base.SESSIONS, 'POST'):
+                    self.refused(401, {}, path, method)
+
+    def test_basic(self):
+        answer = self.client.get(SYSTEMS, headers=self.auth('Administrator'))
+        self.assertEqual(200, answer.status_code)
+        with self.client:
+            self.client.get(SYSTEMS, headers=self.auth('Operator'))
+            self.assertEqual(('Operator', 'Operator'), (
+                flask.g.account.name, flask.g.account.role))
+        header = self.auth('ReadOnly')['Authorization']
+        for text in (header.replace('Basic', 'basic'),
+                     header.replace(' ', '   ') + ' '):
+            self.ask(SYSTEMS, 200, headers={'Authorization': text})
+
+    def test_wrong_half_is_not_told(self):
+        answers = [self.refused(401, self.auth(*pair)) for pair in (
+            ('Administrator', 'wrong'),
+            ('nobody', 'password of Administrator'), ('nobody', 'x' * 100),
+            ('Administrator', 'x' * 100),
+            ('Administrator', 'password of Administrator\0'))]
+        self.assertEqual(1, len({answer.text for answer in answers}))
+        self.assertIn('ResourceAtUriUnauthorized', answers[0].text)
+        self.assertEqual(1, len({tuple(sorted(
+            answer.headers.items())) for answer in answers}))
+
+    def test_nonsense(self):
+        for value in ('', 'Basic', 'Basic !!!', 'Bearer x', 'x', 'Basic  ',
+                      'Basic ' + base64.b64encode(b'nocolon').decode(),
+                      'Basic ' + base64.b64encode(b'\xff:\xff').decode()):
+            answer = self.refused(400, {'Authorization': value})
+            self.assertIn('HeaderInvalid', answer.text)
+
+    def test_token(self):
+        headers = self.token('Operator')
+        with self.client:
+            self.ask(SYSTEMS, 200, headers=headers)
+            self.assertEqual('Operator', flask.g.account.name)
+        # The token alone counts.
+        self.ask(SYSTEMS, 200, headers={
+            **headers, **self.auth('Operator', 'wrong')})
+        for token in ('', 'x', headers['X-Auth-Token'][:-1], 'é'):
+            answer = self.refused(401, {'X-Auth-Token': token})
+            self.assertIn('NoValidSession', answer.text)
+        self.refused(401, {'X-Auth-Token': 'x',
+                           **self.auth('Administrator')})
+
+    def test_authentication_comes_first(self):
+        """Before the body, conditions, the method, what is accepted."""
+        for options in ({'data': '{', 'content_type': 'text/plain'},
+                        {'headers': {'If-Match': '"x"'}},
+                        {'headers': {'If-None-Match': '*'}},
+                        {'headers': {'OData-Version': '9'}},
+                        {'headers': {'Accept': 'image/png'}},
+                        {'query_string': '$expand=nonsense'}):
+            for method in 'GET', 'PATCH':
+                self.ask(self.path, 401, method, **options)
+
+    def test_password_changes(self):
+        headers = self.token()
+        self.ask(SYSTEMS, 200, headers=headers)
+        self.ask(SYSTEMS, 200, headers=self.auth('Administrator'))
+        self.write('Operator')
+        self.app.sushy_kubevirt.services.login.account('x', sure=True)
+        self.refused(401, headers)
+        self.refused(401, self.auth('Administrator'))
+        self.ask(SYSTEMS, 200, headers=self.auth('Operator'))
+
+    def test_guesser(self):
+        login = self.app.sushy_kubevirt.services.login
+        self.useFixture(fixtures.MockPatchObject(
+            login, '_throttle', throttle.Throttle(lambda: 1000.0)))
+        here = {'REMOTE_ADDR': '10.0.0.1'}
+        for number in range(throttle.PAIR.free):
+            self.ask(SYSTEMS, 401, environ_overrides=here, headers=self.auth(
+                'Administrator', str(number)))
+        for password in 'more', 'password of Administrator':
+            answer = self.ask(SYSTEMS, 503, environ_overrides=here,
+                              headers=self.auth('Administrator', password))
+            self.assertEqual('1', answer.headers['Retry-After'])
+            self.assertIn('ServiceTemporarilyUnavailable', answer.text)
+            answer = self.client.post(
+                base.SESSIONS, environ_overrides=here, json={
+                    'UserName': 'Administrator', 'Password': password})
+            self.assertEqual(503, answer.status_code)
+        # The owner, elsewhere.
+        headers = {**self.auth('Administrator'),
+                   'X-Forwarded-For': '10.0.0.1'}
+        self.ask(SYSTEMS, 200, headers=headers)
+
+    def test_within_another_request(self):
+        """A login is checked once, not for each member that is expanded."""
+        login = self.app.sushy_kubevirt.services.login
+        check = self.useFixture(fixtures.MockPatchObject(
+            login, 'check', wraps=login.check)).mock
+        answer = self.ask(SYSTEMS + '?$expand=.', 200,
+                          headers=self.auth('ReadOnly'))
+        self.assertIn('PowerState', answer.json['Members'][0])
+        self.assertEqual(1, check.call_count)
+
+    def test_environ_is_not_the_clients(self):
+        for name in ('sushy_kubevirt.account', 'sushy_kubevirt_account',
+                     'Sushy-KubeVirt.Account', 'X-User'):
+            self.refused(401, {name: 'Administrator'})
+
+
+class TestSource(base.RedfishTestCase):
+
+    def source(self, forwarded, *trusted, address='10.0.0.1'):
+        services = self.app.sushy_kubevirt.services
+        services.settings = type('Settings', (), {
+            'trusted_proxies': tuple(map(ipaddress.ip_network, trusted))})
+        headers = {'X-Forwarded-For': forwarded} if forwarded else {}
+        with self.app.test_request_context(
+                headers=headers, environ_base={'REMOTE_ADDR': address}):
+            return authentication.source()
+
+    def test_nobody_is_trusted(self):
+        self.assertEqual('10.0.0.1', self.source('1.1.1.1'))
+        self.assertEqual('10.0.0.1', self.source('1.1.1.1', '10.0.0.2'))
+
+    def test_proxies(self):
+        self.assertEqual('1.1.1.1', self.source('1.1.1.1', '10.0.0.1'))
+        # What comes before was written by the client.
+        self.assertEqual('1.1.1.1', self.source('2.2.2.2, 1.1.1.1',
+                                                '10.0.0.0/24'))
+        self.assertEqual('2.2.2.2', self.source('2.2.2.2, 10.0.0.9',
+                                                '10.0.0.0/24'))
+        self.assertEqual('1.1.1.1', self.source(
+            '1.1.1.1', '10.0.0.1', address='::ffff:10.0.0.1'))
+
+    def test_nonsense(self):
+        for text in ('', 'x', ',', '1.1.1.1, x', 'x' * 1000, '\xe9'):
+            self.assertEqual('10.0.0.1', self.source(text, '10.0.0.1'))
+        self.assertEqual('', self.source('x', '10.0.0.1', address=''))
