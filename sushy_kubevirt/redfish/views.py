@@ -21,9 +21,12 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import account_service
 from sushy_kubevirt.redfish.resources import bios
 from sushy_kubevirt.redfish.resources import boot_options
+from sushy_kubevirt.redfish.resources import certificates
 from sushy_kubevirt.redfish.resources import chassis
 from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import ethernet_interfaces
+from sushy_kubevirt.redfish.resources import event_destination
+from sushy_kubevirt.redfish.resources import event_service
 from sushy_kubevirt.redfish.resources import manager
 from sushy_kubevirt.redfish.resources import memory
 from sushy_kubevirt.redfish.resources import metadata
@@ -34,15 +37,20 @@ from sushy_kubevirt.redfish.resources import services
 from sushy_kubevirt.redfish.resources import session_service
 from sushy_kubevirt.redfish.resources import simple_storage
 from sushy_kubevirt.redfish.resources import storage
+from sushy_kubevirt.redfish.resources import tasks
+from sushy_kubevirt.redfish.resources import virtual_media
 
 #: A module of `resources` that answers anything has ROUTES and stands here.
 MODULES = (
     account_service,
     bios,
     boot_options,
+    certificates,
     chassis,
     computer_system,
     ethernet_interfaces,
+    event_destination,
+    event_service,
     manager,
     memory,
     metadata,
@@ -53,6 +61,8 @@ MODULES = (
     session_service,
     simple_storage,
     storage,
+    tasks,
+    virtual_media,
 )
 
 

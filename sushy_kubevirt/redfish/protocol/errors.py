@@ -114,6 +114,8 @@ def _of_machine(exc, log):
         return general(409, str(exc))
     if isinstance(exc, machine_errors.Unsupported):
         return general(501, str(exc))
+    if isinstance(exc, machine_errors.MediaUnreachable):
+        return _unreachable(exc)
     if isinstance(exc, machine_errors.Unavailable):
         log.warning('The cluster is not available: %s', exc)
         return unavailable(str(exc), exc.retry_after)
@@ -126,6 +128,24 @@ def _of_machine(exc, log):
     # A way to the cluster that no longer works, for one: no client's matter.
     log.error('%s: %s', type(exc).__name__, exc)
     return internal()
+
+
+def _unreachable(exc):
+    """An image cannot be had.
+
+    The client named it, so the mistake counts as the client's unless the
+    image's server says that it is its own.
+    """
+    if exc.kind == 'missing':
+        entry = messages.message('ResourceMissingAtURI', exc.url,
+                                 detail=str(exc))
+    elif exc.kind == 'unauthorized':
+        entry = messages.message('ResourceAtUriUnauthorized', exc.url,
+                                 str(exc))
+    else:
+        entry = messages.message('CouldNotEstablishConnection', exc.url,
+                                 detail=str(exc))
+    return RedfishError(502 if exc.kind == 'server' else 400, entry)
 
 
 def _of_http(exc):

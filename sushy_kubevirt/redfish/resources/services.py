@@ -7,7 +7,6 @@ or answer with 500 on a client's mistake is refused here in clear words.
 
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
-from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 
@@ -32,25 +31,8 @@ def simple_update():
         detail='Firmware comes with KubeVirt and is updated with it.'))
 
 
-def replace_certificate():
-    """POST …/Actions/CertificateService.ReplaceCertificate
-
-    Certificates are those of virtual media, of which there are none; when
-    there are, this is theirs to answer.
-    """
-    text = ('CertificateString', 'CertificateType', 'CertificateUri')
-    values = payload.parameters(
-        'CertificateService.ReplaceCertificate',
-        dict.fromkeys(text, str), required=text)
-    raise errors.RedfishError(404, messages.message(
-        'ResourceMissingAtURI', values['CertificateUri']))
-
-
 ROUTES = (
     routing.replace('UpdateService.update_service_resource', update_service),
     routing.replace('UpdateService.update_service_simple_update',
                     simple_update),
-    routing.replace(
-        'CertificateService.certificate_service_replace_certificate',
-        replace_certificate),
 )

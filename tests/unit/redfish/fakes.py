@@ -17,6 +17,7 @@ from sushy_kubevirt.kubevirt import bootoptions
 from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import inventory
+from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import power
 from sushy_kubevirt.kubevirt import powerpolicy
@@ -65,6 +66,13 @@ KNOBS = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',
          'PersistentNvram': 'Disabled', 'Tpm': 'None'}
 
 
+#: What an insert makes, with the URL that was asked for.
+MEDIUM = media.Medium(
+    'http://host/a.iso', 'a.iso', True, media.State.IMPORTING, 41.7,
+    'TransferRunning', 'Import is running', task='attempt-1',
+    since='2026-01-02T03:04:05.000Z')
+
+
 class Machine:
     """What `sushy_kubevirt.kubevirt.machine.Machine` offers.
 
@@ -88,11 +96,54 @@ class Machine:
         self._policy = powerpolicy.Policy.LAST_STATE
         self._asset_tag = ''
         self._indicator = 'Off'
+        self.media = {}
+        self.verify = {}
+        self.certificates = []
         self._inventory = INVENTORY
 
     @property
     def qualified_name(self):
         return '%s/%s' % (self.namespace, self.name)
+
+    # Virtual media: what is in `media` and `certificates`
+
+    def media_devices(self):
+        return media.DEVICES
+
+    def medium(self, device_id):
+        return self.media.get(device_id)
+
+    def insert_media(self, device_id, source):
+        self._call('insert_media', device_id, source)
+        self.media[device_id] = dataclasses.replace(
+            MEDIUM, url=source.url,
+            write_protected=source.write_protected, method=source.method)
+        return self.media[device_id]
+
+    def eject_media(self, device_id):
+        self._call('eject_media', device_id)
+        self.media.pop(device_id, None)
+
+    def media_verify(self, device_id):
+        return self.verify.get(device_id, True)
+
+    def set_media_verify(self, device_id, verify):
+        self._call('set_media_verify', device_id, verify)
+        self.verify[device_id] = verify
+
+    def media_certificates(self, device_id):
+        return tuple(self.certificates)
+
+    def add_media_certificate(self, device_id, pem):
+        self._call('add_media_certificate', device_id, pem)
+        number = 1 + max([int(one.id) for one in self.certificates] or [0])
+        self.certificates.append(media.Certificate(str(number), pem))
+        return self.certificates[-1]
+
+    def delete_media_certificate(self, device_id, certificate_id):
+        self._call('delete_media_certificate', device_id, certificate_id)
+        self.certificates = [one for one in self.certificates
+                             if one.id != certificate_id]
 
     def _call(self, *call):
         if self.fails is not None:

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates that servers of images are checked against, and the
+CertificateService that lists and replaces them.
+"""
+
+import re
+
+import flask
+
+from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import virtual_media
+
+SERVICE = '/redfish/v1/CertificateService'
+
+_REPLACE = 'CertificateService.ReplaceCertificate'
+_REPLACE_PATH = '%s/Actions/%s' % (SERVICE, _REPLACE)
+_PEM = 'PEM'
+
+_URI = re.compile(r'/redfish/v1/(?:Systems|Managers)/([^/]+)/VirtualMedia/'
+                  r'([^/]+)/Certificates/([^/]+)/?')
+
+# X.509's names of what a subject is: those of Redfish's Identifier.
+_NAMES = {'commonName': 'CommonName', 'organizationName': 'Organization',
+          'organizationalUnitName': 'OrganizationalUnit',
+          'localityName': 'City', 'stateOrProvinceName': 'State',
+          'countryName': 'Country', 'emailAddress': 'Email'}
+
+
+# Reading a certificate
+
+def _read(text):
+    """Read one certificate.
+
+    :param text: PEM
+    :returns: (PEM without what stands around it, `cryptography` certificate)
+    :raises: `ValueError`, with a sentence for the client
+    """
+    # Not at the top: 8 MiB, for what few processes are ever asked.
+    from cryptography.hazmat.primitives import serialization
+    from cryptography import x509
+
+    if 'PRIVATE KEY' in text:
+        raise ValueError('It holds a private key, which is nobody\'s '
+                         'business here.')
+    try:
+        found = x509.load_pem_x509_certificates(text.encode())
+    except ValueError:
+        raise ValueError('It is no certificate in PEM.') from None
+    if len(found) != 1:
+        raise ValueError('It holds %d certificates; send one at a time.'
+                         % len(found))
+    pem = found[0].public_bytes(serialization.Encoding.PEM).decode()
+    return pem, found[0]
+
+
+def _identifier(name):
+    """A subject or issuer as Redfish has it."""
+    found = {}
+    for attribute in name:
+        known = _NAMES.get(attribute.oid._name)
+        if known and isinstance(attribute.value, str):
+            found.setdefault(known, attribute.value)
+    return found
+
+
+def _given(values, action=None):
+    """The certificate that a client sent.
+
+    :param values: dict with CertificateString
+    :param action: its name, if it came with one
+    :returns: PEM
+    :raises: `errors.RedfishError`, 400
+    """
+    name = 'CertificateString'
+    try:
+        return _read(values[name])[0]
+    except ValueError as exc:
+        if action:
+            entry = messages.message('ActionParameterValueError', name,
+                                     action, detail=str(exc))
+        else:
+            # Not the value: it may hold a key.
+            entry = messages.message(
+                'PropertyValueFormatError', '…', name, detail=str(exc),
+                related=['#/' + name])
+        raise errors.RedfishError(400, entry) from None
+
+
+# Certificates of a device
+
+def collection(machine, device):
+    """GET, POST …/VirtualMedia/<device>/Certificates"""
+    found = virtual_media.find(machine, device)
+    here = virtual_media.path(machine, found.id, 'Certificates')
+    if flask.request.method == 'POST':
+        return _add(machine, found, here)
+    answer = responses.collection(
+        'CertificateCollection', 'Certificate Collection', here,
+        ['%s/%s' % (here, one.id)
+         for one in machine.media_certificates(found.id)])
+    answer.document['@Redfish.SupportedCertificates'] = [_PEM]
+    return answer
+
+
+def _add(machine, device, here):
+    values = payload.properties({'CertificateString': str,
+                                 'CertificateType': (_PEM,)})
+    missing = [messages.message('PropertyMissing', name,
+                                related=['#/' + name])
+               for name in ('CertificateString', 'CertificateType')
+               if name not in values]
+    if missing:
+        raise errors.RedfishError(400, *missing)
+    made = machine.add_media_certificate(device.id, _given(values))
+    flask.current_app.logger.info(
+        'Certificate %s of %s of %s added', made.id, device.id,
+        machine.qualified_name)
+    return responses.created(_body(made, '%s/%s' % (here, made.id)))
+
+
+def _find(machine, device, cert_id):
+    for one in machine.media_certificates(device.id):
+        if one.id == cert_id:
+            return one
+    raise errors.not_found('Certificate', cert_id)
+
+
+def resource(machine, device, cert_id):
+    """GET, DELETE …/VirtualMedia/<device>/Certificates/<cert_id>"""
+    found = virtual_media.find(machine, device)
+    here = virtual_media.path(machine, found.id, 'Certificates', cert_id)
+    if flask.request.method == 'DELETE':
+        _delete(machine, found, cert_id)
+        return responses.done()
+    return responses.resource(_body(_find(machine, found, cert_id), here))
+
+
+def _delete(machine, device, cert_id):
+    _find(machine, device, cert_id)
+    try:
+        machine.delete_media_certificate(device.id, cert_id)
+    except machine_errors.InvalidValue:
+        raise errors.not_found('Certificate', cert_id) from None
+    flask.current_app.logger.info(
+        'Certificate %s of %s of %s deleted', cert_id, device.id,
+        machine.qualified_name)
+
+
+def _body(found, here):
+    body = {
+        '@odata.id': here,
+        '@odata.type': '#Certificate.v1_9_1.Certificate',
+        'Id': found.id,
+        'Name': 'Certificate %s' % found.id,
+        'Description': 'What servers of images are checked against',
+        'CertificateString': found.pem,
+        'CertificateType': _PEM,
+    }
+    try:
+        _pem, certificate = _read(found.pem)
+    except ValueError:
+        # Whoever may write ConfigMaps may have written it.
+        return body
+    from cryptography.hazmat.primitives import hashes
+
+    body.update({
+        'Subject': _identifier(certificate.subject),
+        'Issuer': _identifier(certificate.issuer),
+        'ValidNotBefore': certificate.not_valid_before_utc.isoformat(),
+        'ValidNotAfter': certificate.not_valid_after_utc.isoformat(),
+        'SerialNumber': _colons(certificate.serial_number.to_bytes(
+            (certificate.serial_number.bit_length() + 7) // 8 or 1, 'big')),
+        'Fingerprint': _colons(certificate.fingerprint(hashes.SHA256())),
+        'FingerprintHashAlgorithm': 'TPM_ALG_SHA256',
+    })
+    return body
+
+
+def _colons(digits):
+    return digits.hex(':').upper()
+
+
+# CertificateService
+
+def service():
+    """GET /redfish/v1/CertificateService"""
+    return responses.resource({
+        '@odata.id': SERVICE,
+        '@odata.type': '#CertificateService.v1_1_1.CertificateService',
+        'Id': 'CertificateService',
+        'Name': 'Certificate Service',
+        'CertificateLocations': responses.link(
+            SERVICE + '/CertificateLocations'),
+        'Actions': {'#' + _REPLACE: {
+            'target': _REPLACE_PATH,
+            '@Redfish.ActionInfo':
+                SERVICE + '/ReplaceCertificateActionInfo',
+        }},
+    })
+
+
+def locations():
+    """GET /redfish/v1/CertificateService/CertificateLocations"""
+    found = [
+        responses.link(parts.manager(machine, 'VirtualMedia', device.id,
+                                     'Certificates', one.id))
+        for machine in flask.current_app.systems.machines()
+        for device in machine.media_devices()
+        for one in machine.media_certificates(device.id)]
+    return responses.resource({
+        '@odata.id': SERVICE + '/CertificateLocations',
+        '@odata.type': '#CertificateLocations.v1_0_4.CertificateLocations',
+        'Id': 'CertificateLocations',
+        'Name': 'Certificate Locations',
+        'Links': {'Certificates': found,
+                  'Certificates@odata.count': len(found)},
+    })
+
+
+def replace_info():
+    """GET …/CertificateService/ReplaceCertificateActionInfo"""
+    return responses.resource({
+        '@odata.id': SERVICE + '/ReplaceCertificateActionInfo',
+        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
+        'Id': 'ReplaceCertificateActionInfo',
+        'Name': 'Replace Certificate Action Info',
+        'Parameters': [
+            {'Name': 'CertificateString', 'Required': True,
+             'DataType': 'String'},
+            {'Name': 'CertificateType', 'Required': True,
+             'DataType': 'String', 'AllowableValues': [_PEM]},
+            {'Name': 'CertificateUri', 'Required': True,
+             'DataType': 'Object'}],
+    })
+
+
+def replace():
+    """POST …/Actions/CertificateService.ReplaceCertificate
+
+    The new one has a name of its own; it is in Location.
+    """
+    # A reference (DSP0268); the plain path is what sushy sends.
+    values = payload.parameters(_REPLACE, {
+        'CertificateString': str, 'CertificateType': (_PEM,),
+        'CertificateUri': str | dict, 'Password': str | None},
+        required=('CertificateString', 'CertificateType', 'CertificateUri'))
+    uri = values['CertificateUri']
+    if isinstance(uri, dict):
+        uri = uri.get('@odata.id')
+    match = _URI.fullmatch(uri) if isinstance(uri, str) else None
+    if match is None:
+        raise errors.RedfishError(404, messages.message(
+            'ResourceMissingAtURI', uri))
+    machine = flask.current_app.systems.machine(match[1])
+    device = virtual_media.find(machine, match[2])
+    _find(machine, device, match[3])
+    made = machine.add_media_certificate(device.id,
+                                         _given(values, _REPLACE))
+    if made.id != match[3]:
+        _delete(machine, device, match[3])
+    answer = responses.done()
+    answer.headers['Location'] = '%s/%s' % (
+        uri.rstrip('/').rpartition('/')[0], made.id)
+    return answer
+
+
+ROOT_LINKS = {'CertificateService': SERVICE}
+
+_MANAGERS = (parts.MANAGERS
+             + '/<identity>/VirtualMedia/<device>/Certificates')
+
+ROUTES = (
+    *(routing.replace('VirtualMedia.virtual_media_' + name, view)
+      for name, view in (('certificates', collection),
+                         ('add_certificate', collection),
+                         ('get_certificate', resource),
+                         ('delete_certificate', resource))),
+    routing.add(_MANAGERS, collection, ('GET', 'POST')),
+    routing.add(_MANAGERS + '/<cert_id>', resource, ('GET', 'DELETE')),
+    *(routing.replace('CertificateService.certificate_service_' + name, view)
+      for name, view in (('resource', service), ('locations', locations),
+                         ('replace_certificate', replace))),
+    routing.add(SERVICE + '/ReplaceCertificateActionInfo', replace_info),
+)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TaskService: the imports of media as tasks (DSP0266, "Asynchronous
+operations").
+
+A task is a view of a medium and nothing that is kept: it is there as long as
+the medium is in its device, under the name that this attempt has. Whoever
+ejects the medium, or inserts another, ends it.
+"""
+
+import datetime
+
+import flask
+
+from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import medium as medium_
+
+ROOT = '/redfish/v1/TaskService'
+TASKS = ROOT + '/Tasks'
+MONITORS = ROOT + '/TaskMonitors'
+
+#: Seconds after which a client may look again.
+AGAIN = 2
+
+_STATES = {
+    media.State.WAITING: ('Starting', 'OK'),
+    media.State.IMPORTING: ('Running', 'OK'),
+    media.State.READY: ('Completed', 'OK'),
+    media.State.FAILED: ('Exception', 'Critical'),
+}
+
+
+def service():
+    """GET, PATCH /redfish/v1/TaskService"""
+    if flask.request.method == 'PATCH':
+        payload.properties(payload.read_only(
+            'Id', 'Name', 'ServiceEnabled', 'Status', 'DateTime', 'Tasks',
+            'CompletedTaskOverWritePolicy',
+            'LifeCycleEventOnTaskStateChange'))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return responses.resource({
+        '@odata.id': ROOT,
+        '@odata.type': '#TaskService.v1_2_1.TaskService',
+        'Id': 'TaskService',
+        'Name': 'Task Service',
+        'Description': 'Imports of virtual media',
+        'ServiceEnabled': True,
+        'CompletedTaskOverWritePolicy': 'Oldest',
+        'LifeCycleEventOnTaskStateChange': True,
+        'DateTime': now.isoformat(timespec='seconds'),
+        'Status': {'State': 'Enabled', 'Health': 'OK'},
+        'Tasks': responses.link(TASKS),
+    })
+
+
+def _all():
+    """Yield (machine, id of the device, medium) of every medium."""
+    for machine in flask.current_app.systems.machines():
+        for device in (*machine.media_devices(), media.HTTP_BOOT):
+            medium = machine.medium(device.id)
+            if medium is not None and medium.task:
+                yield machine, device.id, medium
+
+
+def collection():
+    """GET /redfish/v1/TaskService/Tasks"""
+    return responses.collection(
+        'TaskCollection', 'Task Collection', TASKS,
+        ['%s/%s' % (TASKS, medium.task) for _, _, medium in _all()])
+
+
+def _find(task):
+    for machine, device_id, medium in _all():
+        if medium.task == task:
+            return machine, device_id, medium
+    raise errors.not_found('Task', task)
+
+
+def resource(task):
+    """GET, DELETE /redfish/v1/TaskService/Tasks/<task>"""
+    found = _find(task)
+    if flask.request.method == 'DELETE':
+        return _cancel(*found)
+    return responses.resource(_body(*found))
+
+
+def monitor(task):
+    """GET, DELETE /redfish/v1/TaskService/TaskMonitors/<task>
+
+    202 while it lasts, then what the request would have been answered with
+    if it had waited.
+    """
+    machine, device_id, medium = found = _find(task)
+    if flask.request.method == 'DELETE':
+        return _cancel(*found)
+    if medium_.under_way(medium):
+        return started(machine, device_id, medium)
+    if medium.state is media.State.FAILED:
+        raise errors.RedfishError(
+            400, *medium_.told(machine, device_id, medium))
+    return finished(machine, device_id, medium)
+
+
+def started(machine, device_id, medium):
+    """202 with the task."""
+    return responses.accepted('%s/%s' % (MONITORS, medium.task),
+                              _body(machine, device_id, medium), AGAIN)
+
+
+def finished(machine, device_id, medium):
+    """204; 200 with a message if the guest does not see the medium yet."""
+    if medium.pending_restart:
+        return responses.resource(errors.body(
+            [medium_.restart(machine, device_id)]))
+    return responses.done()
+
+
+def _body(machine, device_id, medium):
+    state, health = _STATES[medium.state]
+    body = {
+        '@odata.id': '%s/%s' % (TASKS, medium.task),
+        '@odata.type': '#Task.v1_7_4.Task',
+        'Id': medium.task,
+        'Name': 'Import of %s' % medium.image_name,
+        'Description': '%s for %s of %s' % (
+            medium_.shown(medium), device_id, machine.qualified_name),
+        'TaskState': state,
+        'TaskStatus': health,
+        'PercentComplete': medium_.percent(medium),
+        'Messages': medium_.told(machine, device_id, medium),
+        'TaskMonitor': '%s/%s' % (MONITORS, medium.task),
+    }
+    if medium.since:
+        body['StartTime'] = medium.since
+    return body
+
+
+def _cancel(machine, device_id, medium):
+    if medium.state is media.State.READY:
+        raise errors.RedfishError(409, messages.message(
+            'ResourceCannotBeDeleted', detail='It is complete.',
+            resolution='Eject the medium: its task goes with it.'))
+    machine.eject_media(device_id)
+    flask.current_app.logger.info(
+        'The import of %s for %s of %s was cancelled', medium_.shown(medium),
+        device_id, machine.qualified_name)
+    return responses.done()
+
+
+ROOT_LINKS = {'Tasks': ROOT}
+
+ROUTES = (
+    routing.replace('simple_task_service', service),
+    routing.add(ROOT, service, ('PATCH',)),
+    # Upstream's one and only.
+    routing.replace('simple_task', lambda: resource('42')),
+    routing.add(TASKS, collection),
+    routing.add(TASKS + '/<task>', resource, ('GET', 'DELETE')),
+    routing.add(MONITORS + '/<task>', monitor, ('GET', 'DELETE')),
+)

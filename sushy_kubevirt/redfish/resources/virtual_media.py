@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VirtualMedia: the devices of a machine, and what is in them.
+
+Clients look for them below the system or below its manager; there are the
+same devices in both places, and each place is a whole of its own.
+"""
+
+import contextlib
+
+import flask
+
+from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import medium as medium_
+from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import tasks
+
+#: Values of TransferProtocolType and TransferMethod that are taken.
+PROTOCOLS = ('HTTP', 'HTTPS')
+METHODS = ('Stream', 'Upload')
+
+_INSERT = 'VirtualMedia.InsertMedia'
+_EJECT = 'VirtualMedia.EjectMedia'
+
+_TYPES = {media.Kind.CD: ('Virtual CD', ['CD', 'DVD']),
+          media.Kind.USB_STICK: ('Virtual USB Stick', ['USBStick'])}
+
+_TEXT = str | None
+
+# Parameters of InsertMedia; the properties of a device with the same names
+# mean the same.
+_PARAMETERS = {
+    'Image': str,
+    'Inserted': bool | None,
+    'WriteProtected': bool | None,
+    'UserName': _TEXT,
+    'Password': _TEXT,
+    'TransferProtocolType': _TEXT,
+    'TransferMethod': _TEXT,
+}
+_CHOICES = {'TransferProtocolType': PROTOCOLS, 'TransferMethod': METHODS}
+
+_SHAPE = {
+    **_PARAMETERS,
+    'Image': _TEXT,
+    'VerifyCertificate': bool,
+    **payload.read_only(
+        'Id', 'Name', 'Description', 'MediaTypes', 'ImageName',
+        'ConnectedVia', 'Status', 'Certificates', 'Actions', 'EjectPolicy'),
+}
+
+
+# Where they are
+
+def path(machine, *names):
+    """Path of the collection the request is about, or of something below."""
+    place = parts.system
+    if flask.request.path.startswith(parts.MANAGERS):
+        place = parts.manager
+    return place(machine, 'VirtualMedia', *names)
+
+
+def find(machine, name):
+    """The device of that name.
+
+    :returns: `media.Device`
+    :raises: `errors.RedfishError`, 404
+    """
+    for device in machine.media_devices():
+        if device.id == name:
+            return device
+    raise errors.not_found('VirtualMedia', name)
+
+
+# What is shown
+
+def collection(machine):
+    """GET …/VirtualMedia"""
+    return responses.collection(
+        'VirtualMediaCollection', 'Virtual Media Collection', path(machine),
+        [path(machine, device.id) for device in machine.media_devices()])
+
+
+def resource(machine, device):
+    """GET, PATCH …/VirtualMedia/<device>"""
+    found = find(machine, device)
+    if flask.request.method == 'PATCH':
+        return _patch(machine, found)
+    return responses.resource(_body(machine, found))
+
+
+def _body(machine, device):
+    here = path(machine, device.id)
+    medium = machine.medium(device.id)
+    name, types = _TYPES[device.kind]
+    body = {
+        '@odata.id': here,
+        '@odata.type': '#VirtualMedia.v1_6_5.VirtualMedia',
+        'Id': device.id,
+        'Name': name,
+        'Description': '%s of KubeVirt VirtualMachine %s' % (
+            name, machine.qualified_name),
+        'MediaTypes': types,
+        'Image': None,
+        'ImageName': None,
+        'Inserted': False,
+        'ConnectedVia': 'NotConnected',
+        'WriteProtected': None,
+        'UserName': None,
+        # DSP0268: null in responses.
+        'Password': None,
+        'TransferMethod': None,
+        'TransferProtocolType': None,
+        'VerifyCertificate': machine.media_verify(device.id),
+        'Status': medium_.status(machine, device.id, medium, here),
+        'Actions': {
+            '#' + _INSERT: {
+                'target': '%s/Actions/%s' % (here, _INSERT),
+                '@Redfish.ActionInfo': here + '/InsertMediaActionInfo',
+            },
+            '#' + _EJECT: {'target': '%s/Actions/%s' % (here, _EJECT)},
+        },
+    }
+    if flask.current_app.feature_set == 'full':
+        body['Certificates'] = responses.link(here + '/Certificates')
+    if medium is not None:
+        body.update({
+            'Image': medium.url,
+            'ImageName': medium.image_name,
+            'Inserted': True,
+            'ConnectedVia': 'URI',
+            'WriteProtected': medium.write_protected,
+            'UserName': medium.username or None,
+            'TransferMethod': medium.method,
+            'TransferProtocolType': medium.url.partition(':')[0].upper(),
+        })
+    return body
+
+
+def insert_info(machine, device):
+    """GET …/VirtualMedia/<device>/InsertMediaActionInfo"""
+    here = path(machine, find(machine, device).id, 'InsertMediaActionInfo')
+    found = []
+    for name, kind in _PARAMETERS.items():
+        one = {'Name': name, 'Required': name == 'Image',
+               'DataType': 'Boolean' if kind == bool | None else 'String'}
+        if name in _CHOICES:
+            one['AllowableValues'] = list(_CHOICES[name])
+        found.append(one)
+    return responses.resource({
+        '@odata.id': here,
+        '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
+        'Id': 'InsertMediaActionInfo',
+        'Name': 'Insert Media Action Info',
+        'Parameters': found,
+    })
+
+
+# What can be done
+
+def insert(machine, device):
+    """POST …/VirtualMedia/<device>/Actions/VirtualMedia.InsertMedia"""
+    found = find(machine, device)
+    values = payload.parameters(_INSERT, _PARAMETERS, required=['Image'])
+    wrong = [messages.message(
+        'ActionParameterValueNotInList', values[name], name, _INSERT,
+        detail='It takes %s.' % ', '.join(allowed))
+        for name, allowed in _CHOICES.items()
+        if values.get(name) is not None and values[name] not in allowed]
+    if values.get('Inserted') is False:
+        wrong.append(messages.message(
+            'ActionParameterValueError', 'Inserted', _INSERT,
+            detail='A medium is inserted or not there.'))
+    if wrong:
+        raise errors.RedfishError(400, *wrong)
+    with _refusals(values['Image'], action=_INSERT):
+        return _insert(machine, found, values)
+
+
+def eject(machine, device):
+    """POST …/VirtualMedia/<device>/Actions/VirtualMedia.EjectMedia"""
+    found = find(machine, device)
+    payload.parameters(_EJECT, {})
+    return _eject(machine, found)
+
+
+def _insert(machine, device, values):
+    """Insert what properties or parameters say.
+
+    :param values: dict of those that were given
+    """
+    write_protected = values.get('WriteProtected')
+    medium = machine.insert_media(device.id, media.Source(
+        url=values['Image'],
+        username=values.get('UserName') or '',
+        password=values.get('Password') or '',
+        write_protected=True if write_protected is None else write_protected,
+        verify=values.get('VerifyCertificate'),
+        method=values.get('TransferMethod'),
+        protocol=values.get('TransferProtocolType')))
+    flask.current_app.logger.info(
+        '%s inserted into %s of %s', medium_.shown(medium), device.id,
+        machine.qualified_name)
+    if medium_.under_way(medium) and _wants_task():
+        return tasks.started(machine, device.id, medium)
+    return tasks.finished(machine, device.id, medium)
+
+
+def _wants_task():
+    """Whether the client asked for one (RFC 7240, respond-async)."""
+    header = flask.request.headers.get('Prefer', '')
+    return any(one.partition(';')[0].strip().lower() == 'respond-async'
+               for one in header.split(','))
+
+
+def _eject(machine, device):
+    machine.eject_media(device.id)
+    flask.current_app.logger.info('%s of %s ejected', device.id,
+                                  machine.qualified_name)
+    return responses.done()
+
+
+# What can be changed
+
+def _patch(machine, device):
+    values = payload.properties(_SHAPE)
+    wrong = [payload.not_in_list(name, values[name], allowed, '#/' + name)
+             for name, allowed in _CHOICES.items()
+             if values.get(name) is not None and values[name] not in allowed]
+    image, inserted = values.get('Image'), values.get('Inserted')
+    if image and inserted is False:
+        wrong.append(messages.message(
+            'PropertyValueConflict', 'Inserted', 'Image',
+            related=['#/Inserted', '#/Image']))
+    out = inserted is False or 'Image' in values and not image
+    if out and inserted:
+        wrong.append(messages.message(
+            'PropertyMissing', 'Image', related=['#/Image']))
+    if not image and not out:
+        wrong += _unchangeable(machine, device, values)
+    if wrong:
+        raise errors.RedfishError(400, *wrong)
+    verify = values.get('VerifyCertificate')
+    with _refusals(image):
+        if verify is not None:
+            machine.set_media_verify(device.id, verify)
+            flask.current_app.logger.info(
+                'VerifyCertificate of %s of %s set to %s', device.id,
+                machine.qualified_name, verify)
+        if image:
+            return _insert(machine, device, values)
+        if out:
+            return _eject(machine, device)
+    return responses.done()
+
+
+def _unchangeable(machine, device, values):
+    """Messages for what cannot be set without inserting an image."""
+    medium = machine.medium(device.id)
+    found = []
+    if values.get('Inserted') and medium is None:
+        found.append(messages.message(
+            'PropertyMissing', 'Image', related=['#/Image']))
+    now = {} if medium is None else {
+        'WriteProtected': medium.write_protected,
+        'TransferMethod': medium.method,
+        'TransferProtocolType': medium.url.partition(':')[0].upper()}
+    for name in ('WriteProtected', 'UserName', 'Password',
+                 'TransferProtocolType', 'TransferMethod'):
+        value = values.get(name)
+        if value is not None and value != now.get(name):
+            found.append(messages.message(
+                'PropertyMissing', 'Image', related=['#/Image'],
+                detail='%s is set together with the image it is for.'
+                % name))
+    return found
+
+
+@contextlib.contextmanager
+def _refusals(image, action=None):
+    """Name the parameter, or the property, that is refused."""
+    try:
+        yield
+    except machine_errors.InvalidValue as exc:
+        if action:
+            entry = messages.message(
+                'ActionParameterValueError', exc.property, action,
+                detail=str(exc), related=['#/' + exc.property])
+        else:
+            entry = messages.message(
+                'PropertyValueIncorrect', exc.property, exc.value,
+                detail=str(exc), related=['#/' + exc.property])
+        raise errors.RedfishError(400, entry) from exc
+
+
+def _routes():
+    yield routing.replace('VirtualMedia.virtual_media_collection_resource',
+                          collection, 'vmedia')
+    for name, view in (('resource', resource), ('patch', resource),
+                       ('insert', insert), ('eject', eject)):
+        yield routing.replace('VirtualMedia.virtual_media_' + name, view,
+                              'vmedia')
+    systems = parts.SYSTEMS + '/<identity>/VirtualMedia'
+    managers = parts.MANAGERS + '/<identity>/VirtualMedia'
+    one = '/<device>'
+    for root in systems, managers:
+        yield routing.add(root + one + '/InsertMediaActionInfo', insert_info,
+                          feature='vmedia')
+    yield routing.add(managers, collection, feature='vmedia')
+    yield routing.add(managers + one, resource, ('GET', 'PATCH'), 'vmedia')
+    yield routing.add('%s%s/Actions/%s' % (managers, one, _INSERT), insert,
+                      ('POST',), 'vmedia')
+    yield routing.add('%s%s/Actions/%s' % (managers, one, _EJECT), eject,
+                      ('POST',), 'vmedia')
+
+
+ROUTES = tuple(_routes())

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import media
+from tests.unit.redfish import base
+from tests.unit.redfish import fakes
+
+URL = 'http://host/a.iso'
+INSERT = '/Actions/VirtualMedia.InsertMedia'
+EJECT = '/Actions/VirtualMedia.EjectMedia'
+
+
+class MediaTestCase(base.RedfishTestCase):
+    """``path`` is that of the device, below its system."""
+
+    ROOT = 'Systems'
+
+    def setUp(self):
+        super().setUp()
+        self.path = '/redfish/v1/%s/%s/VirtualMedia/Cd' % (
+            self.ROOT, fakes.A)
+
+    def put(self, **changes):
+        """Have a medium in the drive."""
+        medium = dataclasses.replace(fakes.MEDIUM, **changes)
+        self.machine.media['Cd'] = medium
+        return medium
+
+    def inserted(self):
+        """The sources that were asked for."""
+        return [call[2] for call in self.machine.calls
+                if call[0] == 'insert_media']
+
+
+class TestSystems(MediaTestCase):
+
+    def test_collection(self):
+        above = self.path.rpartition('/')[0]
+        body = self.get(path=above)
+        self.assertEqual(above, body['@odata.id'])
+        self.assertEqual(
+            [{'@odata.id': above + '/Cd'}, {'@odata.id': above + '/USBStick'}],
+            body['Members'])
+
+    def test_links_stay_in_their_place(self):
+        self.put()
+        text = self.client.get(self.path).text
+        other = {'Systems': 'Managers', 'Managers': 'Systems'}[self.ROOT]
+        self.assertNotIn('/%s/%s/VirtualMedia' % (other, fakes.A), text)
+        body = self.get()
+        for target in (body['Certificates']['@odata.id'],
+                       body['Actions']['#VirtualMedia.InsertMedia'][
+                           '@Redfish.ActionInfo']):
+            self.get(path=target)
+
+    def test_empty(self):
+        body = self.get()
+        self.assertEqual(self.path, body['@odata.id'])
+        self.assertEqual(['CD', 'DVD'], body['MediaTypes'])
+        self.assertFalse(body['Inserted'])
+        for name in ('Image', 'ImageName', 'WriteProtected', 'UserName',
+                     'Password', 'TransferMethod', 'TransferProtocolType'):
+            self.assertIsNone(body[name], name)
+        self.assertEqual('NotConnected', body['ConnectedVia'])
+        self.assertTrue(body['VerifyCertificate'])
+        self.assertEqual({'State': 'Enabled', 'Health': 'OK'},
+                         body['Status'])
+
+    def test_stick(self):
+        body = self.get(path=self.path.replace('/Cd', '/USBStick'))
+        self.assertEqual(['USBStick'], body['MediaTypes'])
+
+    def test_no_such_device(self):
+        for more in '', '/Certificates', '/InsertMediaActionInfo':
+            self.get(path=self.path.replace('/Cd', '/Floppy') + more,
+                     code=404)
+            # That of HTTP boot is nobody's to insert into.
+            self.get(path=self.path.replace('/Cd', '/HttpBoot') + more,
+                     code=404)
+
+    def test_importing(self):
+        self.put(username='me', method='Stream')
+        body = self.get()
+        self.assertEqual((URL, 'a.iso', True, True, 'URI'), (
+            body['Image'], body['ImageName'], body['Inserted'],
+            body['WriteProtected'], body['ConnectedVia']))
+        self.assertEqual(('me', None, 'Stream', 'HTTP'), (
+            body['UserName'], body['Password'], body['TransferMethod'],
+            body['TransferProtocolType']))
+        self.assertEqual(('Updating', 'OK'), (
+            body['Status']['State'], body['Status']['Health']))
+        [condition] = body['Status']['Conditions']
+        self.assertEqual(['attempt-1', '41'], condition['MessageArgs'])
+        self.assertIn('41 percent', condition['Message'])
+        self.assertIn('Import is running', condition['Message'])
+
+    def test_failed(self):
+        self.put(state=media.State.FAILED, reason='Error',
+                 message='expected status code 200, got 404')
+        status = self.get()['Status']
+        self.assertEqual(('Enabled', 'Critical'),
+                         (status['State'], status['Health']))
+        [condition] = status['Conditions']
+        self.assertIn('got 404', condition['Message'])
+        self.assertEqual('Critical', condition['Severity'])
+
+    def test_ready(self):
+        self.put(state=media.State.READY)
+        self.assertEqual({'State': 'Enabled', 'Health': 'OK'},
+                         self.get()['Status'])
+
+    def test_pending_restart(self):
+        self.put(state=media.State.READY, pending_restart=True)
+        [condition] = self.get()['Status']['Conditions']
+        self.assertIn('ResetRequired', condition['MessageId'])
+
+    def test_action_info(self):
+        body = self.get('/InsertMediaActionInfo')
+        found = {one['Name']: one for one in body['Parameters']}
+        self.assertTrue(found['Image']['Required'])
+        self.assertEqual(['HTTP', 'HTTPS'],
+                         found['TransferProtocolType']['AllowableValues'])
+
+
+class TestManagers(TestSystems):
+
+    ROOT = 'Managers'
+
+
+class TestInsert(MediaTestCase):
+
+    def test_least(self):
+        self.send('POST', INSERT, {'Image': URL}, 204)
+        self.assertEqual([media.Source(URL)], self.inserted())
+
+    def test_all(self):
+        self.send('POST', INSERT, {
+            'Image': URL, 'Inserted': True, 'WriteProtected': False,
+            'UserName': 'me', 'Password': 's3cret',
+            'TransferProtocolType': 'HTTP', 'TransferMethod': 'Upload'}, 204)
+        self.assertEqual([media.Source(
+            URL, 'me', 's3cret', False, None, 'Upload', 'HTTP')],
+            self.inserted())
+
+    def test_nothing_said(self):
+        self.send('POST', INSERT, {
+            'Image': URL, 'Inserted': None, 'WriteProtected': None,
+            'UserName': None, 'Password': None,
+            'TransferProtocolType': None, 'TransferMethod': None}, 204)
+        self.assertEqual([media.Source(URL)], self.inserted())
+
+    def test_refused(self):
+        for body, key in (
+                ({}, 'ActionParameterMissing'),
+                ({'Image': None}, 'ActionParameterValueTypeError'),
+                ({'Image': URL, 'Inserted': False},
+                 'ActionParameterValueError'),
+                ({'Image': URL, 'TransferProtocolType': 'NFS'},
+                 'ActionParameterValueNotInList'),
+                ({'Image': URL, 'TransferMethod': 'stream'},
+                 'ActionParameterValueNotInList'),
+                ({'Image': URL, 'Password': 7},
+                 'ActionParameterValueTypeError'),
+                ({'Image': URL, 'Verify': True}, 'ActionParameterUnknown')):
+            answer = self.send('POST', INSERT, body, 400)
+            self.assertEqual([key], [one[0] for one in self.entries(answer)])
+        self.assertEqual([], self.machine.calls)
+
+    def fails(self, error, code):
+        self.machine.fails = error
+        return self.entries(
+            self.send('POST', INSERT, {'Image': URL}, code))[0]
+
+    def test_the_machine_refuses(self):
+        self.assertEqual(
+            ('ActionParameterValueError',
+             ['Image', 'VirtualMedia.InsertMedia']),
+            self.fails(errors.InvalidValue('Image', URL), 400))
+        for kind, code, key in (
+                ('missing', 400, 'ResourceMissingAtURI'),
+                ('unauthorized', 400, 'ResourceAtUriUnauthorized'),
+                ('tls', 400, 'CouldNotEstablishConnection'),
+                ('unreachable', 400, 'CouldNotEstablishConnection'),
+                ('size', 400, 'CouldNotEstablishConnection'),
+                ('server', 502, 'CouldNotEstablishConnection')):
+            found = self.fails(
+                errors.MediaUnreachable('It said no', URL, kind), code)
+            self.assertEqual((key, URL), (found[0], found[1][0]))
+        self.fails(errors.Unsupported('Install CDI'), 501)
+        self.fails(errors.Rejected('exceeded quota'), 409)
+        self.fails(errors.WrongState('not now'), 409)
+        self.fails(errors.Unavailable('away'), 503)
+
+    def test_a_password_is_in_no_answer(self):
+        self.machine.fails = errors.InvalidValue('Password', '')
+        for body in ({'Image': URL, 'UserName': 'me', 'Password': 's3cret'},
+                     {'Image': 7, 'Password': 's3cret'}):
+            answer = self.client.post(self.path + INSERT, json=body)
+            self.assertEqual(400, answer.status_code)
+            self.assertNotIn('s3cret', answer.text)
+
+    def test_a_restart_is_needed(self):
+        self.machine.insert_media = lambda *_: self.put(
+            pending_restart=True)
+        answer = self.send('POST', INSERT, {'Image': URL}, 200)
+        self.assertEqual([('ResetRequired', [
+            '/redfish/v1/Systems/%s/Actions/ComputerSystem.Reset' % fakes.A,
+            'PowerCycle'])], self.entries(answer))
+
+    def test_respond_async(self):
+        for prefer in ('respond-async', 'return=minimal, Respond-Async;x=y'):
+            answer = self.client.post(
+                self.path + INSERT, json={'Image': URL},
+                headers={'Prefer': prefer})
+            self.assertEqual(202, answer.status_code)
+            self.assertEqual('/redfish/v1/TaskService/TaskMonitors/attempt-1',
+                             answer.headers['Location'])
+            self.assertEqual('attempt-1', answer.json['Id'])
+        for prefer in 'wait=100', 'no-respond-async', '':
+            answer = self.client.post(
+                self.path + INSERT, json={'Image': URL},
+                headers={'Prefer': prefer})
+            self.assertEqual(204, answer.status_code)
+
+    def test_respond_async_to_what_is_done(self):
+        self.machine.insert_media = lambda *_: self.put(
+            state=media.State.READY)
+        answer = self.client.post(
+            self.path + INSERT, json={'Image': URL},
+            headers={'Prefer': 'respond-async'})
+        self.assertEqual(204, answer.status_code)
+
+    def test_eject(self):
+        self.put()
+        self.send('POST', EJECT, {}, 204)
+        answer = self.client.post(self.path + EJECT)
+        self.assertEqual(204, answer.status_code)
+        self.assertEqual([('eject_media', 'Cd')] * 2, self.machine.calls)
+        self.send('POST', EJECT, {'Force': True}, 400)
+
+
+class TestPatch(MediaTestCase):
+
+    def test_insert(self):
+        self.send('PATCH', '', {'Image': URL, 'Inserted': True,
+                                'WriteProtected': True, 'UserName': 'me',
+                                'Password': 's3cret'}, 204)
+        self.assertEqual([media.Source(URL, 'me', 's3cret')],
+                         self.inserted())
+
+    def test_eject(self):
+        for body in ({'Image': None, 'Inserted': False}, {'Image': None},
+                     {'Image': ''}, {'Inserted': False}):
+            self.machine.calls.clear()
+            self.send('PATCH', '', body, 204)
+            self.assertEqual([('eject_media', 'Cd')], self.machine.calls)
+
+    def test_verify(self):
+        self.send('PATCH', '', {'VerifyCertificate': False}, 204)
+        self.assertFalse(self.get()['VerifyCertificate'])
+        self.send('PATCH', '', {'VerifyCertificate': True, 'Image': URL},
+                  204)
+        self.assertTrue(self.get()['VerifyCertificate'])
+        self.assertEqual([media.Source(URL, verify=True)], self.inserted())
+
+    def test_what_is_so_already(self):
+        self.put()
+        self.send('PATCH', '', {'Inserted': True, 'WriteProtected': True},
+                  204)
+        self.assertEqual([], self.machine.calls)
+
+    def test_refused(self):
+        for body, key in (
+                ({'Image': URL, 'Inserted': False}, 'PropertyValueConflict'),
+                ({'Image': None, 'Inserted': True}, 'PropertyMissing'),
+                ({'Inserted': True}, 'PropertyMissing'),
+                ({'WriteProtected': False}, 'PropertyMissing'),
+                ({'UserName': 'me'}, 'PropertyMissing'),
+                ({'Image': 7}, 'PropertyValueTypeError'),
+                ({'VerifyCertificate': None}, 'PropertyValueTypeError'),
+                ({'TransferMethod': 'x', 'Image': URL},
+                 'PropertyValueNotInList'),
+                ({'ImageName': 'x'}, 'PropertyNotWritable'),
+                ({'Image': URL, 'Nonsense': 1}, 'PropertyUnknown'),
+                ({}, 'NoOperation')):
+            answer = self.send('PATCH', '', body, 400)
+            self.assertEqual([key], [one[0] for one in self.entries(answer)],
+                             body)
+        self.assertEqual([], self.machine.calls)
+
+    def test_the_machine_refuses(self):
+        self.machine.fails = errors.InvalidValue('Image', URL)
+        answer = self.send('PATCH', '', {'Image': URL}, 400)
+        self.assertEqual([('PropertyValueIncorrect', ['Image', URL])],
+                         self.entries(answer))
+
+    def test_managers_can_do_the_same(self):
+        self.path = self.path.replace('Systems', 'Managers')
+        self.send('PATCH', '', {'VerifyCertificate': False}, 204)
+        self.send('POST', INSERT, {'Image': URL}, 204)
+        self.assertTrue(self.get()['Inserted'])
+        self.send('POST', EJECT, {}, 204)
+        self.assertFalse(self.get()['Inserted'])
+
+
+class TestTasks(MediaTestCase):
+
+    SERVICE = '/redfish/v1/TaskService'
+    TASK = SERVICE + '/Tasks/attempt-1'
+    MONITOR = SERVICE + '/TaskMonitors/attempt-1'
+
+    def test_service(self):
+        body = self.get(path=self.SERVICE)
+        self.assertTrue(body['ServiceEnabled'])
+        self.assertEqual(self.SERVICE + '/Tasks', body['Tasks']['@odata.id'])
+        answer = self.client.patch(self.SERVICE, json={
+            'ServiceEnabled': False})
+        self.assertEqual(400, answer.status_code)
+
+    def test_none(self):
+        self.assertEqual([], self.get(path=self.SERVICE + '/Tasks')[
+            'Members'])
+        for path in self.TASK, self.MONITOR, self.SERVICE + '/Tasks/42':
+            self.get(path=path, code=404)
+            self.assertEqual(404, self.client.delete(
+                path if path[-1] != '2' else self.TASK).status_code)
+
+    def test_running(self):
+        self.put()
+        self.assertEqual(
+            [{'@odata.id': self.TASK}],
+            self.get(path=self.SERVICE + '/Tasks')['Members'])
+        body = self.get(path=self.TASK)
+        self.assertEqual(('Running', 'OK', 41), (
+            body['TaskState'], body['TaskStatus'], body['PercentComplete']))
+        self.assertEqual(self.MONITOR, body['TaskMonitor'])
+        self.assertEqual('2026-01-02T03:04:05.000Z', body['StartTime'])
+        answer = self.client.get(self.MONITOR)
+        self.assertEqual(202, answer.status_code)
+        self.assertEqual(self.MONITOR, answer.headers['Location'])
+        self.assertEqual('Running', answer.json['TaskState'])
+
+    def test_ends(self):
+        self.put(state=media.State.READY)
+        body = self.get(path=self.TASK)
+        self.assertEqual(('Completed', 100), (
+            body['TaskState'], body['PercentComplete']))
+        self.assertEqual(204, self.client.get(self.MONITOR).status_code)
+        self.put(state=media.State.READY, pending_restart=True)
+        self.assertEqual(200, self.client.get(self.MONITOR).status_code)
+        self.put(state=media.State.FAILED, reason='Error', message='no')
+        body = self.get(path=self.TASK)
+        self.assertEqual(('Exception', 'Critical'), (
+            body['TaskState'], body['TaskStatus']))
+        answer = self.client.get(self.MONITOR)
+        self.assertEqual(400, answer.status_code)
+        self.check_error(answer)
+
+    def test_waiting(self):
+        self.put(state=media.State.WAITING, progress=None)
+        body = self.get(path=self.TASK)
+        self.assertEqual(('Starting', 0), (
+            body['TaskState'], body['PercentComplete']))
+
+    def test_cancel(self):
+        for path in self.TASK, self.MONITOR:
+            for state in media.State.IMPORTING, media.State.FAILED:
+                self.put(state=state)
+                self.assertEqual(204, self.client.delete(path).status_code)
+                self.assertIsNone(self.machine.medium('Cd'))
+                self.assertEqual(404, self.client.get(path).status_code)
+            self.put(state=media.State.READY)
+            self.assertEqual(409, self.client.delete(path).status_code)
+
+    def test_signatures_in_urls_are_not_shown(self):
+        self.put(url=URL + '?signature=s3cret')
+        self.assertNotIn('s3cret', self.client.get(self.TASK).text)
+
+    def test_the_drive_of_http_boot(self):
+        self.machine.media['HttpBoot'] = dataclasses.replace(
+            fakes.MEDIUM, http_boot=True)
+        self.assertIn('HttpBoot', self.get(path=self.TASK)['Description'])
