@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI's facts of DataVolumes that are imported, and of what is refused."""
+
+import gzip
+import hashlib
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+
+from tests.functional import cdi
+
+IMAGE = os.urandom(70000) + bytes(900000) + b'the end'
+
+
+class ImportTest(cdi.CdiTestCase):
+
+    def test_over_http(self):
+        name = self.create_volume(self.web.put('/a.iso', IMAGE))
+        volume = self.wait_phase(name, 'Succeeded')
+        status = volume['status']
+        self.assertEqual((name, '100.0%'),
+                         (status['claimName'], status['progress']))
+        self.assertNotIn('restartCount', status)
+        self.assertEqual(
+            [('Bound', 'True', 'Bound', 'PVC %s Bound' % name),
+             ('Ready', 'True', None, None),
+             ('Running', 'False', 'Completed', 'Import Complete')],
+            sorted((c['type'], c['status'], c.get('reason'),
+                    c.get('message')) for c in status['conditions']))
+        said = self.events(name)
+        for reason, message in (
+                ('Bound', 'PVC %s Bound' % name),
+                ('ImportSucceeded', 'Successfully imported into PVC %s'
+                 % name)):
+            self.assertIn(('Normal', reason, message), said)
+
+    def test_the_claim_has_room_for_a_file_system_too(self):
+        name = self.create_volume(self.web.put('/a.iso', IMAGE), '10Mi')
+        self.wait_phase(name, 'Succeeded')
+        claim = self.claim(name)
+        self.assertEqual('11114906',
+                         claim['spec']['resources']['requests']['storage'])
+        owner, = claim['metadata']['ownerReferences']
+        self.assertEqual(('DataVolume', name, True, True), (
+            owner['kind'], owner['name'], owner['controller'],
+            owner['blockOwnerDeletion']))
+
+    def test_what_is_written(self):
+        name = self.create_volume(self.web.put('/a.iso', IMAGE), '10Mi')
+        self.wait_phase(name, 'Succeeded')
+        disk = self.disk(name)
+        content = disk.read_bytes()
+        self.assertTrue(content.startswith(IMAGE))
+        self.assertEqual(10 * cdi.MIB, len(content))
+        self.assertLess(disk.stat().st_blocks * 512, 300000)
+        self.delete_volume(name)
+        self.assertFalse(disk.exists())
+
+    def test_packed_images_are_unpacked(self):
+        for ending, pack in (('gz', gzip.compress), ('xz', lzma.compress)):
+            name = self.create_volume(
+                self.web.put('/a.' + ending, pack(IMAGE)))
+            self.wait_phase(name, 'Succeeded')
+            if not self.elsewhere:
+                self.assertTrue(self.disk(name).read_bytes().startswith(
+                    IMAGE), ending)
+
+    def test_qcow2_becomes_raw(self):
+        if shutil.which('qemu-img') is None:
+            self.skipTest('qemu-img is not installed')
+        with tempfile.TemporaryDirectory() as home:
+            raw, made = home + '/raw', home + '/qcow2'
+            with open(raw, 'wb') as file:
+                file.write(IMAGE + bytes(-len(IMAGE) % 512))
+            subprocess.run(['qemu-img', 'convert', '-f', 'raw', '-O',
+                            'qcow2', raw, made], check=True)
+            with open(made, 'rb') as file:
+                content = file.read()
+            subprocess.run(['qemu-img', 'create', '-f', 'qcow2', '-F', 'raw',
+                            '-b', '/etc/hostname', made, '1M'], check=True,
+                           stdout=subprocess.DEVNULL)
+            with open(made, 'rb') as file:
+                thief = file.read()
+        name = self.create_volume(self.web.put('/a.qcow2', content))
+        self.wait_phase(name, 'Succeeded')
+        self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
+        _, message = self.wait_failure(self.web.put('/b.qcow2', thief))
+        self.assertIn('invalid backing file /etc/hostname', message)
+
+    def test_an_empty_disk(self):
+        name = self.create_volume({'blank': {}}, '4Mi')
+        self.assertEqual('100.0%', self.wait_phase(
+            name, 'Succeeded')['status']['progress'])
+        if not self.elsewhere:
+            self.assertEqual(bytes(4 * cdi.MIB),
+                             self.disk(name).read_bytes())
+
+    def test_a_copy_of_a_claim(self):
+        first = self.create_volume(self.web.put('/a.iso', IMAGE))
+        self.wait_phase(first, 'Succeeded')
+        copy = self.create_volume(
+            {'pvc': {'namespace': 'default', 'name': first}}, size=None)
+        self.wait_phase(copy, 'Succeeded')
+        if not self.elsewhere:
+            self.assertTrue(self.disk(copy).read_bytes().startswith(IMAGE))
+
+    def test_progress_is_seen(self):
+        self.need_sandbox()
+        url = self.web.put('/slow.iso', os.urandom(600000))
+        self.cluster.request('POST', '/sandbox/imports', {
+            'url': 'slow.iso$', 'rate': 500000}, expect=204)
+        self.addCleanup(self.cluster.request, 'DELETE', '/sandbox/imports')
+        name = self.create_volume(url)
+        volume = self.wait_volume(name, lambda volume: '%' in volume.get(
+            'status', {}).get('progress', ''))
+        percent = float(volume['status']['progress'].rstrip('%'))
+        self.assertTrue(0 <= percent <= 100, percent)
+        self.assertEqual('ImportInProgress', volume['status']['phase'])
+        self.assertEqual(
+            [('Ready', 'False', 'TransferRunning'),
+             ('Running', 'True', 'Pod is running')],
+            sorted((c['type'], c['status'], c['reason'])
+                   for c in volume['status']['conditions']
+                   if c['type'] != 'Bound'))
+        self.wait_phase(name, 'Succeeded')
+
+    def test_many_at_once(self):
+        for number in range(20):
+            self.web.put('/gate/%d.iso' % number,
+                         os.urandom(500000) + b'%d' % number)
+        names = [self.create_volume(self.web.url + '/gate/%d.iso' % number)
+                 for number in range(20)]
+        for name in names:
+            self.wait_phase(name, 'ImportInProgress')
+        self.web.gate.set()
+        for number, name in enumerate(names):
+            self.wait_phase(name, 'Succeeded')
+            if not self.elsewhere:
+                self.assertTrue(self.disk(name).read_bytes().startswith(
+                    self.web.files['/gate/%d.iso' % number]))
+
+    def test_checksums(self):
+        url = self.web.put('/a.iso', IMAGE)
+        good = hashlib.sha256(IMAGE).hexdigest()
+        name = self.create_volume({'http': {
+            'url': url, 'checksum': 'sha256:' + good}})
+        self.wait_phase(name, 'Succeeded')
+        name = self.create_volume({'http': {
+            'url': url, 'checksum': 'md5:' + 32 * '0'}})
+        volume = self.wait_phase(name, 'Failed')
+        self.assertEqual('ChecksumError', self.condition(
+            volume, 'Running')['reason'])
+        self.assertIn('checksum mismatch: expected md5:00',
+                      self.condition(volume, 'Running')['message'])
+        if not self.elsewhere:
+            self.assertFalse(self.disk(name).exists())
+
+
+class WaysTest(cdi.CdiTestCase):
+    """Credentials, headers, certificates, redirects."""
+
+    def guarded(self, handler):
+        wanted = 'Basic bWU6c2VjcmV0'  # me:secret
+        if handler.headers.get('Authorization') == wanted:
+            handler.answer(200, IMAGE)
+        else:
+            handler.answer(401, WWW_Authenticate='Basic realm="images"')
+
+    def test_user_name_and_password(self):
+        url = self.web.put('/a.iso', self.guarded)
+        secret = self.create_secret(accessKeyId='me', secretKey='secret')
+        name = self.create_volume({'http': {'url': url,
+                                            'secretRef': secret}})
+        self.wait_phase(name, 'Succeeded')
+        wrong = self.create_secret(accessKeyId='me', secretKey='other')
+        name, message = self.wait_failure({'http': {
+            'url': url, 'secretRef': wrong}})
+        self.assertEqual(
+            'Unable to connect to http data source: expected status code '
+            '200, got 401. Status: 401 Unauthorized', message)
+        for text in (str(self.events(name)), str(self.get_volume(name)),
+                     str(self.claim(name))):
+            self.assertNotIn('other', text)
+
+    def test_credentials_of_the_url_are_not_shown(self):
+        url = self.web.put('/a.iso', self.guarded)
+        name = self.create_volume(url.replace('//', '//me:secret@'))
+        self.wait_phase(name, 'Succeeded')
+        _, message = self.wait_failure('http://me:secret@127.0.0.1:1/a.iso')
+        self.assertIn('"http://me:***@127.0.0.1:1/a.iso"', message)
+
+    def test_a_secret_that_comes_late_is_waited_for(self):
+        url = self.web.put('/a.iso', self.guarded)
+        secret = self.create_secret(accessKeyId='me', secretKey='secret')
+        self.cluster.delete('secrets', secret)
+        name = self.create_volume({'http': {'url': url,
+                                            'secretRef': secret}})
+        self.assertEqual('secret "%s" not found' % secret, self.wait_running(
+            name, 'CreateContainerConfigError'))
+        self.assertEqual('ImportScheduled',
+                         self.get_volume(name)['status']['phase'])
+        self.cluster.create('secrets', {
+            'metadata': {'name': secret}, 'stringData': {
+                'accessKeyId': 'me', 'secretKey': 'secret'}})
+        self.wait_phase(name, 'Succeeded')
+
+    def test_further_headers(self):
+        secret = self.create_secret(any='X-Secret: hidden')
+        url = self.web.put('/a.iso', IMAGE)
+        name = self.create_volume({'http': {
+            'url': url, 'extraHeaders': ['X-Plain: seen'],
+            'secretExtraHeaders': [secret]}})
+        self.wait_phase(name, 'Succeeded')
+        for _, _, headers in self.web.requests:
+            self.assertEqual(('seen', 'hidden', 'cdi-golang-importer'), (
+                headers['X-Plain'], headers['X-Secret'],
+                headers['User-Agent']))
+
+    def test_certificates(self):
+        web, tls = self.secure_web()
+        url = web.put('/a.iso', IMAGE)
+        _, message = self.wait_failure(url)
+        self.assertEqual(
+            'Unable to connect to http data source: HTTP request errored: '
+            'Get "%s": tls: failed to verify certificate: x509: certificate '
+            'signed by unknown authority' % url, message)
+        trusted = self.create_config_map(**{'any.pem': tls.ca.read_text()})
+        name = self.create_volume({'http': {'url': url,
+                                            'certConfigMap': trusted}})
+        self.wait_phase(name, 'Succeeded')
+        name = self.create_volume({'http': {'url': url,
+                                            'insecureSkipVerify': True}})
+        self.wait_phase(name, 'Succeeded')
+
+    def test_https_that_is_none(self):
+        _, message = self.wait_failure(self.web.put('/a.iso', IMAGE).replace(
+            'http:', 'https:'))
+        self.assertTrue(message.endswith(
+            'http: server gave HTTP response to HTTPS client'), message)
+
+    def test_redirects(self):
+        target = self.web.put('/a.iso', self.guarded)
+
+        def elsewhere(handler):
+            handler.answer(302, Location=target)
+        url = self.web.put('/b.iso', elsewhere)
+        secret = self.create_secret(accessKeyId='me', secretKey='secret')
+        name = self.create_volume({'http': {'url': url,
+                                            'secretRef': secret}})
+        self.wait_phase(name, 'Succeeded')
+
+        def around(handler):
+            handler.answer(302, Location='/c.iso')
+        _, message = self.wait_failure(self.web.put('/c.iso', around))
+        self.assertIn('stopped after 10 redirects', message)
+
+    def test_a_server_without_head_or_length(self):
+        def answer(handler):
+            if handler.command == 'HEAD':
+                handler.answer(405)
+                return
+            handler.send_response(200)
+            handler.send_header('Transfer-Encoding', 'chunked')
+            handler.end_headers()
+            for at in range(0, len(IMAGE), 100000):
+                piece = IMAGE[at:at + 100000]
+                handler.wfile.write(b'%x\r\n%s\r\n' % (len(piece), piece))
+            handler.wfile.write(b'0\r\n\r\n')
+        name = self.create_volume(self.web.put('/a.iso', answer))
+        self.wait_phase(name, 'Succeeded')
+        if not self.elsewhere:
+            self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
+
+
+class RefusedTest(cdi.CdiTestCase):
+
+    DENIED = ('admission webhook "datavolume-validate.cdi.kubevirt.io" '
+              'denied the request:  ')
+
+    def assert_refused(self, message, *args, **more):
+        self.assertEqual(self.DENIED + message,
+                         self.refuse_volume(*args, **more))
+
+    def test_urls(self):
+        for url, message in (
+                ('', 'spec.source source URL is empty'),
+                ('not a url', 'spec.source Invalid source URL: not a url'),
+                ('http://a b/', 'spec.source Invalid source URL: '
+                 'http://a b/'),
+                ('http://a:port/', 'spec.source Invalid source URL: '
+                 'http://a:port/'),
+                ('ftp://127.0.0.1/a.iso', 'spec.source Invalid source URL '
+                 'scheme: ftp://127.0.0.1/a.iso'),
+                ('/a.iso', 'spec.source Invalid source URL scheme: /a.iso')):
+            self.assert_refused(message, {'http': {'url': url}})
+
+    def test_sizes(self):
+        self.assert_refused('Storage size is missing', self.web.url,
+                            size=None)
+        self.assert_refused('Storage size can\'t be equal or less than zero',
+                            self.web.url, size='0')
+        self.assert_refused('Storage size should be at least 1MiB',
+                            self.web.url, size='1000k')
+        self.assert_refused('PVC size is missing', self.web.url,
+                            storage=None,
+                            pvc={'accessModes': ['ReadWriteOnce']})
+
+    def test_shapes(self):
+        self.assert_refused('Missing Data volume PVC', self.web.url,
+                            storage=None)
+        self.assert_refused(
+            'Duplicate storage definition, both target storage and target '
+            'pvc defined', self.web.url, pvc={})
+        self.assert_refused('Missing Data volume source', {})
+        self.assert_refused('Multiple Data volume sources', {
+            'blank': {}, 'upload': {}})
+        self.assert_refused(
+            'Data volume should have either Source or SourceRef, or be '
+            'externally populated', None)
+        self.assert_refused(
+            'Unsupported value: "Often": supported values: "ReadOnlyMany", '
+            '"ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"',
+            self.web.url, storage={
+                'accessModes': ['Often'],
+                'resources': {'requests': {'storage': '64Mi'}}})
+        self.assert_refused(
+            'Invalid checksum format: invalid md5 hash length: expected 32 '
+            'hex characters, got 2',
+            {'http': {'url': self.web.url, 'checksum': 'md5:ab'}})
+
+    def test_what_no_schema_allows(self):
+        self.refuse_volume({'http': {}})
+        self.refuse_volume(self.web.url, 'much')
+        self.refuse_volume(self.web.url, contentType='iso')
+
+    def test_a_spec_stays(self):
+        name = self.create_volume(self.web.put('/a.iso', IMAGE))
+        self.assertEqual(
+            self.DENIED + 'Cannot update DataVolume Spec', self.call(
+                'PATCH', cdi.VOLUMES % 'default' + '/' + name,
+                {'spec': {'preallocation': True}}, 422,
+                content_type='application/merge-patch+json'))
+
+    def test_a_claim_in_the_way(self):
+        claim = self.cluster.create('persistentvolumeclaims', {
+            'metadata': {'generateName': 'fact-'}, 'spec': {
+                'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '1Mi'}}}})
+        name = claim['metadata']['name']
+        self.addCleanup(self.cluster.delete, 'persistentvolumeclaims', name)
+        self.assert_refused('Destination PVC default/%s already exists'
+                            % name, self.web.url, name=name)
+
+    def test_a_second_one_of_the_name(self):
+        name = self.create_volume(self.web.put('/a.iso', IMAGE))
+        self.assertIn('already exists', self.refuse_volume(
+            self.web.url, name=name, code=409))
