@@ -8,7 +8,8 @@ as by ``kill -9`` or a power cut, before it hears the answer; -1: never. Its
 keeper does not run, so that nothing is put right by it afterwards.
 
 Actions: ``reset TYPE``; ``boot TARGET ENABLED [MODE]``; ``keep``: put right
-what is to be put right.
+what is to be put right; ``insert DEVICE URL [USER PASSWORD]``;
+``eject DEVICE``.
 """
 
 import os
@@ -21,8 +22,10 @@ from sushy_kubevirt.kubevirt import client
 from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import keeper
+from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
 
 
 def _die_after(writes):
@@ -37,7 +40,7 @@ def _die_after(writes):
             return answer
         return call
 
-    for name in ('patch', 'action', 'delete'):
+    for name in ('create', 'patch', 'action', 'delete'):
         setattr(client.Client, name, counted(getattr(client.Client, name)))
 
 
@@ -51,15 +54,27 @@ def main(kubeconfig, name, writes, action, *values):
     _die_after(int(writes))
     with_none = cluster.Cluster(
         connection.Connection.from_options(kubeconfig), ('default',),
-        options=options.Options(keeper=False))
+        options=options.Options(keeper=False, media=options.MediaOptions(
+            allow_loopback=True)))
     machine = with_none.machine(name)
     if action == 'reset':
         machine.reset(power.ResetType(values[0]))
     elif action == 'boot':
         machine.set_boot(boot.Target(values[0]), boot.Enabled(values[1]),
                          *[boot.Mode(value) for value in values[2:]])
+    elif action == 'order':
+        if values:
+            machine.set_boot(order=values)
+        else:
+            machine.set_default_boot_order()
+    elif action == 'policy':
+        machine.set_power_restore_policy(powerpolicy.Policy(values[0]))
     elif action == 'keep':
         machine.write(lambda vm, vmi: _keep(machine, vm, vmi))
+    elif action == 'insert':
+        machine.insert_media(values[0], media.Source(*values[1:]))
+    elif action == 'eject':
+        machine.eject_media(*values)
     with_none.close()
 
 

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The persistent boot order and the power restore policy of machines, by what
+their guests did.
+"""
+
+import copy
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
+from tests.functional import machinecase
+
+R = power.ResetType
+Policy = powerpolicy.Policy
+OFF, ON = machinecase.OFF, machinecase.ON
+
+ROOT, CD, NIC = 'Boot0001', 'Boot0002', 'Boot1001'
+
+
+class OrderTestCase(machinecase.MachineTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.sandbox.set_gates(
+            on=['DeclarativeHotplugVolumes', 'RebootPolicy'])
+
+    def boots(self, machine, action):
+        """:returns: the class of device that the guest boots then"""
+        name = machine.name
+        count, uid = len(self.sandbox.boots(name)), self.uid(name)
+        machine.reset(action)
+        self.sandbox.wait_running(name, other_than=uid)
+        self.becomes(machine, ON)
+        return self.sandbox.wait_boot(name, count + 1)['class']
+
+    def template(self, name):
+        return self.sandbox.vm(name)['spec']['template']
+
+    def is_clean(self, name, template):
+        self.until('the order of its owner',
+                   lambda: self.template(name) == template)
+        self.assertEqual({}, self.annotations(name))
+
+
+class BootOrderTestCase(OrderTestCase):
+
+    def test_order(self):
+        machine = self.machine('Manual')
+        template = self.template(machine.name)
+        self.assertEqual((ROOT,), machine.boot_order())
+        machine.set_boot(order=(NIC, ROOT))
+        self.assertEqual((NIC, ROOT), machine.boot_order())
+        # It is no override.
+        self.assertIs(boot.Enabled.DISABLED, machine.boot().enabled)
+        self.assertEqual('Pxe', self.boots(machine, R.ON))
+        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
+        machine.set_boot(order=(CD,))
+        self.assertEqual('Cd', self.boots(machine, R.FORCE_RESTART))
+        machine.set_default_boot_order()
+        self.assertEqual('Hdd', self.boots(machine, R.FORCE_RESTART))
+        self.is_clean(machine.name, template)
+
+    def test_under_an_override_for_one_boot(self):
+        machine = self.machine('Manual')
+        template = self.template(machine.name)
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+        machine.set_boot(order=(NIC, ROOT))
+        self.assertIs(boot.Enabled.ONCE, machine.boot().enabled)
+        self.assertEqual('Cd', self.boots(machine, R.ON))
+        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
+        # The other way about, and in one.
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE,
+                         order=(ROOT, NIC))
+        self.assertEqual((ROOT, NIC), machine.boot_order())
+        self.assertEqual('Cd', self.boots(machine, R.FORCE_RESTART))
+        self.assertEqual('Hdd', self.boots(machine, R.FORCE_RESTART))
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+        machine.set_default_boot_order()
+        self.assertEqual('Cd', self.boots(machine, R.FORCE_RESTART))
+        self.assertEqual('Hdd', self.boots(machine, R.FORCE_RESTART))
+        self.is_clean(machine.name, template)
+
+    def test_under_a_lasting_override(self):
+        machine = self.machine('Manual')
+        template = self.template(machine.name)
+        machine.set_boot(boot.Target.CD, boot.Enabled.CONTINUOUS)
+        machine.set_boot(order=(NIC,))
+        self.assertIs(boot.Enabled.CONTINUOUS, machine.boot().enabled)
+        self.assertEqual('Cd', self.boots(machine, R.ON))
+        machine.set_boot(enabled=boot.Enabled.DISABLED)
+        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
+        machine.set_default_boot_order()
+        self.is_clean(machine.name, template)
+
+    def test_set_in_the_boot_of_an_override(self):
+        machine = self.machine('Manual')
+        template = self.template(machine.name)
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+        self.assertEqual('Cd', self.boots(machine, R.ON))
+        machine.set_boot(order=(NIC, ROOT))
+        # The guest's reboot ends that boot.
+        before = len(self.sandbox.boots(machine.name))
+        self.sandbox.guest_does(machine.name, 'reboot')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(
+            machine.name, before + 1)['class'])
+        machine.set_default_boot_order()
+        self.until('its strategy',
+                   lambda: self.strategy(machine.name) == 'Manual')
+        self.is_clean(machine.name, template)
+
+    def test_each_write(self):
+        machine = self.machine('Manual')
+        template = self.template(machine.name)
+        for moment in machinecase.BAD_MOMENTS:
+            self.sandbox.fault(moment, verb='PATCH',
+                               where='virtualmachines/%s$' % machine.name)
+            machine.set_boot(order=(NIC, ROOT))
+            self.assertEqual([1], self.fault_hits())
+            self.assertEqual((NIC, ROOT), machine.boot_order())
+            self.sandbox.clear_faults()
+            machine.set_default_boot_order()
+            self.is_clean(machine.name, template)
+
+    def test_killed_after_a_write(self):
+        machine = self.machine('Manual')
+        template = self.template(machine.name)
+        name = machine.name
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+        self.assertFalse(self.drive(name, 'order', NIC, ROOT, writes=1))
+        self.until('the order', lambda: machine.boot_order() == (NIC, ROOT))
+        # Another one finds it done, and writes nothing.
+        self.assertTrue(self.drive(name, 'order', NIC, ROOT, writes=1))
+        self.assertEqual('Cd', self.boots(machine, R.ON))
+        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
+        self.assertFalse(self.drive(name, 'order', writes=1))
+        self.is_clean(name, template)
+
+    def test_begun_between_any_two_writes(self):
+        """The override is used up by the order's own BMC, or by a keeper."""
+        away = self.bmc(keeper=False)
+        machine = self.machine('Manual', away)
+        template = self.template(machine.name)
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+        self.assertEqual('Cd', self.boots(machine, R.ON))
+        self.assertFalse(self.drive(machine.name, 'order', NIC, ROOT,
+                                    writes=1))
+        here = self.bmc().machine(machine.name)
+        self.until('used up', lambda: here.boot().enabled
+                   is boot.Enabled.DISABLED)
+        self.assertEqual((NIC, ROOT), here.boot_order())
+        self.assertEqual('Pxe', self.boots(here, R.FORCE_RESTART))
+        here.set_default_boot_order()
+        self.until('its strategy',
+                   lambda: self.strategy(machine.name) == 'Manual')
+        self.is_clean(machine.name, template)
+
+
+class PolicyTestCase(OrderTestCase):
+
+    def crash(self, machine):
+        uid = self.uid(machine.name)
+        self.sandbox.guest_does(machine.name, 'crash')
+        return uid
+
+    def comes_back(self, machine, uid):
+        self.sandbox.wait_running(machine.name, other_than=uid)
+        self.becomes(machine, ON)
+
+    def test_of_a_machine_that_is_on(self):
+        machine = self.machine('Manual', off=False)
+        uid = self.uid(machine.name)
+        for policy in (Policy.ALWAYS_ON, Policy.ALWAYS_OFF,
+                       Policy.LAST_STATE):
+            machine.set_power_restore_policy(policy)
+            self.assertIs(policy, machine.power_restore_policy())
+            self.stays(lambda: self.uid(machine.name) == uid, 0.3)
+        self.comes_back(machine, self.crash(machine))
+        self.sandbox.guest_does(machine.name, 'shutdown')
+        self.sandbox.wait_stopped(machine.name)
+        self.becomes(machine, OFF)
+        # Off as it is, nothing starts it.
+        before = len(self.sandbox.boots(machine.name))
+        for policy in (Policy.ALWAYS_ON, Policy.ALWAYS_OFF,
+                       Policy.LAST_STATE, Policy.ALWAYS_ON):
+            machine.set_power_restore_policy(policy)
+            self.assertIs(policy, machine.power_restore_policy())
+            self.stays(lambda: machine.power_state() is OFF, 0.4)
+        self.assertEqual(before, len(self.sandbox.boots(machine.name)))
+        machine.reset(R.ON)
+        self.sandbox.wait_running(machine.name)
+        self.assertEqual('Always', self.strategy(machine.name))
+        self.comes_back(machine, self.crash(machine))
+        machine.set_power_restore_policy(Policy.ALWAYS_OFF)
+        self.crash(machine)
+        self.becomes(machine, OFF)
+        self.stays(lambda: machine.power_state() is OFF)
+
+    def test_in_the_boot_of_an_override(self):
+        machine = self.machine('RerunOnFailure')
+        machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
+        self.assertEqual('Cd', self.boots(machine, R.ON))
+        machine.set_power_restore_policy(Policy.ALWAYS_OFF)
+        self.assertIs(Policy.ALWAYS_OFF, machine.power_restore_policy())
+        before = len(self.sandbox.boots(machine.name))
+        self.sandbox.guest_does(machine.name, 'reboot')
+        self.assertEqual('Hdd', self.sandbox.wait_boot(
+            machine.name, before + 1)['class'])
+        self.until('its strategy',
+                   lambda: self.strategy(machine.name) == 'Manual')
+
+    def test_killed_after_a_write(self):
+        machine = self.machine('Manual')
+        spec = copy.deepcopy(self.sandbox.vm(machine.name)['spec'])
+        self.assertFalse(self.drive(machine.name, 'policy', 'AlwaysOn',
+                                    writes=1))
+        self.until('the policy', lambda: machine.power_restore_policy()
+                   is Policy.ALWAYS_ON)
+        self.stays(lambda: machine.power_state() is OFF)
+        self.assertTrue(self.drive(machine.name, 'policy', 'AlwaysOn',
+                                   writes=1))
+        self.assertFalse(self.drive(machine.name, 'policy', 'AlwaysOff',
+                                    writes=1))
+        self.assertEqual(spec, self.sandbox.vm(machine.name)['spec'])
+        self.assertEqual({}, self.annotations(machine.name))
