@@ -15,7 +15,8 @@ sushy-tools 2.2.0; `tests/unit/test_plugin.py` fails when it moves.
                        Replaced by: the driver that
                        SUSHY_EMULATOR_SYSTEM_DRIVER names, by entry point;
                        none named, upstream's choice.
-`Application.vmedia`   for the kubevirt driver, one without devices.
+`Application.vmedia`   with the kubevirt driver, the media driver of that
+                       name, by entry point; else upstream's choice.
 `register_blueprint`,  the first things that happen to an application once
 `run`                  its config file is read, under a WSGI server and with
                        the command sushy-emulator: the place to tell of
@@ -43,7 +44,6 @@ import stevedore
 from sushy_kubevirt.kubevirt import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import access
 from sushy_kubevirt.redfish.protocol import negotiation
-from sushy_kubevirt.redfish.resources import media
 from sushy_kubevirt.redfish import views
 from sushy_kubevirt.services import site
 from sushy_kubevirt import settings
@@ -52,6 +52,9 @@ from sushy_kubevirt import systems
 #: The option that names a driver, and where drivers are looked for.
 DRIVER = 'SUSHY_EMULATOR_SYSTEM_DRIVER'
 NAMESPACE = 'sushy_tools.emulator.systems'
+
+#: Where media drivers are looked for, under the name of the system driver.
+MEDIA_NAMESPACE = 'sushy_tools.emulator.vmedia'
 
 #: gunicorn gives up on code 3 ("worker failed to boot") and would start
 #: workers for ever on any other.
@@ -128,7 +131,7 @@ class _State:
         self._driver = None
         #: `site.Services`, with the kubevirt driver; else None
         self.services = None
-        self._vmedia = None
+        self._vmedia = None     # (system driver, the media driver for it)
         self._ours = None       # not known before the first request
         self._started_in = None     # process
 
@@ -171,9 +174,13 @@ class _State:
         """The virtual media driver."""
         if not self._is_kubevirt():
             return upstream(self._app)
-        if self._vmedia is None:
-            self._vmedia = media.NoMedia(self._app.config, self._app.logger)
-        return self._vmedia
+        driver = self.systems(None)
+        if self._vmedia is None or self._vmedia[0] is not driver:
+            made = stevedore.DriverManager(
+                MEDIA_NAMESPACE, self._name()).driver(
+                    self._app.config, self._app.logger, driver)
+            self._vmedia = (driver, made)
+        return self._vmedia[1]
 
     def ours(self):
         """Whether the kubevirt driver serves; puts our routes in, once."""

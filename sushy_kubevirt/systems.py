@@ -24,7 +24,7 @@ from sushy_kubevirt import settings
 
 
 @contextlib.contextmanager
-def _translated():
+def translated():
     """Raise what goes wrong as upstream's errors.
 
     The cause stays with them: the error handler answers that one.
@@ -40,6 +40,9 @@ def _translated():
         raise error.Conflict(str(exc)) from exc
     except errors.InvalidValue as exc:
         raise error.BadRequest(str(exc)) from exc
+    except errors.MediaUnreachable as exc:
+        raise error.FishyError(
+            str(exc), code=502 if exc.kind == 'server' else 400) from exc
     except errors.Unavailable as exc:
         raise error.FishyError(str(exc), code=503) from exc
     except errors.MachineError as exc:
@@ -161,7 +164,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
     @contextlib.contextmanager
     def _at(self, identity):
         """The machine of an identity, errors translated."""
-        with _translated():
+        with translated():
             yield self.machine(identity)
 
     # AbstractSystemsDriver, sushy-tools 2.2.0
@@ -174,7 +177,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
     @property
     def systems(self):
         """:returns: list of UUIDs of the systems that may be reached"""
-        with _translated():
+        with translated():
             return [machine.uuid for machine in self.machines()]
 
     def uuid(self, identity):

@@ -25,8 +25,8 @@ from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
 from sushy_kubevirt import plugin
-from sushy_kubevirt.redfish.resources import media
 from sushy_kubevirt.redfish import views
+from sushy_kubevirt import virtual_media
 from tests.unit.redfish import base as redfish
 from tests.unit.redfish import fakes
 
@@ -166,17 +166,6 @@ class TestUpstream(base.BaseTestCase):
             'eject_image', 'get_device_image_info', 'get_device_media_types',
             'get_device_name', 'insert_image', 'list_certificates',
             'replace_certificate', 'update_device_info'}, methods)
-        driver = media.NoMedia({}, None)
-        for name, arguments in (
-                ('add_certificate', ('x', 'PEM')),
-                ('delete_certificate', ('x',)), ('eject_image', ()),
-                ('get_device_image_info', ()),
-                ('get_device_media_types', ()), ('get_device_name', ()),
-                ('insert_image', ('http://x',)), ('list_certificates', ()),
-                ('replace_certificate', ('x', 'y', 'PEM')),
-                ('update_device_info', ())):
-            self.assertRaises(error.NotFound, getattr(driver, name),
-                              fakes.A, 'Cd', *arguments)
 
     def test_authentication(self):
         self.assertEqual(['__call__', 'format_exception'],
@@ -202,7 +191,13 @@ class TestSelection(redfish.RedfishTestCase):
         self.assertEqual(3, exc.code)
 
     def test_media(self):
-        self.assertIsInstance(self.app.vmedia, media.NoMedia)
+        made = self.app.vmedia
+        self.assertIsInstance(made, virtual_media.KubeVirtDriver)
+        self.assertIs(made, self.app.vmedia)
+        fakes.application(self, fakes.Cluster(fakes.Machine(fakes.B, 'b')))
+        self.assertIsNot(made, self.app.vmedia)
+        self.assertEqual('', self.app.vmedia.get_device_image_info(
+            fakes.B, 'Cd').image_url)
 
     def test_many_first_requests(self):
         installed = []
