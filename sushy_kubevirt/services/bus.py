@@ -60,7 +60,7 @@ class Bus:
         self._name = None
         self._hold = None
         self._slow = {}
-        self._closed = False
+        self._closed = self._stands = False
         #: Whether this worker is the leader.
         self.leading = False
 
@@ -88,7 +88,7 @@ class Bus:
         self._elected.append(callback)
 
     def start(self):
-        """Take a place and stand for leader; again, it changes nothing.
+        """Take a place; again, it changes nothing.
 
         :raises: `OSError` if the folder cannot be used
         """
@@ -107,7 +107,14 @@ class Bus:
             self._socket = mine
         threading.Thread(target=self._listen, args=(mine,), daemon=True,
                          name='bus').start()
-        threading.Thread(target=self._stand, daemon=True,
+
+    def stand(self):
+        """Stand for leader; again, it changes nothing."""
+        with self._lock:
+            if self._stands or self._closed:
+                return
+            self._stands = True
+        threading.Thread(target=self._wait_to_lead, daemon=True,
                          name='bus-leader').start()
 
     def close(self):
@@ -206,7 +213,7 @@ class Bus:
 
     # Leading
 
-    def _stand(self):
+    def _wait_to_lead(self):
         hold = os.open(os.path.join(self._folder, _LOCK),
                        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(hold, fcntl.LOCK_EX)

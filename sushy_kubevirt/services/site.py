@@ -7,7 +7,9 @@ one knows what each of them needs of the others.
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.services import accounts
+from sushy_kubevirt.services import bus
 from sushy_kubevirt.services import credentials
+from sushy_kubevirt.services.events import hub
 from sushy_kubevirt.services import local
 from sushy_kubevirt.services import sessions
 from sushy_kubevirt.services import state
@@ -26,15 +28,22 @@ class Services:
         self.settings = settings
         self.folder = local.Folder(config)
         self.folder.make()
-        self.state = state.State(cluster, state.place(
-            cluster, (settings.namespaces or ('default',))[0]))
+        self.bus = bus.Bus(self.folder.path)
+        self.state = state.State(
+            cluster, state.place(cluster, settings.state_secret), self.bus)
         self.login = accounts.Login(self._accounts())
         self.sessions = sessions.Sessions(
             self.folder, self.login, self.state, settings.session_timeout)
+        self.events = hub.Events(cluster, self.state, self.bus, self.folder,
+                                 settings.events, settings.allows)
 
     def start(self):
-        """Begin to serve. Again, it changes nothing."""
-        self.folder.make()
+        """Begin to serve: what happens is told from now on.
+
+        Again, it changes nothing; a child process has to start anew.
+        """
+        self.bus.start()
+        self.events.start()
 
     def _accounts(self):
         """:returns: `credentials.Accounts`; None if none are configured"""
@@ -52,4 +61,6 @@ class Services:
         return found
 
     def close(self):
+        self.events.close()
+        self.bus.close()
         self.folder.close()

@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events, from KubeVirt's own changes to somebody else's HTTP server."""
 
-from tests.functional import base
+import os
+import signal
+import ssl
+import time
+
+import fixtures
+import requests
+import sushy
+
+from tests.functional import emulator
 from tests.functional import listener
+from tests.functional import machines
 from tests.functional import redfish
+from tests.unit.kubevirt.media import servers
 
 SERVICE = '/redfish/v1/EventService'
 SUBSCRIPTIONS = SERVICE + '/Subscriptions'
@@ -19,26 +30,351 @@ class EventsTestCase(redfish.RedfishTestCase):
     def listen(self, *args, **kwargs):
         return self.useFixture(listener.Listener(*args, **kwargs))
 
-    def subscribe(self, url, expect=201, **more):
-        """Make a subscription, which goes with the test; its path."""
-        answer = self.emulator.request(
-            'POST', SUBSCRIPTIONS, {
-                'Destination': url, 'Protocol': 'Redfish', 'Context': 'mine',
-                **more}, expect=expect)
+    def subscribe(self, url, own=True, **more):
+        """Make a subscription, which goes with the test; its path.
+
+        :param own: whether for the test's own VM alone.
+        """
+        if own:
+            more['OriginResources'] = [{'@odata.id': self.path}]
+            more['SubordinateResources'] = True
+        answer = self.emulator.request('POST', SUBSCRIPTIONS, {
+            'Destination': url, 'Protocol': 'Redfish', 'Context': 'mine',
+            **more}, expect=201)
         path = answer.headers['Location']
         self.addCleanup(self.emulator.request, 'DELETE', path)
         return path
 
+    def test_event(self, expect=204, **body):
+        self.emulator.request(
+            'POST', SERVICE + '/Actions/EventService.SubmitTestEvent', body,
+            expect=expect)
 
-class TestPushed(EventsTestCase):
+    # It is no test of its own.
+    submit, test_event = test_event, None
+
+
+class TestWhatHappens(EventsTestCase):
+    """Whoever did it."""
+
+    def setUp(self):
+        super().setUp()
+        self.make()
+        self.one = self.listen()
 
     def test_power(self):
+        self.subscribe(self.one.url)
+        self.emulator.reset(self.uuid, 'On')
+        event = self.one.wait('ResourcePoweredOn')
+        self.assertEqual(['default/' + self.name], event['MessageArgs'])
+        self.assertEqual({'@odata.id': self.path},
+                         event['OriginOfCondition'])
+        # Not through the emulator at all.
+        self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+        self.one.wait('ResourcePoweredOff')
+        self.sandbox.do(self.name, 'start')
+        self.one.wait('ResourcePoweredOn', count=2)
+        self.sandbox.guest_does(self.name, 'shutdown')
+        self.one.wait('ResourcePoweredOff', count=2)
+        headers, body = self.one.posts[0]
+        self.assertEqual('application/json', headers['Content-Type'])
+        self.assertEqual('mine', body['Context'])
+        self.assertEqual(len(body['Events']), body['Events@odata.count'])
+
+    def test_boot(self):
+        self.subscribe(self.one.url)
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideTarget': 'Pxe',
+            'BootSourceOverrideEnabled': 'Once'}})
+        event = self.one.wait('BootOverrideSet')
+        self.assertEqual(['default/' + self.name, 'Pxe', 'Once', 'Legacy'],
+                         event['MessageArgs'])
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideEnabled': 'Disabled'}})
+        self.one.wait('BootOverrideRemoved')
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideTarget': 'Cd',
+            'BootSourceOverrideEnabled': 'Once'}})
+        self.emulator.reset(self.uuid, 'On')
+        event = self.one.wait('BootOverrideConsumed')
+        self.assertEqual(['default/' + self.name, 'Cd'],
+                         event['MessageArgs'])
+        self.one.wait('ResourcePoweredOn')
+        self.submit()
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideTarget': 'Hdd',
+            'BootSourceOverrideEnabled': 'Continuous'}})
+        self.one.wait('BootOverrideSet', count=3)
+        keys = [key for key in self.one.keys() if key.startswith('Boot')]
+        self.assertEqual(['BootOverrideSet', 'BootOverrideRemoved',
+                          'BootOverrideSet', 'BootOverrideConsumed',
+                          'BootOverrideSet'], keys)
+
+    def test_comes_and_goes(self):
+        self.subscribe(self.one.url, own=False,
+                       RegistryPrefixes=['ResourceEvent'])
+        name = redfish.new_name()
+        vm = self.sandbox.create('virtualmachines',
+                                 machines.vm(name, 'Halted'))
+        origin = '%s/%s' % (redfish.SYSTEMS, machines.uuid_of(vm))
+        self.one.wait('ResourceCreated', origin=origin)
+        self.sandbox.delete('virtualmachines', name)
+        self.one.wait('ResourceRemoved', origin=origin)
+        self.assertEqual(1, self.one.keys(origin).count('ResourceCreated'))
+
+    def test_it_cannot_start(self):
+        self.subscribe(self.one.url)
+        self.sandbox.patch('virtualmachines', self.name, [{
+            'op': 'add', 'path': '/spec/template/spec/nodeSelector',
+            'value': {'no-such': 'node'}}])
+        self.emulator.reset(self.uuid, 'On')
+        event = self.one.wait('SystemStartFailed')
+        self.assertEqual('Critical', event['MessageSeverity'])
+        self.assertEqual('ErrorUnschedulable', event['MessageArgs'][1])
+        self.sandbox.patch('virtualmachines', self.name, [{
+            'op': 'remove', 'path': '/spec/template/spec/nodeSelector'}])
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        self.one.wait('ResourceStatusChangedOK')
+        self.one.wait('ResourcePoweredOn')
+
+    def test_nothing_is_told_twice(self):
+        self.subscribe(self.one.url)
+        self.emulator.reset(self.uuid, 'On')
+        self.one.wait('ResourcePoweredOn')
+        before = self.one.keys()
+        # Watches break and are told to begin anew, with a list.
+        for action in ('break', 'gone', 'break'):
+            self.sandbox.fault(action, verb='WATCH', count=2)
+        self.sandbox.outage(1)
+        self.until(self.is_back)
+        self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+        self.one.wait('ResourcePoweredOff')
+        after = self.one.keys()[len(before):]
+        self.assertEqual(1, after.count('ResourcePoweredOff'))
+        self.assertNotIn('ResourcePoweredOn', after)
+        self.assertNotIn('ResourceCreated', after)
+
+    def is_back(self):
+        """Whether the API answers again."""
+        try:
+            return bool(self.sandbox.vm(self.name))
+        except requests.ConnectionError:
+            return False
+
+
+class TestSubscriptions(EventsTestCase):
+    """Who is told, and what becomes of those who do not listen."""
+
+    def setUp(self):
+        super().setUp()
+        self.make()
+
+    def test_filters(self):
+        wanted, other, registry = (self.listen() for _ in range(3))
+        self.subscribe(wanted.url, own=False, MessageIds=[
+            'ResourceEvent.ResourcePoweredOn'])
+        self.subscribe(other.url, own=False, ResourceTypes=['Task'])
+        self.subscribe(registry.url, RegistryPrefixes=['SushyKubeVirt'])
+        everything = self.listen()
+        self.subscribe(everything.url, own=False, EventTypes=['Alert'])
+        self.emulator.reset(self.uuid, 'On')
+        wanted.wait('ResourcePoweredOn', origin=self.path)
+        event = everything.wait('ResourcePoweredOn', origin=self.path)
+        self.assertEqual('Alert', event['EventType'])
+        self.assertEqual(['ResourcePoweredOn'], wanted.keys(self.path))
+        self.assertEqual([], registry.keys())
+        self.assertEqual([], other.keys())
+
+    def test_sushy(self):
+        one = self.listen()
+        self.subscribe(one.url, own=False, MessageIds=['Base.Success'])
+        service = sushy.Sushy(
+            self.emulator.url + '/redfish/v1/').get_event_service()
+        self.assertEqual(3, service.delivery_retry_attempts)
+        made = service.subscriptions.create({
+            'Destination': one.url, 'Protocol': 'Redfish',
+            'Context': 'by sushy', 'EventTypes': ['Alert'],
+            'HttpHeaders': [{'X-Token': 'secret-of-mine'}]})
+        self.assertEqual('by sushy', made.context)
+        service.submit_test_event(
+            'id-1', '2026-01-01T00:00:00Z', 'Alert', 'Hear, hear',
+            ['an argument'], 'Base.1.0.Success', self.path, 'OK')
+        one.wait('Success', count=2)
+        headers = [headers.get('X-Token') for headers, _ in one.posts]
+        self.assertIn('secret-of-mine', headers)
+        text = self.emulator.request('GET', made.path).text
+        self.assertNotIn('secret', text)
+        self.assertNotIn('secret-of-mine', self.emulator.process.output)
+        made.delete()
+        self.assertRaises(sushy.exceptions.ResourceNotFoundError,
+                          service.subscriptions.get_member, made.path)
+
+    def test_one_that_fails_gets_it_later(self):
+        one = self.listen((500, 503, 204))
+        path = self.subscribe(one.url)
+        self.emulator.reset(self.uuid, 'On')
+        one.wait('ResourcePoweredOn')
+        self.assertGreaterEqual(len(one.posts), 3)
+        self.assertEqual(1, one.keys().count('ResourcePoweredOn'))
+        self.until(lambda: self.emulator.request(
+            'GET', path).json()['Status'] == {
+                'State': 'Enabled', 'Health': 'OK'})
+
+    def test_the_slow_disturb_nobody(self):
+        slow = self.listen(delay=60)
+        for _ in range(20):
+            self.subscribe(slow.url)
+        # Nothing listens there.
+        self.subscribe('http://127.0.0.1:1/')
+        one = self.listen()
+        self.subscribe(one.url)
+        begin = time.monotonic()
+        for number in range(5):
+            self.submit(OriginOfCondition=self.path,
+                        MessageId='Base.1.18.Number%d' % number)
+        one.wait('Number4')
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_policies(self):
+        self.addCleanup(self.emulator.request, 'PATCH', SERVICE, {
+            'DeliveryRetryAttempts': 3, 'DeliveryRetryIntervalSeconds': 10})
+        self.emulator.request('PATCH', SERVICE, {
+            'DeliveryRetryAttempts': 1, 'DeliveryRetryIntervalSeconds': 1},
+            expect=204)
+        found = self.emulator.request('GET', SERVICE).json()
+        self.assertEqual((1, 1), (found['DeliveryRetryAttempts'],
+                                  found['DeliveryRetryIntervalSeconds']))
+        one = self.listen((500,))
+        gone = self.subscribe(one.url,
+                              DeliveryRetryPolicy='TerminateAfterRetries')
+        suspended = self.subscribe(one.url,
+                                   DeliveryRetryPolicy='SuspendRetries')
+        self.emulator.reset(self.uuid, 'On')
+        self.until(lambda: self.emulator.request(
+            'GET', gone).status_code == 404)
+        self.until(lambda: self.emulator.request('GET', suspended).json()[
+            'Status']['State'] == 'Disabled')
+        one._codes = [204]
+        self.emulator.request(
+            'POST', suspended + '/Actions/EventDestination.'
+            'ResumeSubscription', {}, expect=204)
+        self.submit(OriginOfCondition=self.path)
+        one.wait('TestMessage')
+
+    def test_https(self):
+        certificate, key = servers.pair()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        folder = self.useFixture(fixtures.TempDir())
+        with open(folder.join('pem'), 'w') as stream:
+            stream.write(certificate + key)
+        context.load_cert_chain(folder.join('pem'))
+        one = self.listen(context=context)
+        self.subscribe(one.url)
+        strict = self.subscribe(one.url, VerifyCertificate=True)
+        self.submit(OriginOfCondition=self.path)
+        one.wait('TestMessage')
+        self.until(lambda: self.emulator.request('GET', strict).json()[
+            'Status']['Health'] == 'Warning')
+        self.assertEqual(1, len(one.keys()))
+
+    def test_refused(self):
+        for body, entry in (
+                ({}, 'NoOperation'),
+                ({'Protocol': 'Redfish'}, 'PropertyMissing'),
+                ({'Destination': 'ftp://host/'}, 'PropertyValueIncorrect'),
+                ({'Destination': 'http://169.254.169.254/'},
+                 'PropertyValueIncorrect'),
+                ({'Destination': 'http://a:b@192.0.2.1/'},
+                 'PropertyValueIncorrect'),
+                ({'Destination': 'http://192.0.2.1/', 'Protocol': 'FTP'},
+                 'PropertyValueNotInList'),
+                ({'Destination': 'http://192.0.2.1/',
+                  'EventTypes': ['Nonsense']}, 'PropertyValueNotInList'),
+                ({'Destination': 'http://192.0.2.1/',
+                  'HttpHeaders': [{'Host': 'x'}]}, 'PropertyValueIncorrect'),
+                ({'Destination': 'http://192.0.2.1/', 'HttpHeaders': [
+                    {'X-A': 'very\r\nsecret'}]}, 'PropertyValueIncorrect'),
+                ({'Destination': 'http://192.0.2.1/', 'MessageIds': ['x']},
+                 'PropertyValueFormatError'),
+                ({'Destination': 'http://192.0.2.1/', 'Nonsense': 1},
+                 'PropertyUnknown')):
+            found = self.refused('POST', SUBSCRIPTIONS, body, 400)
+            self.assertEqual(entry, found[0][0], body)
+            self.assertNotIn('secret', str(found))
+        self.refused('PATCH', SERVICE, {'DeliveryRetryAttempts': -1}, 400)
+        self.refused('GET', SUBSCRIPTIONS + '/none', None, 404)
+        self.refused('DELETE', SUBSCRIPTIONS + '/none', None, 404)
+
+    def test_killed(self):
+        one = self.listen()
+        path = self.subscribe(one.url, HttpHeaders=[{'X-Me': 'still'}])
+        self.submit(OriginOfCondition=self.path)
+        one.wait('TestMessage')
+        before = self.emulator.request('GET', path).json()
+        self.emulator.process.kill()
+        self.emulator.cleanUp()
+        self.emulator.setUp()
+        self.assertEqual(before, self.emulator.request('GET', path).json())
+        self.emulator.reset(self.uuid, 'On')
+        one.wait('ResourcePoweredOn')
+        self.assertEqual('still', one.posts[-1][0]['X-Me'])
+        # What there was at first is no news.
+        self.assertNotIn('ResourceCreated', one.keys())
+
+
+class TestWorkers(EventsTestCase):
+    """Several workers notice everything; it is told once."""
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super(redfish.base.EmulatorTestCase, cls).setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, SETTINGS, 'gunicorn', workers=3))
+
+    def test_once(self):
         self.make()
         one = self.listen()
         self.subscribe(one.url)
-        self.emulator.reset(self.uuid, 'On')
-        event = one.wait('ResourcePoweredOn', origin=self.path)
-        # Not through the emulator at all.
-        self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
-        one.wait('ResourcePoweredOff', origin=self.path)
-        self.assertEqual(['default/' + self.name], event['MessageArgs'])
+        for turn in (1, 2, 3):
+            self.emulator.reset(self.uuid, 'On')
+            one.wait('ResourcePoweredOn', count=turn)
+            self.emulator.reset(self.uuid, 'ForceOff')
+            one.wait('ResourcePoweredOff', count=turn)
+        ids = [event['EventId'] for event in one.taken]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(3, one.keys().count('ResourcePoweredOn'))
+        self.assertEqual(3, one.keys().count('ResourcePoweredOff'))
+
+    def leader(self):
+        """The process that holds the lock."""
+        [lock] = self.emulator.home.glob('sushy-kubevirt-*/leader.lock')
+        ending = ':%d' % lock.stat().st_ino
+        with open('/proc/locks') as stream:
+            for line in stream:
+                words = line.split()
+                if words[1] == 'FLOCK' and words[5].endswith(ending):
+                    return int(words[4])
+        return None
+
+    def test_kills(self):
+        self.make()
+        one = self.listen()
+        self.subscribe(one.url)
+        self.submit(OriginOfCondition=self.path)
+        one.wait('TestMessage')
+        for turn in (1, 2):
+            # While something happens.
+            pid = self.until(self.leader)
+            self.sandbox.do(self.name, 'start')
+            os.kill(pid, signal.SIGKILL)
+            one.wait('ResourcePoweredOn', count=turn)
+            self.until(lambda: self.leader() not in (None, pid))
+            self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+            one.wait('ResourcePoweredOff', count=turn)
+        # It may come twice, but nothing else may.
+        told = {event['EventId']: event for event in one.taken}.values()
+        keys = [event['MessageId'].rpartition('.')[2] for event in told]
+        self.assertEqual(2, keys.count('ResourcePoweredOn'))
+        self.assertEqual(2, keys.count('ResourcePoweredOff'))

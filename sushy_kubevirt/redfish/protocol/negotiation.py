@@ -89,7 +89,8 @@ def query():
     """
     request = flask.request._get_current_object()
     text = request.environ.get('QUERY_STRING')
-    if not text:
+    if not text or _media(request) != _JSON:
+        # A stream of events has a $filter, and reads it itself.
         return
     found = queries.read(text)
     if found is None:

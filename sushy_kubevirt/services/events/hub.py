@@ -86,8 +86,9 @@ class Events:
         self._noticed = collections.deque()     # of (time, record)
         self._heard = collections.deque()
         self._leads = False
-        self._watching = watching.Watching(self._cluster, self._allows,
-                                           self._queue.put)
+        self._watching = watching.Watching(
+            self._cluster, self._allows, self._queue.put,
+            lambda: self._queue.put(_look))
         self._delivery = delivery.Delivery(
             self.subscriptions.known, self.settings, self.subscriptions,
             lambda marks: self._bus.publish(_MARKS, marks))
@@ -164,16 +165,21 @@ class Events:
     # Noticing
 
     def _watch(self):
+        """Begin when everything is listed, and lead then at the earliest: a
+        worker that knows no state before would miss what another noticed.
+        """
         while not self._cluster.closing.is_set():
             try:
-                self._cluster.wait_ready(60)
-            except errors.Unavailable:
+                self._cluster.wait_ready(PATIENCE)
+                self._watching.begin()
+            except errors.MachineError as e:
+                LOG.info('Events have to wait: %s', e)
+                if not isinstance(e, errors.Unavailable):
+                    self._cluster.closing.wait(PATIENCE)
+                # There is something to tell all the same.
+                self._bus.stand()
                 continue
-            except errors.MachineError:
-                # It is in the log already; it may be mended meanwhile.
-                self._cluster.closing.wait(5)
-                continue
-            self._watching.begin()
+            self._bus.stand()
             return
 
     def _run(self):
@@ -253,6 +259,10 @@ class Events:
     def _state_changed(self):
         if self._leads:
             self._refresh()
+
+
+def _look():
+    """Nothing; but what is due is looked at again."""
 
 
 def _cancel(kept, record):

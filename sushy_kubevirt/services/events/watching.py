@@ -7,7 +7,6 @@ is no event, nor is what there is at first.
 """
 
 import dataclasses
-import threading
 import time
 
 from sushy_kubevirt.kubevirt import annotations
@@ -43,11 +42,38 @@ class _Seen:
     problem: power.Problem | None
     boot: boot.BootState
     once: str | None    # id of the one-time override
+    begun: bool         # its boot has begun with a VMI that was not seen
 
 
 def system_path(machine):
     """The path of a machine as a system."""
     return '%s/%s' % (records.SYSTEMS, machine.uuid)
+
+
+def _boot(vm, vmi, before):
+    """What a machine boots next, told more steadily than `boot.state` does.
+
+    Of a VMI that is made, KubeVirt's count in the VM tells first, and then
+    the VMI that it is not handed to a node yet. An override counts as used
+    when its VMI has come so far, or when it is gone with that count.
+
+    :param before: `_Seen` or None
+    :returns: (`boot.BootState`, id of the one-time override or None, whether
+        the count says that its boot has begun)
+    """
+    state = boot.state(vm, vmi)
+    once = overrides.once(vm)
+    if once is None:
+        return state, None, False
+    id_ = once['id']
+    carried = vmi is not None and annotations.mark(vmi) == id_
+    if state.enabled is boot.Enabled.ONCE or carried:
+        return state, id_, False
+    if (before is not None and before.once == id_
+            and before.boot.enabled is not boot.Enabled.ONCE):
+        return state, id_, False    # that it was used has been told
+    return boot.BootState(boot.Target(once.get('target', 'None')),
+                          boot.Enabled.ONCE, state.mode), id_, True
 
 
 class Watching:
@@ -56,27 +82,26 @@ class Watching:
     :param cluster: a `cluster.Cluster`
     :param allows: function of a machine: whether clients may know of it
     :param tell: function of a `records.Record`; must not block
+    :param wake: function that makes `doubt` be called
     """
 
-    def __init__(self, cluster, allows, tell):
+    def __init__(self, cluster, allows, tell, wake):
         self._cluster = cluster
         self._allows = allows
         self._tell = tell
+        self._wake = wake
         self._seen = {}         # (namespace, name): _Seen
         self._doubts = {}       # key: (time, override's id, target, seed)
-        self._first = None      # thread that tells what there is at first
+        self._begun = False     # what there is at first was told
 
     def begin(self):
         """Take in what there is, and compare from then on.
 
         To be called once everything was listed.
         """
-        self._first = threading.get_ident()
-        try:
-            self._cluster.subscribe(self._changed)
-            media.subscribe(self._cluster, self._media)
-        finally:
-            self._first = None
+        self._cluster.subscribe(self._changed)
+        self._begun = True
+        media.subscribe(self._cluster, self._media)
 
     def doubt(self):
         """Decide about overrides that are gone.
@@ -107,9 +132,8 @@ class Watching:
             return
         if not self._allows(machine):
             return
-        once = overrides.once(vm)
         now = _Seen(machine, power.state(vm, vmi), power.problem(vm, vmi),
-                    boot.state(vm, vmi), once and once['id'])
+                    *_boot(vm, vmi, before))
         seed = tuple(obj['metadata'].get('resourceVersion', '')
                      for obj in (vm, vmi) if obj is not None)
         if before is not None and before.machine.uid != machine.uid:
@@ -118,7 +142,7 @@ class Watching:
             before = None
         self._seen[key] = now
         if before is None:
-            if threading.get_ident() != self._first:
+            if self._begun:
                 self._record(machine, messages.CREATED, records.ADDED, (),
                              (machine.uid,))
             return
@@ -160,14 +184,14 @@ class Watching:
             return
         if was.enabled is boot.Enabled.ONCE and is_.enabled is not (
                 boot.Enabled.ONCE):
-            if mark == before.once or now.once == before.once:
-                # A VMI has it, or its boot has begun with none left.
+            if mark == before.once or before.begun:
                 self._boot(machine, messages.BOOT_CONSUMED, seed,
                            was.target.value)
                 return
             if is_.enabled is boot.Enabled.DISABLED:
                 self._doubts[key] = (time.monotonic() + DOUBT_SECONDS,
                                      before.once, was.target, seed)
+                self._wake()
                 return
         if is_.enabled is boot.Enabled.DISABLED:
             self._boot(machine, messages.BOOT_REMOVED, seed,

@@ -15,13 +15,16 @@ from sushy_kubevirt.services import bus
 
 # Another worker: says what it hears, leads if it can.
 _WORKER = '''
-import sys, threading
+import os, sys
 from sushy_kubevirt.services import bus
+def say(text):
+    os.write(1, text.encode() + b'\\n')
 one = bus.Bus(sys.argv[1])
-one.subscribe('news', lambda message: print(message['text'], flush=True))
-one.when_leading(lambda: print('leads', flush=True))
+one.subscribe('news', lambda message: say(message['text']))
+one.when_leading(lambda: say('leads'))
 one.start()
-print('ready', flush=True)
+one.stand()
+say('ready')
 for line in sys.stdin:
     one.publish('news', {'text': line.strip()})
 '''
@@ -81,6 +84,7 @@ class TestBus(base.BaseTestCase):
         leads = threading.Event()
         one.when_leading(leads.set)
         one.start()
+        one.stand()
         other.stdin.write('hello\n')
         other.stdin.flush()
         self.assertEqual('hello', heard.get(timeout=5))
@@ -99,6 +103,7 @@ class TestBus(base.BaseTestCase):
         leads = threading.Event()
         one.when_leading(leads.set)
         one.start()
+        one.stand()
         self.assertTrue(leads.wait(5))
         other = self.worker()
         self.assertEqual('ready', other.stdout.readline().strip())
