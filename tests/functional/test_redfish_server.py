@@ -12,10 +12,7 @@ import re
 import time
 from urllib import parse
 
-import bcrypt
 import fixtures
-import sushy
-from sushy import auth
 import yaml
 
 from tests.functional import base
@@ -166,25 +163,6 @@ class TestAccess(base.SandboxTestCase):
 
     def test_one_vm(self):
         self.check({'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/mine'})
-
-    def test_authentication(self):
-        digest = bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()
-        path = self.sandbox.kubeconfig.with_name('htpasswd')
-        path.write_text('admin:%s\n' % digest)
-        started = self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig,
-            {'SUSHY_EMULATOR_AUTH_FILE': str(path)}))
-        started.request('GET', '/redfish/v1/', expect=200)
-        for credentials in None, ('admin', 'wrong'), ('admin', 'x' * 100):
-            response = started.request('GET', redfish.SYSTEMS, expect=401,
-                                       auth=credentials)
-            self.assertIn('NoValidSession', response.text)
-        started.request('GET', redfish.SYSTEMS, expect=200,
-                        auth=('admin', 'secret'))
-        root = sushy.Sushy(started.url + '/redfish/v1/',
-                           auth=auth.BasicAuth('admin', 'secret'))
-        self.assertEqual(2, len(root.get_system_collection().get_members()))
-        self.assertNotIn('secret', started.process.output)
 
 
 class TestGunicorn(redfish.RedfishTestCase):

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts and sessions, with real workers, Secrets and clients."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import time
+
+import bcrypt
+import fixtures
+import psutil
+import requests
+from requests import adapters
+import sushy
+from sushy import auth
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import redfish
+
+SERVICE = '/redfish/v1/SessionService'
+SESSIONS = SERVICE + '/Sessions'
+ADMIN = ('admin', 'secret-of-admin')
+
+
+class Secret(fixtures.Fixture):
+    """A mounted Secret, as kubelet writes and changes it.
+
+    :param path: folder; None for a new one
+    :param values: dict of file name to text
+    """
+
+    def __init__(self, path=None, **values):
+        super().__init__()
+        self.path = path
+        self.values = values
+
+    def _setUp(self):
+        if self.path is None:
+            self.path = pathlib.Path(
+                self.useFixture(fixtures.TempDir()).path)
+        self.path.mkdir(exist_ok=True)
+        self.change(**self.values)
+
+    def change(self, **values):
+        """Turn it over to other values, all at once."""
+        new = self.path / ('..%d' % time.monotonic_ns())
+        new.mkdir()
+        for name, value in values.items():
+            (new / name).write_text(value)
+        (self.path / '..data_tmp').symlink_to(new.name)
+        os.rename(self.path / '..data_tmp', self.path / '..data')
+        for name in values:
+            if not (self.path / name).is_symlink():
+                (self.path / name).symlink_to('..data/' + name)
+
+
+class From(adapters.HTTPAdapter):
+    """Requests from another address of this host."""
+
+    def __init__(self, address):
+        self.address = address
+        super().__init__()
+
+    def init_poolmanager(self, *args, **kwargs):
+        super().init_poolmanager(
+            *args, source_address=(self.address, 0), **kwargs)
+
+
+class AccountsTestCase(base.SandboxTestCase):
+    """Three accounts, one of each role."""
+
+    VMS = 1
+    SERVER = 'werkzeug'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
+        cls.secret = cls.share(Secret(
+            cls.folder / 'admin', username='admin',
+            password='secret-of-admin\n'))
+        for name, role in ('bob', 'Operator'), ('ann', 'ReadOnly'):
+            cls.share(Secret(cls.folder / name, username=name, role=role,
+                             password='secret-of-' + name))
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig,
+            {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(cls.folder)},
+            cls.SERVER, workers=2))
+        cls.tokens = []
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.secret.change, username='admin',
+                        password='secret-of-admin\n')
+        self.addCleanup(self.nothing_secret_in_the_log)
+
+    def nothing_secret_in_the_log(self):
+        text = self.emulator.process.output
+        for word in ('secret-', 'Traceback', *self.tokens):
+            self.assertNotIn(word, text)
+
+    def ask(self, method, where, credentials=None, token=None, expect=200,
+            body=None, address='127.0.0.1'):
+        """A request over a connection of its own."""
+        with requests.Session() as session:
+            session.trust_env = False
+            session.mount('http://', From(address))
+            headers = {'X-Auth-Token': token} if token else {}
+            response = session.request(
+                method, self.emulator.url + where, json=body, timeout=30,
+                auth=credentials, headers=headers)
+        self.assertEqual(expect, response.status_code, response.text)
+        return response
+
+    def log_in(self, credentials=ADMIN, expect=201, **options):
+        """:returns: (token, path of the session)"""
+        answer = self.ask('POST', SESSIONS, expect=expect, body={
+            'UserName': credentials[0], 'Password': credentials[1]},
+            **options)
+        token = answer.headers.get('X-Auth-Token')
+        if token:
+            self.tokens.append(token)
+        return token, answer.headers.get('Location')
+
+    def until(self, what):
+        deadline = time.monotonic() + 20
+        while not what():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+
+class TestClients(AccountsTestCase):
+    """The emulator's own server."""
+
+    def connect(self, kind, *credentials):
+        return sushy.Sushy(self.emulator.url + '/redfish/v1/',
+                           auth=kind(*credentials))
+
+    def test_sushy(self):
+        for member in self.ask('GET', SESSIONS, ADMIN).json()['Members']:
+            self.ask('DELETE', member['@odata.id'], ADMIN, expect=204)
+        for kind in (auth.BasicAuth, auth.SessionAuth,
+                     auth.SessionOrBasicAuth):
+            with kind(*ADMIN) as each:
+                root = sushy.Sushy(self.emulator.url + '/redfish/v1/',
+                                   auth=each)
+                [system] = root.get_system_collection().get_members()
+                self.assertEqual('vm-0', system.name)
+                if kind is not auth.BasicAuth:
+                    self.tokens.append(each.get_session_key())
+                    service = root.get_session_service()
+                    self.assertEqual(1800, service.session_timeout)
+                    self.assertEqual(
+                        ['admin'], [one.username for one
+                                    in service.sessions.get_members()])
+        # Each has logged out.
+        self.assertEqual([], self.ask('GET', SESSIONS, ADMIN).json()[
+            'Members'])
+
+    def test_sushy_refused(self):
+        for kind in auth.BasicAuth, auth.SessionAuth, auth.SessionOrBasicAuth:
+            def connect():
+                root = self.connect(kind, 'admin', 'secret-wrong')
+                root.get_system_collection().get_members()
+            self.assertRaises(sushy.exceptions.AccessError, connect)
+
+    def test_sushy_logs_in_anew(self):
+        """Its session has ended, which it notices by the answer."""
+        root = self.connect(auth.SessionAuth, *ADMIN)
+        system = root.get_system_collection().get_members()[0]
+        for member in self.ask('GET', SESSIONS, ADMIN).json()['Members']:
+            self.ask('DELETE', member['@odata.id'], ADMIN, expect=204)
+        system.refresh(force=True)
+        self.tokens.append(root._auth.get_session_key())
+        root._auth.close()
+
+    def test_roles(self):
+        where = self.emulator_system() + '/Actions/ComputerSystem.Reset'
+        for name, code in ('ann', 403), ('bob', 204):
+            credentials = name, 'secret-of-' + name
+            self.ask('POST', where, credentials, expect=code,
+                     body={'ResetType': 'On'})
+            self.ask('GET', '/redfish/v1/Systems', credentials)
+            self.ask('PATCH', SERVICE, credentials, expect=403,
+                     body={'SessionTimeout': 60})
+
+    def emulator_system(self):
+        return self.ask('GET', '/redfish/v1/Systems', ADMIN).json()[
+            'Members'][0]['@odata.id']
+
+    def test_guesser(self):
+        guessed = []
+        begin = time.monotonic()
+        for number in range(50):
+            answer = requests.get(
+                self.emulator.url + '/redfish/v1/Systems', timeout=30,
+                auth=('admin', 'secret-guess-%d' % number))
+            guessed.append(answer.status_code)
+            if answer.status_code == 503:
+                self.assertGreaterEqual(
+                    int(answer.headers['Retry-After']), 1)
+        # Nothing is answered slowly; what comes too soon is not looked at.
+        self.assertEqual({401, 503}, set(guessed))
+        self.assertLess(guessed.count(401),
+                        8 + (time.monotonic() - begin) / 2)
+        self.log_in(expect=503)
+        # The owner, from elsewhere, and other accounts from here.
+        self.log_in(address='127.0.0.2')
+        self.ask('GET', '/redfish/v1/Systems', ADMIN, address='127.0.0.2')
+        self.ask('GET', '/redfish/v1/Systems', ('bob', 'secret-of-bob'))
+        # And from here, after the wait.
+        self.until(lambda: requests.get(
+            self.emulator.url + '/redfish/v1/Systems', auth=ADMIN,
+            timeout=30).status_code == 200)
+
+    def test_restart(self):
+        token, session = self.log_in()
+        self.emulator.process.kill()
+        self.emulator.process.restart()
+        self.emulator.url = self.emulator.process.match[1].rstrip('/')
+        self.ask('GET', session, token=token)
+        self.ask('DELETE', session, token=token, expect=204)
+        self.ask('GET', SESSIONS, token=token, expect=401)
+
+
+class TestWorkers(AccountsTestCase):
+    """Two workers, of which one at a time is let run."""
+
+    SERVER = 'gunicorn'
+
+    def workers(self):
+        return psutil.Process(self.emulator.process.pid).children()
+
+    @contextlib.contextmanager
+    def only(self, number):
+        """Stop all workers but one."""
+        others = self.workers()
+        del others[number]
+        for other in others:
+            other.send_signal(signal.SIGSTOP)
+        try:
+            for other in others:
+                self.until(lambda: other.status() == psutil.STATUS_STOPPED)
+            yield
+        finally:
+            for other in others:
+                other.send_signal(signal.SIGCONT)
+
+    def setUp(self):
+        super().setUp()
+        self.until(lambda: len(self.workers()) == 2)
+        for number in range(2):
+            with self.only(number):
+                self.until(lambda: requests.get(
+                    self.emulator.url + '/redfish/v1/Systems', auth=ADMIN,
+                    timeout=30).status_code == 200)
+
+    def test_one_logs_in_the_other_knows(self):
+        with self.only(0):
+            token, session = self.log_in()
+        with self.only(1):
+            self.assertEqual('admin', self.ask(
+                'GET', session, token=token).json()['UserName'])
+            self.ask('DELETE', session, token=token, expect=204)
+        with self.only(0):
+            self.ask('GET', SESSIONS, token=token, expect=401)
+
+    def test_password_changes(self):
+        token, _session = self.log_in()
+        self.secret.change(username='admin', password='secret-new')
+        for number in range(2):
+            with self.only(number):
+                self.ask('GET', SESSIONS, token=token, expect=401)
+                self.ask('GET', SESSIONS, ADMIN, expect=401)
+                self.ask('GET', SESSIONS, ('admin', 'secret-new'))
+                new, session = self.log_in(('admin', 'secret-new'))
+        for number in range(2):
+            with self.only(number):
+                self.ask('GET', SESSIONS, token=new)
+
+    def test_secret_vanishes(self):
+        token, _session = self.log_in()
+        now = os.readlink(self.secret.path / '..data')
+        (self.secret.path / '..data').unlink()
+        self.addCleanup(self.emulator.process.wait_output, 'cannot be read')
+        for number in range(2):
+            with self.only(number):
+                self.ask('GET', SESSIONS, ADMIN, expect=401)
+                self.ask('GET', SESSIONS, token=token, expect=401)
+                self.ask('GET', SESSIONS, expect=401)
+        (self.secret.path / '..data').symlink_to(now)
+        self.ask('GET', SESSIONS, ADMIN)
+        self.ask('GET', SESSIONS, token=token)
+
+    def test_timeout(self):
+        self.addCleanup(self.ask, 'PATCH', SERVICE, ADMIN,
+                        body={'SessionTimeout': 1800})
+        with self.only(0):
+            self.ask('PATCH', SERVICE, ADMIN, body={'SessionTimeout': 77})
+        with self.only(1):
+            self.until(lambda: self.ask('GET', SERVICE, ADMIN).json()[
+                'SessionTimeout'] == 77)
+
+    def test_reload(self):
+        """New workers, old sessions."""
+        token, session = self.log_in()
+        old = {worker.pid for worker in self.workers()}
+        self.emulator.process.send(signal.SIGHUP)
+        self.until(lambda: old.isdisjoint(
+            worker.pid for worker in self.workers())
+            and len(self.workers()) == 2)
+        for number in range(2):
+            with self.only(number):
+                self.until(lambda: requests.get(
+                    self.emulator.url + session, timeout=30,
+                    headers={'X-Auth-Token': token}).status_code == 200)
+
+
+class TestFile(redfish.RedfishTestCase):
+    """A file of users that upstream takes as well."""
+
+    def start(self, text, server='werkzeug'):
+        path = self.sandbox.kubeconfig.with_name('accounts')
+        path.write_text(text)
+        started = emulator.Emulator(
+            self.sandbox.kubeconfig,
+            {'SUSHY_EMULATOR_AUTH_FILE': str(path)}, server)
+        started.setUp()
+        self.addCleanup(started.cleanUp)
+        return started, path
+
+    def test_changes(self):
+        def line(password):
+            return 'admin:%s\n' % bcrypt.hashpw(
+                password, bcrypt.gensalt(4)).decode()
+
+        started, path = self.start(line(b'secret'))
+        for password in 'secret', 'another', 'secret':
+            path.write_text(line(password.encode()))
+            started.request('GET', redfish.SYSTEMS, expect=200,
+                            auth=('admin', password))
+        path.unlink()
+        started.request('GET', redfish.SYSTEMS, expect=401,
+                        auth=('admin', 'secret'))
+        started.request('GET', redfish.SYSTEMS, expect=401)
+        started.request('GET', '/redfish/v1/', expect=200)
+
+    def test_wrong_at_the_start(self):
+        exc = self.assertRaises(fixtures.MultipleExceptions, self.start,
+                                'admin:secret-in-clear\n')
+        text = str(exc.args[0][1])
+        self.assertIn('line 1', text)
+        self.assertIn('htpasswd -nB', text)
+        self.assertNotIn('secret-in-clear', text)
+        self.assertNotIn('Traceback', text)
+        started, _path = self.start('', 'gunicorn')
+        self.assertEqual(3, started.process.wait())
+        self.assertIn('it has no account', started.process.output)
+        self.assertNotIn('Traceback', started.process.output)
