@@ -250,6 +250,7 @@ class Cluster:
 
     options = options.Options()
     vm = None
+    home = 'default'
     closing = threading.Event()
 
     def __init__(self, *machines):
