@@ -254,8 +254,9 @@ def _class(vm, target, pending, coming):
     if target is None:
         layer = pending or overrides.continuous(vm) or {}
         return layer.get('target') and bootorder.Class(layer['target'])
-    present = targets(vm)
-    if target not in present and target not in coming:
+    known = {Target.NONE, *targets(vm), *coming}
+    if target not in known:
         raise errors.InvalidValue(
-            'BootSourceOverrideTarget', target, (Target.NONE,) + present)
+            'BootSourceOverrideTarget', target,
+            [each for each in Target if each in known])
     return bootorder.Class(target.value)

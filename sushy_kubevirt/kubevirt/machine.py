@@ -149,8 +149,8 @@ class Machine:
         :returns: a `power.Problem`, or None
         """
         vm, vmi = self.objects()
-        return power.problem(vm, vmi) or view.problem(
-            self.cluster.media.media(vm, vmi), vm, vmi)
+        return view.problem(self.cluster.media.media(vm, vmi), vm, vmi) or (
+            power.problem(vm, vmi))
 
     def reset(self, reset_type):
         """:param reset_type: a `power.ResetType`"""

@@ -385,10 +385,15 @@ class MindTestCase(BootTestCase):
 
     def test_no_device(self):
         machine = self.machine('Manual', change=lambda spec: (
-            empty(spec), spec['domain']['devices']['disks'].pop()))
-        e = self.assertRaises(errors.InvalidValue, machine.set_boot, CD,
+            spec['networks'].clear(),
+            spec['domain']['devices']['interfaces'].clear(),
+            spec['domain']['devices'].update(
+                autoattachPodInterface=False)))
+        # With CDI, a medium can come for whoever wants to boot one.
+        self.until('CDI', lambda: machine.cluster.media.offered)
+        e = self.assertRaises(errors.InvalidValue, machine.set_boot, PXE,
                               ONCE)
-        self.assertEqual(('None', 'Pxe', 'Hdd'), e.allowed)
+        self.assertEqual(('None', 'Hdd', 'Cd', 'UefiHttp'), e.allowed)
 
     def test_nothing_starts_stops_or_reboots_by_itself(self):
         bmc = self.bmc()

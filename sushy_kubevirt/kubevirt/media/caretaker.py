@@ -36,6 +36,9 @@ _AGAIN = 0.05
 _AGAIN_AT_MOST = 5.0
 _AGAIN_REFUSED = 60.0
 
+#: Seconds that whoever ejects has to delete what it has ejected.
+_COURTESY = 0.5
+
 #: A DataVolume that no watch has told of for so long is asked for.
 _UNSEEN_SECONDS = 3.0
 
@@ -159,10 +162,12 @@ class Caretaker:
         if not self._active:
             return
         look = self.look_at(machine, vm)
-        if (put_right(vm, vmi, look) is not None or look.unseen
-                or cleaning.due(vm, look)):
+        if put_right(vm, vmi, look) is not None or look.unseen:
             self._agenda.put(machine.uid, machine)
-        elif look.again is not None:
+        if cleaning.due(vm, look):
+            # Whoever has written that does it itself, if it lives.
+            self._agenda.put(machine.uid, machine, _COURTESY)
+        if look.again is not None:
             self._agenda.put((machine.uid, 'again'), machine,
                              look.again + 0.01)
 

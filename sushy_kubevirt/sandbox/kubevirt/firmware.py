@@ -83,8 +83,12 @@ def _order(spec):
 
 
 def _media(vmi):
-    """Names of the volumes that the machine can read now."""
+    """Names of the volumes that the machine can read now.
+
+    What is mounted when a machine starts is in it from the start
+    (configurator.go of virt-launcher's converter).
+    """
     plugging = {s['name'] for s in paths.at(vmi, 'status', 'volumeStatus')
                 or () if s.get('hotplugVolume') is not None
-                and s.get('phase') != 'Ready'}
+                and s.get('phase') not in ('MountedToPod', 'Ready')}
     return {v['name'] for v in paths.volumes(vmi['spec'])} - plugging

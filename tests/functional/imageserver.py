@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A web server with images, for virtual media."""
+
+import base64
+import http.server
+import re
+import threading
+
+import fixtures
+
+
+class ImageServer(fixtures.Fixture):
+    """Serves every path that ends in ``.iso``; all else is missing.
+
+    ``/private/`` asks for user ``me`` and password ``pa55-w0rd``. ``size`` in
+    the name of an image, as in ``size-1000000.iso``, says how large it is;
+    else it has 4096 bytes. What is not there while `missing` matches its
+    path is a 404.
+    """
+
+    USER, PASSWORD = 'me', 'pa55-w0rd'
+
+    def _setUp(self):
+        self.requests = []          # (method, path)
+        self.missing = None         # regular expression
+        fixture = self
+        secret = 'Basic ' + base64.b64encode(
+            ('%s:%s' % (self.USER, self.PASSWORD)).encode()).decode()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+
+            protocol_version = 'HTTP/1.1'
+
+            def do_GET(self):
+                fixture.requests.append((self.command, self.path))
+                code, size = 200, 4096
+                if not self.path.endswith('.iso') or fixture.missing and (
+                        re.search(fixture.missing, self.path)):
+                    code, size = 404, 0
+                elif self.path.startswith('/private/') and self.headers.get(
+                        'Authorization') != secret:
+                    code, size = 401, 0
+                else:
+                    found = re.search(r'size-(\d+)', self.path)
+                    size = int(found[1]) if found else size
+                self.send_response(code)
+                self.send_header('Content-Length', str(size))
+                self.end_headers()
+                if self.command == 'GET':
+                    piece = b'\0' * 65536
+                    while size:
+                        self.wfile.write(piece[:size])
+                        size -= len(piece[:size])
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_args):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 64
+
+            def handle_error(self, *_args):
+                """Clients that hang up are no news."""
+
+        server = Server(('127.0.0.1', 0), Handler)
+        self.url = 'http://127.0.0.1:%d' % server.server_port
+        thread = threading.Thread(target=server.serve_forever,
+                                  kwargs={'poll_interval': 0.02})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
