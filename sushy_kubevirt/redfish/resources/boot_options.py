@@ -20,7 +20,8 @@ from sushy_kubevirt.redfish.resources import storage
 _ENABLED = tuple(value.value for value in boot.Enabled)
 _MODES = tuple(value.value for value in boot.Mode)
 
-_NO_HTTP_BOOT = payload.ReadOnly('This VM cannot be booted from a URI by HTTP.')
+_NO_HTTP_BOOT = payload.ReadOnly(
+    'This VM cannot be booted from a URI by HTTP.')
 
 _TITLES = {bootorder.Class.PXE: 'Network interface %s',
            bootorder.Class.HDD: 'Disk %s',
@@ -158,7 +159,9 @@ def resource(machine, reference):
 def _device(machine, option):
     if option.device.list == 'interfaces':
         return parts.system(machine, 'EthernetInterfaces', option.name)
-    return storage.drive_path(machine, option.name)
+    if option.class_ is bootorder.Class.HDD:
+        return storage.drive_path(machine, option.name)
+    return None
 
 
 def set_default(machine):

@@ -20,7 +20,7 @@ ROOT = parts.CHASSIS
 _SHAPE = payload.read_only(
     'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
     'Manufacturer', 'Model', 'SerialNumber', 'SKU', 'AssetTag', 'PowerState',
-    'IndicatorLED', 'LocationIndicatorActive')
+    'Drives', 'IndicatorLED', 'LocationIndicatorActive')
 
 # Property: member of `inventory.Chassis`.
 _OWNERS = {'Manufacturer': 'manufacturer', 'Model': 'version',
@@ -48,6 +48,7 @@ def resource(machine):
         'ChassisType': 'Other',
         'Description': 'Stands for no hardware',
         'Status': parts.OK,
+        'Drives': responses.link(parts.chassis(machine, 'Drives')),
         'Links': {
             'ComputerSystems': [responses.link(parts.system(machine))],
             'ComputerSystems@odata.count': 1,

@@ -148,7 +148,7 @@ def _add_inventory(body, found):
         'LogicalProcessorCount': cpus.total,
         'ThreadingEnabled': cpus.threads > 1,
     }
-    if cpus.model:
+    if figures.model(cpus):
         summary['Model'] = cpus.model
     body['ProcessorSummary'] = summary
     if found.memory_bytes:

@@ -16,6 +16,9 @@ ARCHITECTURES = {
 }
 
 
+_WAYS = ('host-model', 'host-passthrough')
+
+
 def gib(size):
     """Bytes to GiB.
 
@@ -24,6 +27,13 @@ def gib(size):
     if size % _GIB == 0:
         return size // _GIB
     return round(size / _GIB, 3)
+
+
+def model(cpus):
+    """The processor's model; '' where KubeVirt names but a way to choose
+    one.
+    """
+    return '' if cpus.model in _WAYS else cpus.model
 
 
 def socket_names(cpus):

@@ -34,7 +34,7 @@ def resource(machine, processor_id):
         'Status': parts.OK,
         'Links': {'Chassis': responses.link(parts.chassis(machine))},
     }
-    if cpus.model:
+    if figures.model(cpus):
         body['Model'] = cpus.model
     if cpus.architecture in figures.ARCHITECTURES:
         (body['ProcessorArchitecture'],

@@ -2,7 +2,8 @@
 """Storage: a system's disks and LUNs, by the bus they are on.
 
 One subsystem a bus, with one controller, a drive for each disk and, where its
-size is known, the volume on it. Drives for media are in `virtual_media` and
+size is known, the volume on it. The drives are where the schema now wants
+them, in the chassis. Drives for media are in `virtual_media` and
 `simple_storage`. Disks are given to a VM with KubeVirt: nothing can be
 created here.
 """
@@ -42,11 +43,8 @@ def drives(machine):
 
 
 def drive_path(machine, name):
-    """Path of a drive, by the disk's name; None if there is none."""
-    for bus, disks in drives(machine).items():
-        if name in [disk.name for disk in disks]:
-            return path(machine, bus, 'Drives', name)
-    return None
+    """Path of a drive, by the disk's name."""
+    return parts.chassis(machine, 'Drives', name)
 
 
 def _of(machine, storage_id):
@@ -81,7 +79,7 @@ def resource(machine, storage_id):
         'Name': '%s disks' % storage_id,
         'Status': parts.OK,
         'Controllers': responses.link(here + '/Controllers'),
-        'Drives': [responses.link('%s/Drives/%s' % (here, disk.name))
+        'Drives': [responses.link(drive_path(machine, disk.name))
                    for disk in disks],
         'Drives@odata.count': len(disks),
         'Volumes': responses.link(here + '/Volumes'),
@@ -115,28 +113,47 @@ def controller(machine, storage_id, controller_id):
     return responses.resource(body)
 
 
-def drive(machine, stg_id, drv_id):
-    """GET …/Storage/<stg_id>/Drives/<drv_id>"""
-    disk = _one(machine, stg_id, 'Drive', drv_id)
+def chassis_drives(machine):
+    """GET /redfish/v1/Chassis/<identity>/Drives"""
+    return parts.collection(
+        'Drive', 'Drives', parts.chassis(machine, 'Drives'),
+        [disk.name for disks in drives(machine).values() for disk in disks])
+
+
+def drive(machine, drive_id):
+    """GET /redfish/v1/Chassis/<identity>/Drives/<drive_id>"""
+    for bus, disks in drives(machine).items():
+        for disk in disks:
+            if disk.name == drive_id:
+                return responses.resource(_drive(machine, bus, disk))
+    raise errors.not_found('Drive', drive_id)
+
+
+def _drive(machine, bus, disk):
     body = {
-        '@odata.id': path(machine, stg_id, 'Drives', disk.name),
+        '@odata.id': drive_path(machine, disk.name),
         '@odata.type': '#Drive.v1_18_0.Drive',
         'Id': disk.name,
         'Name': disk.name,
         'Description': '%s of the VM' % disk.kind,
         # What is under a virtual disk is not known.
         'MediaType': None,
-        'Protocol': _PROTOCOLS.get(stg_id, 'OEM'),
+        'Protocol': _PROTOCOLS.get(bus, 'OEM'),
         'Status': parts.OK,
         'Links': {'Chassis': responses.link(parts.chassis(machine)),
                   'Volumes': [responses.link(_volume_path(
-                      machine, stg_id, each)) for each in _sized([disk])]},
+                      machine, bus, each)) for each in _sized([disk])]},
     }
     if disk.capacity_bytes is not None:
         body['CapacityBytes'] = disk.capacity_bytes
     if disk.serial:
         body['SerialNumber'] = disk.serial
-    return responses.resource(body)
+    return body
+
+
+def moved(machine, **_more):
+    """…/Storage/<stg_id>/Drives/<drv_id>: upstream's place for a drive"""
+    raise errors.missing()
 
 
 def _sized(disks):
@@ -180,18 +197,21 @@ def volume(machine, stg_id, vol_id):
         'RAIDType': 'None',
         'Status': parts.OK,
         'Links': {'Drives': [responses.link(
-            path(machine, stg_id, 'Drives', disk.name))]},
+            drive_path(machine, disk.name))]},
     })
 
 
 _ROOT = parts.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
+_DRIVES = parts.CHASSIS + '/<identity>/Drives'
 
 ROUTES = (
     routing.replace('storage_collection', collection),
     routing.replace('storage', resource),
-    routing.replace('drive_resource', drive),
+    routing.replace('drive_resource', moved),
     routing.replace('volumes_collection', volumes),
     routing.replace('volume', volume),
+    routing.add(_DRIVES, chassis_drives),
+    routing.add(_DRIVES + '/<drive_id>', drive),
     routing.add(_ROOT, controllers),
     routing.add(_ROOT + '/<controller_id>', controller),
 )

@@ -12,7 +12,7 @@ ARGUMENTS = {
     'device': 'Cd', 'cert_id': 'Default', 'nic_id': 'default',
     'processor_id': 'CPU0', 'simple_storage_id': 'virtio',
     'storage_id': 'virtio', 'stg_id': 'virtio', 'drv_id': 'root',
-    'vol_id': 'root',
+    'drive_id': 'root', 'vol_id': 'root',
     'filename': 'x', 'session_id': '1', 'reference': 'Boot0001',
     'memory_id': 'RAM', 'controller_id': '1',
 }

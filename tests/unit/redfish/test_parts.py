@@ -102,17 +102,19 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual([self.path + '/Storage/virtio'],
                          self.members('/Storage'))
         here = self.path + '/Storage/virtio'
+        drives = '/redfish/v1/Chassis/%s/Drives' % fakes.A
         body = self.get(path=here)
         self.assertEqual(
-            [{'@odata.id': here + '/Drives/root'},
-             {'@odata.id': here + '/Drives/more'}], body['Drives'])
+            [{'@odata.id': drives + '/root'}, {'@odata.id': drives + '/more'}],
+            body['Drives'])
+        self.assertEqual(body['Drives'], self.get(path=drives)['Members'])
         [controller] = self.members('/Storage/virtio/Controllers')
         self.assertEqual('virtio Controller',
                          self.get(path=controller)['Name'])
-        root = self.get(path=here + '/Drives/root')
+        root = self.get(path=drives + '/root')
         self.assertEqual((10 * 2 ** 30, 'OEM', None), (
             root['CapacityBytes'], root['Protocol'], root['MediaType']))
-        more = self.get(path=here + '/Drives/more')
+        more = self.get(path=drives + '/more')
         self.assertNotIn('CapacityBytes', more)
         self.assertEqual([], more['Links']['Volumes'])
         # A volume has a size.
@@ -120,12 +122,13 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual(root['Links']['Volumes'], [{'@odata.id': volume}])
         body = self.get(path=volume)
         self.assertEqual(10 * 2 ** 30, body['CapacityBytes'])
-        self.assertEqual([{'@odata.id': here + '/Drives/root'}],
+        self.assertEqual([{'@odata.id': drives + '/root'}],
                          body['Links']['Drives'])
-        for more in ('/none', '/sata', '/virtio/Drives/cd',
+        for more in ('/none', '/sata', '/virtio/Drives/root',
                      '/virtio/Volumes/more', '/virtio/Controllers/2',
                      '/none/Volumes', '/none/Controllers/1'):
             self.get('/Storage' + more, code=404)
+        self.get(path=drives + '/cd', code=404)
 
     def test_volumes_are_not_made_here(self):
         body = self.send('POST', '/Storage/virtio/Volumes',
@@ -141,12 +144,6 @@ class TestDevices(base.RedfishTestCase):
             cpus=inventory.Cpus(), memory_bytes=0)
         self.assertEqual([], self.members('/Memory'))
         self.get('/Memory/RAM', code=404)
-
-    def test_virtual_media_is_absent(self):
-        self.assertEqual([], self.members('/VirtualMedia'))
-        self.get('/VirtualMedia/Cd', code=404)
-        self.send('POST', '/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia',
-                  {'Image': 'http://127.0.0.1:1/x'}, 404)
 
 
 class TestFirmware(base.RedfishTestCase):
@@ -262,7 +259,7 @@ class TestBootOptions(base.RedfishTestCase):
              ('Boot1001', 'Pxe', True)],
             [(body['BootOptionReference'], body['Alias'],
               body['BootOptionEnabled']) for body in (root, cd, nic)])
-        self.assertEqual(self.path + '/Storage/virtio/Drives/root',
+        self.assertEqual('/redfish/v1/Chassis/%s/Drives/root' % fakes.A,
                          root['RelatedItem'][0]['@odata.id'])
         self.assertNotIn('RelatedItem', cd)
         self.assertEqual(self.path + '/EthernetInterfaces/default',
