@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI's facts of uploads: tokens, the proxy, and what may go wrong."""
+
+import base64
+import gzip
+import json
+import os
+import threading
+import time
+import unittest.mock
+
+import requests
+
+from sushy_kubevirt.sandbox.cdi import tokens
+from tests.functional import cdi
+
+IMAGE = os.urandom(70000) + bytes(900000) + b'the end'
+TOKENS = ('/apis/upload.cdi.kubevirt.io/v1beta1/namespaces/%s/'
+          'uploadtokenrequests')
+
+
+class UploadTest(cdi.CdiTestCase):
+
+    def setUp(self):
+        super().setUp()
+        config = self.cluster.request(
+            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
+            expect=200).json()
+        bundle = self.cluster.get(
+            'configmaps', 'cdi-uploadproxy-signer-bundle', 'cdi')
+        self.proxy = config['status']['uploadProxyURL']
+        self.ca = self.createTempFile(bundle['data']['ca-bundle.crt'])
+
+    def createTempFile(self, text):
+        path = self.create_tempfiles([('ca', text)])[0]
+        return path
+
+    def ready(self, size='64Mi', **more):
+        name = self.create_volume({'upload': {}}, size, **more)
+        self.wait_phase(name, 'UploadReady')
+        return name
+
+    def token(self, name, namespace='default'):
+        answer = self.cluster.request('POST', TOKENS % namespace, {
+            'apiVersion': 'upload.cdi.kubevirt.io/v1beta1',
+            'kind': 'UploadTokenRequest', 'metadata': {'name': name},
+            'spec': {'pvcName': name}})
+        self.assertIn(answer.status_code, (200, 201))
+        return answer.json()['status']['token']
+
+    def send(self, token, data=None, path='/v1beta1/upload', method='POST',
+             **more):
+        headers = {'Authorization': 'Bearer ' + token} if token else {}
+        with requests.Session() as session:
+            session.trust_env = False
+            return session.request(
+                method, self.proxy + path, data=data, verify=self.ca,
+                headers=headers, timeout=30, **more)
+
+    def test_a_disk(self):
+        name = self.ready()
+        volume = self.get_volume(name)
+        self.assertEqual('N/A', volume['status']['progress'])
+        self.assertEqual('Pod is running',
+                         self.condition(volume, 'Running')['reason'])
+        answer = self.send(self.token(name), IMAGE)
+        self.assertEqual((200, ''), (answer.status_code, answer.text))
+        volume = self.wait_phase(name, 'Succeeded')
+        running = self.condition(volume, 'Running')
+        self.assertEqual(('False', 'Completed', 'Upload Complete'), (
+            running['status'], running['reason'], running['message']))
+        self.assertIn(('Normal', 'UploadSucceeded',
+                       'Successfully uploaded into %s' % name),
+                      self.events(name))
+        if not self.elsewhere:
+            self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
+        answer = self.send(self.token(name), IMAGE)
+        self.assertEqual(
+            (503, 'rejecting Upload Request for PVC %s that already '
+             'finished uploading' % name), (answer.status_code, answer.text))
+
+    def test_ways_to_send_one(self):
+        def pieces():
+            for at in range(0, len(IMAGE), 100000):
+                yield IMAGE[at:at + 100000]
+        for path, data, files in (
+                ('upload', pieces(), None),
+                ('upload-async', gzip.compress(IMAGE), None),
+                ('upload-form', None, {'file': IMAGE}),
+                ('upload-form-async', None, {'file': IMAGE})):
+            name = self.ready()
+            answer = self.send(self.token(name), data, '/v1beta1/' + path,
+                               files=files)
+            self.assertEqual(200, answer.status_code, path)
+            self.wait_phase(name, 'Succeeded')
+            if not self.elsewhere:
+                self.assertTrue(
+                    self.disk(name).read_bytes().startswith(IMAGE), path)
+
+    def test_a_look_before(self):
+        name = self.ready()
+        for path, code in (('/v1beta1/upload-async', 200),
+                           ('/v1beta1/upload', 404)):
+            self.assertEqual(code, self.send(
+                self.token(name), path=path, method='HEAD').status_code)
+        self.assertEqual(404, self.send(
+            self.token(name), IMAGE, method='PUT').status_code)
+        self.assertEqual('UploadReady',
+                         self.get_volume(name)['status']['phase'])
+
+    def test_who_may(self):
+        name = self.ready()
+        token = self.token(name)
+        head, body, signature = token.split('.')
+        claims = json.loads(base64.urlsafe_b64decode(body + '=='))
+        self.assertEqual(300, claims['exp'] - claims['iat'])
+        claims['name'] = 'another'
+        forged = base64.urlsafe_b64encode(json.dumps(
+            claims).encode()).rstrip(b'=').decode()
+        for wrong, code in (
+                (None, 400), ('', 400), ('not a token', 400),
+                ('a.b.c', 401), ('.'.join((head, forged, signature)), 401),
+                ('.'.join((head, body, '')), 401)):
+            self.assertEqual(code, self.send(wrong, IMAGE).status_code,
+                             wrong)
+        self.assertEqual('UploadReady',
+                         self.get_volume(name)['status']['phase'])
+
+    def test_tokens_expire(self):
+        made = tokens.Tokens(300)
+        token = made.make('default', 'disk')
+        self.assertEqual(('default', 'disk'), made.claim(token))
+        now = time.time()
+        for later, good in ((305, True), (315, False), (-15, False)):
+            with unittest.mock.patch('time.time', lambda: now + later):
+                if good:
+                    made.claim(token)
+                else:
+                    self.assertRaises(tokens.TokenError, made.claim, token)
+        self.assertRaises(tokens.TokenError, tokens.Tokens(300).claim, token)
+
+    def test_nothing_to_fill(self):
+        answer = self.send(self.token('nowhere'), IMAGE)
+        self.assertEqual(
+            (503, 'rejecting Upload Request for PVC nowhere that doesn&#x27;'
+             't exist'), (answer.status_code, answer.text))
+        name = self.create_volume({'blank': {}})
+        self.assertEqual(503, self.send(self.token(name),
+                                        IMAGE).status_code)
+
+    def test_a_disk_that_is_too_large(self):
+        name = self.ready('2Mi')
+        answer = self.send(self.token(name), bytes(3 * cdi.MIB))
+        self.assertEqual(400, answer.status_code)
+        self.assertIn('effective image size is larger than the reported '
+                      'available storage', answer.text)
+        self.assertEqual(200, self.send(self.token(name),
+                                        IMAGE).status_code)
+        self.wait_phase(name, 'Succeeded')
+
+    def test_one_at_a_time(self):
+        name = self.ready()
+        token, begun, go_on = (self.token(name), threading.Event(),
+                               threading.Event())
+
+        def slowly():
+            yield IMAGE[:500000]
+            begun.set()
+            go_on.wait(20)
+            yield IMAGE[500000:]
+        answers = []
+        thread = threading.Thread(
+            target=lambda: answers.append(self.send(token, slowly())))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(go_on.set)
+        self.assertTrue(begun.wait(20))
+        deadline = time.monotonic() + 10
+        # The proxy may not have seen its beginning yet.
+        while not self.elsewhere and not self.disk(name).exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assertEqual(503, self.send(token, IMAGE).status_code)
+        go_on.set()
+        thread.join()
+        self.assertEqual([200], [a.status_code for a in answers])
+        self.wait_phase(name, 'Succeeded')
+
+    def test_a_client_that_goes(self):
+        name = self.ready()
+
+        def broken():
+            yield IMAGE[:500000]
+            raise RuntimeError('the client is gone')
+        self.assertRaises(RuntimeError, self.send, self.token(name),
+                          broken())
+        self.assertEqual('UploadReady',
+                         self.get_volume(name)['status']['phase'])
+        deadline = time.monotonic() + 10
+        while True:
+            # The proxy may still be busy with the first one.
+            code = self.send(self.token(name), IMAGE).status_code
+            if code == 200 or time.monotonic() > deadline:
+                break
+        self.assertEqual(200, code)
+        self.wait_phase(name, 'Succeeded')
+
+    def test_a_volume_that_goes_meanwhile(self):
+        self.need_sandbox()
+        name = self.ready()
+        go_on = threading.Event()
+
+        def slowly():
+            yield IMAGE[:500000]
+            go_on.wait(20)
+            yield IMAGE[500000:]
+        answers = []
+
+        def send():
+            try:
+                answers.append(self.send(token, slowly()).status_code)
+            except requests.RequestException:
+                answers.append(None)
+        token = self.token(name)
+        thread = threading.Thread(target=send)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(go_on.set)
+        deadline = time.monotonic() + 10
+        while not self.disk(name).exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.delete_volume(name)
+        self.assertFalse(self.disk(name).parent.exists())
+        go_on.set()
+        thread.join()
+        self.assertNotIn(200, answers)
