@@ -24,9 +24,11 @@ class Client:
     """One connection to an HTTP server.
 
     :param url: of the server.
+    :param headers: dictionary of headers for all requests.
     """
 
-    def __init__(self, url):
+    def __init__(self, url, headers=None):
+        self._headers = headers or {}
         parts = urllib.parse.urlsplit(url)
         self._connection = http.client.HTTPConnection(
             parts.hostname, parts.port, timeout=TIMEOUT)
@@ -44,8 +46,18 @@ class Client:
         :returns: (seconds, bytes of the answer)
         :raises Refused: the answer was not a success.
         """
+        return self.ask(method, path, body)[::2]
+
+    def ask(self, method, path, body=None, headers=None):
+        """As `request`, with more to tell.
+
+        :param headers: dictionary of headers for this request.
+        :returns: (seconds, headers of the answer, bytes of the answer)
+        """
         data = None if body is None else json.dumps(body)
-        headers = {} if body is None else {'Content-Type': 'application/json'}
+        headers = {**self._headers, **(headers or {})}
+        if body is not None:
+            headers['Content-Type'] = 'application/json'
         while True:
             begin = time.perf_counter()
             used = self._connection.sock is not None
@@ -64,12 +76,28 @@ class Client:
             if response.status >= 300:
                 raise Refused('%s %s: %d: %s' % (
                     method, path, response.status, answer[:500]))
-            return seconds, answer
+            return seconds, response.headers, answer
 
 
 def get(client, path, count):
     """Read a resource so many times; returns the seconds of each."""
     return [client.request('GET', path)[0] for _ in range(count)]
+
+
+def log_in(client, where, credentials, count):
+    """Open a session so many times, and close it.
+
+    :param where: path of the sessions
+    :param credentials: what to send, a dictionary
+    :returns: list of the seconds of each POST
+    """
+    times = []
+    for _ in range(count):
+        seconds, headers, _answer = client.ask('POST', where, credentials)
+        times.append(seconds)
+        client.ask('DELETE', headers['Location'], headers={
+            'X-Auth-Token': headers['X-Auth-Token']})
+    return times
 
 
 def reset(client, path, count):

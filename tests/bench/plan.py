@@ -47,6 +47,31 @@ def _get_parallel(subject, sizes):
                          sizes.get_parallel)
 
 
+def _get_secured(subject, sizes, headers):
+    with load.Client(subject.secured.url, headers) as client:
+        # The first one has the password looked at.
+        load.get(client, subject.paths[0], 1)
+        return load.get(client, subject.paths[0], sizes.get), None
+
+
+def _get_session(subject, sizes):
+    return _get_secured(subject, sizes, subject.session())
+
+
+def _get_basic(subject, sizes):
+    return _get_secured(subject, sizes, subject.basic())
+
+
+def _log_in(subject, sizes):
+    if subject.name == 'stock':
+        # It has no sessions: what a client does in their place.
+        return _get(subject, sizes)
+    with load.Client(subject.secured.url) as client:
+        return load.log_in(client, subjects.SESSIONS, {
+            'UserName': subjects.USER, 'Password': subjects.PASSWORD},
+            sizes.get), None
+
+
 def _reset(subject, sizes):
     with load.Client(subject.emulator.url) as client:
         return load.reset(client, subject.paths[0], sizes.reset), None
@@ -66,6 +91,9 @@ def _ipmi(subject, sizes):
 TURNS = {
     'GET system, 1 client': _get,
     'GET system, 4 clients': _get_parallel,
+    'GET system, session': _get_session,
+    'GET system, Basic': _get_basic,
+    'log in (stock: GET system)': _log_in,
     'POST reset, 1 client': _reset,
     'POST reset, 4 clients': _reset_parallel,
     'ipmitool power status': _ipmi,

@@ -6,8 +6,10 @@ vbmcd) started the same way; ours for a sandbox, the stock ones for libvirt's
 test driver, which is built into libvirt's library and asks nobody.
 """
 
+import base64
 import pathlib
 
+import bcrypt
 import fixtures
 
 from tests.functional import emulator
@@ -30,10 +32,16 @@ _DOMAIN = """  <domain type='test'><name>%s</name><memory>1048576</memory>
 """
 
 
+USER, PASSWORD = 'admin', 'a password'
+
+SESSIONS = '/redfish/v1/SessionService/Sessions'
+
+
 class Ours(fixtures.Fixture):
     """The project's two, on a sandbox.
 
-    ``paths`` are systems for four clients, ``bmc`` is one BMC.
+    ``paths`` are systems for four clients, ``bmc`` is one BMC, ``secured``
+    an emulator of the same systems that wants a login.
     """
 
     name = 'ours'
@@ -47,8 +55,27 @@ class Ours(fixtures.Fixture):
         self.paths = self.emulator.systems()
         for path in self.paths:
             self.emulator.reset(path.rpartition('/')[2], 'On')
+        accounts = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
+                                'accounts')
+        accounts.write_text('%s:%s\n' % (USER, bcrypt.hashpw(
+            PASSWORD.encode(), bcrypt.gensalt(10)).decode()))
+        self.secured = self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig, server='gunicorn', settings={
+                'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(accounts)}))
         self.vbmcd = self.daemon()
         self.bmc = self.vbmcd.add(*self.words(1)[0])
+
+    def basic(self):
+        """The header for HTTP Basic authentication."""
+        pair = '%s:%s' % (USER, PASSWORD)
+        return {'Authorization': 'Basic ' + base64.b64encode(
+            pair.encode()).decode()}
+
+    def session(self):
+        """The header for a new session."""
+        answer = self.secured.request('POST', SESSIONS, {
+            'UserName': USER, 'Password': PASSWORD}, expect=201)
+        return {'X-Auth-Token': answer.headers['X-Auth-Token']}
 
     def daemon(self):
         return self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
@@ -65,7 +92,8 @@ class Ours(fixtures.Fixture):
 class Stock(fixtures.Fixture):
     """Upstream's two, on libvirt's test driver; members as those of Ours.
 
-    It has but one domain, so all clients ask for the same.
+    It has but one domain, so all clients ask for the same. It knows no
+    sessions, and no login is wanted of its clients: the least it can do.
     """
 
     name = 'stock'
@@ -75,9 +103,15 @@ class Stock(fixtures.Fixture):
         self.emulator = self.useFixture(emulator.Emulator(
             settings={'SUSHY_EMULATOR_LIBVIRT_URI': STOCK_URI},
             server='gunicorn', config='/dev/null'))
+        self.secured = self.emulator
         self.paths = self.emulator.systems() * self.clients
         self.vbmcd = self.daemon()
         self.bmc = self.vbmcd.add(*STOCK_WORDS, driver=None)
+
+    def basic(self):
+        return {}
+
+    session = basic
 
     def daemon(self):
         return self.useFixture(vbmcd.Vbmcd(command='vbmcd'))
