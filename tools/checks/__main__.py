@@ -27,8 +27,9 @@ def parse(argv):
         help='run only these, of: ' + ', '.join(suites.SUITES))
     parser.add_argument(
         '--conformance', metavar='DIR',
-        help="also run DIR/test_kubevirt_api.py, cases of what KubeVirt's "
-             'API does, against a sandbox')
+        help='also run DIR/test_kubevirt_api.py and DIR/test_cdi_api.py, '
+             "cases of what KubeVirt's and CDI's APIs do, against a "
+             'sandbox')
     options = parser.parse_args(argv)
     for name in options.suite:
         if name not in suites.SUITES:

@@ -24,6 +24,9 @@ ROOT = process.ROOT
 # Seconds one suite may take: a bound for what hangs, not an estimate.
 LIMIT = 40 * 60
 
+# Names of the modules of tests whose guests QEMU runs.
+REAL = r'\.test_qemu_'
+
 # Beyond .stestr.conf.
 STESTR_OPTIONS = ()
 
@@ -147,14 +150,18 @@ def releasenotes(folder):
     return _sphinx(folder, 'releasenotes/source')
 
 
-def stestr(folder, path):
-    """Run tests in parallel and count by stestr's own sums."""
+def stestr(folder, path, *options):
+    """Run tests in parallel and count by stestr's own sums.
+
+    :param path: folder of the tests.
+    :param options: further words, which choose among them.
+    """
     program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
     code = run(*program, 'init')
     if code != 0:
         return Result(failed=1)
     lines = []
-    code = run(*program, 'run', '--slowest', sink=lines, env={
+    code = run(*program, 'run', '--slowest', *options, sink=lines, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
         'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'})
     counts = {}
@@ -178,7 +185,12 @@ def unit(folder):
 
 def functional(folder):
     """Real processes and real clients."""
-    return stestr(folder, './tests/functional')
+    return stestr(folder, './tests/functional', '--exclude-regex', REAL)
+
+
+def qemu(folder):
+    """The same with real guests; what they need is in bindep.txt."""
+    return stestr(folder, './tests/functional', REAL)
 
 
 def demo(folder):
@@ -197,6 +209,7 @@ SUITES = {
     'releasenotes': releasenotes,
     'unit': unit,
     'functional': functional,
+    'qemu': qemu,
     'demo': demo,
     'bench': bench,
 }
@@ -220,17 +233,21 @@ def junit(report, code):
 
 
 def conformance(folder, cases):
-    """Run recorded cases of KubeVirt's API against a sandbox.
+    """Run recorded cases of KubeVirt's and CDI's APIs against a sandbox.
 
-    :param cases: folder with ``test_kubevirt_api.py``; how it is told
-        where the API is stands in its head.
+    :param cases: folder with ``test_kubevirt_api.py`` and, where it is
+        there, ``test_cdi_api.py``; how they are told where the API is
+        stands in the head of the first.
     """
     report = os.path.join(folder, 'report.xml')
+    cases = os.path.abspath(cases)
+    files = [os.path.join(cases, 'test_kubevirt_api.py')]
+    if os.path.exists(more := os.path.join(cases, 'test_cdi_api.py')):
+        files.append(more)
     with sandbox.Sandbox(vms=0) as running:
         code = run(
             BIN / 'pytest', '-q', '-p', 'no:cacheprovider',
-            '--junitxml', report,
-            os.path.join(os.path.abspath(cases), 'test_kubevirt_api.py'),
+            '--junitxml', report, *files,
             env={'KUBEVIRT_API': running.url,
                  'KUBEVIRT_TOKEN': running.token,
                  'KUBEVIRT_CA': str(running.ca),
