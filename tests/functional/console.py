@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine's serial port, read through KubeVirt's ``console``.
+
+The WebSocket is opened by the Kubernetes client library. Who reads here sees
+what any user of ``virtctl console`` would.
+"""
+
+import re
+import threading
+import time
+
+import fixtures
+from kubernetes import client
+from kubernetes import config
+from kubernetes.stream import ws_client
+import websocket
+
+PROTOCOL = 'plain.kubevirt.io'
+
+
+def url(sandbox, name, verb='console', namespace='default'):
+    """Where a port of a VMI is."""
+    return ('wss' + sandbox.url.removeprefix('https')
+            + '/apis/subresources.kubevirt.io/v1/namespaces/%s/'
+            'virtualmachineinstances/%s/%s' % (namespace, name, verb))
+
+
+def connect(sandbox, where):
+    """Open a WebSocket with the Kubernetes client library.
+
+    :param where: see :func:`url`.
+    :returns: ``websocket.WebSocket``
+    :raises websocket.WebSocketBadStatusException: it was refused.
+    """
+    settings = client.Configuration()
+    config.load_kube_config(str(sandbox.kubeconfig),
+                            client_configuration=settings)
+    return ws_client.create_websocket(settings, where, {
+        'authorization': settings.auth_settings()['BearerToken']['value'],
+        'sec-websocket-protocol': PROTOCOL})
+
+
+class Console(fixtures.Fixture):
+    """The console of one machine, over all its VMIs.
+
+    A thread connects as soon as a VMI runs, reads until the machine ends,
+    and waits for the next VMI.
+
+    :param sandbox: the running sandbox.
+    :param name: of the VM.
+    """
+
+    def __init__(self, sandbox, name):
+        super().__init__()
+        self._sandbox = sandbox
+        self._name = name
+        self._changed = threading.Condition()
+        self._said = ''
+        self._socket = None
+        self._ended = False
+
+    def _setUp(self):
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+        self.addCleanup(self._end)
+
+    def _end(self):
+        self._ended = True
+        socket = self._socket
+        if socket is not None:
+            socket.shutdown()
+        self._thread.join(10)
+
+    def _follow(self):
+        uid = None
+        while not self._ended:
+            try:
+                vmi = self._sandbox.wait_running(
+                    self._name, other_than=uid, timeout=5)
+                socket = connect(self._sandbox, url(self._sandbox,
+                                                    self._name))
+            except (AssertionError, OSError):
+                continue  # it does not run yet
+            except websocket.WebSocketBadStatusException as exc:
+                if exc.status_code not in (400, 404):
+                    raise
+                continue  # it runs no more
+            uid = vmi['metadata']['uid']
+            with self._changed:
+                self._socket = socket
+                self._changed.notify_all()
+            try:
+                while not self._ended:
+                    opcode, data = socket.recv_data()
+                    if opcode == websocket.ABNF.OPCODE_CLOSE:
+                        break
+                    with self._changed:
+                        self._said += data.decode(errors='replace')
+                        self._changed.notify_all()
+            except (OSError, websocket.WebSocketException):
+                pass  # it is cut when the machine ends
+            with self._changed:
+                self._socket = None
+                self._changed.notify_all()
+
+    @property
+    def said(self):
+        """All that was read so far, as text."""
+        return self._said
+
+    def mark(self):
+        """A position, to look only at what comes after."""
+        return len(self._said)
+
+    def wait(self, pattern, mark=0, timeout=60):
+        """Wait until the machine says something.
+
+        :param pattern: regular expression.
+        :param mark: from here on, see :meth:`mark`.
+        :returns: the match.
+        """
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not (found := re.search(pattern, self._said[mark:])):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AssertionError(
+                        '%s did not say %r in %g s, but: %s' % (
+                            self._name, pattern, timeout,
+                            self._said[mark:][-3000:]))
+                self._changed.wait(left)
+        return found
+
+    def say(self, text, timeout=30):
+        """Type a line."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while self._socket is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AssertionError('%s has no console' % self._name)
+                self._changed.wait(left)
+            socket = self._socket
+        socket.send_binary(text.encode() + b'\n')
