@@ -68,9 +68,12 @@ class Service:
         self.ca = ca
 
 
-def _run(folder, command):
+def _run(service, folder, command):
     folder.mkdir(parents=True, exist_ok=True)
-    env = process.environment(folder, {'NO_PROXY': '*', 'no_proxy': '*'})
+    # A bundle named in the environment comes before what they are told.
+    env = process.environment(folder, {
+        'NO_PROXY': '*', 'REQUESTS_CA_BUNDLE': service.ca,
+        'CURL_CA_BUNDLE': service.ca})
     done = subprocess.run(
         [str(word) for word in command], cwd=folder, env=env,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -91,7 +94,7 @@ def protocol(service, folder):
         'rhost = %s\n' % (service.user, service.password, service.url))
     trust = (['--ca-bundle', service.ca, '--avoid-http-redirect']
              if service.ca else [])
-    output = _run(folder, [
+    output = _run(service, folder, [
         process.BIN / 'rf_protocol_validator', '--config', config,
         '--report-dir', folder / 'report', '--report-type', 'tsv', *trust])
     results = folder / 'report' / 'results.json'
@@ -120,7 +123,7 @@ def schema(service, folder, authentication):
     config = folder / 'config.ini'
     config.write_text('[Authentication]\nuser = %s\npassword = %s\n'
                       % (service.user, service.password))
-    output = _run(folder, [
+    output = _run(service, folder, [
         process.BIN / 'rf_service_validator', '--config', config,
         '--rhost', service.url, '--authtype', authentication,
         '--skipschema', '--schema_directory', SCHEMAS,
@@ -133,7 +136,7 @@ def interoperability(service, folder, authentication='Session'):
 
     :returns: `Report`
     """
-    output = _run(folder, [
+    output = _run(service, folder, [
         process.BIN / 'rf_interop_validator', '--user', service.user,
         '--password', service.password, '--rhost', service.url,
         '--authtype', authentication, '--logdir', folder / 'report',

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DMTF's validators find nothing to object to.
+
+Each class has an emulator of its own with one VM: over HTTP and HTTPS, under
+both servers, with a VM that is off and one that runs with a medium in its
+drive. Each run of a validator is one test. What is warned of has to be
+explained here and in ``doc/source/reference/conformance.rst``.
+"""
+
+import os
+import pathlib
+import re
+import secrets
+
+import bcrypt
+import fixtures
+from testtools import content
+
+from tests.dmtf import validators
+from tests.functional import base
+from tests.functional import certificates
+from tests.functional import emulator
+from tests.functional import machines
+
+_USER = 'admin'
+
+#: What is warned of, by regular expression, and why it stays.
+EXPLAINED = {
+    r'\| IndicatorLED \|.*deprecated':
+        'Ironic sets IndicatorLED; LocationIndicatorActive is there too.',
+    r'/Managers/[^/|]+ \|.*\| VirtualMedia \|.*deprecated':
+        'Ironic looks for virtual media below the manager first.',
+}
+
+#: DSP0266 allows credentials over HTTPS only. A service that takes them
+#: over HTTP fails in these two, one that does not fails in others.
+HTTP_ONLY = {'SEC_BASIC_AUTH_OVER_HTTPS', 'SEC_SESSION_CREATE_HTTPS_ONLY'}
+
+
+def explained(text):
+    """Whether a warning is one of those that are explained."""
+    return any(re.search(pattern, text) for pattern in EXPLAINED)
+
+
+class _Case:
+    """The tests; a class says what of."""
+
+    VMS = 0
+    RUNNING = False
+    SERVER = 'gunicorn'
+    HTTPS = False
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox.create('virtualmachines', machines.vm(
+            'machine', 'Always' if cls.RUNNING else 'Halted'), 'default')
+        home = pathlib.Path(cls.share(fixtures.TempDir()).path)
+        password = secrets.token_urlsafe(12)
+        accounts = home / 'accounts'
+        accounts.write_text('%s:%s\n' % (_USER, bcrypt.hashpw(
+            password.encode(), bcrypt.gensalt(4)).decode()))
+        tls = (cls.share(certificates.Certificate()).tls if cls.HTTPS
+               else None)
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig,
+            {'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/machine',
+             'SUSHY_EMULATOR_AUTH_FILE': str(accounts)},
+            cls.SERVER, workers=2, auth=(_USER, password), tls=tls))
+        cls.service = validators.Service(
+            cls.emulator.url, _USER, password, tls and tls[2])
+        cls.path, = cls.emulator.systems()
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+
+    def check(self, report, allowed=()):
+        """Nothing failed, and nothing is warned of that is not explained.
+
+        :param allowed: names of assertions that cannot but fail
+        """
+        self.addDetail('output', content.text_content(
+            report.output[-20000:]))
+        summary = os.environ.get('DMTF_SUMMARY')
+        if summary:
+            with open(summary, 'a') as stream:
+                stream.write('%s.%s: %s\n' % (
+                    type(self).__name__, self._testMethodName, report))
+                stream.writelines('    %s %s\n' % one
+                                  for one in report.findings)
+        # Something was looked at at all.
+        self.assertGreater(report.passed, 50)
+        self.assertEqual(report.failed, len(report.of('FAIL')))
+        self.assertEqual(sorted(allowed), sorted(
+            text.partition(' | ')[0] if allowed else text
+            for text in report.of('FAIL')))
+        self.assertEqual([], [text for text in report.of('WARN')
+                              if not explained(text)])
+        self.assertEqual(report.warned, len(report.of('WARN')))
+
+    def need(self, path):
+        if not path.exists():
+            self.skipTest('%s is absent: DMTF\'s schemas and profiles are '
+                          'not part of this repository' % path)
+
+    def test_protocol(self):
+        self.check(validators.protocol(self.service, self.folder),
+                   () if self.HTTPS else HTTP_ONLY)
+
+    def test_service_with_session(self):
+        self.need(validators.SCHEMAS)
+        self.check(validators.schema(self.service, self.folder, 'Session'))
+
+    def test_service_with_basic(self):
+        self.need(validators.SCHEMAS)
+        self.check(validators.schema(self.service, self.folder, 'Basic'))
+
+    def test_interoperability_with_session(self):
+        self.need(validators.PROFILE)
+        self.check(validators.interoperability(
+            self.service, self.folder, 'Session'))
+
+    def test_interoperability_with_basic(self):
+        self.need(validators.PROFILE)
+        self.check(validators.interoperability(
+            self.service, self.folder, 'Basic'))
+
+
+class TestOffHttp(_Case, base.SandboxTestCase):
+    """A VM that is off, over HTTP, under Werkzeug's server."""
+
+    SERVER = 'werkzeug'
+
+
+class TestOffHttps(_Case, base.SandboxTestCase):
+    """A VM that is off, over HTTPS, under gunicorn."""
+
+    HTTPS = True
+
+
+class TestOnHttp(_Case, base.SandboxTestCase):
+    """A VM that runs, over HTTP, under gunicorn."""
+
+    RUNNING = True
+
+
+class TestOnHttps(_Case, base.SandboxTestCase):
+    """A VM that runs, over HTTPS, under Werkzeug's server."""
+
+    RUNNING = True
+    SERVER = 'werkzeug'
+    HTTPS = True
