@@ -150,11 +150,12 @@ def releasenotes(folder):
     return _sphinx(folder, 'releasenotes/source')
 
 
-def stestr(folder, path, *options):
+def stestr(folder, path, *options, env=None):
     """Run tests in parallel and count by stestr's own sums.
 
     :param path: folder of the tests.
     :param options: further words, which choose among them.
+    :param env: further variables.
     """
     program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
     code = run(*program, 'init')
@@ -163,7 +164,7 @@ def stestr(folder, path, *options):
     lines = []
     code = run(*program, 'run', '--slowest', *options, sink=lines, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
-        'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1'})
+        'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1', **(env or {})})
     counts = {}
     for line in lines:
         if match := re.match(r' - (\w[\w ]*): (\d+)$', line.rstrip()):
@@ -193,6 +194,24 @@ def qemu(folder):
     return stestr(folder, './tests/functional', REAL)
 
 
+def dmtf(folder):
+    """DMTF's validators, and what each of their runs found.
+
+    Those that need DMTF's schemas or Ironic's profile are skipped where
+    they are not: see :mod:`tests.dmtf.validators`.
+    """
+    summary = os.path.join(folder, 'summary')
+    result = stestr(folder, './tests/dmtf', env={'DMTF_SUMMARY': summary})
+    if os.path.exists(summary):
+        with open(summary) as stream:
+            print(stream.read())
+    if result.skipped:
+        print('SKIPPED: %d runs of the service and interoperability '
+              "validators, for want of DMTF's schemas or Ironic's profile"
+              % result.skipped)
+    return result
+
+
 def demo(folder):
     """The tour, as a user runs it."""
     return one(run(ROOT / 'tools' / 'demo', '--tour', limit=600))
@@ -210,6 +229,7 @@ SUITES = {
     'unit': unit,
     'functional': functional,
     'qemu': qemu,
+    'dmtf': dmtf,
     'demo': demo,
     'bench': bench,
 }
