@@ -155,10 +155,11 @@ class Ironic(fixtures.Fixture):
             provision_state='enroll', **_INTERFACES[driver])
         return self.provision(node, 'manage', 'manageable')
 
-    def provision(self, node, verb, state):
+    def provision(self, node, verb, state, timeout=60):
         """Have a node change its provision state, and wait for it."""
         self.baremetal.set_node_provision_state(node, verb)
-        return self.wait(node, lambda now: now.provision_state == state)
+        return self.wait(node, lambda now: now.provision_state == state,
+                         timeout)
 
     def power(self, node, target, state):
         """Have a node change its power state, and wait until it has.
@@ -186,8 +187,8 @@ class Ironic(fixtures.Fixture):
                     or now.reservation)
             if not busy and condition(now):
                 return now
-            if now.last_error and (
-                    not busy or now.provision_state.endswith('failed')):
+            failed = now.provision_state.endswith('failed')
+            if failed or now.last_error and not busy:
                 raise AssertionError('%s: %s' % (now.name, now.last_error))
             if time.monotonic() >= deadline:
                 raise AssertionError(

@@ -45,7 +45,7 @@ def shown(machine, full):
         'BootSourceOverrideMode@Redfish.AllowableValues': list(_MODES),
     }
     if boot.Target.UEFI_HTTP in machine.boot_targets():
-        body['HttpBootUri'] = state.http_uri
+        body['HttpBootUri'] = state.http_uri or None
     if full:
         body['BootOptions'] = responses.link(
             parts.system(machine, 'BootOptions'))
@@ -67,7 +67,8 @@ def shape(machine, full):
         'BootSourceOverrideTarget': tuple(targets(machine)),
         'BootSourceOverrideEnabled': _ENABLED,
         'BootSourceOverrideMode': _MODES,
-        'HttpBootUri': str if http else _NO_HTTP_BOOT,
+        # sushy sends null with every other target.
+        'HttpBootUri': str | None if http else _NO_HTTP_BOOT,
     }
     if full:
         taken['BootOrder'] = list
@@ -107,7 +108,7 @@ def change(machine, chosen):
     mode = chosen.get('BootSourceOverrideMode')
     more = {}
     if 'HttpBootUri' in chosen:
-        more['http_uri'] = chosen['HttpBootUri']
+        more['http_uri'] = chosen['HttpBootUri'] or ''
     if 'BootOrder' in chosen:
         more['order'] = tuple(chosen['BootOrder'])
     name = next(iter(chosen))
