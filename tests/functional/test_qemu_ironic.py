@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ironic deploys an ISO to a VM by virtual media, and takes it out again.
+
+The node's deploy interface is ``ramdisk``: Ironic puts the ISO into the
+drive, has the machine boot from it and calls it active; the machine's own
+console tells what booted. Ironic fetches the ISO itself and offers it from
+its own web server, as it does by default.
+"""
+
+import functools
+import http.server
+import threading
+
+import fixtures
+
+from tests.functional import emulator
+from tests.functional import ironic
+from tests.functional import qemu
+
+
+class _Files(fixtures.Fixture):
+    """A web server for what Ironic publishes.
+
+    ``folder`` is what it serves, ``url`` where.
+    """
+
+    def _setUp(self):
+        self.folder = self.useFixture(fixtures.TempDir()).path
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, *arguments):
+                pass
+
+        server = http.server.ThreadingHTTPServer(
+            ('127.0.0.1', 0),
+            functools.partial(Handler, directory=self.folder))
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.url = 'http://127.0.0.1:%d' % server.server_address[1]
+
+
+class IronicDeployTestCase(qemu.QemuTestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, server='gunicorn', settings={
+                # Everything is on this machine here.
+                'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
+        files = cls.share(_Files())
+        cls.ironic = cls.share(ironic.Ironic({'deploy': {
+            'http_root': files.folder, 'http_url': files.url}}))
+
+    def test_deploy_and_undeploy(self):
+        uuid = self.make('Halted')['spec']['template']['spec']['domain'][
+            'firmware']['uuid']
+        node = self.ironic.enrol(self.name, 'redfish', {
+            'redfish_address': self.emulator.url,
+            'redfish_system_id': '/redfish/v1/Systems/' + uuid})
+        self.ironic.provision(node, 'provide', 'available')
+        self.ironic.baremetal.update_node(node, instance_info={
+            'boot_iso': self.web.url + 'iso'})
+
+        self.ironic.provision(node, 'active', 'active', timeout=180)
+        self.console.wait(qemu.ISO, timeout=120)
+        media = self.media(uuid)
+        self.assertTrue(media['Inserted'])
+        self.assertEqual('On', self.emulator.system(uuid)['PowerState'])
+        volume, = self.volumes() - {self.name}
+
+        mark = self.console.mark()
+        self.ironic.provision(node, 'deleted', 'available', timeout=180)
+        media = self.media(uuid)
+        self.assertFalse(media['Inserted'])
+        self.assertIsNone(media['Image'])
+        self.sandbox.wait('datavolumes', volume, lambda it: it is None)
+        self.assertEqual({self.name}, self.volumes())
+        self.assertEqual('Off', self.emulator.system(uuid)['PowerState'])
+
+        # The disk is what it boots from when there is no ISO.
+        self.ironic.baremetal.set_node_boot_device(
+            node, 'disk', persistent=True)
+        self.ironic.power(node, 'power on', 'power on')
+        self.console.wait(qemu.DISK, mark, timeout=120)
+
+    def media(self, uuid):
+        """Read the CD-ROM device of a system."""
+        return self.emulator.request(
+            'GET', '/redfish/v1/Systems/%s/VirtualMedia/Cd' % uuid,
+            expect=200).json()
+
+    def volumes(self):
+        """Names of all DataVolumes."""
+        return {each['metadata']['name']
+                for each in self.sandbox.list('datavolumes')}
