@@ -131,12 +131,13 @@ class TestAccess(base.SandboxTestCase):
                           redfish.SYSTEMS + '/%s/VirtualMedia',
                           redfish.SYSTEMS + '/%s/VirtualMedia/Cd',
                           redfish.SYSTEMS + '/%s/Storage',
-                          '/redfish/v1/Managers/%s'):
+                          '/redfish/v1/Managers/%s',
+                          '/redfish/v1/Chassis/%s'):
                 started.request('GET', where % identity, expect=404)
             started.request(
                 'POST', redfish.SYSTEMS + '/%s/Actions/ComputerSystem.Reset'
                 % identity, {'ResetType': 'On'}, expect=404)
-        for where in '/redfish/v1/Managers', '/redfish/v1/Chassis/Chassis':
+        for where in '/redfish/v1/Managers', '/redfish/v1/Chassis':
             text = started.request('GET', where, expect=200).text
             self.assertIn(mine, text)
             self.assertNotIn(others, text)

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a system's resources show and take, as the sushy library and plain
+HTTP see it, and what came of it in the cluster and in the guest.
+"""
+
+import sushy
+
+from tests.functional import machines
+from tests.functional import redfish
+
+
+def _rich(vm):
+    """Give a VM what a plain one has not."""
+    spec = vm['spec']['template']['spec']
+    devices = spec['domain']['devices']
+    devices['tpm'] = {'persistent': False}
+    devices['disks'].append({'name': 'data', 'disk': {'bus': 'sata'},
+                             'serial': 'disk-7'})
+    spec['volumes'].append({'name': 'data', 'persistentVolumeClaim': {
+        'claimName': 'data'}})
+    spec['domain']['chassis'] = {'serial': 'chassis-7', 'asset': 'rack 4'}
+    return vm
+
+
+class TestShown(redfish.RedfishTestCase):
+
+    def test_parts(self):
+        name = redfish.new_name()
+        vm = self.sandbox.create('virtualmachines', _rich(
+            machines.vm(name, 'Halted')))
+        self.uuid = machines.uuid_of(vm)
+        self.path = '%s/%s' % (redfish.SYSTEMS, self.uuid)
+        self.appears(self.uuid)
+        body = self.emulator.system(self.uuid)
+        self.assertEqual('TPM2_0', body['TrustedModules'][0]['InterfaceType'])
+        chassis = self.get(body['Links']['Chassis'][0]['@odata.id'])
+        self.assertEqual(('chassis-7', 'rack 4'), (
+            chassis['SerialNumber'], chassis['AssetTag']))
+        system = self.sushy()
+        sizes = system.storage.drives_sizes_bytes
+        self.assertEqual([10 * 2 ** 30], sizes)
+        self.assertEqual(sizes, system.storage.volumes_sizes_bytes)
+        self.assertEqual(sizes, system.simple_storage.disks_sizes_bytes)
+        self.assertEqual(['sata', 'virtio'], sorted(
+            each.identity for each in system.storage.get_members()))
+        [drive] = [drive for each in system.storage.get_members()
+                   for drive in each.drives if drive.identity == 'data']
+        self.assertEqual('disk-7', drive.serial_number)
+        [memory] = self.get(self.path + '/Memory')['Members']
+        self.assertEqual(1024, self.get(memory['@odata.id'])['CapacityMiB'])
+
+    def get(self, where):
+        return self.emulator.request('GET', where, expect=200).json()
+
+    def test_since_when_it_runs(self):
+        self.make('Always')
+        self.power_state('On')
+        body = self.emulator.system(self.uuid)
+        times = self.sandbox.vmi(self.name)['status'][
+            'phaseTransitionTimestamps']
+        self.assertEqual(
+            [each['phaseTransitionTimestamp'] for each in times
+             if each['phase'] == 'Running'], [body['LastResetTime']])
+        self.emulator.reset(self.uuid, 'ForceOff')
+        self.power_state('Off')
+        body = self.emulator.system(self.uuid)
+        self.assertNotIn('LastResetTime', body)
+        self.assertEqual({'LastState': 'None'}, body['BootProgress'])
+
+    def test_manager(self):
+        self.make()
+        where = '/redfish/v1/Managers/' + self.uuid
+        manager = self.get(where)
+        self.assertEqual(self.get('/redfish/v1/')['UUID'],
+                         manager['ServiceEntryPointUUID'])
+        port = int(self.emulator.url.rpartition(':')[2])
+        self.assertEqual(
+            {'ProtocolEnabled': True, 'Port': port},
+            self.get(where + '/NetworkProtocol')['HTTP'])
+        self.sandbox.reset_stats()
+        root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
+        [bmc] = [each for each in root.get_manager_collection().get_members()
+                 if each.uuid == self.uuid]
+        self.assertEqual('sushy-kubevirt', bmc.model)
+        bmc.reset_manager(sushy.RESET_TYPE_GRACEFUL_RESTART)
+        # It has read the VM anew.
+        self.assertEqual(
+            {'virtualmachines.kubevirt.io',
+             'virtualmachineinstances.kubevirt.io'},
+            self.sandbox.calls()['get'].keys())
+
+
+class TestBootOrder(redfish.RedfishTestCase):
+
+    def order(self):
+        return self.emulator.system(self.uuid)['Boot']['BootOrder']
+
+    def boots(self, number, action='ForceRestart'):
+        self.emulator.reset(self.uuid, action)
+        return self.sandbox.wait_boot(self.name, number)['class']
+
+    def test_order(self):
+        self.make()
+        options = {}
+        for member in self.emulator.request(
+                'GET', self.path + '/BootOptions', expect=200).json()[
+                    'Members']:
+            body = self.emulator.request(
+                'GET', member['@odata.id'], expect=200).json()
+            options[body['Alias']] = body['BootOptionReference']
+        self.assertEqual({'Hdd', 'Cd', 'Pxe'}, set(options))
+        self.assertEqual([options['Hdd']], self.order())
+        wanted = [options['Pxe'], options['Hdd']]
+        # With an override on top of it, in one request.
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootOrder': wanted, 'BootSourceOverrideTarget': 'Cd',
+            'BootSourceOverrideEnabled': 'Once'}})
+        self.assertEqual(wanted, self.order())
+        self.assertEqual('Cd', self.boots(1, 'On'))
+        self.assertEqual('Pxe', self.boots(2))
+        self.emulator.request(
+            'POST', self.path + '/Actions/ComputerSystem.SetDefaultBootOrder',
+            expect=204)
+        self.assertEqual([options['Hdd']], self.order())
+        self.assertEqual('Hdd', self.boots(3))
+
+    def test_refused(self):
+        self.make()
+        for order in ([], ['Boot9999'], ['Boot0001', 'Boot0001']):
+            [entry] = self.refused('PATCH', self.path, {
+                'Boot': {'BootOrder': order}}, 400)
+            self.assertEqual('PropertyValueIncorrect', entry[0])
+        self.assertEqual(['Boot0001'], self.order())
+
+
+class TestSettings(redfish.RedfishTestCase):
+
+    def test_bios(self):
+        """As Ironic's BIOS interface goes about it."""
+        self.make('Always')
+        self.power_state('On')
+        bios = self.sushy().bios
+        before = bios.attributes
+        self.assertEqual('Legacy', before['BootMode'])
+        registry = bios.get_attribute_registry()
+        known = {each.name: each for each in
+                 registry.registry_entries.attributes}
+        self.assertEqual(before.keys(), known.keys())
+        self.assertEqual(
+            ['UEFI', 'Legacy'],
+            [each['ValueName'] for each in known['BootMode'].
+             allowable_values])
+        self.assertIn(sushy.APPLY_TIME_ON_RESET, bios.supported_apply_times)
+        wanted = {'BootMode': 'UEFI', 'SecureBoot': 'Enabled',
+                  'QuietBoot': 'true', 'NumCores': 4}
+        bios.set_attributes(wanted, apply_time=sushy.APPLY_TIME_ON_RESET)
+        bios.refresh(force=True)
+        self.assertEqual(before, bios.attributes)
+        self.assertEqual({**before, **wanted}, bios.pending_attributes)
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        self.assertEqual('efi-secure', self.sandbox.wait_boot(
+            self.name, 2)['firmware'])
+        self.power_state('On')
+        bios.refresh(force=True)
+        self.assertEqual({**before, **wanted}, bios.attributes)
+        bios.reset_bios()
+        bios.refresh(force=True)
+        self.assertNotIn('NumCores', bios.pending_attributes)
+        self.assertEqual('UEFI', bios.pending_attributes['BootMode'])
+
+    def test_bios_refused(self):
+        self.make()
+        where = self.path + '/Bios/Settings'
+        for values, key in (
+                ({'BootMode': 'Other'}, 'PropertyValueNotInList'),
+                ({'Tpm': 'Volatile'}, 'PropertyNotWritable'),
+                ({'SecureBoot': 'Enabled'}, 'PropertyValueIncorrect')):
+            [entry] = self.refused('PATCH', where, {
+                'Attributes': {**values, 'Mine': 1}}, 400)
+            self.assertEqual(key, entry[0])
+        self.assertNotIn('Mine', self.emulator.request(
+            'GET', where, expect=200).json()['Attributes'])
+
+    def test_secure_boot_of_the_boot_that_runs(self):
+        self.make('Always')
+        self.power_state('On')
+        self.emulator.patch_system(
+            self.uuid, {'Boot': {'BootSourceOverrideMode': 'UEFI'}})
+        where = self.path + '/SecureBoot'
+        self.emulator.request('PATCH', where, {'SecureBootEnable': True},
+                              expect=204)
+        body = self.emulator.request('GET', where, expect=200).json()
+        self.assertEqual((True, 'Disabled'), (
+            body['SecureBootEnable'], body['SecureBootCurrentBoot']))
+        self.assertNotIn('SecureBootMode', body)
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        self.sandbox.wait_boot(self.name, 2)
+        self.power_state('On')
+        body = self.emulator.request('GET', where, expect=200).json()
+        self.assertEqual(('Enabled', 'UserMode'), (
+            body['SecureBootCurrentBoot'], body['SecureBootMode']))
+
+    def test_of_the_system(self):
+        self.make()
+        self.assertEqual('LastState', self.emulator.system(self.uuid)[
+            'PowerRestorePolicy'])
+        self.emulator.patch_system(self.uuid, {
+            'PowerRestorePolicy': 'AlwaysOn', 'AssetTag': 'rack 4'})
+        body = self.emulator.system(self.uuid)
+        self.assertEqual(('AlwaysOn', 'rack 4', 'Off'), (
+            body['PowerRestorePolicy'], body['AssetTag'],
+            body['PowerState']))
+        self.emulator.reset(self.uuid, 'On')
+        self.sandbox.wait_running(self.name)
+        self.assertEqual('Always', self.sandbox.vm(self.name)['spec'][
+            'runStrategy'])
+        [entry] = self.refused('PATCH', self.path, {
+            'PowerRestorePolicy': 'Never'}, 400)
+        self.assertEqual('PropertyValueNotInList', entry[0])
+        [entry] = self.refused('PATCH', self.path, {
+            'AssetTag': 'x' * 300}, 400)
+        self.assertEqual('PropertyValueIncorrect', entry[0])
