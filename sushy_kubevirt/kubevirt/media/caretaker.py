@@ -54,13 +54,15 @@ class Look:
         seen
     :param lapse: seconds after which an insert counts as given up
     :param uploading: attempts that this process uploads
+    :param inserting: attempts that this process is inserting
     """
 
-    def __init__(self, seen, age, lapse, uploading=()):
+    def __init__(self, seen, age, lapse, uploading=(), inserting=()):
         self.seen = seen
         self.age = age
         self.lapse = lapse
         self.uploading = uploading
+        self.inserting = inserting
         #: Seconds after which to look again, or None.
         self.again = None
         #: Entries whose DataVolume nothing has told of.
@@ -88,7 +90,8 @@ def put_right(vm, vmi, look):
     found = record.read(vm)
     edited = copy.deepcopy(vm)
     for id_, entry in list(found.nexts.items()):
-        if look.due(('next', entry.id), look.lapse):
+        if entry.id not in look.inserting and look.due(
+                ('next', entry.id), look.lapse):
             found.discard(found.nexts.pop(id_))
     for id_, entry in list(found.media.items()):
         if not drives.holds(vm, entry.drive, entry.volume):
@@ -177,7 +180,8 @@ class Caretaker:
         return Look(
             lambda entry: room.seen(vm, entry),
             lambda what: room.age(machine.uid, what),
-            machine.options.media.lapse_seconds, room.uploads)
+            machine.options.media.lapse_seconds, room.uploads,
+            room.inserting)
 
     def _run(self):
         while True:

@@ -68,8 +68,16 @@ def delete(machine, room, name, uid=''):
         client.delete(resources.DATA_VOLUME, machine.namespace, name,
                       {'preconditions': {'uid': uid}})
         LOG.info('DataVolume %s/%s is deleted', machine.namespace, name)
-    except (errors.ObjectNotFound, errors.Conflict):
-        pass        # it is not there, or another one is
+    except errors.ObjectNotFound:
+        pass
+    except errors.Conflict:
+        # Another one is there by now; or it could not be done this time.
+        try:
+            there = client.get(resources.DATA_VOLUME, machine.namespace, name)
+        except errors.ObjectNotFound:
+            there = None
+        if there is not None and there['metadata']['uid'] == uid:
+            raise
     room.volumes.forget(machine.namespace, name, uid)
 
 

@@ -176,12 +176,15 @@ class _Insertion:
                            self._asked.verify, pem)
         if self._asked.verify and not self._entry.upload:
             self._authorities = authorities.provide(machine, self._device)
+        self._room.inserting.add(self._entry.id)
         try:
             volume = self._make(size)
             machine.write(self._fill)
         except Exception:
             self._give_up()
             raise
+        finally:
+            self._room.inserting.discard(self._entry.id)
         self._room.volumes.put(volume)
         self._room.look(machine)
         LOG.info('%s of %s: %s is being imported into %s',
@@ -190,10 +193,10 @@ class _Insertion:
         if self._entry.upload:
             uploading.start(machine, self._entry, self._asked, pem, size)
         tidy(machine)
-        return self._room.medium(machine, self._device) or self._shown()
-
-    def _shown(self):
-        raise _overtaken(self._machine, self._device)
+        medium = self._room.medium(machine, self._device)
+        if medium is None:
+            raise _overtaken(machine, self._device)
+        return medium
 
     # Step 2
 

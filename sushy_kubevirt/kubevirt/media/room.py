@@ -42,6 +42,8 @@ class Room:
             bool(cluster.vm), self._volume_changed)
         #: What this process uploads: {attempt: `uploading.Upload`}
         self.uploads = {}
+        #: Attempts that this process is inserting.
+        self.inserting = set()
         #: PEM of certificates: {digest: text}
         self.certificates = {}
         self._calling = threading.RLock()

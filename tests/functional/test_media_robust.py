@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual media through deaths, races, bad moments and crowds."""
+
+import itertools
+import threading
+import time
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import power
+from tests.functional import machinecase
+from tests.functional import mediacase
+
+R = power.ResetType
+S = mediacase.S
+
+KIND = {'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume'}
+
+
+def at_once(*calls):
+    """Call functions in threads. :returns: what they returned or raised"""
+    found = [None] * len(calls)
+
+    def run(number, call):
+        try:
+            found[number] = call()
+        except Exception as e:
+            found[number] = e
+
+    threads = [threading.Thread(target=run, args=each)
+               for each in enumerate(calls)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return found
+
+
+class DeathTestCase(mediacase.MediaTestCase):
+    """A process dies after each of its writes; another one comes."""
+
+    def each_death(self, machine, *words):
+        """Do something again and again, killed one write later each time.
+
+        :yields: after each, whether it finished
+        """
+        for writes in itertools.count(1):
+            finished = self.drive(machine.name, *words, writes=writes)
+            yield finished
+            if finished:
+                self.assertGreater(writes, 2)
+                return
+
+    def only(self, machine, wanted):
+        """Wait until there are these DataVolumes and no others, all of them
+        spoken of.
+        """
+        last = []
+
+        def so():
+            last[:] = [self.data_volumes(machine), self.owned(
+                'persistentvolumeclaims', machine)]
+            return all(each == sorted(wanted()) for each in last)
+
+        self.until('what is wanted', so)
+
+    def test_insert(self):
+        bmc = self.bmc(keeper=False)
+        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        url = self.images.url + '/private/k.iso'
+        for finished in self.each_death(
+                machine, 'insert', 'Cd', url, self.images.USER,
+                self.images.PASSWORD):
+            successor = self.bmc()
+            other = successor.machine(machine.name)
+            self.until('no half insert', lambda: '"next"' not in (
+                self.remembered(machine) or ''))
+            medium = other.medium('Cd')
+            if finished:
+                self.assertIsNotNone(medium)
+            if medium is None:
+                self.nothing_left(machine)
+            else:
+                self.comes(other, S.READY)
+                self.only(machine, lambda: [medium.data_volume])
+            # The next one works, whatever there was.
+            other.insert_media('Cd', self.source())
+            self.comes(other, S.READY)
+            other.eject_media('Cd')
+            self.nothing_left(machine)
+            successor.close()
+
+    def test_replace(self):
+        bmc = self.bmc(keeper=False)
+        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine.insert_media('Cd', self.source())
+        for number in itertools.count():
+            url = self.url()
+            finished = self.drive(machine.name, 'insert', 'Cd', url,
+                                  writes=number + 1)
+            successor = self.bmc()
+            other = successor.machine(machine.name)
+            self.until('no half insert', lambda: '"next"' not in (
+                self.remembered(machine) or ''))
+            self.comes(other, S.READY)
+            medium = other.medium('Cd')
+            self.only(machine, lambda: [medium.data_volume])
+            if finished:
+                self.assertEqual(url, medium.url)
+                break
+            successor.close()
+        self.assertGreater(number, 3)
+
+    def test_eject(self):
+        machine = self.machine('Halted', self.bmc(keeper=False),
+                               change=mediacase.drop_drive)
+        for number in itertools.count(1):
+            machine.insert_media('Cd', self.source())
+            finished = self.drive(machine.name, 'eject', 'Cd', writes=number)
+            successor = self.bmc()
+            self.assertIsNone(successor.machine(machine.name).medium('Cd'))
+            self.nothing_left(machine)
+            successor.close()
+            if finished:
+                break
+        self.assertGreater(number, 2)
+
+    def test_next_insert_does_not_wait_for_what_was_given_up(self):
+        bmc = self.bmc({'lapse_seconds': 3})
+        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        self.drive(machine.name, 'insert', 'Cd', self.url(), writes=2)
+        began = time.monotonic()
+        machine.insert_media('Cd', self.source())
+        self.comes(machine, S.READY)
+        self.assertLess(time.monotonic() - began, 2.5)
+        self.assertEqual(2, len(self.data_volumes(machine)))
+        self.only(machine, lambda: [machine.medium('Cd').data_volume])
+        machine.eject_media('Cd')
+        self.nothing_left(machine)
+
+    def test_vm_that_is_deleted(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine.insert_media('Cd', self.source(
+            self.images.url + '/private/d.iso', username=self.images.USER,
+            password=self.images.PASSWORD))
+        machine.insert_media('USBStick', self.source())
+        self.comes(machine, S.READY)
+        self.assertEqual(2, len(self.data_volumes(machine)))
+        self.sandbox.delete('virtualmachines', machine.name)
+        for plural in ('datavolumes', 'persistentvolumeclaims', 'secrets'):
+            self.until('no ' + plural,
+                       lambda: not self.owned(plural, machine))
+
+
+class RaceTestCase(mediacase.MediaTestCase):
+
+    def test_insert_and_eject(self):
+        one, two = self.bmc(), self.bmc()
+        machine = self.machine('Halted', one, change=mediacase.drop_medium)
+        other = two.machine(machine.name)
+        for number in range(6):
+            def eject():
+                time.sleep(number * 0.012)
+                other.eject_media('Cd')
+
+            inserted, ejected = at_once(
+                lambda: machine.insert_media('Cd', self.source()), eject)
+            self.assertIsNone(ejected)
+            if isinstance(inserted, Exception):
+                self.assertIsInstance(inserted, errors.WrongState)
+                self.assertIsNone(machine.medium('Cd'))
+                self.nothing_left(machine)
+            machine.eject_media('Cd')
+            self.nothing_left(machine)
+
+    def test_two_insert(self):
+        bmcs = [self.bmc(), self.bmc()]
+        machine = self.machine('Halted', bmcs[0],
+                               change=mediacase.drop_medium)
+        for _ in range(4):
+            found = at_once(*[
+                lambda bmc=bmc: bmc.machine(machine.name).insert_media(
+                    'Cd', self.source()) for bmc in bmcs])
+            for each in found:
+                if isinstance(each, Exception):
+                    self.assertIsInstance(each, errors.WrongState)
+            medium = self.comes(machine, S.READY)
+            self.until('one of them', lambda: [
+                medium.data_volume] == self.data_volumes(machine))
+        machine.eject_media('Cd')
+        self.nothing_left(machine)
+
+    def test_with_boot_overrides(self):
+        one, two = self.bmc(), self.bmc()
+        for _ in range(3):
+            machine = self.machine('Halted', one,
+                                   change=mediacase.drop_drive)
+            other = self.handle(two, machine.name)
+            found = at_once(
+                lambda: machine.insert_media('Cd', self.source()),
+                lambda: other.set_boot(boot.Target.PXE, boot.Enabled.ONCE))
+            self.assertIsNone(found[1])
+            self.assertFalse(isinstance(found[0], Exception), found[0])
+            machine.reset(R.ON)
+            self.assertEqual('Pxe', self.sandbox.wait_boot(
+                machine.name, 1)['class'])
+            self.becomes(machine, machinecase.ON)
+            at_once(lambda: machine.eject_media('Cd'), lambda: self.until(
+                'over',
+                lambda: other.boot().enabled is boot.Enabled.DISABLED))
+            self.nothing_left(machine)
+            devices = self.sandbox.vm(machine.name)['spec']['template'][
+                'spec']['domain']['devices']
+            self.assertFalse([each for each in devices['disks']
+                              + devices['interfaces']
+                              if 'bootOrder' in each])
+
+    def test_a_hundred_in_a_row(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        for _ in range(100):
+            machine.insert_media('Cd', self.source())
+            machine.eject_media('Cd')
+        self.nothing_left(machine)
+        self.assertEqual([], self.data_volumes())
+
+    def test_twenty_at_once(self):
+        bmc = self.bmc()
+        names = [self.make('Halted', change=mediacase.drop_medium)
+                 for _ in range(20)]
+        each = [self.handle(bmc, name) for name in names]
+        found = at_once(*[
+            lambda machine=machine: machine.insert_media('Cd', self.source())
+            for machine in each])
+        self.assertEqual(
+            [], [e for e in found if isinstance(e, Exception)])
+        for machine in each:
+            self.comes(machine, S.READY)
+        self.assertEqual(20, len(self.data_volumes()))
+        self.assertEqual([None] * 20, at_once(*[
+            lambda machine=machine: machine.eject_media('Cd')
+            for machine in each]))
+        for machine in each:
+            self.nothing_left(machine)
+
+
+class BadMomentTestCase(mediacase.MediaTestCase):
+
+    def test_every_write_survives_one(self):
+        bmc = self.bmc()
+        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        for action, where in itertools.product(
+                machinecase.BAD_MOMENTS,
+                ('datavolumes', 'secrets', 'virtualmachines')):
+            self.sandbox.clear_faults()
+            for verb in ('POST', 'PATCH', 'DELETE'):
+                self.sandbox.fault(action, verb=verb,
+                                   where='/' + where)
+            machine.insert_media('Cd', self.source(
+                self.url('private/b.iso'), username=self.images.USER,
+                password=self.images.PASSWORD))
+            self.comes(machine, S.READY)
+            machine.eject_media('Cd')
+            self.assertTrue(any(self.fault_hits()), (action, where))
+            self.nothing_left(machine)
+        self.sandbox.clear_faults()
+
+    def test_names_that_are_taken(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        name = machine.name + '-bmc-cd-%d'
+        self.sandbox.create('secrets', {
+            'metadata': {'name': name % 0}, 'stringData': {'a': 'b'}})
+        self.addCleanup(self.sandbox.delete, 'secrets', name % 0)
+        self.sandbox.create('persistentvolumeclaims', {
+            'metadata': {'name': name % 1}, 'spec': {
+                'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '1Mi'}}}})
+        self.addCleanup(self.sandbox.delete, 'persistentvolumeclaims',
+                        name % 1)
+        machine.insert_media('Cd', self.source(
+            self.url('private/n.iso'), username=self.images.USER,
+            password=self.images.PASSWORD))
+        self.assertEqual(name % 2, self.comes(machine,
+                                              S.READY).data_volume)
+        machine.eject_media('Cd')
+        self.until('deleted', lambda: not self.data_volumes(machine))
+        self.until('gone', lambda: not self.sandbox.get(
+            'persistentvolumeclaims', name % 2))
+        self.assertTrue(self.sandbox.get('secrets', name % 0))
+        self.assertTrue(self.sandbox.get('persistentvolumeclaims', name % 1))
+        # All of them.
+        self.sandbox.create('datavolumes', {
+            **KIND, 'metadata': {'name': name % 2},
+            'spec': {'source': {'blank': {}}, 'storage': {
+                'resources': {'requests': {'storage': '1Mi'}}}}})
+        self.addCleanup(self.sandbox.delete, 'datavolumes', name % 2)
+        e = self.assertRaises(
+            errors.WrongState, machine.insert_media, 'Cd', self.source(
+                self.url('private/n.iso'), username=self.images.USER,
+                password=self.images.PASSWORD))
+        self.assertIn(name % 2, str(e))
+        self.until('nothing remembered',
+                   lambda: not self.remembered(machine))
+        self.assertTrue(self.sandbox.get('datavolumes', name % 2))
+
+    def test_annotation_that_names_somebody_elses(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        name = machine.name + '-bmc-cd-0'
+        made = self.sandbox.create('datavolumes', {
+            **KIND, 'metadata': {'name': name},
+            'spec': {'source': {'blank': {}}, 'storage': {
+                'resources': {'requests': {'storage': '1Mi'}}}}})
+        self.addCleanup(self.sandbox.delete, 'datavolumes', name)
+        self.sandbox.patch('virtualmachines', machine.name, {
+            'metadata': {'annotations': {
+                'sushy-kubevirt.openstack.org/media':
+                    '{"gone":{"%s":""},"next":7,"media":{"Cd":[]}}' % name}}})
+        self.until('forgotten', lambda: not self.remembered(machine))
+        self.assertEqual(made['metadata']['uid'], self.sandbox.get(
+            'datavolumes', name)['metadata']['uid'])
+
+    def test_medium_that_somebody_takes_out_of_the_vm(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine.insert_media('Cd', self.source())
+        self.comes(machine, S.READY)
+        volumes = self.sandbox.vm(machine.name)['spec']['template']['spec'][
+            'volumes']
+        self.sandbox.patch('virtualmachines', machine.name, [{
+            'op': 'remove', 'path': '/spec/template/spec/volumes/%d' %
+            [each['name'] for each in volumes].index('cd')}])
+        self.until('it is gone', lambda: machine.medium('Cd') is None)
+        self.nothing_left(machine)
+
+    def test_data_volume_that_somebody_deletes(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        url = self.url()
+        self.slow(url, delay=30)
+        machine.insert_media('Cd', self.source(url))
+        self.sandbox.delete('datavolumes',
+                            machine.medium('Cd').data_volume)
+        self.assertEqual('DataVolumeNotFound',
+                         self.comes(machine, S.FAILED).reason)
+        # A process that has not seen it go finds out.
+        other = self.bmc().machine(machine.name)
+        self.comes(other, S.FAILED)
+        machine.insert_media('Cd', self.source())
+        self.comes(machine, S.READY)
+        machine.eject_media('Cd')
+        self.nothing_left(machine)
