@@ -6,6 +6,7 @@ import statistics
 
 import fixtures
 
+from tests.bench import inserting
 from tests.bench import load
 from tests.bench import memory
 from tests.bench import subjects
@@ -29,12 +30,14 @@ class Sizes:
     soak: int
     #: Numbers of BMCs to measure the memory of.
     bmcs: tuple
+    #: Media to insert.
+    insert: int
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
-             reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10))
+             reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10), insert=21)
 QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
-              ipmi=2, soak=25, bmcs=(1, 2))
+              ipmi=2, soak=25, bmcs=(1, 2), insert=2)
 
 
 def _get(subject, sizes):
@@ -229,6 +232,8 @@ def run(sizes, only=None, say=lambda what: None):
             if subject.name == 'ours':
                 say('API calls of a GET')
                 result['api_calls'] = api_calls(subject, sizes)
+                say('inserting media')
+                result['insert'] = inserting.overhead(subject, sizes)
         say('memory after %d requests of each kind' % sizes.soak)
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')

@@ -25,6 +25,12 @@ def rows(result):
     if 'api_calls' in result:
         yield ('API calls of a GET', '',
                _number(result['api_calls']['per_get']), '-', '-')
+    for key, what in (('cdi', 'import of 1 MiB, CDI alone'),
+                      ('insert', 'import of 1 MiB, inserted'),
+                      ('post', 'POST InsertMedia')):
+        if 'insert' in result:
+            yield (what, 'ms, median', _number(result['insert'][key]), '-',
+                   '-')
     soak = result['memory']
     for part in 'emulator', 'vbmcd':
         figures = [soak.get(who, {}).get('after', {}).get(part)

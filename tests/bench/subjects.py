@@ -51,7 +51,8 @@ class Ours(fixtures.Fixture):
         self.sandbox = self.useFixture(sandbox.Sandbox(
             vms=self.clients, boot_seconds=0))
         self.emulator = self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig, server='gunicorn'))
+            self.sandbox.kubeconfig, server='gunicorn', settings={
+                'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
         self.paths = self.emulator.systems()
         for path in self.paths:
             self.emulator.reset(path.rpartition('/')[2], 'On')

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a medium costs beyond the time that CDI takes for the same image."""
+
+import statistics
+import time
+
+from tests.functional import imageserver
+
+#: Of the image; small, so that what is not CDI's own time shows.
+_BYTES = 1 << 20
+
+_CD = '%s/VirtualMedia/Cd/Actions/VirtualMedia.%sMedia'
+
+
+def overhead(ours, sizes):
+    """Import an image by CDI alone, and insert it, by turns.
+
+    Both end when the DataVolume has succeeded, as a watch tells.
+
+    :param ours: :class:`tests.bench.subjects.Ours`
+    :returns: dictionary of medians, milliseconds: ``cdi``, ``insert``, and
+        ``post``, the time until the insert is answered
+    """
+    times = {'cdi': [], 'insert': [], 'post': []}
+    server = ours.useFixture(imageserver.ImageServer())
+    url = '%s/size-%d.iso' % (server.url.rstrip('/'), _BYTES)
+    for number in range(sizes.insert):
+        name = 'bench-%d' % number
+        begin = time.perf_counter()
+        ours.sandbox.create('datavolumes', {
+            'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
+            'metadata': {'name': name, 'annotations': {
+                'cdi.kubevirt.io/storage.bind.immediate.requested': 'true'}},
+            'spec': {'source': {'http': {'url': url}}, 'storage': {
+                'resources': {'requests': {'storage': '%d' % _BYTES}}}}})
+        _wait(ours, name)
+        times['cdi'].append(time.perf_counter() - begin)
+        ours.sandbox.delete('datavolumes', name)
+
+        begin = time.perf_counter()
+        ours.emulator.request(
+            'POST', _CD % (ours.paths[0], 'Insert'), {'Image': url},
+            expect=(200, 204))
+        times['post'].append(time.perf_counter() - begin)
+        name, = (each['metadata']['name']
+                 for each in ours.sandbox.list('datavolumes')
+                 if '-bmc-cd-' in each['metadata']['name'])
+        _wait(ours, name)
+        times['insert'].append(time.perf_counter() - begin)
+        ours.emulator.request(
+            'POST', _CD % (ours.paths[0], 'Eject'), {}, expect=(200, 204))
+        ours.sandbox.wait('datavolumes', name, lambda it: it is None)
+    return {name: 1000 * statistics.median(taken)
+            for name, taken in times.items()}
+
+
+def _wait(ours, name):
+    ours.sandbox.wait(
+        'datavolumes', name,
+        lambda it: it and it.get('status', {}).get('phase') == 'Succeeded')
