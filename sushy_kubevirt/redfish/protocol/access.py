@@ -41,19 +41,18 @@ def guard():
     :raises: `errors.MachineNotFound` and what else `KubeVirtDriver.machine`
         raises
     """
-    request = flask.request
-    flask.g.machine = None
-    if request.url_rule is None:
-        return None
-    rule = request.url_rule.rule
-    argument = owner(rule)
+    request = flask.request._get_current_object()
+    about = flask.g._get_current_object()
+    about.machine = None
+    rule = request.url_rule
+    argument = None if rule is None else owner(rule.rule)
     if argument is None:
         return None
     identity = request.view_args[argument]
     machine = flask.current_app.systems.machine(identity)
     if identity.lower() != machine.uuid:
         return _redirect(argument, machine.uuid)
-    flask.g.machine = machine
+    about.machine = machine
     return None
 
 

@@ -36,7 +36,7 @@ _TABLE = tuple((re.compile(pattern), reads, writes)
     (r'AccountService/Accounts/[^/]+', (MANAGER, USERS, SELF), (USERS,)),
     (r'AccountService(/Accounts)?', (LOGIN,), (USERS,)),
     (r'SessionService/Sessions/[^/]+', (MANAGER, SELF), (MANAGER, SELF)),
-    (r'EventService/Subscriptions/[^/]+', (LOGIN,), (MANAGER, SELF)),
+    (r'EventService/Subscriptions/[^/]+(/.*)?', (LOGIN,), (MANAGER, SELF)),
     (r'EventService/Subscriptions', (LOGIN,), (MANAGER, COMPONENTS)),
     (r'.*', (LOGIN,), (MANAGER,)),
 ))
@@ -81,8 +81,10 @@ def check():
     :raises: `errors.RedfishError`, 403
     """
     account = flask.g.account
+    if account is None:
+        return
     rule = flask.request.url_rule
-    if account is None or rule is None:
+    if rule is None:
         return
     for privilege in privileges(rule.rule, flask.request.method):
         if privilege in account.privileges and (

@@ -101,6 +101,7 @@ def offered(app, rule):
 
     :param rule: with any names in place of the arguments
     """
+    # Asked for each link of each resource that is read.
     found = app.extensions.get(_OFFERED)
     if found is None:
         found = {_anonymous(each.rule): 0 for each in app.url_map.iter_rules()}

@@ -72,7 +72,8 @@ def resource(machine):
     """GET, PATCH /redfish/v1/Systems/<identity>"""
     if flask.request.method == 'PATCH':
         return _patch(machine)
-    return responses.resource(_body(machine, flask.current_app))
+    return responses.resource(
+        _body(machine, flask.current_app._get_current_object()))
 
 
 # What is shown

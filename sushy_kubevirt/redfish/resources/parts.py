@@ -57,7 +57,7 @@ def links(here, rule, names):
     :param names: of properties, which are the last segments too
     :returns: dict of property to link
     """
-    app = flask.current_app
+    app = flask.current_app._get_current_object()
     return {name: responses.link('%s/%s' % (here, name)) for name in names
             if routing.offered(app, '%s/%s' % (rule, name))}
 
