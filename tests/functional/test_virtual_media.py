@@ -1,0 +1,558 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual media through Redfish: an emulator, CDI, servers of images.
+
+What CDI makes of an image is real: it downloads, and so does the upload.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import time
+
+import sushy
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import imageserver
+from tests.functional import machines
+from tests.functional import redfish
+from tests.unit.kubevirt.media import servers
+
+PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
+INSERT = '/Actions/VirtualMedia.InsertMedia'
+EJECT = '/Actions/VirtualMedia.EjectMedia'
+TASKS = '/redfish/v1/TaskService/Tasks'
+
+#: What must be nowhere but in the request: see `nowhere`.
+PASSWORD = imageserver.ImageServer.PASSWORD
+
+
+class MediaTestCase(redfish.RedfishTestCase):
+    """``device`` is the path of the VM's CD-ROM drive."""
+
+    SETTINGS = {PREFIX + 'ALLOW_LOOPBACK': True}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.images = cls.share(imageserver.ImageServer())
+
+    def setUp(self):
+        super().setUp()
+        self.images.missing = None
+        self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
+
+    def make(self, run_strategy='Halted', empty=True):
+        self.name = redfish.new_name()
+        vm = machines.vm(self.name, run_strategy)
+        if empty:
+            # Without the installer that the VM comes with.
+            del vm['spec']['template']['spec']['volumes'][1]
+        vm = self.sandbox.create('virtualmachines', vm)
+        self.uuid = machines.uuid_of(vm)
+        self.path = '%s/%s' % (redfish.SYSTEMS, self.uuid)
+        self.device = self.path + '/VirtualMedia/Cd'
+        self.appears(self.uuid)
+
+    def url(self, name=None):
+        return '%s/%s' % (self.images.url, name or self.name + '.iso')
+
+    def slow(self, url, **how):
+        """Make CDI slow with a URL."""
+        self.sandbox.request('POST', '/sandbox/imports', dict(
+            how, url=url)).raise_for_status()
+
+    def read(self):
+        return self.emulator.request('GET', self.device, expect=200).json()
+
+    def insert(self, url=None, expect=(200, 204), headers=None, **more):
+        return self.emulator.request(
+            'POST', self.device + INSERT, dict(Image=url or self.url(),
+                                               **more),
+            expect=expect, headers=headers)
+
+    def eject(self):
+        self.emulator.request('POST', self.device + EJECT, {}, expect=204)
+
+    def ready(self):
+        """Wait until the medium is complete. :returns: the device"""
+        return self.until(lambda: (body := self.read())['Status'] == {
+            'State': 'Enabled', 'Health': 'OK'} and body)
+
+    def failed(self):
+        """Wait until the import failed. :returns: what is said about it"""
+        def so():
+            status = self.read()['Status']
+            return status['Health'] == 'Critical' and status['Conditions'][0]
+        return self.until(so)['Message']
+
+    def left(self):
+        """What there is of any medium of any VM."""
+        found = [one['metadata']['name'] for plural in (
+            'datavolumes', 'persistentvolumeclaims', 'secrets')
+            for one in self.sandbox.list(plural)]
+        for one in self.sandbox.list('virtualmachines'):
+            # Settings of a device may stay.
+            kept = json.loads((one['metadata'].get('annotations') or {}).get(
+                'sushy-kubevirt.openstack.org/media', '{}'))
+            if kept.keys() - {'verify', 'certificates'}:
+                found.append(one['metadata']['name'])
+        tasks = self.emulator.request('GET', TASKS).json()['Members']
+        return [name for name in found if '-bmc-' in name
+                and not name.endswith('-bmc-state')
+                or name.startswith('redfish-')], tasks
+
+    def nothing_left(self):
+        try:
+            self.until(lambda: self.left() == ([], []))
+        except AssertionError:
+            self.fail('There is left: %r' % (self.left(),))
+
+    def nowhere(self, *secrets):
+        """Nobody can read a secret where it does not belong."""
+        for plural in ('virtualmachines', 'datavolumes', 'events',
+                       'persistentvolumeclaims', 'configmaps'):
+            for one in self.sandbox.list(plural):
+                for secret in secrets:
+                    self.assertNotIn(secret, str(one))
+        text = self.emulator.process.since(0)
+        for secret in secrets:
+            self.assertNotIn(secret, text)
+            self.assertNotIn(secret, self.emulator.request(
+                'GET', self.device).text)
+
+
+class TestMedia(MediaTestCase):
+
+    def test_sushy(self):
+        for place in 'system', 'manager':
+            self.make('RerunOnFailure')
+            uid = self.sandbox.wait_running(self.name)['metadata']['uid']
+            system = self.sushy()
+            owner = system if place == 'system' else system.managers[0]
+            found = {one.identity: one
+                     for one in owner.virtual_media.get_members()}
+            self.assertEqual({'Cd', 'USBStick'}, set(found))
+            cd = found['Cd']
+            self.assertFalse(cd.inserted)
+            self.assertIn(sushy.VIRTUAL_MEDIA_CD, cd.media_types)
+            cd.insert_media(self.url())
+            cd.refresh(force=True)
+            self.assertTrue(cd.inserted)
+            self.assertEqual((self.url(), self.name + '.iso'),
+                             (cd.image, cd.image_name))
+            self.ready()
+            # The guest has it, and has not been disturbed.
+            self.sandbox.wait(
+                'virtualmachineinstances', self.name,
+                lambda vmi: len(vmi['spec']['volumes']) == 2)
+            self.assertEqual(uid, self.sandbox.vmi(self.name)[
+                'metadata']['uid'])
+            cd.eject_media()
+            cd.refresh(force=True)
+            self.assertFalse(cd.inserted)
+            cd.eject_media()
+            self.sandbox.delete('virtualmachines', self.name)
+        self.nothing_left()
+
+    def test_the_same_and_another(self):
+        self.make()
+        self.insert()
+        self.ready()
+        names = [one['metadata']['uid']
+                 for one in self.sandbox.list('datavolumes')]
+        self.insert()
+        self.assertEqual(names, [one['metadata']['uid'] for one in
+                                 self.sandbox.list('datavolumes')])
+        self.insert(self.url('other.iso'))
+        self.assertEqual(self.url('other.iso'), self.ready()['Image'])
+        self.eject()
+        self.nothing_left()
+
+    def test_credentials(self):
+        self.make()
+        url = self.url('private/a.iso')
+        for body in ({}, {'UserName': 'me', 'Password': 'wrong'}):
+            [(key, where, _text)] = self.refused(
+                'POST', self.device + INSERT, dict(body, Image=url), 400)
+            self.assertEqual(('ResourceAtUriUnauthorized', url),
+                             (key, where))
+        self.nothing_left()
+        self.insert(url, UserName='me', Password=PASSWORD)
+        self.ready()
+        self.nowhere(PASSWORD)
+        self.eject()
+        self.nothing_left()
+        # Those in a URL are moved out of it.
+        self.insert(url.replace('//', '//me:%s@' % PASSWORD))
+        self.assertEqual(url, self.ready()['Image'])
+        self.nowhere(PASSWORD)
+        # Sushy's ways.
+        cd = self.sushy().virtual_media.get_members()[0]
+        cd.eject_media()
+        cd.insert_media(url, username='me', password=PASSWORD)
+        self.ready()
+        cd.eject_media()
+        self.nothing_left()
+
+    def test_certificates(self):
+        self.make()
+        ca = servers.pair('CA', ca=True)
+        server = self.useFixture(servers.Server(
+            servers.image(b'x' * 5000), servers.pair(issuer=ca)))
+        url = server.url + '/a.iso'
+        [(key, where)] = self.refused(
+            'POST', self.device + INSERT, {'Image': url}, 400)
+        self.assertEqual(('CouldNotEstablishConnection', url), (key, where))
+        cd = self.sushy().virtual_media.get_members()[0]
+        cd.certificates.create_member(ca[0], sushy.CertificateType.PEM)
+        cd.certificates.refresh(force=True)
+        [member] = cd.certificates.get_members()
+        self.assertEqual(ca[0], member.certificate_string)
+        self.assertEqual('CA', member.subject.common_name)
+        locations = self.emulator.request(
+            'GET', '/redfish/v1/CertificateService/CertificateLocations')
+        self.assertEqual(1, len(locations.json()['Links']['Certificates']))
+        cd.insert_media(url)
+        self.ready()
+        cd.eject_media()
+        self.nothing_left_but_certificates()
+        # It is replaced by one that does not help.
+        other = servers.pair('Other CA', ca=True)
+        root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
+        root.get_certificate_service().replace_certificate(
+            member.path, other[0], sushy.CertificateType.PEM)
+        self.insert(url, 400)
+        cd.set_verify_certificate(False)
+        self.assertFalse(self.read()['VerifyCertificate'])
+        cd.insert_media(url)
+        self.ready()
+        cd.eject_media()
+        for one in self.emulator.request(
+                'GET', self.device + '/Certificates').json()['Members']:
+            self.emulator.request('DELETE', one['@odata.id'], expect=204)
+        cd.set_verify_certificate(True)
+        self.insert(url, 400)
+
+    def nothing_left_but_certificates(self):
+        self.until(lambda: not self.sandbox.list('datavolumes'))
+
+    def test_bad_certificates(self):
+        self.make()
+        certificate, key = servers.pair()
+        for text in ('', 'x', certificate + key, key, certificate * 2,
+                     certificate[:100]):
+            answer = self.emulator.request(
+                'POST', self.device + '/Certificates',
+                {'CertificateString': text, 'CertificateType': 'PEM'},
+                expect=400)
+            self.assertNotIn('PRIVATE', answer.text)
+        for body in ({}, {'CertificateString': certificate},
+                     {'CertificateString': certificate,
+                      'CertificateType': 'PKCS7'},
+                     {'CertificateString': 7, 'CertificateType': 'PEM'}):
+            self.emulator.request('POST', self.device + '/Certificates',
+                                  body, expect=400)
+        self.emulator.request('DELETE', self.device + '/Certificates/1',
+                              expect=404)
+
+    def test_a_failed_import(self):
+        self.make()
+        self.slow(self.url(), delay=0.3)
+        self.insert()
+        self.images.missing = self.name
+        began = time.monotonic()
+        self.assertIn('404', self.failed())
+        self.assertLess(time.monotonic() - began, 10)
+        [task] = self.left()[1]
+        body = self.emulator.request('GET', task['@odata.id']).json()
+        self.assertEqual(('Exception', 'Critical'),
+                         (body['TaskState'], body['TaskStatus']))
+        self.emulator.request('GET', body['TaskMonitor'], expect=400)
+        # The next one works.
+        self.images.missing = None
+        self.insert(self.url('good.iso'))
+        self.ready()
+        self.eject()
+        self.nothing_left()
+
+    def test_hostile_urls(self):
+        self.make()
+        redirect = self.useFixture(servers.Server(
+            lambda handler: servers.send(
+                handler, 302,
+                Location='http://169.254.169.254/latest/meta-data')))
+        urls = ('', 'x', 'file:///etc/passwd', 'ftp://127.0.0.1/a',
+                'nfs://host/a', 'http://', 'http://2130706433/a.iso',
+                'http://0x7f.1/a', 'http://0177.0.0.1/', 'http://127.1/',
+                'http://169.254.169.254/latest/meta-data',
+                'http://[::ffff:169.254.169.254]/', 'http://0.0.0.0/',
+                'http://[::]/', 'http://[fe80::1%25lo]/',
+                'http://[fd00:ec2::254]/', 'http://169.254.1.1/',
+                'http://224.0.0.1/', 'http://a\r\nb/', 'http://a b/',
+                'http://a\\@127.0.0.1/', 'http://host:99999/',
+                'http://x/' + 'y' * 5000, redirect.url + '/a.iso',
+                'http://me:%s@/x' % PASSWORD)
+        for url in urls:
+            for method, where, body in (
+                    ('POST', self.device + INSERT, {'Image': url}),
+                    ('PATCH', self.device, {'Image': url})):
+                if method == 'PATCH' and not url:
+                    continue        # that ejects
+                answer = self.emulator.request(method, where, body,
+                                               expect=400)
+                [entry] = answer.json()['error']['@Message.ExtendedInfo']
+                self.assertEqual(['#/Image'], entry['RelatedProperties'])
+                self.assertLess(len(answer.text), 3000)
+                self.assertNotIn(PASSWORD, answer.text)
+        self.nothing_left()
+        self.nowhere(PASSWORD)
+
+    def test_a_restart_is_needed(self):
+        self.sandbox.set_gates(
+            on=['RebootPolicy'], off=['DeclarativeHotplugVolumes'])
+        self.addCleanup(self.sandbox.set_gates, on=[
+            'RebootPolicy', 'DeclarativeHotplugVolumes'])
+        self.make('RerunOnFailure', empty=False)
+        self.sandbox.wait_running(self.name)
+
+        def told():
+            answer = self.insert()
+            return answer.status_code == 200 and answer
+        # Until the emulator has heard of the gates.
+        answer = told() or (self.eject(), time.sleep(12), told())[-1]
+        [entry] = answer.json()['error']['@Message.ExtendedInfo']
+        self.assertIn('ResetRequired', entry['MessageId'])
+        where, kind = entry['MessageArgs']
+        self.until(lambda: 'ResetRequired' in self.read()['Status'].get(
+            'Conditions', [{}])[-1].get('MessageId', '')
+            and self.read()['Status']['State'] == 'Enabled')
+        self.emulator.request('POST', where, {'ResetType': kind}, expect=204)
+        self.ready()
+        self.sandbox.delete('virtualmachines', self.name)
+        self.nothing_left()
+
+
+class TestTasks(MediaTestCase):
+
+    def start(self, **slow):
+        """Insert with a task. :returns: the answer"""
+        self.slow(self.url(), **(slow or {'delay': 0.5}))
+        return self.insert(expect=202,
+                           headers={'Prefer': 'respond-async'})
+
+    def test_polled_to_its_end(self):
+        self.make()
+        answer = self.start()
+        monitor = answer.headers['Location']
+        task = answer.json()
+        self.assertEqual('Import of %s.iso' % self.name, task['Name'])
+        seen = set()
+
+        def over():
+            answer = self.emulator.request('GET', monitor)
+            if answer.status_code == 202:
+                seen.add(answer.json()['TaskState'])
+                self.assertIn('Retry-After', answer.headers)
+                return False
+            return answer
+        answer = self.until(over)
+        self.assertEqual(204, answer.status_code)
+        self.assertTrue(seen <= {'Starting', 'Running'} and seen)
+        body = self.emulator.request('GET', task['@odata.id']).json()
+        self.assertEqual(('Completed', 100),
+                         (body['TaskState'], body['PercentComplete']))
+        # Nothing to wait for.
+        self.insert(expect=204, headers={'Prefer': 'respond-async'})
+        self.eject()
+        self.emulator.request('GET', monitor, expect=404)
+        self.nothing_left()
+
+    def test_progress(self):
+        self.make()
+        size = 2000000
+        url = self.url('size-%d-%s.iso' % (size, self.name))
+        self.slow(url, rate=size)
+        answer = self.insert(url, 202, {'Prefer': 'respond-async'})
+        seen = []
+
+        def over():
+            body = self.emulator.request(
+                'GET', answer.json()['@odata.id']).json()
+            seen.append(body['PercentComplete'])
+            return body['TaskState'] == 'Completed'
+        self.until(over)
+        self.assertEqual(sorted(seen), seen)
+        self.assertTrue([each for each in seen if 0 < each < 100], seen)
+        self.eject()
+
+    def test_sushy_polls(self):
+        self.make()
+        monitor = self.start().headers['Location']
+        root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
+        [task] = root.get_task_service().tasks.get_members()
+        self.assertIn(task.task_state, (sushy.TASK_STATE_STARTING,
+                                        sushy.TASK_STATE_RUNNING))
+        watch = root.get_task_monitor(monitor)
+        self.assertTrue(watch.is_processing)
+        self.until(lambda: not watch.check_is_processing)
+        self.eject()
+
+    def test_cancelled(self):
+        self.make()
+        for part in 'TaskMonitor', '@odata.id':
+            task = self.start(delay=5).json()
+            self.emulator.request('DELETE', task[part], expect=204)
+            self.assertFalse(self.read()['Inserted'])
+            self.nothing_left()
+
+    def test_no_task_is_made_up(self):
+        self.emulator.request('GET', TASKS + '/42', expect=404)
+
+
+class TestMany(MediaTestCase):
+
+    def test_a_hundred_in_a_row(self):
+        self.make()
+        for number in range(100):
+            self.insert(self.url('%d.iso' % (number % 3)), expect=204)
+            self.assertTrue(self.read()['Inserted'])
+            self.eject()
+            self.assertFalse(self.read()['Inserted'])
+        self.nothing_left()
+
+    def test_twenty_at_once(self):
+        devices = []
+        for _number in range(20):
+            self.make()
+            devices.append((self.device, self.url()))
+
+        def turn(where):
+            device, url = where
+            self.emulator.request('POST', device + INSERT, {'Image': url},
+                                  expect=204)
+            self.until(lambda: self.emulator.request('GET', device).json()[
+                'Status'] == {'State': 'Enabled', 'Health': 'OK'})
+            body = self.emulator.request('GET', device).json()
+            self.emulator.request('POST', device + EJECT, {}, expect=204)
+            return body['Image']
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            self.assertEqual([url for _, url in devices],
+                             list(pool.map(turn, devices)))
+        self.nothing_left()
+
+    def test_inserts_and_ejects_race(self):
+        self.make()
+
+        def turn(number):
+            body = {} if number % 3 == 0 else {'Image': self.url(
+                '%d.iso' % number)}
+            answer = self.emulator.request(
+                'POST', self.device + (INSERT if body else EJECT), body)
+            return answer.status_code
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            codes = set(pool.map(turn, range(24)))
+        self.assertEqual(set(), codes - {200, 204, 409, 503})
+        self.eject()
+        self.assertFalse(self.read()['Inserted'])
+        self.nothing_left()
+
+
+class TestUpload(MediaTestCase):
+    """What CDI cannot fetch, the emulator does."""
+
+    @classmethod
+    def setUpClass(cls):
+        base.SandboxTestCase.setUpClass.__func__(cls)
+        cls.images = cls.share(imageserver.ImageServer())
+        config = cls.sandbox.request(
+            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
+            expect=200).json()
+        bundle = cls.sandbox.get('configmaps',
+                                 'cdi-uploadproxy-signer-bundle', 'cdi')
+        path = cls.sandbox.kubeconfig.parent / 'proxy.crt'
+        path.write_text(bundle['data']['ca-bundle.crt'])
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, {
+                **cls.SETTINGS, PREFIX + 'MODE': 'upload',
+                PREFIX + 'WAIT': 20,
+                PREFIX + 'UPLOAD_PROXY_URL':
+                    config['status']['uploadProxyURL'],
+                PREFIX + 'UPLOAD_PROXY_CA': str(path)}))
+
+    def test_uploaded(self):
+        self.make()
+        pair = servers.pair()
+        content = b'0123456789' * 300000
+        server = self.useFixture(servers.Server(
+            servers.image(content), pair))
+        self.emulator.request('PATCH', self.device,
+                              {'VerifyCertificate': False}, expect=204)
+        self.insert(server.url + '/a.iso', expect=204)
+        # It was waited for.
+        self.assertEqual({'State': 'Enabled', 'Health': 'OK'},
+                         self.read()['Status'])
+        [volume] = self.sandbox.list('datavolumes')
+        self.assertEqual('Succeeded', volume['status']['phase'])
+        self.assertIn('upload', volume['spec']['source'])
+        self.assertEqual({'sushy-kubevirt'}, {
+            headers['User-Agent'] for _, _, headers in server.requests})
+        self.eject()
+        self.emulator.request('PATCH', self.device,
+                              {'VerifyCertificate': True}, expect=204)
+        self.nothing_left()
+
+    def test_credentials(self):
+        self.make()
+        url = self.url('private/b.iso')
+        self.insert(url, UserName='me', Password=PASSWORD, expect=204)
+        self.assertEqual([], [
+            one for one in self.sandbox.list('secrets')
+            if one['metadata']['name'].startswith(self.name)])
+        self.nowhere(PASSWORD)
+        self.eject()
+        self.nothing_left()
+
+    def test_the_server_hangs_up(self):
+        self.make()
+
+        def short(handler):
+            if handler.command == 'HEAD':
+                servers.send(handler, 200, b'x' * 500000)
+                return
+            handler.close_connection = True
+            handler.send_response(200)
+            handler.send_header('Content-Length', '500000')
+            handler.end_headers()
+            handler.wfile.write(b'x' * 200000)
+        server = self.useFixture(servers.Server(short))
+        began = time.monotonic()
+        self.insert(server.url + '/a.iso', expect=400)
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertIn('200000 of 500000', self.failed())
+        self.eject()
+        self.nothing_left()
+
+
+class TestWithoutCdi(redfish.RedfishTestCase):
+
+    SANDBOX_ARGUMENTS = ('--no-cdi',)
+    SETTINGS = {PREFIX + 'ALLOW_LOOPBACK': True}
+
+    def test_says_what_to_install(self):
+        self.make()
+        device = self.path + '/VirtualMedia/Cd'
+        body = self.emulator.request('GET', device, expect=200).json()
+        self.assertFalse(body['Inserted'])
+        images = self.useFixture(imageserver.ImageServer())
+        began = time.monotonic()
+        answer = self.emulator.request(
+            'POST', device + INSERT, {'Image': images.url + '/a.iso'},
+            expect=501)
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertIn('Containerized Data Importer', answer.text)
+        self.emulator.request('POST', device + EJECT, {}, expect=204)
+        cd = self.sushy().virtual_media.get_members()[0]
+        with contextlib.suppress(sushy.exceptions.ServerSideError):
+            cd.insert_media(images.url + '/a.iso')
+            self.fail('It was inserted')
