@@ -35,7 +35,12 @@ _WRONG = 4096
 #: Seconds after which a wrong password that comes again is told again.
 _TELL = 60
 
-#: Seconds a login waits for others that are being looked at.
+#: Passwords that bcrypt looks at at a time, and that wait for it; more are
+#: sent away, so that guessers do not have all of a worker's threads.
+_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
+_WAITING = 1
+
+#: Seconds they wait.
 _PATIENCE = 2
 
 
@@ -66,8 +71,8 @@ class Login:
         self._throttle = throttle.Throttle()
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(
-            max(1, (os.cpu_count() or 1) // 2))
+        self._places = threading.BoundedSemaphore(_AT_ONCE + _WAITING)
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._right = {}
         self._wrong = collections.OrderedDict()
         # Keyed hash: event that is set when bcrypt has said.
@@ -168,12 +173,7 @@ class Login:
             if time.monotonic() >= end:
                 raise Slowed(1)
         try:
-            if not self._slots.acquire(timeout=_PATIENCE):
-                raise Slowed(1)
-            try:
-                fits = self._fits(accounts, account, password, name)
-            finally:
-                self._slots.release()
+            fits = self._in_turn(accounts, name, account, password)
             with self._lock:
                 if fits:
                     self._right[name] = mark
@@ -187,7 +187,24 @@ class Login:
                 del self._asked[mark]
             asked.set()
 
-    def _fits(self, accounts, account, password, name):
+    def _in_turn(self, *args):
+        """`_fits`, when it is its turn.
+
+        :raises: `Slowed`
+        """
+        if not self._places.acquire(blocking=False):
+            raise Slowed(1)
+        try:
+            if not self._slots.acquire(timeout=_PATIENCE):
+                raise Slowed(1)
+            try:
+                return self._fits(*args)
+            finally:
+                self._slots.release()
+        finally:
+            self._places.release()
+
+    def _fits(self, accounts, name, account, password):
         if account is None:
             bcrypt.checkpw(credentials.hashed(password),
                            self._digest_of_nobody(accounts, name))

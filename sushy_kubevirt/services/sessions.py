@@ -209,6 +209,9 @@ class Sessions:
             session = self._read(path)
             if session is None:
                 return None
+            if len(self._held) > 2 * MOST:
+                # Most of them have ended in other workers.
+                self._held.clear()
             self._held[id] = (found.st_ino, session)
         if time.time() - found.st_mtime > self.timeout:
             self.close(session)

@@ -32,8 +32,6 @@ _CHALLENGE = {'WWW-Authenticate': 'Basic realm="Redfish", charset="UTF-8"'}
 #: In the environ: the account, for requests made within this one.
 _KEY = 'sushy_kubevirt.account'
 
-_nobody = object()
-
 
 def identify():
     """Put who it is into ``flask.g``: for Flask's before_request.
@@ -44,9 +42,13 @@ def identify():
     :raises: `errors.RedfishError`, 400, 401 or 503
     """
     environ = flask.request.environ
-    found = environ.get(_KEY, _nobody)
-    if found is _nobody:
-        found = environ[_KEY] = _account(environ)
+    found = environ.get(_KEY)
+    if found is None:
+        found = _account(environ)
+        if found is not None:
+            # What was open to nobody in particular is not noted: a request
+            # made within it may be for what is not.
+            environ[_KEY] = found
     flask.g.account = found
 
 

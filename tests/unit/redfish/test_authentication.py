@@ -164,6 +164,21 @@ class TestAuthentication(base.AccountsTestCase):
         self.assertIn('PowerState', answer.json['Members'][0])
         self.assertEqual(1, check.call_count)
 
+    def test_within_an_open_one(self):
+        """The root is open; what it leads to is not, not even expanded."""
+        for query in '$expand=.', '$expand=*', '$expand=.($levels=5)':
+            for headers in {}, self.auth('Administrator', 'wrong'):
+                answer = self.ask('/redfish/v1/?' + query, 200,
+                                  headers=headers)
+                self.assertNotIn('Members', answer.text)
+                self.assertNotIn('SessionTimeout', answer.text)
+            answer = self.ask('/redfish/v1/?' + query, 200,
+                              headers=self.auth('ReadOnly'))
+            self.assertIn('Members', answer.text)
+        # A condition tells nothing either.
+        self.ask(base.SESSIONS, 412, 'POST', headers={'If-Match': '*'},
+                 json={})
+
     def test_environ_is_not_the_clients(self):
         for name in ('sushy_kubevirt.account', 'sushy_kubevirt_account',
                      'Sushy-KubeVirt.Account', 'X-User'):

@@ -2,6 +2,7 @@
 """Names and passwords, right and wrong, and what they cost."""
 
 from concurrent import futures
+import itertools
 import pathlib
 import threading
 import time
@@ -155,28 +156,35 @@ class TestLogin(base.BaseTestCase):
         self.assertEqual(1, self.asked.call_count)
 
     def test_many_guesses_at_once(self):
-        """They wait for a place, but not for ever."""
-        self.useFixture(fixtures.MockPatchObject(accounts, '_PATIENCE', 0.2))
+        """Few wait for their turn; the others are sent away at once."""
         go = threading.Event()
         self.asked.side_effect = lambda *args: go.wait(10) and False
-        barrier = threading.Barrier(21)
 
         def one(number):
-            barrier.wait(10)
             try:
                 self.login.check('admin', b'%d' % number, 'from-%d' % number)
             except (accounts.Refused, accounts.Slowed) as exc:
                 return type(exc)
 
+        most = accounts._AT_ONCE + accounts._WAITING
         with futures.ThreadPoolExecutor(20) as pool:
             running = [pool.submit(one, number) for number in range(20)]
-            barrier.wait(10)
-            done = futures.wait(running, 5, futures.FIRST_COMPLETED)[0]
-            self.assertEqual({accounts.Slowed},
-                             {each.result() for each in done})
+            sent_away = [each.result(10) for each in itertools.islice(
+                futures.as_completed(running), 20 - most)]
+            self.assertEqual([accounts.Slowed] * (20 - most), sent_away)
             go.set()
-            found = [each.result() for each in running]
-        self.assertIn(accounts.Refused, found)
+            self.assertEqual(most, [each.result(10) for each in running].count(
+                accounts.Refused))
+        self.assertEqual(most, self.asked.call_count)
+
+    def test_waits_not_for_ever(self):
+        self.useFixture(fixtures.MockPatchObject(accounts, '_PATIENCE', 0.1))
+        for _ in range(accounts._AT_ONCE):
+            self.login._slots.acquire()
+        self.slowed('admin', b'secret')
+        for _ in range(accounts._AT_ONCE):
+            self.login._slots.release()
+        self.right('admin', b'secret')
 
     def test_nothing_secret_is_told(self):
         self.wrong('admin', b'password-7')
