@@ -27,6 +27,7 @@ from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import ethernet_interfaces
 from sushy_kubevirt.redfish.resources import event_destination
 from sushy_kubevirt.redfish.resources import event_service
+from sushy_kubevirt.redfish.resources import log_services
 from sushy_kubevirt.redfish.resources import manager
 from sushy_kubevirt.redfish.resources import memory
 from sushy_kubevirt.redfish.resources import metadata
@@ -51,6 +52,7 @@ MODULES = (
     ethernet_interfaces,
     event_destination,
     event_service,
+    log_services,
     manager,
     memory,
     metadata,

@@ -36,6 +36,7 @@ class Services:
             self.folder, self.login, self.state, settings.session_timeout)
         self.events = hub.Events(cluster, self.state, self.bus, self.folder,
                                  settings.events, settings.allows)
+        self.login.refused.append(self.events.login_failed)
 
     def start(self):
         """Begin to serve: what happens is told from now on.

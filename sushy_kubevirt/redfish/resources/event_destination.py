@@ -4,6 +4,7 @@
 import flask
 
 from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -182,8 +183,10 @@ def _create():
         raise errors.RedfishError(400, *found)
     if values.get('Name'):
         fields['name'] = values['Name'][:_LONGEST]
+    account = flask.g.account
     made = events().subscriptions.add(
-        values['Destination'], filter=filters.Filter(
+        values['Destination'], owner=account.name if account else '',
+        filter=filters.Filter(
             **wanted, subordinate=values.get('SubordinateResources', False)),
         **fields)
     return responses.created(_body(made))
@@ -308,6 +311,12 @@ def _set_suspended(id_, suspended):
     return responses.done()
 
 
+def _owner(subscription):
+    """The account that may change a subscription as its own."""
+    found = events().subscriptions.get(subscription)
+    return found.owner if found is not None else None
+
+
 _RULE = ROOT + '/<subscription>'
 
 ROUTES = (
@@ -316,3 +325,7 @@ ROUTES = (
     routing.add('%s/Actions/%s' % (_RULE, _SUSPEND), suspend, ('POST',)),
     routing.add('%s/Actions/%s' % (_RULE, _RESUME), resume, ('POST',)),
 )
+
+for _rule in (_RULE, *('%s/Actions/%s' % (_RULE, _name)
+                       for _name in (_SUSPEND, _RESUME))):
+    authorization.owned(_rule, _owner)

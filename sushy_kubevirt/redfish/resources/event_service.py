@@ -5,8 +5,11 @@ Redfish words for `services.events`. Subscriptions belong to the service and
 not to a system; who wants events of one system says so with OriginResources.
 """
 
+import select
+
 import flask
 
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -169,13 +172,43 @@ def stream():
         return answer
     try:
         answer.response = _events().streams.open(
-            wanted, _client(request),
-            request.headers.get('Last-Event-ID'))
+            wanted, _client(request), request.headers.get('Last-Event-ID'),
+            _connected(request.environ), _welcome(request))
     except streams.TooMany:
         raise errors.unavailable(
             'There are as many streams of events as there may be.',
             30) from None
     return answer
+
+
+def _connected(environ):
+    """:returns: function that tells whether the client is still there"""
+    connection = (environ.get('gunicorn.socket')
+                  or environ.get('werkzeug.socket'))
+    if connection is None:
+        return lambda: True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLRDHUP)
+    return lambda: not poll.poll(0)
+
+
+def _welcome(request):
+    """:returns: function that tells whether who opened it still may read
+
+    Asking keeps the session open: it is in use.
+    """
+    login, sessions = authentication.services().login, (
+        authentication.services().sessions)
+    account, token = flask.g.account, request.headers.get('X-Auth-Token')
+    if account is None:
+        return lambda: True
+
+    def welcome():
+        now = login.account(account.name)
+        return (now is not None and now.signature == account.signature
+                and (token is None or sessions.find(token) is not None))
+
+    return welcome
 
 
 def _client(request):

@@ -19,6 +19,7 @@ import weakref
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.services.events import delivery
+from sushy_kubevirt.services.events import log
 from sushy_kubevirt.services.events import messages
 from sushy_kubevirt.services.events import records
 from sushy_kubevirt.services.events import settings
@@ -63,8 +64,8 @@ class Events:
         self._folder = folder
         self._options = options
         self._allows = allows
-        self._listeners = []
         self.subscriptions = subscriptions.Subscriptions(state, options)
+        self.log = log.Log(cluster)
         self.streams = streams.Streams(bus, folder.make, self.history,
                                        options)
         self._begin()
@@ -96,6 +97,7 @@ class Events:
     def after_fork(self):
         """Start anew: the threads are the parent's."""
         self.streams.after_fork()
+        self.log.after_fork()
         self._begin()
 
     def start(self):
@@ -114,6 +116,7 @@ class Events:
     def close(self):
         self._queue.put(None)
         self.streams.close()
+        self.log.close()
         self._delivery.close()
 
     # What happens
@@ -128,19 +131,14 @@ class Events:
     def login_failed(self, user, source):
         """Somebody gave a wrong user name or password.
 
-        :param user: the name that was given
+        :param user: the name that was given; None for one that there is not,
+            which may be a password in the wrong field
         :param source: address it came from
         """
         self.emit(records.make(
-            messages.LOGIN_FAILED, records.ALERT, (user[:64], source),
+            messages.LOGIN_FAILED, records.ALERT,
+            ('(unknown)' if user is None else user[:64], source),
             '/redfish/v1/SessionService', 'SessionService'))
-
-    def listen(self, callback):
-        """Have the leader tell each event to something more.
-
-        :param callback: function of a `records.Record`; must not block
-        """
-        self._listeners.append(callback)
 
     def settings(self):
         """:returns: the `settings.Settings`"""
@@ -231,8 +229,8 @@ class Events:
     def _log(self, record):
         if record.message_id == messages.MEDIA_FAILED.id:
             LOG.warning('%s: %s', record.system, record.text)
-        for callback in self._listeners:
-            callback(record)
+        if self._options.log:
+            self.log.record(record)
 
     # Leading
 

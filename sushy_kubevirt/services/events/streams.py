@@ -23,11 +23,11 @@ from sushy_kubevirt.services.events import records
 
 LOG = logging.getLogger(__name__)
 
-#: A comment is sent after so many seconds without an event; without it nobody
-#: would notice a client that is gone.
+#: A comment is sent after so many seconds without an event: proxies end what
+#: is silent. And so often it is asked who may still listen.
 KEEP_ALIVE = 15.0
 
-#: How soon a stream notices that the server stops.
+#: How soon a stream notices that the server stops or the client is gone.
 LOOK_SECONDS = 0.5
 
 #: Events that wait for one client; one that falls behind further is left.
@@ -84,13 +84,16 @@ class Streams:
             os.close(stream.descriptor)
         self._begin()
 
-    def open(self, wanted, client, last=None, alive=lambda: True):
+    def open(self, wanted, client, last=None, connected=lambda: True,
+             welcome=lambda: True):
         """Begin a stream.
 
         :param wanted: a `filters.Expression`
         :param client: address and port of the client
         :param last: EventId after which to go on, if it is known
-        :param alive: function that tells whether the client may still listen
+        :param connected: function that tells whether the client is still
+            there; asked often
+        :param welcome: function that tells whether it still may listen
         :returns: a `Stream`
         :raises: `TooMany`
         """
@@ -98,7 +101,7 @@ class Streams:
             if (len(self._open) >= _most_here(self._options.streams)
                     or len(self._files()) >= self._options.streams):
                 raise TooMany
-            stream = Stream(self, wanted, client, alive)
+            stream = Stream(self, wanted, client, connected, welcome)
             path = self._path(stream.shown.id)
             stream.descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
@@ -187,10 +190,11 @@ class Streams:
 class Stream:
     """One stream: iterate it for what to send. Close it in the end."""
 
-    def __init__(self, streams, wanted, client, alive):
+    def __init__(self, streams, wanted, client, connected, welcome):
         self._streams = streams
         self._wanted = wanted
-        self._alive = alive
+        self._connected = connected
+        self._welcome = welcome
         self._news = threading.Condition()
         self._queue = collections.deque()
         self._ended = False
@@ -236,15 +240,18 @@ class Stream:
         with self._news:
             while not self._queue and not self._ended:
                 left = until - time.monotonic()
-                if left <= 0 or stopping():
+                if left <= 0 or self._is_over():
                     break
                 self._news.wait(min(left, LOOK_SECONDS))
             record = self._queue.popleft() if self._queue else None
         if record is not None:
             return _message(record, self.shown.context)
-        if self._ended or stopping() or not self._alive():
+        if self._ended or self._is_over() or not self._welcome():
             raise StopIteration
         return b': still here\n\n'
+
+    def _is_over(self):
+        return stopping() or not self._connected()
 
     def close(self):
         """The connection has ended."""

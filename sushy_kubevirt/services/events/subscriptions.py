@@ -63,6 +63,7 @@ class Subscription:
     :param verify: whether the destination's certificate is checked
     :param suspended: whether it is sent nothing until it is resumed
     :param created: when, ISO 8601
+    :param owner: name of the account that made it, '' for none
     """
 
     id: str
@@ -75,6 +76,7 @@ class Subscription:
     verify: bool = False
     suspended: bool = False
     created: str = ''
+    owner: str = ''
 
     def packed(self):
         """:returns: dict, for JSON"""
@@ -98,7 +100,7 @@ def _unpacked(id_, data):
         policy=Policy(data.get('policy', Policy.BACKOFF.value)),
         verify=bool(data.get('verify')),
         suspended=bool(data.get('suspended')),
-        created=data.get('created', ''))
+        created=data.get('created', ''), owner=data.get('owner', ''))
 
 
 class Subscriptions:

@@ -210,7 +210,7 @@ class TestOfOneVM(base.BaseTestCase):
         super().setUp()
         self.cluster = Cluster(vm=VM)
         self.client = self.cluster.client
-        self.where = state.place(self.cluster, 'elsewhere')
+        self.where = state.place(self.cluster)
         self.state = state.State(self.cluster, self.where)
 
     def test_it_goes_with_the_vm(self):
@@ -220,6 +220,9 @@ class TestOfOneVM(base.BaseTestCase):
             'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
             'name': 'vm-a', 'uid': 'uid-1'}],
             self.client.secret['metadata']['ownerReferences'])
+
+    def test_the_configuration_may_say_where(self):
+        self.assertEqual(('a', 'b'), state.place(self.cluster, 'a/b'))
 
     def test_a_new_vm_has_no_memory_of_the_old_one(self):
         self.state.update('a', lambda section: section.update(x=1))

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events as a stream (Server-Sent Events), and as a log."""
+
+import contextlib
+import json
+import signal
+import threading
+import time
+
+import requests
+
+from tests.functional import emulator
+from tests.functional import redfish
+from tests.functional import test_events
+
+STREAM = test_events.SERVICE + '/SSE'
+
+
+class Stream:
+    """A client that reads. Use as a context manager.
+
+    ``events`` lists (id, body) of what came, ``ended`` is set at the end.
+    """
+
+    def __init__(self, url, **options):
+        self._news = threading.Condition()
+        self.events = []
+        self.comments = 0
+        self.ended = threading.Event()
+        self.response = requests.get(url, stream=True, timeout=60, **options)
+        self.response.raise_for_status()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        with contextlib.suppress(Exception):
+            self._parse()
+        self.ended.set()
+
+    def _parse(self):
+        fields = {}
+        for line in self.response.iter_lines(chunk_size=1):
+            text = line.decode()
+            with self._news:
+                if not text and fields:
+                    self.events.append((fields['id'],
+                                        json.loads(fields['data'])))
+                    fields = {}
+                elif text.startswith(':'):
+                    self.comments += 1
+                elif text:
+                    name, _, value = text.partition(': ')
+                    fields[name] = value
+                self._news.notify_all()
+
+    def keys(self):
+        return [event['MessageId'].rpartition('.')[2]
+                for _, body in self.events for event in body['Events']]
+
+    def wait(self, key, count=1, timeout=30):
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while self.keys().count(key) < count:
+                left = deadline - time.monotonic()
+                if left <= 0 or self.ended.is_set():
+                    raise AssertionError('no %s but %s' % (key, self.keys()))
+                self._news.wait(left)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        self.response.close()
+
+
+class StreamTestCase(test_events.EventsTestCase):
+
+    SERVER = 'gunicorn'
+
+    @classmethod
+    def setUpClass(cls):
+        super(redfish.base.EmulatorTestCase, cls).setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, cls.SETTINGS, cls.SERVER,
+            workers=2, threads=4))
+
+    def stream(self, filter='', **options):
+        url = self.emulator.url + STREAM
+        if filter:
+            options['params'] = {'$filter': filter}
+        stream = Stream(url, **options)
+        self.addCleanup(stream.response.close)
+        return stream
+
+    def streams(self):
+        """The streams among the subscriptions."""
+        members = self.emulator.request(
+            'GET', test_events.SUBSCRIPTIONS, expect=200).json()['Members']
+        found = [self.emulator.request('GET', member['@odata.id'])
+                 for member in members]
+        return [one.json() for one in found if one.status_code == 200
+                and one.json()['SubscriptionType'] == 'SSE']
+
+
+class TestStream(StreamTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # Done last of all: the next test counts again.
+        self.addCleanup(self.until, lambda: not self.streams())
+
+    def test_read(self):
+        self.make()
+        mine = "OriginResource eq '%s'" % self.path
+        with self.stream(mine) as one, self.stream(
+                'RegistryPrefix eq SushyKubeVirt') as other:
+            self.assertEqual('text/event-stream',
+                             one.response.headers['Content-Type'])
+            self.assertEqual(2, len(self.streams()))
+            self.emulator.reset(self.uuid, 'On')
+            one.wait('ResourcePoweredOn')
+            self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+            one.wait('ResourcePoweredOff')
+            self.assertNotIn('ResourcePoweredOn', other.keys())
+            ids = [id_ for id_, _ in one.events]
+            self.assertEqual(ids, [body['Events'][0]['EventId']
+                                   for _, body in one.events])
+        # Who comes back gets what happened meanwhile, whichever worker it is.
+        for _ in range(4):
+            with self.stream(mine, headers={
+                    'Last-Event-ID': ids[0]}) as again:
+                again.wait('ResourcePoweredOff')
+                self.assertEqual(ids[1:], [id_ for id_, _ in again.events])
+
+    def test_deleted(self):
+        self.make()
+        one = self.stream()
+        [shown] = self.until(self.streams)
+        self.assertTrue(shown['Destination'].startswith('redfish-sse://'))
+        self.assertTrue(shown['Context'])
+        self.emulator.request('PATCH', shown['@odata.id'],
+                              {'Context': 'x'}, expect=405)
+        self.emulator.request('DELETE', shown['@odata.id'], expect=204)
+        self.assertTrue(one.ended.wait(10))
+        self.until(lambda: not self.streams())
+        self.emulator.request('DELETE', shown['@odata.id'], expect=404)
+
+    def test_refused(self):
+        for bad in ('Nonsense eq 1', 'RegistryPrefix', '(', "'",
+                    'MessageId like x'):
+            answer = self.emulator.request(
+                'GET', STREAM, params={'$filter': bad}, expect=400)
+            self.assertEqual('application/json',
+                             answer.headers['Content-Type'])
+        self.emulator.request('GET', STREAM, expect=406,
+                              headers={'Accept': 'application/json'})
+        self.emulator.request('HEAD', STREAM, expect=200)
+        self.assertEqual([], self.streams())
+
+    def test_others_are_served(self):
+        """A stream takes no more than half of a worker's threads."""
+        self.make()
+        opened = []
+        for _ in range(8):
+            answer = requests.get(self.emulator.url + STREAM, stream=True,
+                                  timeout=60)
+            self.addCleanup(answer.close)
+            opened.append(answer.status_code)
+        self.assertIn(200, opened)
+        self.assertIn(503, opened)
+        self.assertLessEqual(opened.count(200), 4)
+        for _ in range(8):
+            self.emulator.request('GET', self.path, expect=200, timeout=10)
+
+
+class TestServers(StreamTestCase):
+
+    def start(self, **options):
+        return self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig, self.SETTINGS, **options))
+
+    def test_stops_in_time(self):
+        for server in ('gunicorn', 'werkzeug'):
+            one = self.start(server=server)
+            with Stream(one.url + STREAM) as stream:
+                self.until(lambda: stream.comments)
+                begin = time.monotonic()
+                one.process.send(signal.SIGTERM)
+                one.process.wait(20)
+                self.assertLess(time.monotonic() - begin, 6)
+                self.assertTrue(stream.ended.wait(5))
+
+    def test_one_thread(self):
+        one = self.start(server='gunicorn', threads=1)
+        self.assertNotIn('ServerSentEventUri', one.request(
+            'GET', test_events.SERVICE, expect=200).json())
+        one.request('GET', STREAM, expect=501)
+
+
+class TestLog(test_events.EventsTestCase):
+
+    def entries(self, **query):
+        return self.emulator.request(
+            'GET', self.log + '/Entries', params=query,
+            expect=200).json()
+
+    def test_log(self):
+        self.make()
+        for root in (self.path, '/redfish/v1/Managers/' + self.uuid):
+            [member] = self.emulator.request(
+                'GET', root + '/LogServices', expect=200).json()['Members']
+        self.log = member['@odata.id']
+        self.emulator.reset(self.uuid, 'On')
+        self.sandbox.wait_running(self.name)
+
+        def there():
+            found = self.entries()['Members']
+            return found if any(
+                entry.get('MessageId', '').endswith('PoweredOn')
+                for entry in found) else None
+
+        found = self.until(there)
+        self.assertEqual(sorted(entry['Created'] for entry in found),
+                         [entry['Created'] for entry in found])
+        [ours] = [entry for entry in found if entry.get(
+            'MessageId') == 'ResourceEvent.1.3.ResourcePoweredOn']
+        self.assertEqual(['default/' + self.name], ours['MessageArgs'])
+        self.assertEqual(ours, self.untagged(self.emulator.request(
+            'GET', ours['@odata.id'], expect=200).json()))
+        # KubeVirt's own.
+        theirs = [entry for entry in found
+                  if entry.get('OriginatorType') == 'SupportingService']
+        self.assertTrue(theirs)
+        page = self.entries(**{'$top': 1, '$skip': 1})
+        self.assertEqual(found[1:2], page['Members'])
+        self.assertEqual(len(found), page['Members@odata.count'])
+        self.emulator.request(
+            'POST', self.log + '/Actions/LogService.ClearLog', {},
+            expect=204)
+        left = self.entries()['Members']
+        self.assertEqual([], [entry for entry in left
+                              if 'MessageId' in entry])
+        self.assertEqual(len(theirs), len(left))
+        self.refused('GET', self.log + '/Entries/none', None, 404)
+
+    @staticmethod
+    def untagged(body):
+        body.pop('@odata.etag', None)
+        return body
