@@ -7,11 +7,9 @@ import json
 import os
 import threading
 import time
-import unittest.mock
 
 import requests
 
-from sushy_kubevirt.sandbox.cdi import tokens
 from tests.functional import cdi
 
 IMAGE = os.urandom(70000) + bytes(900000) + b'the end'
@@ -125,19 +123,6 @@ class UploadTest(cdi.CdiTestCase):
                              wrong)
         self.assertEqual('UploadReady',
                          self.get_volume(name)['status']['phase'])
-
-    def test_tokens_expire(self):
-        made = tokens.Tokens(300)
-        token = made.make('default', 'disk')
-        self.assertEqual(('default', 'disk'), made.claim(token))
-        now = time.time()
-        for later, good in ((305, True), (315, False), (-15, False)):
-            with unittest.mock.patch('time.time', lambda: now + later):
-                if good:
-                    made.claim(token)
-                else:
-                    self.assertRaises(tokens.TokenError, made.claim, token)
-        self.assertRaises(tokens.TokenError, tokens.Tokens(300).claim, token)
 
     def test_nothing_to_fill(self):
         answer = self.send(self.token('nowhere'), IMAGE)
