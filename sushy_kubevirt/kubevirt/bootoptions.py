@@ -119,6 +119,9 @@ def _chosen(vm, references):
 
 
 def _without_overrides(vm):
+    if overrides.once(vm) is None and overrides.continuous(vm) is None:
+        # As nearly always; a copy would cost more than all the rest.
+        return vm
     vm = copy.deepcopy(vm)
     overrides.take_off_all(vm)
     return vm

@@ -36,15 +36,17 @@ def shown(machine, full):
     :param full: with boot options and order
     """
     state = machine.boot()
+    found = machine.boot_targets()
     body = {
         'BootSourceOverrideEnabled': state.enabled.value,
         'BootSourceOverrideEnabled@Redfish.AllowableValues': list(_ENABLED),
         'BootSourceOverrideTarget': state.target.value,
-        'BootSourceOverrideTarget@Redfish.AllowableValues': targets(machine),
+        'BootSourceOverrideTarget@Redfish.AllowableValues':
+            _targets(found),
         'BootSourceOverrideMode': state.mode.value,
         'BootSourceOverrideMode@Redfish.AllowableValues': list(_MODES),
     }
-    if boot.Target.UEFI_HTTP in machine.boot_targets():
+    if boot.Target.UEFI_HTTP in found:
         body['HttpBootUri'] = state.http_uri or None
     if full:
         body['BootOptions'] = responses.link(
@@ -55,8 +57,12 @@ def shown(machine, full):
 
 def targets(machine):
     """Values of BootSourceOverrideTarget that this VM can take."""
+    return _targets(machine.boot_targets())
+
+
+def _targets(found):
     none = boot.Target.NONE
-    return [none.value] + [target.value for target in machine.boot_targets()
+    return [none.value] + [target.value for target in found
                            if target is not none]
 
 
