@@ -76,8 +76,9 @@ class MediaTestCase(machinecase.MachineTestCase):
         return sorted(
             volume['metadata']['name']
             for volume in self.sandbox.list('datavolumes')
-            if machine is None or volume['metadata']['ownerReferences'][0][
-                'uid'] == machine.uid)
+            if machine is None or any(
+                owner['uid'] == machine.uid for owner in
+                volume['metadata'].get('ownerReferences') or ()))
 
     def remembered(self, machine):
         return self.annotations(machine.name).get(

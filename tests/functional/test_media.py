@@ -407,8 +407,8 @@ class ImportTestCase(mediacase.MediaTestCase):
             username=self.images.USER, password=self.images.PASSWORD)
         machine.insert_media('Cd', source)
         medium = self.comes(machine, S.READY)
-        self.assertEqual([medium.data_volume],
-                         self.owned('secrets', machine))
+        [name] = self.owned('secrets', machine)
+        self.assertEqual('%s-%s' % (medium.data_volume, medium.task), name)
         # They stand in the Secret and nowhere else.
         for plural in ('virtualmachines', 'datavolumes',
                        'persistentvolumeclaims', 'events'):
@@ -452,10 +452,14 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.comes(machine, S.READY)
         machine.eject_media('Cd')
         for each in told:
-            self.until('the end', lambda: each and each[-1][3] is None)
-            states = [new and new.state for _, _, _, new in each]
+            # VMs of other tests may still be on their way out.
+            def mine():
+                return [one[2:] for one in each if one[0] == machine.name]
+
+            self.until('the end', lambda: mine() and mine()[-1][1] is None)
+            states = [new and new.state for _, new in mine()]
             self.assertIn(S.READY, states)
-            self.assertIsNone(each[0][2])
+            self.assertIsNone(mine()[0][0])
             self.assertNotIn(S.FAILED, states)
 
     def test_what_was_there_before_is_told_as_such(self):
@@ -464,9 +468,12 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.comes(machine, S.READY)
         self.noted(machine)
         told = self.told(self.bmc())
-        self.until('told', lambda: told)
-        self.assertEqual(told[0][2], told[0][3])
-        self.assertEqual(machine.medium('Cd'), told[0][3])
+        self.until('told', lambda: [
+            each for each in told if each[0] == machine.name])
+        [(_, _, old, new)] = [each for each in told
+                              if each[0] == machine.name]
+        self.assertEqual(old, new)
+        self.assertEqual(machine.medium('Cd'), new)
 
 
 class NoCdiTestCase(mediacase.MediaTestCase):

@@ -267,9 +267,11 @@ class BadMomentTestCase(mediacase.MediaTestCase):
     def test_names_that_are_taken(self):
         machine = self.machine('Halted', change=mediacase.drop_medium)
         name = machine.name + '-bmc-cd-%d'
-        self.sandbox.create('secrets', {
-            'metadata': {'name': name % 0}, 'stringData': {'a': 'b'}})
-        self.addCleanup(self.sandbox.delete, 'secrets', name % 0)
+        blank = {'source': {'blank': {}}, 'storage': {
+            'resources': {'requests': {'storage': '1Mi'}}}}
+        self.sandbox.create('datavolumes', {
+            **KIND, 'metadata': {'name': name % 0}, 'spec': blank})
+        self.addCleanup(self.sandbox.delete, 'datavolumes', name % 0)
         self.sandbox.create('persistentvolumeclaims', {
             'metadata': {'name': name % 1}, 'spec': {
                 'accessModes': ['ReadWriteOnce'],
@@ -282,16 +284,13 @@ class BadMomentTestCase(mediacase.MediaTestCase):
         self.assertEqual(name % 2, self.comes(machine,
                                               S.READY).data_volume)
         machine.eject_media('Cd')
-        self.until('deleted', lambda: not self.data_volumes(machine))
         self.until('gone', lambda: not self.sandbox.get(
             'persistentvolumeclaims', name % 2))
-        self.assertTrue(self.sandbox.get('secrets', name % 0))
+        self.assertTrue(self.sandbox.get('datavolumes', name % 0))
         self.assertTrue(self.sandbox.get('persistentvolumeclaims', name % 1))
         # All of them.
         self.sandbox.create('datavolumes', {
-            **KIND, 'metadata': {'name': name % 2},
-            'spec': {'source': {'blank': {}}, 'storage': {
-                'resources': {'requests': {'storage': '1Mi'}}}}})
+            **KIND, 'metadata': {'name': name % 2}, 'spec': blank})
         self.addCleanup(self.sandbox.delete, 'datavolumes', name % 2)
         e = self.assertRaises(
             errors.WrongState, machine.insert_media, 'Cd', self.source(

@@ -65,7 +65,7 @@ def body(machine, device, entry, size, authorities=None):
     if not entry.upload:
         http = {'url': entry.url}
         if entry.credentials:
-            http['secretRef'] = entry.volume
+            http['secretRef'] = secret_name(entry)
         if authorities:
             http['certConfigMap'] = authorities
         if not entry.verify:
@@ -100,9 +100,20 @@ def owner(machine):
             'uid': machine.uid}
 
 
-def secret(machine, device, volume, source):
+def secret_name(entry):
+    """:returns: the name of an attempt's Secret
+
+    No other attempt has it: one that is there already was made by this one,
+    so that nobody needs the right to read or change Secrets. It goes with its
+    DataVolume.
+    """
+    return '%s-%s' % (entry.volume, entry.id)
+
+
+def secret(machine, device, entry, volume, source):
     """The Secret with a server's user name and password.
 
+    :param entry: its `record.Entry`
     :param volume: the DataVolume that uses it, as the API has it
     :param source: a `model.Source`
     """
@@ -111,7 +122,7 @@ def secret(machine, device, volume, source):
         'apiVersion': resources.SECRET.api_version,
         'kind': resources.SECRET.kind,
         'metadata': {
-            'name': metadata['name'],
+            'name': secret_name(entry),
             'namespace': machine.namespace,
             'labels': {LABEL: device.id},
             'ownerReferences': [{

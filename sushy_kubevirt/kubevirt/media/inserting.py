@@ -75,35 +75,13 @@ def _same(machine, device, asked):
             asked.url, asked.verify, bool(asked.username),
             _protected(device, asked)):
         return None
-    if asked.username and medium.state is not model.State.READY:
-        # Whether it is the same password cannot be told: nothing keeps it
-        # but the Secret, which is not read.
-        _renew_secret(machine, entry, asked)
+    # Whether the password is another one cannot be told: nothing keeps it but
+    # a Secret, which is not read. The one there has been tried (`probe`).
     return medium
 
 
 def _protected(device, asked):
     return device.kind is model.Kind.CD or asked.write_protected
-
-
-def _renew_secret(machine, entry, asked):
-    if entry.upload:
-        return
-    try:
-        machine.cluster.client.patch(
-            resources.SECRET, machine.namespace, entry.volume,
-            [_owned_by(entry.uid)] + [
-                {'op': 'add', 'path': '/stringData', 'value': {
-                    'accessKeyId': asked.username,
-                    'secretKey': asked.password}}])
-    except (errors.Conflict, errors.ObjectNotFound) as e:
-        LOG.info('The password for %s of %s is not renewed: %s',
-                 entry.volume, machine.qualified_name, e)
-
-
-def _owned_by(uid):
-    return {'op': 'test', 'path': '/metadata/ownerReferences/0/uid',
-            'value': uid}
 
 
 def _wait(machine, device, medium):
@@ -248,10 +226,6 @@ class _Insertion:
                 LOG.info('%s of %s: the name %s is taken: %s',
                          self._device.id, self._machine.qualified_name,
                          self._entry.volume, e)
-                if self._uid:
-                    cleaning.delete(self._machine, self._room,
-                                    self._entry.volume, self._uid)
-                    self._uid = ''
                 self._tried.add(self._entry.volume)
 
     def _run(self, step):
@@ -310,22 +284,16 @@ class _Insertion:
 
     def _create_secret(self, volume):
         client = self._machine.cluster.client
-        body = datavolumes.secret(self._machine, self._device, volume,
-                                  self._asked)
+        body = datavolumes.secret(self._machine, self._device, self._entry,
+                                  volume, self._asked)
 
         def step():
             try:
                 client.create(resources.SECRET, self._machine.namespace, body)
-            except errors.Conflict:
-                # Ours, if the answer was lost. A patch tells without the
-                # right to read secrets.
-                try:
-                    client.patch(
-                        resources.SECRET, self._machine.namespace,
-                        self._entry.volume,
-                        [_owned_by(volume['metadata']['uid'])])
-                except (errors.Conflict, errors.ObjectNotFound):
-                    raise _Taken('a Secret has it') from None
+            except errors.Conflict as e:
+                if 'exists' not in str(e):
+                    raise
+                # The answer was lost, the write was not.
 
         self._run(step)
 
