@@ -229,6 +229,20 @@ class IronicTestCase(base.SandboxTestCase):
             machines.uuid_of(self.vms[REDFISH]),
             inventory['system_vendor']['system_uuid'].lower())
 
+    def test_bios(self):
+        """The attributes and their registry, as Ironic keeps them."""
+        # It read them when the node was enrolled.
+        node = self.nodes[REDFISH]
+        found = self.ironic.baremetal.get(
+            '/nodes/%s/bios?detail=True' % node.id,
+            microversion='1.74').json()['bios']
+        settings = {each['name']: each for each in found}
+        mode = settings['BootMode']
+        self.assertEqual(('Legacy', 'Enumeration', ['UEFI', 'Legacy'], False),
+                         (mode['value'], mode['attribute_type'],
+                          mode['allowable_values'], mode['read_only']))
+        self.assertTrue(settings['Tpm']['read_only'])
+
     def test_command(self):
         """The command operators type."""
         self.start_over(IPMI)
