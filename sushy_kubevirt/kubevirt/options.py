@@ -62,7 +62,7 @@ class MediaOptions:
     upload_proxy_url: str | None = None
 
     #: File with the certificates that the upload proxy is checked against;
-    #: None for those of the cluster's API server.
+    #: None for the system's.
     upload_proxy_ca: str | None = None
 
     #: No claim is made smaller than this: some storage refuses to.
