@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Virtual media of machines of a sandbox, without Redfish in between."""
 
-import dataclasses
 import itertools
+import os
+import tempfile
 
 from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import options
 from tests.functional import imageserver
 from tests.functional import machinecase
-from tests.functional import sandbox
 
 S = media.State
-
-#: Where DataVolumes are, in the paths of the API.
-DATA_VOLUMES = '/datavolumes'
 
 _numbers = itertools.count(1)
 
@@ -132,19 +129,30 @@ class MediaTestCase(machinecase.MachineTestCase):
         return found
 
 
+class UploadingTestCase(MediaTestCase):
+    """With the way to CDI's upload proxy, as ``proxy``."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        config = cls.sandbox.request(
+            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
+            expect=200).json()
+        bundle = cls.sandbox.get('configmaps',
+                                 'cdi-uploadproxy-signer-bundle', 'cdi')
+        with tempfile.NamedTemporaryFile('w', suffix='.pem',
+                                         delete=False) as f:
+            f.write(bundle['data']['ca-bundle.crt'])
+        cls.addClassCleanup(os.unlink, f.name)
+        cls.proxy = {'upload_proxy_url': config['status']['uploadProxyURL'],
+                     'upload_proxy_ca': f.name}
+
+    def uploading(self, mode='upload', **more):
+        return self.bmc(dict(self.proxy, mode=mode, **more))
+
+
 def find(items, name):
     for item in items:
         if item['name'] == name:
             return item
     return None
-
-
-def path(plural):
-    """The path of a collection in the API."""
-    return sandbox.path(plural)
-
-
-def shape(medium):
-    """A medium without what each attempt has of its own."""
-    return medium and dataclasses.replace(
-        medium, task='', since='', data_volume='')

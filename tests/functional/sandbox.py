@@ -333,12 +333,13 @@ class Sandbox(fixtures.Fixture):
     def calls(self):
         """Read which API calls there were but those that need no reason.
 
-        A watch may be due for renewal; and which feature gates there are, a
-        process asks aside when it starts, or later.
+        A watch may be due for renewal; and which feature gates there are and
+        whether there is CDI, a process asks aside when it starts, or later.
         """
         calls = self.stats()['calls']
         calls.pop('watch', None)
         calls.get('list', {}).pop('kubevirts.kubevirt.io', None)
+        calls.get('get', {}).pop('discovery', None)
         return {verb: what for verb, what in calls.items() if what}
 
     def reset_stats(self):

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other ways to a medium: uploads, certificates, HTTP boot."""
 
-import os
 import signal
 import subprocess
 import sys
-import tempfile
 
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
@@ -36,25 +34,7 @@ time.sleep(60)
 '''
 
 
-class UploadTestCase(mediacase.MediaTestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        config = cls.sandbox.request(
-            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
-            expect=200).json()
-        bundle = cls.sandbox.get('configmaps',
-                                 'cdi-uploadproxy-signer-bundle', 'cdi')
-        with tempfile.NamedTemporaryFile('w', suffix='.pem',
-                                         delete=False) as f:
-            f.write(bundle['data']['ca-bundle.crt'])
-        cls.addClassCleanup(os.unlink, f.name)
-        url = config['status']['uploadProxyURL']
-        cls.proxy = {'upload_proxy_url': url, 'upload_proxy_ca': f.name}
-
-    def uploading(self, **more):
-        return self.bmc(dict(self.proxy, mode='upload', **more))
+class UploadTestCase(mediacase.UploadingTestCase):
 
     def test_upload(self):
         machine = self.machine('Halted', self.uploading(),
