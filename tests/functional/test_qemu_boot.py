@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Firmware boots what the BMC said, once, and its disk afterwards.
+
+All that is done to a machine goes through its BMCs, Redfish and IPMI; what
+it boots is read on its serial port. The root disk and the ISO were imported
+by CDI from a web server, the ISO because it was inserted into the drive.
+"""
+
+import time
+
+from tests.functional import emulator
+from tests.functional import qemu
+from tests.functional import vbmcd
+
+SYSTEMS = '/redfish/v1/Systems/'
+IPXE = 'Open Source Network Boot Firmware'
+
+
+class _Machine(qemu.QemuTestCase):
+    """``uuid`` is the machine's; its emulator serves it."""
+
+    def make(self, **options):
+        super().make(run_strategy='Halted', **options)
+        self.uuid = self.vm['spec']['template']['spec']['domain'][
+            'firmware']['uuid']
+        self.until(lambda: self.emulator.request(
+            'GET', SYSTEMS + self.uuid).status_code == 200)
+
+    def until(self, condition, timeout=60):
+        """Wait for what only asking again can tell."""
+        deadline = time.monotonic() + timeout
+        while not (found := condition()):
+            if time.monotonic() >= deadline:
+                raise AssertionError('not so within %g s' % timeout)
+            time.sleep(0.05)
+        return found
+
+    def boots(self, what, mark=0):
+        """Wait until an image has booted; the place after its banner."""
+        found = self.console.wait('%s by %s on %s' % (
+            what, self.FIRMWARE, self.uuid), mark, timeout=120)
+        return mark + found.end()
+
+    FIRMWARE = 'BIOS'
+
+    def device(self):
+        return self.emulator.request(
+            'GET', SYSTEMS + self.uuid + '/VirtualMedia/Cd',
+            expect=200).json()
+
+    def insert(self):
+        """Insert the ISO and wait until the import is done."""
+        self.emulator.request(
+            'POST', SYSTEMS + self.uuid + '/VirtualMedia/Cd/Actions/'
+            'VirtualMedia.InsertMedia', {'Image': self.web.url + 'iso'},
+            expect=204)
+        self.assertTrue(self.device()['Inserted'])
+        self.until(lambda: self.device()['Status'] == {
+            'State': 'Enabled', 'Health': 'OK'})
+
+    def eject(self):
+        self.emulator.request(
+            'POST', SYSTEMS + self.uuid + '/VirtualMedia/Cd/Actions/'
+            'VirtualMedia.EjectMedia', {}, expect=204)
+        self.assertFalse(self.device()['Inserted'])
+
+    def once(self, target):
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideEnabled': 'Once',
+            'BootSourceOverrideTarget': target}})
+
+    def override(self):
+        return self.emulator.system(self.uuid)['Boot'][
+            'BootSourceOverrideEnabled']
+
+    def power(self, state):
+        self.until(lambda: self.emulator.system(self.uuid)['PowerState']
+                   == state, timeout=90)
+
+
+class RedfishTestCase(_Machine):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, server='gunicorn', settings={
+                # Everything is on this machine here.
+                'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
+
+    def test_an_iso_once(self):
+        """Then the guest reboots, and the next time the BMC resets it."""
+        self.make()
+        self.emulator.reset(self.uuid, 'On')
+        mark = self.boots(qemu.DISK)
+        # It comes into the drive of the machine that runs,
+        self.insert()
+        self.until(lambda: self._drive_holds('SUSHY_ISO'))
+        # and changes nothing until it is asked for.
+        self.once('Cd')
+        mark = self.console.mark()
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        mark = self.boots(qemu.ISO, mark)
+        self.until(lambda: self.override() == 'Disabled')
+        self.console.say('reboot')
+        mark = self.boots(qemu.DISK, mark)
+        self.once('Cd')
+        self.emulator.reset(self.uuid, 'GracefulRestart')
+        self.console.wait('power button', mark)
+        mark = self.boots(qemu.ISO, mark)
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        mark = self.boots(qemu.DISK, mark)
+        self.eject()
+        self.until(lambda: self._drive_holds(''))
+        self.emulator.reset(self.uuid, 'GracefulShutdown')
+        self.console.wait('power button', mark)
+        self.power('Off')
+
+    def _drive_holds(self, name):
+        mark = self.console.mark()
+        self.console.say('disks')
+        self.console.wait('that was all', mark)
+        return 'disk sr0' in self.console.said[mark:] and (
+            'SUSHY_ISO' in self.console.said[mark:]) == bool(name)
+
+    def test_the_emulator_is_killed(self):
+        """Between the restart and the ISO, and before the reboot."""
+        self.make()
+        self.insert()
+        self.once('Cd')
+        self.emulator.reset(self.uuid, 'On')
+        self._kill()
+        self.emulator.setUp()
+        mark = self.boots(qemu.ISO)
+        self.until(lambda: self.override() == 'Disabled')
+        self._kill()
+        self.console.say('reboot')
+        self.boots(qemu.DISK, mark)
+        self.emulator.setUp()
+        self.assertEqual('On', self.emulator.system(self.uuid)['PowerState'])
+        self.assertTrue(self.device()['Inserted'])
+        self.eject()
+
+    def _kill(self):
+        """End it, and its workers, as a power failure would."""
+        self.emulator.process.kill()
+        self.emulator.cleanUp()
+
+    def test_pxe_once(self):
+        """The NIC's ROM shows itself, once; it finds nobody to boot from."""
+        self.make()
+        self.once('Pxe')
+        self.emulator.reset(self.uuid, 'On')
+        self.console.wait(IPXE)
+        self.console.wait('net0: 52:54:00:12:34:56')
+        mark = self.console.mark()
+        if self.FIRMWARE == 'BIOS':
+            # UEFI firmware tries all there is, for minutes.
+            mark = self.boots(qemu.DISK)
+        self.until(lambda: self.override() == 'Disabled')
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        self.boots(qemu.DISK, mark)
+        self.assertNotIn(IPXE, self.console.said[mark:])
+
+
+class UefiTestCase(RedfishTestCase):
+
+    FIRMWARE = 'UEFI'
+
+    def make(self):
+        super().make(efi=True)
+
+    # One of them is enough for what no firmware has a part in.
+    test_the_emulator_is_killed = None
+
+
+class IpmiTestCase(_Machine):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, settings={
+                'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
+
+    def ipmi(self, *words):
+        return self.vbmcd.ipmi(self.name, *words)
+
+    def test_an_iso_once(self):
+        self.make()
+        self.vbmcd.add(self.name)
+        # There is no drive to fill before it has a medium.
+        self.insert()
+        self.ipmi('chassis', 'bootdev', 'cdrom')
+        self.ipmi('power', 'on')
+        mark = self.boots(qemu.ISO)
+        self.until(lambda: self.override() == 'Disabled')
+        self.ipmi('power', 'reset')
+        mark = self.boots(qemu.DISK, mark)
+        self.ipmi('chassis', 'bootdev', 'cdrom')
+        self.ipmi('power', 'cycle')
+        mark = self.boots(qemu.ISO, mark)
+        self.console.say('reboot')
+        mark = self.boots(qemu.DISK, mark)
+        self.ipmi('power', 'soft')
+        self.console.wait('power button', mark)
+        self.power('Off')
+        self.assertIn('off', self.ipmi('power', 'status'))
