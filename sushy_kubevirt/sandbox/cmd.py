@@ -140,6 +140,10 @@ def parser():
         help='how long an import that failed twice waits, and twice as long '
         'each further time (default: 0.5; a real cluster: 10)')
     result.add_argument(
+        '--lag', metavar='S', type=_seconds, default=0, help='controllers '
+        'act late, each time by up to so many seconds, as in a busy cluster '
+        '(default: 0)')
+    result.add_argument(
         '--allow-remote', action='store_true', help='allow an address that '
         'is not loopback: everybody who can reach it can control guests')
     result.add_argument('--debug', action='store_true',
@@ -150,7 +154,8 @@ def parser():
 async def _serve(options, storage):
     host, port = options.listen
     identity = certificates.make([host, 'localhost', '127.0.0.1', '::1'])
-    server = server_module.Server(identity.context(), ca=identity.ca)
+    server = server_module.Server(identity.context(), ca=identity.ca,
+                                  lag=options.lag)
     core.install(server, storage)
     control.install(server)
     parts = [kubevirt.install(server, options, storage)]

@@ -8,6 +8,7 @@ import asyncio
 import collections
 import dataclasses
 import logging
+import random
 import secrets
 import socket
 
@@ -72,11 +73,13 @@ class Server:
     :param length: how many events of a resource are remembered.
     :param bookmark_seconds: how often watches that want it get bookmarks.
     :param ca: the CA's certificate (PEM) for those inside the cluster.
+    :param lag: what is done :meth:`soon` is late, by up to so many seconds.
     """
 
     def __init__(self, ssl_context=None, length=store_module.HISTORY,
-                 bookmark_seconds=10, ca=None):
+                 bookmark_seconds=10, ca=None, lag=0):
         self.ca = ca
+        self._lag = lag
         self.kinds = kinds_module.Registry()
         self.store = store_module.Store(self.kinds, length)
         self.token = secrets.token_urlsafe(32)
@@ -123,7 +126,9 @@ class Server:
         if job not in self._later:
             self._later[job] = None
             if self._loop is not None and len(self._later) == 1:
-                self._loop.call_soon(self.settle)
+                self._loop.call_later(
+                    random.uniform(0, self._lag),  # noqa: S311
+                    self.settle)
 
     def settle(self):
         """Do all the work that waits (see :meth:`soon`)."""

@@ -32,12 +32,14 @@ class Options:
     :param token_seconds: how long a token for an upload is good.
     :param listen: (address, port) of the API server; the upload proxy is on
         the same address.
+    :param lag: controllers act late, by up to so many seconds.
     """
 
     import_back_off: float = 0.5
     progress_seconds: float = 0.25
     token_seconds: int = tokens.LIFETIME
     listen: tuple = ('127.0.0.1', 0)
+    lag: float = 0
 
 
 class Cluster:
@@ -65,8 +67,8 @@ class Cluster:
         slow = slowness.Slowness()
         slow.install(server)
         pods = importers.Importers(server, storage, recorder, loop, slow,
-                                   options.import_back_off)
-        targets = uploads.Uploads(server, recorder, loop)
+                                   options.import_back_off, options.lag)
+        targets = uploads.Uploads(server, recorder, loop, options.lag)
         host = options.listen[0]
         if ipaddress.ip_address(host).is_unspecified:
             host = '::1' if ':' in host else '127.0.0.1'
@@ -74,7 +76,7 @@ class Cluster:
                                         host)
         self._parts = [targets, pods, datavolumes.Controller(
             self.store, self.kinds.data_volume, recorder, loop,
-            pods.progress, options.progress_seconds)]
+            pods.progress, options.progress_seconds, options.lag)]
 
     async def start(self):
         """Serve the upload proxy and make CDI's own objects."""

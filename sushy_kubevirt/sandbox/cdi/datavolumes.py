@@ -28,15 +28,18 @@ class Controller:
     :param progress: function of a claim -> percentage, or None when nobody
         knows.
     :param seconds: how often the progress is looked at.
+    :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
     """
 
-    def __init__(self, store, kind, recorder, loop, progress, seconds):
+    def __init__(self, store, kind, recorder, loop, progress, seconds,
+                 lag=0):
         self._store = store
         self._kind = kind
         self._recorder = recorder
         self._progress = progress
         self._seconds = seconds
-        self._queue = workqueue.WorkQueue(loop, self._sync, 'datavolume')
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'datavolume',
+                                          lag)
         self._ends = [store.subscribe(kind, self._saw),
                       store.subscribe(core.CLAIM, self._saw)]
         for volume in store.list(kind):

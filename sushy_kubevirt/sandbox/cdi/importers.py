@@ -69,9 +69,11 @@ class Importers:
     :param slowness: the :class:`slowness.Slowness`.
     :param back_off: seconds until the second restart of an import that
         fails; the first one is at once.
+    :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
     """
 
-    def __init__(self, server, storage, recorder, loop, slowness, back_off):
+    def __init__(self, server, storage, recorder, loop, slowness, back_off,
+                 lag=0):
         self._store = server.store
         self._provisioner = server.provisioner
         self._storage = storage
@@ -82,7 +84,7 @@ class Importers:
         self._pods = {}
         self._full = collections.OrderedDict()
         self._closed = False
-        self._queue = workqueue.WorkQueue(loop, self._sync, 'import')
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'import', lag)
         self._provisioner.add_user(self._uses)
         self._end = self._store.subscribe(core.CLAIM, self._saw)
 

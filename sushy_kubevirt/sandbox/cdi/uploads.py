@@ -31,13 +31,14 @@ class Uploads:
     :param server: the :class:`sandbox.api.server.Server`.
     :param recorder: an :class:`kubevirt.events.Recorder`.
     :param loop: the asyncio loop.
+    :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
     """
 
-    def __init__(self, server, recorder, loop):
+    def __init__(self, server, recorder, loop, lag=0):
         self._store = server.store
         self._provisioner = server.provisioner
         self._recorder = recorder
-        self._queue = workqueue.WorkQueue(loop, self._sync, 'upload')
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'upload', lag)
         #: {uid of a claim: function that ends the upload into it}
         self._active = {}
         self._provisioner.add_user(self._uses)

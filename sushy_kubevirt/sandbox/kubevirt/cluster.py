@@ -35,6 +35,7 @@ class Options:
     :param version: the version of KubeVirt that the cluster claims to have.
     :param qemu: the :class:`sandbox.qemu.settings.Settings` of guests that
         are real; None for simulated ones.
+    :param lag: controllers act late, by up to so many seconds.
     """
 
     boot_seconds: float = DEFAULT_BOOT_SECONDS
@@ -42,6 +43,7 @@ class Options:
     gates: tuple[str, ...] = DEFAULT_GATES
     version: str = DEFAULT_VERSION
     qemu: object = None
+    lag: float = 0
 
 
 class Cluster:
@@ -78,12 +80,13 @@ class Cluster:
             self.store, self.kinds.vmi, self.kinds.vm, recorder, loop,
             self._options.version, self._options.boot_seconds,
             server.provisioner, self._options.qemu and functools.partial(
-                qemu_guests.Guests, self._options.qemu, self.store, storage))
+                qemu_guests.Guests, self._options.qemu, self.store, storage),
+            self._options.lag)
         self._parts = [
             self.machines,
             vm_controller.Controller(self.store, self.kinds.vm,
                                      self.kinds.vmi, self.config, recorder,
-                                     loop)]
+                                     loop, self._options.lag)]
         subresources.install(server, self.kinds, self.config, self.machines,
                              self._options.version)
         guest_routes.Routes(self.store, self.kinds,

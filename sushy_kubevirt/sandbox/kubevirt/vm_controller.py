@@ -37,9 +37,10 @@ class Controller:
     :param config: a :class:`config.ClusterConfig`.
     :param recorder: an :class:`events.Recorder`.
     :param loop: the asyncio loop.
+    :param lag: see :class:`workqueue.WorkQueue`.
     """
 
-    def __init__(self, store, kind, vmis, config, recorder, loop):
+    def __init__(self, store, kind, vmis, config, recorder, loop, lag=0):
         self._store = store
         self._kind = kind
         self._vmis = vmis
@@ -48,7 +49,7 @@ class Controller:
         self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
         #: {uid of a VM: the VM as it was at the start of its VMI}
         self._started = {}
-        self._queue = workqueue.WorkQueue(loop, self._sync, 'vm')
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'vm', lag)
         self._ends = [store.subscribe(kind, self._saw),
                       store.subscribe(vmis, self._saw_vmi),
                       store.listen(None, self._saw_any)]

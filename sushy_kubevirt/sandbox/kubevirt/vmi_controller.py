@@ -45,10 +45,11 @@ class Controller:
     :param make_guests: function (look, ended, changed) that makes the
         guests; None for simulated ones. The functions are what
         :class:`guests.Guests` and :class:`qemu.guests.Guests` want.
+    :param lag: see :class:`workqueue.WorkQueue`.
     """
 
     def __init__(self, store, kind, vms, recorder, loop, version, seconds,
-                 provisioner, make_guests=None):
+                 provisioner, make_guests=None, lag=0):
         self._store = store
         self._kind = kind
         self._vms = vms
@@ -66,7 +67,7 @@ class Controller:
         self._ended = {}
         self._stopping = {}
         self._homeless = set()
-        self._queue = workqueue.WorkQueue(loop, self._sync, 'vmi')
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'vmi', lag)
         self._ends = [store.subscribe(kind, self._saw),
                       store.subscribe(core.NODE, self._saw_node),
                       store.listen(None, self._saw_any)]

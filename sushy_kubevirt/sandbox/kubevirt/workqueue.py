@@ -7,6 +7,7 @@ it has one turn; a turn that fails is tried again later, and later still.
 
 import collections
 import logging
+import random
 
 from sushy_kubevirt.sandbox.api import errors
 
@@ -28,12 +29,15 @@ class WorkQueue:
     :param loop: the asyncio loop.
     :param work: function of a key, called once per turn.
     :param name: the controller's name, for the log.
+    :param lag: each turn comes late, by up to so many seconds, as a
+        controller in a busy cluster may.
     """
 
-    def __init__(self, loop, work, name):
+    def __init__(self, loop, work, name, lag=0):
         self._loop = loop
         self._work = work
         self._name = name
+        self._lag = lag
         self._waiting = collections.OrderedDict()
         self._later = {}
         self._failures = {}
@@ -42,6 +46,12 @@ class WorkQueue:
 
     def add(self, key):
         """Give a key a turn soon."""
+        if self._lag:
+            self.add_after(key, random.uniform(0, self._lag))  # noqa: S311
+        else:
+            self._wait(key)
+
+    def _wait(self, key):
         if self._closed:
             return
         self._waiting[key] = True
@@ -72,7 +82,7 @@ class WorkQueue:
 
     def _due(self, key):
         self._later.pop(key, None)
-        self.add(key)
+        self._wait(key)
 
     def _turns(self):
         # a few at a time, so that clients are answered in between
