@@ -141,7 +141,10 @@ def set_default_order(machine):
     """Give a machine the persistent boot order back that its owner wrote."""
     def step(vm, vmi):
         edited = copy.deepcopy(vm)
+        http = _is_http(edited)
         bootoptions.edit(edited, vmi, None)
+        if http:
+            overrides.drop_http_drive(edited)
         changes.send(machine, vm, edited)
 
     machine.write(step)
@@ -185,9 +188,9 @@ def _may_terminate(machine, vm):
 def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
            coming):
     edited = copy.deepcopy(vm)
+    http = _is_http(edited)
     if order is not None:
         bootoptions.edit(edited, vmi, order)
-    http = _is_http(edited)
     _edit(edited, vmi, target, enabled, mode, id_, terminate, coming)
     if http:
         overrides.drop_http_drive(edited)

@@ -144,5 +144,7 @@ def _options(vm):
                       if volume['name'] in implied]
         for place, name in enumerate(names, first):
             places[list_, name] = 'Boot%04X' % place
+    # The drive of HTTP boot comes and goes with an override.
     return [Option(places[device.list, device.name], device)
-            for device in devices if device.bootable]
+            for device in devices if device.bootable
+            and device.class_ is not bootorder.Class.HTTP]

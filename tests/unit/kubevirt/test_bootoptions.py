@@ -4,10 +4,12 @@ import copy
 
 from oslotest import base
 
+from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import bootoptions
 from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import overrides
+from tests.unit.kubevirt import fakes
 
 ROOT, CD, EXTRA = 'Boot0001', 'Boot0002', 'Boot0003'
 FIRST, SECOND = 'Boot1001', 'Boot1002'
@@ -173,6 +175,36 @@ class TestEdit(base.BaseTestCase):
         vm = self.edit(vm, FIRST, vmi=vmi)
         self.assertIsNone(overrides.once(vm))
         self.assertEqual({'one': 1}, numbers(vm))
+
+    def with_http_boot(self):
+        vm = make_vm({'root': 1}, extra=False)
+        spec = vm['spec']['template']['spec']
+        spec['domain']['devices']['disks'].append(
+            {'name': bootorder.HTTP_DRIVE, 'cdrom': {}})
+        spec['volumes'].append(
+            {'name': bootorder.HTTP_DRIVE, 'dataVolume': {'name': 'x'}})
+        vm['spec']['runStrategy'] = 'Manual'
+        vm['status'] = {}
+        vm['metadata'].update(uid='u', resourceVersion='1', annotations={})
+        overrides.put_once(vm, 'mark', bootorder.Class.HTTP)
+        return vm
+
+    def test_under_http_boot(self):
+        vm = self.edit(self.with_http_boot(), FIRST, ROOT)
+        self.assertEqual(1, numbers(vm)[bootorder.HTTP_DRIVE])
+        self.assertEqual([ROOT, CD, FIRST, SECOND], [
+            option.reference for option in bootoptions.options(vm)])
+
+    def test_the_drive_of_http_boot_goes_with_it(self):
+        """Also when it is the new order that takes the override off."""
+        for change in (
+                lambda machine: boot.set(machine, order=(FIRST,)),
+                boot.set_default_order):
+            machine = fakes.Machine(self.with_http_boot())
+            machine.vmi = fakes.vmi(of=machine.vm)
+            change(machine)
+            self.assertIsNone(overrides.once(machine.vm))
+            self.assertNotIn(bootorder.HTTP_DRIVE, str(machine.vm))
 
     def test_owner_gave_another_order_since(self):
         vm = self.edit(make_vm({'root': 1}), FIRST, CD)
