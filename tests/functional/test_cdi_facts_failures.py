@@ -229,6 +229,14 @@ class ClaimTest(cdi.CdiTestCase):
             if number < 9:
                 where = cdi.VOLUMES % 'default' + '/' + name
                 self.cluster.request('DELETE', where, expect=200)
+        # Until the claim is its own, a DataVolume may tell of that of the
+        # one before it.
+        uid = self.get_volume(name)['metadata']['uid']
+        self.cluster.wait(
+            'persistentvolumeclaims', name, lambda claim: claim and claim[
+                'metadata']['ownerReferences'][0]['uid'] == uid and claim[
+                    'metadata']['annotations'].get(
+                        'cdi.kubevirt.io/storage.pod.phase') == 'Succeeded')
         self.wait_phase(name, 'Succeeded')
         if not self.elsewhere:
             self.assertTrue(self.disk(name).read_bytes().startswith(
