@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import types
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt.media import datavolumes
+from sushy_kubevirt.kubevirt.media import model
+from sushy_kubevirt.kubevirt.media import record
+from sushy_kubevirt.kubevirt import options
+
+W, I, R, F = (model.State.WAITING, model.State.IMPORTING, model.State.READY,
+              model.State.FAILED)
+
+
+def machine(**media):
+    return types.SimpleNamespace(
+        name='node', namespace='default', uid='vm-uid',
+        options=options.Options(media=options.MediaOptions(**media)))
+
+
+def entry(**fields):
+    return record.Entry('a1', 'https://h/x.iso', 'node-bmc-cd-0', **fields)
+
+
+def body(size=100 << 20, authorities=None, options_=None, **fields):
+    return datavolumes.body(machine(**(options_ or {})), model.CD,
+                            entry(**fields), size, authorities)
+
+
+def volume(phase, *conditions, **status):
+    return {'metadata': {}, 'status': dict(status, phase=phase, conditions=[
+        dict(zip(('type', 'status', 'reason', 'message'), each))
+        for each in conditions])}
+
+
+class BodyTestCase(base.BaseTestCase):
+
+    def test_sizes(self):
+        for size, wanted in ((1, '64Mi'), (64 << 20, '64Mi'),
+                             ((64 << 20) + 1, '65Mi'), (10 << 30, '10240Mi')):
+            self.assertEqual(wanted, body(size)['spec']['storage'][
+                'resources']['requests']['storage'])
+        self.assertEqual('1Mi', body(1, options_={'minimum_size': 1})[
+            'spec']['storage']['resources']['requests']['storage'])
+
+    def test_sources(self):
+        for fields, source in (
+                ({}, {'http': {'url': 'https://h/x.iso'}}),
+                ({'credentials': True}, {'http': {
+                    'url': 'https://h/x.iso',
+                    'secretRef': 'node-bmc-cd-0-a1'}}),
+                ({'verify': False}, {'http': {
+                    'url': 'https://h/x.iso', 'insecureSkipVerify': True}}),
+                ({'authorities': 'ca'}, {'http': {
+                    'url': 'https://h/x.iso', 'certConfigMap': 'ca'}}),
+                ({'upload': True, 'credentials': True, 'verify': False},
+                 {'upload': {}})):
+            self.assertEqual(source, body(**fields)['spec']['source'])
+
+    def test_options(self):
+        storage = body(options_={'storage_class': 'fast',
+                                 'access_mode': 'ReadWriteMany'})[
+            'spec']['storage']
+        self.assertEqual(('fast', ['ReadWriteMany']), (
+            storage['storageClassName'], storage['accessModes']))
+
+    def test_is_ours(self):
+        made = body()
+        self.assertTrue(datavolumes.is_ours(made, machine()))
+        self.assertEqual('a1', datavolumes.attempt(made))
+        made['metadata']['ownerReferences'][0]['uid'] = 'other'
+        self.assertFalse(datavolumes.is_ours(made, machine()))
+        self.assertFalse(datavolumes.is_ours(
+            {'metadata': {'name': 'node-bmc-cd-0'}}, machine()))
+
+    def test_secret(self):
+        made = body()
+        made['metadata']['uid'] = 'dv-uid'
+        secret = datavolumes.secret(
+            machine(), model.CD, entry(), made,
+            model.Source('u', 'me', 'pass'))
+        self.assertEqual('dv-uid', secret['metadata']['ownerReferences'][0][
+            'uid'])
+        self.assertEqual({'accessKeyId': 'me', 'secretKey': 'pass'},
+                         secret['stringData'])
+        self.assertNotIn('pass', repr(model.Source('u', 'me', 'pass')))
+
+
+class StatusTestCase(base.BaseTestCase):
+
+    def test_what_cdi_says(self):
+        bound = ('Bound', 'True', 'Bound', 'PVC x Bound')
+        for given, state, reason, progress in (
+                (volume(''), W, '', None),
+                (volume('Pending', ('Bound', 'False', 'Pending', 'PVC x '
+                                    'Pending')), W, 'Pending', None),
+                (volume('ImportScheduled', bound,
+                        ('Running', 'False', 'ContainerCreating', '')),
+                 W, 'Bound', None),
+                (volume('ImportInProgress', bound,
+                        ('Running', 'True', 'Pod is running', ''),
+                        progress='45.30%'), I, 'Bound', 45.3),
+                (volume('ImportInProgress', progress='N/A'), I, '', None),
+                (volume('ImportInProgress', bound,
+                        ('Running', 'False', 'Error', 'Unable to process '
+                         'data: 404'), restartCount=1), F, 'Error', None),
+                (volume('ImportInProgress', bound,
+                        ('Running', 'False', 'CrashLoopBackOff', 'back-off')),
+                 F, 'CrashLoopBackOff', None),
+                (volume('ImportScheduled', bound,
+                        ('Running', 'False', 'Pending and Unschedulable',
+                         'no node')), F, 'Pending and Unschedulable', None),
+                (volume('Pending', ('Bound', 'False', 'ErrExceededQuota',
+                                    'exceeded quota')), F,
+                 'ErrExceededQuota', None),
+                (volume('', ('Bound', 'False', 'ErrClaimNotValid', 'no class'
+                             )), F, 'ErrClaimNotValid', None),
+                (volume('Failed'), F, 'Failed', None),
+                (volume('Failed', ('Bound', 'False', 'ClaimLost', 'Claim '
+                                   'Lost')), F, 'ClaimLost', None),
+                (volume('UploadScheduled'), W, '', None),
+                (volume('UploadReady'), I, '', None),
+                (volume('WaitForFirstConsumer'), W, '', None),
+                (volume('Succeeded', ('Running', 'False', 'Completed',
+                                      'Import Complete'),
+                        progress='100.0%'), R, '', 100.0)):
+            found = datavolumes.status(given)
+            self.assertEqual((state, reason, progress),
+                             (found.state, found.reason, found.progress),
+                             given)
+        deleted = volume('Succeeded')
+        deleted['metadata']['deletionTimestamp'] = 'now'
+        self.assertIs(F, datavolumes.status(deleted).state)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import threading
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import agenda
+
+
+class AgendaTestCase(base.BaseTestCase):
+
+    def test_in_time(self):
+        made = agenda.Agenda()
+        made.put('late', 2, 0.05)
+        made.put('now', 1)
+        self.assertEqual([1, 2], [made.next(), made.next()])
+
+    def test_sooner_than_it_was(self):
+        made = agenda.Agenda()
+        made.put('a', 'later', 30)
+        made.put('a', 'now')
+        self.assertEqual('now', made.next())
+
+    def test_closed(self):
+        made = agenda.Agenda()
+        made.put('a', 1, 30)
+        threading.Timer(0.02, made.close).start()
+        self.assertIsNone(made.next())
