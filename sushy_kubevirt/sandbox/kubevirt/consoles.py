@@ -137,8 +137,7 @@ async def _connect(http, hear, say):
         none at its end.
     :param say: coroutine function that gives bytes to the machine.
     """
-    socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False,
-                                   max_msg_size=0)
+    socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False)
     await socket.prepare(http)
 
     async def to_client():

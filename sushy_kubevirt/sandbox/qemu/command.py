@@ -168,27 +168,38 @@ def _drives(spec, drives):
         counts[drive.bus] = position + 1
         if drive.bus == 'sata' and position and position % _SATA_PORTS == 0:
             found += ['-device', f'ich9-ahci,id={_controller(position)}']
-        if drive.medium is not None:
-            found += _medium(drive, f'drive{number}')
-        found += ['-device', json.dumps(device(
-            drive, drive.medium and f'drive{number}', position))]
+        node = drive.medium and f'drive{number}'
+        if _is_overlay(drive):
+            # What is written goes to a file without a name.
+            found += ['-drive', _join(
+                'if=none', f'id={node}', 'snapshot=on',
+                f'format={drive.medium.format}',
+                f'file={_quote(drive.medium.path)}')]
+        elif node:
+            found += ['-blockdev', json.dumps(blockdev(drive, node))]
+        found += ['-device', json.dumps(device(drive, node, position))]
     return found
+
+
+def nodes(drives):
+    """Names of the block devices that stay when their medium leaves.
+
+    :returns: dictionary, by the drives' names.
+    """
+    return {drive.name: f'drive{number}'
+            for number, drive in enumerate(drives)
+            if drive.medium is not None and not _is_overlay(drive)}
+
+
+def _is_overlay(drive):
+    return (drive.medium is not None and drive.writable
+            and not drive.medium.keep)
 
 
 def _controller(position):
     """The name of the SATA controller a drive is at; the first is QEMU's."""
     number = position // _SATA_PORTS
     return f'sata{number}' if number else 'ide'
-
-
-def _medium(drive, node):
-    medium = drive.medium
-    if medium.keep or not drive.writable:
-        return ['-blockdev', json.dumps(blockdev(drive, node))]
-    # What is written goes to a file without a name.
-    return ['-drive', _join('if=none', f'id={node}', 'snapshot=on',
-                            f'format={medium.format}',
-                            f'file={_quote(medium.path)}')]
 
 
 def blockdev(drive, node):

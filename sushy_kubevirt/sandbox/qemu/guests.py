@@ -124,12 +124,14 @@ class Guests:
         for one in dying:
             await one.machine.gone.wait()
         if guest.killed:
+            self._clear(guest)
             return
         try:
             guest.machine.start()
         except (OSError, drives.UnknownVolume) as exc:
             LOG.warning('%s/%s: %s', *guest.key, exc)
             self._forget(guest)
+            self._clear(guest)
             self._ended(*guest.key, guest.uid, guests.CRASH)
             return
         if not guest.paused:

@@ -34,7 +34,7 @@ class Media:
         self._changed = changed
         self._have = {drive.name: drive for drive in found}
         self._wanted = dict(self._have)
-        self._nodes = {}
+        self._nodes = command.nodes(found)
         self._numbers = itertools.count()
         self._units = itertools.count(100)
         self._task = None
@@ -103,8 +103,12 @@ class Media:
             await self._drop(have.name)
         if want.medium is not None:
             node = await self._add(want)
-            await execute('blockdev-insert-medium', id=have.id,
-                          node_name=node)
+            try:
+                await execute('blockdev-insert-medium', id=have.id,
+                              node_name=node)
+            except qmp.QmpError:
+                await self._drop(have.name)
+                raise
         await execute('blockdev-close-tray', id=have.id)
         self._have[have.name] = _with(have, want.medium)
 
