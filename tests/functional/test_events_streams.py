@@ -68,8 +68,14 @@ class Stream:
     def __enter__(self):
         return self
 
-    def __exit__(self, *args):
+    def close(self):
+        # First wake who reads; it holds a lock that close() waits for.
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            self.response.raw.shutdown()
         self.response.close()
+
+    def __exit__(self, *args):
+        self.close()
 
 
 class StreamTestCase(test_events.EventsTestCase):
@@ -82,13 +88,16 @@ class StreamTestCase(test_events.EventsTestCase):
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.kubeconfig, cls.SETTINGS, cls.SERVER,
             workers=2, threads=4))
+        # The second is not waited for by the fixture.
+        while len(list(cls.emulator.home.glob('*/*.worker'))) < 2:
+            time.sleep(0.02)
 
     def stream(self, filter='', **options):
         url = self.emulator.url + STREAM
         if filter:
             options['params'] = {'$filter': filter}
         stream = Stream(url, **options)
-        self.addCleanup(stream.response.close)
+        self.addCleanup(stream.close)
         return stream
 
     def streams(self):
@@ -130,6 +139,8 @@ class TestStream(StreamTestCase):
                     'Last-Event-ID': ids[0]}) as again:
                 again.wait('ResourcePoweredOff')
                 self.assertEqual(ids[1:], [id_ for id_, _ in again.events])
+        with self.stream(mine, headers={'Last-Event-ID': 'x'}) as again:
+            again.wait('EventBufferExceeded')
 
     def test_deleted(self):
         self.make()

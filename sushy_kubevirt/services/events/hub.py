@@ -41,6 +41,11 @@ LAST_WORDS = 0.2
 _NOTICED = 'event-noticed'
 _TOLD = 'event'
 _MARKS = 'event-marks'
+_NEW_HERE = 'event-new-here'
+_PAST = 'event-past'
+
+#: Records in one message about the past.
+_PAGE = 20
 
 _hubs = weakref.WeakSet()
 
@@ -73,6 +78,9 @@ class Events:
             records.unpacked(data)))
         bus.subscribe(_TOLD, self._told)
         bus.subscribe(_MARKS, lambda data: self._marks.update(data))
+        bus.subscribe(_NEW_HERE, lambda data: self._queue.put(
+            self._tell_past))
+        bus.subscribe(_PAST, self._take_past)
         bus.when_leading(lambda: self._queue.put(self._lead))
         state.subscribe(self._state_changed)
         _hubs.add(self)
@@ -106,8 +114,9 @@ class Events:
             if self._started:
                 return
             self._started = True
-        # Whoever leads has to know who wants to be told.
+        # Whoever leads has to know who wants to be told, and what was.
         self._state.known('')
+        self._bus.publish(_NEW_HERE, {})
         threading.Thread(target=self._run, daemon=True,
                          name='events').start()
         threading.Thread(target=self._watch, daemon=True,
@@ -206,7 +215,8 @@ class Events:
             _expire(self._noticed)
 
     def _tell(self, record):
-        number = self._number + 1
+        # By the clock, so that they go on growing whoever leads.
+        number = max(self._number + 1, int(time.time() * 1000))
         self._bus.publish(_TOLD, {**record.packed(), 'number': number})
 
     def _told(self, data):
@@ -231,6 +241,24 @@ class Events:
             LOG.warning('%s: %s', record.system, record.text)
         if self._options.log:
             self.log.record(record)
+
+    def _tell_past(self):
+        """Let a worker that has just come know what there was."""
+        if not self._leads:
+            return
+        self._bus.publish(_MARKS, self._marks)
+        past = [record.packed() for record in self.history()]
+        for start in range(0, len(past), _PAGE):
+            self._bus.publish(_PAST, {'records': past[start:start + _PAGE]})
+
+    def _take_past(self, data):
+        with self._lock:
+            known = {record.number: record for record in self._history}
+            for one in map(records.unpacked, data['records']):
+                known.setdefault(one.number, one)
+            self._history.clear()
+            self._history.extend(known[number] for number in sorted(known))
+            self._number = max(self._number, *known)
 
     # Leading
 

@@ -19,6 +19,7 @@ import signal
 import threading
 import time
 
+from sushy_kubevirt.services.events import messages
 from sushy_kubevirt.services.events import records
 
 LOG = logging.getLogger(__name__)
@@ -216,11 +217,17 @@ class Stream:
             self._news.notify_all()
 
     def replay(self, history, last):
-        """Begin with what came after an event, if that is known."""
+        """Begin with what came after an event.
+
+        If that is not known any more, the client is told so.
+        """
         ids = [record.id for record in history]
         if last in ids:
             for record in history[ids.index(last) + 1:]:
                 self.take(record)
+        else:
+            self._queue.append(records.make(messages.BUFFER_EXCEEDED,
+                                            records.OTHER))
 
     def end(self):
         """Have it end, from another thread."""
