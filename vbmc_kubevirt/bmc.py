@@ -13,6 +13,7 @@ import weakref
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt.ipmi import server
 
@@ -50,7 +51,18 @@ POWERED = (power.PowerState.ON, power.PowerState.PAUSED,
 # Chassis status, current power state (table 28-3).
 _POWER_ON = 0x01
 _POWER_CONTROL_FAULT = 0x10
-_RESTORE_POLICY_UNKNOWN = 0x60
+_RESTORE_POLICY_SHIFT = 5
+_RESTORE_POLICY_UNKNOWN = 3
+
+#: Power restore policies (tables 28-3 and 28-8); 3 leaves it as it is.
+RESTORE_POLICIES = {
+    0: powerpolicy.Policy.ALWAYS_OFF,
+    1: powerpolicy.Policy.LAST_STATE,
+    2: powerpolicy.Policy.ALWAYS_ON,
+}
+_POLICIES = {policy: number for number, policy in RESTORE_POLICIES.items()}
+_LEAVE_POLICY = 3
+_ALL_POLICIES = 0x07
 
 #: Boot device selector (table 28-14).
 BOOT_DEVICES = {
@@ -60,6 +72,8 @@ BOOT_DEVICES = {
     5: boot.Target.CD,
 }
 _SELECTORS = {target: number for number, target in BOOT_DEVICES.items()}
+# A remotely connected CD, in the words of IPMI; Redfish alone can set it.
+_SELECTORS[boot.Target.UEFI_HTTP] = 8
 
 # Boot flags, first byte (table 28-14).
 _VALID = 0x80
@@ -141,6 +155,9 @@ class Bmc:
             (codes.CHASSIS, 0x02): server.Command(
                 self._guard(self._chassis_control), level.OPERATOR,
                 length=1, changes=True),
+            (codes.CHASSIS, 0x06): server.Command(
+                self._guard(self._set_restore_policy), level.OPERATOR,
+                length=1, changes=True),
             (codes.CHASSIS, 0x08): server.Command(
                 self._guard(self._set_boot_options), level.OPERATOR,
                 length=1, changes=True),
@@ -214,7 +231,9 @@ class Bmc:
 
     def _get_chassis_status(self, session, data):
         machine = self.machine()
-        state = _RESTORE_POLICY_UNKNOWN
+        policy = machine.power_restore_policy()
+        state = _POLICIES.get(
+            policy, _RESTORE_POLICY_UNKNOWN) << _RESTORE_POLICY_SHIFT
         if machine.power_state() in POWERED:
             state |= _POWER_ON
         if machine.problem() is not None:
@@ -227,6 +246,17 @@ class Bmc:
             raise Failure(codes.Completion.INVALID_FIELD)
         self.machine().reset(reset_type)
         LOG.info('%s: %s', self.name, reset_type.value)
+
+    def _set_restore_policy(self, session, data):
+        """Set Power Restore Policy (section 28.8)."""
+        number = data[0] & 0x07
+        if number != _LEAVE_POLICY:
+            if number not in RESTORE_POLICIES:
+                raise Failure(codes.Completion.INVALID_FIELD)
+            policy = RESTORE_POLICIES[number]
+            self.machine().set_power_restore_policy(policy)
+            LOG.info('%s: power restore policy %s', self.name, policy.value)
+        return bytes((_ALL_POLICIES,))
 
     # Boot options (sections 28.12 to 28.14)
 

@@ -246,10 +246,26 @@ class DeviceTest(IpmiTestCase):
         self.ipmi('mc', 'reset', 'cold')
         self.wait_power('on', 5)
 
+    def test_restore_policy(self):
+        name = self.bmc('Halted')
+        self.assertIn('always-off always-on previous',
+                      self.ipmi('chassis', 'policy', 'list'))
+        for policy, words in (('always-on', 'always-on'),
+                              ('always-off', 'always-off'),
+                              ('previous', 'previous')):
+            self.ipmi('chassis', 'policy', policy)
+            self.assertRegex(self.ipmi('chassis', 'status'),
+                             'Power Restore Policy : ' + words)
+            self.wait_power('off', 5)
+        self.ipmi('chassis', 'policy', 'always-on')
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(name)
+        self.assertEqual('Always', self.sandbox.vm(name)['spec'][
+            'runStrategy'])
+
     def test_what_is_not_served(self):
         self.bmc()
         for words in (('user', 'list'), ('chassis', 'identify'),
-                      ('chassis', 'policy', 'always-on'),
                       ('mc', 'watchdog', 'get'), ('sol', 'info'),
                       ('raw', '0x2c', '0x00', '0xdc')):
             self.assertIn('Invalid command', self.refused(*words))

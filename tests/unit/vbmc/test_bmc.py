@@ -9,6 +9,7 @@ from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import machine as machine_
 from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kubevirt import powerpolicy
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import codes
 
@@ -70,6 +71,22 @@ class ChassisTest(BmcTestCase):
             self.machine.power_state.return_value = state
             self.assertEqual(
                 (0, bytes((0x60 | (state in on), 0, 0))), self.ask(0, 1))
+
+    def test_restore_policy(self):
+        self.machine.power_state.return_value = power.PowerState.OFF
+        for number, name in enumerate(('AlwaysOff', 'LastState',
+                                       'AlwaysOn')):
+            policy = powerpolicy.Policy(name)
+            self.machine.power_restore_policy.return_value = policy
+            self.assertEqual((0, bytes((number << 5, 0, 0))), self.ask(0, 1))
+            self.assertEqual((0, b'\7'), self.ask(0, 6, number))
+            self.machine.set_power_restore_policy.assert_called_with(policy)
+        self.machine.set_power_restore_policy.reset_mock()
+        # What there is, and nothing changed.
+        self.assertEqual((0, b'\7'), self.ask(0, 6, 3))
+        for number in range(4, 8):
+            self.assertEqual((0xCC, b''), self.ask(0, 6, number))
+        self.machine.set_power_restore_policy.assert_not_called()
 
     def test_a_vm_that_cannot_start_is_a_power_control_fault(self):
         self.machine.power_state.return_value = power.PowerState.OFF
@@ -181,7 +198,9 @@ class BootTest(BmcTestCase):
                 ('None', 'Disabled', 'UEFI', 0x20, 0),
                 ('Pxe', 'Once', 'Legacy', 0x80, 1),
                 ('Hdd', 'Continuous', 'UEFI', 0xE0, 2),
-                ('Cd', 'Continuous', 'Legacy', 0xC0, 5)):
+                ('Cd', 'Continuous', 'Legacy', 0xC0, 5),
+                # Set by Redfish: a remotely connected CD.
+                ('UefiHttp', 'Once', 'UEFI', 0xA0, 8)):
             self.machine.boot.return_value = boot.BootState(
                 boot.Target(target), boot.Enabled(enabled), boot.Mode(mode))
             self.assertEqual(
