@@ -15,6 +15,7 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import internal
 from sushy_kubevirt.redfish.protocol import negotiation
+from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import schemas
 from sushy_kubevirt.redfish.protocol import shaping
@@ -29,6 +30,7 @@ def finish(response):
     """
     request = flask.request._get_current_object()
     etags.release(request.environ)
+    payload.drain(request)
     reads = request.method in _READS
     if reads:
         try:

@@ -42,7 +42,7 @@ def members(environ):
 def check():
     """For Flask's before_request.
 
-    :raises: `errors.RedfishError`, 406, 412 or 501
+    :raises: `errors.RedfishError`, 406, 412 or 501; Werkzeug's 404 and 405
     """
     request = flask.request._get_current_object()
     environ = request.environ
@@ -56,10 +56,12 @@ def check():
         raise errors.RedfishError(412, messages.message(
             'HeaderInvalid', 'OData-Version: %s' % version,
             resolution='Send OData-Version 4.0 or leave it out.'))
+    if request.routing_exception is not None:
+        # Before anything is said of its body or its conditions.
+        raise request.routing_exception
     if request.method in _READS and internal.MARK not in environ:
         accept = environ.get('HTTP_ACCEPT')
-        if (accept is not None and request.url_rule is not None
-                and not _accepts(accept, _media(request))):
+        if accept is not None and not _accepts(accept, _media(request)):
             raise errors.RedfishError(406, messages.message(
                 'HeaderInvalid', 'Accept: %s' % accept,
                 resolution='Accept %s.' % _media(request)))

@@ -8,6 +8,7 @@ of property to `bool`, `str`, a tuple of the texts allowed, a dict again, or
 """
 
 import flask
+from werkzeug import exceptions as http
 
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
@@ -64,6 +65,20 @@ def _has_body(request):
     if request.content_length is not None:
         return request.content_length > 0
     return 'HTTP_TRANSFER_ENCODING' in request.environ
+
+
+def drain(request):
+    """Read what a request still has, or its server takes it for the next
+    one, or hangs up on a client that wants to go on.
+
+    :param request: `flask.Request`
+    """
+    length = request.environ.get('CONTENT_LENGTH')
+    if length and length.isdigit() and 0 < int(length) <= LONGEST:
+        try:
+            request.get_data(cache=False)
+        except (OSError, http.HTTPException):
+            pass    # it is gone
 
 
 def body():

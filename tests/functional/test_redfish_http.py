@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP as both servers speak it, seen by a client that hides nothing."""
+
+import http.client
+import json
+import urllib.parse
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import redfish
+
+
+class HttpTestCase(redfish.RedfishTestCase):
+    """One connection, kept as long as the server keeps it."""
+
+    def setUp(self):
+        super().setUp()
+        self.make()
+        parts = urllib.parse.urlsplit(self.emulator.url)
+        self.connection = http.client.HTTPConnection(
+            parts.hostname, parts.port, timeout=30)
+        self.addCleanup(self.connection.close)
+        self.connections = 0
+
+    def ask(self, method, path, body=None, code=200, **headers):
+        """Send a request; (headers, bytes of the body) of the answer."""
+        if self.connection.sock is None:
+            self.connections += 1
+        data = body if body is None or isinstance(body, bytes) else (
+            json.dumps(body).encode())
+        self.connection.request(method, path, data, {
+            'Content-Type': 'application/json',
+            **{name.replace('_', '-'): value
+               for name, value in headers.items()}})
+        response = self.connection.getresponse()
+        content = response.read()
+        self.assertEqual(code, response.status, content[:500])
+        self.assertEqual(11, response.version)
+        if method == 'HEAD' or code in (204, 304):
+            self.assertEqual(b'', content)
+        else:
+            self.assertEqual(str(len(content)),
+                             response.headers['Content-Length'])
+        self.assertEqual('4.0', response.headers['OData-Version'])
+        return response.headers, content
+
+    def everything(self):
+        """One request of each kind, over and over the same connection."""
+        get, body = self.ask('GET', self.path)
+        head, _ = self.ask('HEAD', self.path)
+        self.assertEqual(str(len(body)), head['Content-Length'])
+        self.assertEqual(get['ETag'], head['ETag'])
+        self.ask('GET', self.path, code=304, If_None_Match=get['ETag'])
+        self.ask('GET', self.path, b'{}')
+        self.ask('OPTIONS', self.path)
+        self.ask('DELETE', self.path, code=405)
+        self.ask('FAKE', self.path, code=501)
+        change = {'IndicatorLED': 'Lit'}
+        self.ask('PATCH', self.path, change, code=412, If_Match='"x"')
+        self.ask('PATCH', self.path, change, code=204, If_Match=get['ETag'])
+        self.ask('PATCH', self.path, change, code=412, If_Match=get['ETag'])
+        _, body = self.ask('PATCH', self.path, {'IndicatorLED': 'Off'},
+                           Prefer='return=representation')
+        self.assertEqual('Off', json.loads(body)['IndicatorLED'])
+        self.ask('PATCH', self.path, b'{' * 100000, code=400)
+        self.ask('POST', self.path, b'x' * 100000, code=405)
+        self.ask('PATCH', self.path, b'text' * 1000, code=415,
+                 Content_Type='text/plain')
+        self.ask('GET', self.path + '?$select=Name')
+        self.ask('GET', redfish.SYSTEMS + '?$expand=.($levels=2)')
+        self.ask('GET', '/redfish/v1/Nonsense', code=404)
+        self.ask('GET', self.path, code=406, Accept='text/html')
+
+
+class TestWerkzeug(HttpTestCase):
+    """It ends the connection after each answer, and says so."""
+
+    def test_everything(self):
+        self.everything()
+        headers, _ = self.ask('GET', self.path)
+        self.assertEqual('close', headers['Connection'])
+
+
+class TestGunicorn(HttpTestCase):
+
+    SERVER = 'gunicorn'
+
+    def test_one_connection(self):
+        """Nothing of a request is taken for the next one."""
+        self.everything()
+        self.assertEqual(1, self.connections)
+
+
+class TestWorkers(base.SandboxTestCase):
+    """Workers show the same: a tag is made of the resource alone."""
+
+    VMS = 1
+
+    def test_tags(self):
+        served = self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig, server='gunicorn', workers=3))
+        path, = served.systems()
+        tags = set()
+        for _ in range(30):
+            with served.request('GET', path, headers={
+                    'Connection': 'close'}, expect=200) as response:
+                tags.add(response.headers['ETag'])
+        self.assertEqual(1, len(tags))
