@@ -138,17 +138,18 @@ class Proxy:
 
         def stop():
             loop.call_soon_threadsafe(task.cancel)
-        if not await self._here(self._pods.begin(claim, stop)):
-            return web.Response(status=503)
-        image, done = None, False
+        image, done, later_ends = None, False, False
         try:
+            # Who hangs up now cancels this, and it may have begun already.
+            if not await self._here(self._pods.begin(claim, stop)):
+                return web.Response(status=503)
             image = self._image(claim)
             async for piece in _content(request):
                 image.feed(piece)
             image.received()
             if later:
                 self._finish_later(image, claim)
-                image = None
+                later_ends = True
                 return web.Response()
             await loop.run_in_executor(None, image.finish)
             done = True
@@ -156,8 +157,8 @@ class Proxy:
         except (images.ImageError, OSError) as exc:
             return _failure(exc)
         finally:
-            if image is not None:
-                if not done:
+            if not later_ends:
+                if image is not None and not done:
                     image.discard()
                 # Also when this task is cancelled.
                 asyncio.run_coroutine_threadsafe(
