@@ -88,9 +88,12 @@ class MediaTestCase(redfish.RedfishTestCase):
 
     def left(self):
         """What there is of any medium of any VM."""
-        found = [one['metadata']['name'] for plural in (
-            'datavolumes', 'persistentvolumeclaims', 'secrets')
-            for one in self.sandbox.list(plural)]
+        found = [
+            '%s/%s' % (plural, one['metadata']['name']) for plural in (
+                'datavolumes', 'persistentvolumeclaims', 'secrets')
+            for one in self.sandbox.list(plural)
+            if '-bmc-' in one['metadata']['name']
+            and not one['metadata']['name'].endswith('-bmc-state')]
         for one in self.sandbox.list('virtualmachines'):
             # Settings of a device may stay.
             kept = json.loads((one['metadata'].get('annotations') or {}).get(
@@ -98,9 +101,7 @@ class MediaTestCase(redfish.RedfishTestCase):
             if kept.keys() - {'verify', 'certificates'}:
                 found.append(one['metadata']['name'])
         tasks = self.emulator.request('GET', TASKS).json()['Members']
-        return [name for name in found if '-bmc-' in name
-                and not name.endswith('-bmc-state')
-                or name.startswith('redfish-')], tasks
+        return found, tasks
 
     def nothing_left(self):
         try:
