@@ -9,6 +9,7 @@ guests keep of their boots, and from the cluster.
 from tests.functional import base
 from tests.functional import emulator
 from tests.functional import ironic
+from tests.functional import listener
 from tests.functional import machines
 from tests.functional import vbmcd
 
@@ -25,8 +26,11 @@ class IronicTestCase(base.SandboxTestCase):
         super().setUpClass()
         cls.vms = {name: cls.sandbox.create('virtualmachines', machines.vm(
             name, 'Halted')) for name in (REDFISH, IPMI)}
+        # Whom events are sent to is on this host.
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, server='gunicorn'))
+            cls.sandbox.kubeconfig,
+            {'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True},
+            server='gunicorn', workers=2))
         cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
         bmc = cls.vbmcd.add(IPMI)
         cls.ironic = cls.share(ironic.Ironic())
@@ -242,6 +246,38 @@ class IronicTestCase(base.SandboxTestCase):
                          (mode['value'], mode['attribute_type'],
                           mode['allowable_values'], mode['read_only']))
         self.assertTrue(settings['Tpm']['read_only'])
+
+    # Events
+
+    def passthru(self, verb, method, body=None):
+        """Call a method of Ironic's vendor interface for redfish."""
+        self.ironic.wait(self.nodes[REDFISH], lambda node: True)
+        return self.ironic.baremetal.call_node_vendor_passthru(
+            self.nodes[REDFISH], method, verb, body)
+
+    def test_events(self):
+        boots = self.start_over(REDFISH)
+        one = self.useFixture(listener.Listener())
+        made = self.passthru('create_subscription', 'POST', {
+            'Destination': one.url, 'Context': 'node',
+            'HttpHeaders': [{'X-Token': 'for-me'}]}).json()
+        self.assertEqual(
+            {'Context': 'node', 'Destination': one.url, 'Protocol': 'Redfish',
+             'EventTypes': ['Alert'], 'Id': made['Id']}, made)
+        self.assertEqual(made, self.passthru(
+            'get_subscription', 'GET', {'id': made['Id']}).json())
+        [member] = self.passthru(
+            'get_all_subscriptions', 'GET').json()['Members']
+        self.assertTrue(member['@odata.id'].endswith('/' + made['Id']))
+        self.boot(REDFISH, 'power on', boots + 1)
+        origin = ('/redfish/v1/Systems/%s'
+                  % machines.uuid_of(self.vms[REDFISH]))
+        event = one.wait('ResourcePoweredOn', origin=origin)
+        self.assertEqual('Alert', event['EventType'])
+        self.assertEqual('for-me', one.posts[-1][0]['X-Token'])
+        self.passthru('delete_subscription', 'DELETE', {'id': made['Id']})
+        self.assertEqual([], self.passthru(
+            'get_all_subscriptions', 'GET').json()['Members'])
 
     def test_command(self):
         """The command operators type."""
