@@ -82,6 +82,7 @@ class Machine:
 
     def __init__(self, uuid, name, namespace='default'):
         self.uuid = uuid
+        self.uid = 'uid-of-' + name
         self.name = name
         self.namespace = namespace
         self.calls = []
@@ -144,6 +145,9 @@ class Machine:
         self._call('delete_media_certificate', device_id, certificate_id)
         self.certificates = [one for one in self.certificates
                              if one.id != certificate_id]
+
+    def objects(self):
+        return {'metadata': {'name': self.name, 'uid': self.uid}}, None
 
     def _call(self, *call):
         if self.fails is not None:
@@ -243,6 +247,10 @@ class Client:
     def patch(self, kind, namespace, name, operations):
         self.object = {**self.object, 'data': operations[1]['value']}
         return self.object
+
+    def pages(self, kind, namespace=None, **_selectors):
+        """There are no events."""
+        yield [], None
 
 
 class Cluster:

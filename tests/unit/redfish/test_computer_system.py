@@ -62,6 +62,7 @@ class TestBody(base.RedfishTestCase):
             'SecureBoot': {'@odata.id': self.path + '/SecureBoot'},
             'SimpleStorage': {'@odata.id': self.path + '/SimpleStorage'},
             'Storage': {'@odata.id': self.path + '/Storage'},
+            'LogServices': {'@odata.id': self.path + '/LogServices'},
             'Memory': {'@odata.id': self.path + '/Memory'},
             'EthernetInterfaces': {
                 '@odata.id': self.path + '/EthernetInterfaces'},
