@@ -63,6 +63,9 @@ _TO_BCRYPT = bytes.maketrans(_DIGITS + b'+/', b'./' + _DIGITS)
 _DIGEST = re.compile(
     r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}')
 
+#: Seconds after which a change is noticed at the latest.
+_LATEST = 1
+
 #: Seconds for which a file that was just written may change unnoticed: two
 #: writes in one tick of the clock leave the same time.
 _TICK = 0.05
@@ -316,15 +319,15 @@ class Accounts:
         :param sure: whether to look even if that was done just now
         :returns: dict of name to `Account`, not to be changed
         """
-        begin = time.monotonic()
-        if (sure or begin >= self._next) and self._lock.acquire(
+        if (sure or time.monotonic() >= self._next) and self._lock.acquire(
                 blocking=sure):
             try:
+                begin = time.thread_time()
                 changed = self._changed()
                 # Looking takes microseconds, with many folders more: of all
-                # time, a hundredth is spent on it.
-                end = time.monotonic()
-                self._next = end + 100 * (end - begin)
+                # time, no more than a tenth is spent on it.
+                spent = time.thread_time() - begin
+                self._next = time.monotonic() + min(_LATEST, 10 * spent)
                 if changed:
                     self._load()
             finally:

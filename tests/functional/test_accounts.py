@@ -114,6 +114,19 @@ class AccountsTestCase(base.SandboxTestCase):
         self.assertEqual(expect, response.status_code, response.text)
         return response
 
+    def soon(self, expect, credentials=None, token=None):
+        """Wait until it is seen that the accounts have changed."""
+        def seen():
+            try:
+                self.ask('GET', SESSIONS, credentials, token, expect)
+            except AssertionError:
+                return False
+            return True
+
+        begin = time.monotonic()
+        self.until(seen)
+        self.assertLess(time.monotonic() - begin, 2)
+
     def log_in(self, credentials=ADMIN, expect=201, **options):
         """:returns: (token, path of the session)"""
         answer = self.ask('POST', SESSIONS, expect=expect, body={
@@ -272,7 +285,7 @@ class TestWorkers(AccountsTestCase):
         self.secret.change(username='admin', password='secret-new')
         for number in range(2):
             with self.only(number):
-                self.ask('GET', SESSIONS, token=token, expect=401)
+                self.soon(401, token=token)
                 self.ask('GET', SESSIONS, ADMIN, expect=401)
                 self.ask('GET', SESSIONS, ('admin', 'secret-new'))
                 new, session = self.log_in(('admin', 'secret-new'))
@@ -287,7 +300,7 @@ class TestWorkers(AccountsTestCase):
         self.addCleanup(self.emulator.process.wait_output, 'cannot be read')
         for number in range(2):
             with self.only(number):
-                self.ask('GET', SESSIONS, ADMIN, expect=401)
+                self.soon(401, ADMIN)
                 self.ask('GET', SESSIONS, token=token, expect=401)
                 self.ask('GET', SESSIONS, expect=401)
         (self.secret.path / '..data').symlink_to(now)
@@ -342,8 +355,9 @@ class TestFile(redfish.RedfishTestCase):
             started.request('GET', redfish.SYSTEMS, expect=200,
                             auth=('admin', password))
         path.unlink()
-        started.request('GET', redfish.SYSTEMS, expect=401,
-                        auth=('admin', 'secret'))
+        self.until(lambda: started.request(
+            'GET', redfish.SYSTEMS,
+            auth=('admin', 'secret')).status_code == 401)
         started.request('GET', redfish.SYSTEMS, expect=401)
         started.request('GET', '/redfish/v1/', expect=200)
 

@@ -151,6 +151,26 @@ class TestFile(Case):
             accounts.current(sure=True)
         self.assertFalse(reads.called)
 
+    def test_noticed_in_time(self):
+        """Also by a process that was stopped while it looked."""
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        stamps = accounts._stamps
+        now = time.monotonic()
+        self.useFixture(fixtures.MockPatch('time.monotonic', lambda: now))
+
+        def stopped():
+            nonlocal now
+            now += 3600
+            return stamps()
+
+        accounts._stamps = stopped
+        accounts.current()
+        accounts._stamps = stamps
+        self.path.unlink()
+        now += credentials._LATEST
+        self.assertEqual({}, accounts.current())
+
     def test_two_sources(self):
         self.write('admin:%s\n' % ADMIN)
         other = self.base / 'other'
