@@ -157,8 +157,13 @@ def _checked(given, shape, where, found):
 
 
 def _wrong_type(name, value, pointer):
-    return messages.message('PropertyValueTypeError', value, name,
-                            related=[pointer])
+    return messages.message('PropertyValueTypeError', _shown(name, value),
+                            name, related=[pointer])
+
+
+def _shown(name, value):
+    """A value for an answer, and so for the log."""
+    return '…' if 'Password' in name else value
 
 
 def not_in_list(name, value, allowed, pointer):
@@ -187,7 +192,8 @@ def parameters(action, shape, required=()):
                 'ActionParameterUnknown', action, name))
         elif not isinstance(value, str if isinstance(kind, tuple) else kind):
             found.append(messages.message(
-                'ActionParameterValueTypeError', value, name, action))
+                'ActionParameterValueTypeError', _shown(name, value), name,
+                action))
         elif isinstance(kind, tuple) and value not in kind:
             found.append(messages.message(
                 'ActionParameterValueNotInList', value, name, action,

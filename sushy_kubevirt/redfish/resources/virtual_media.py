@@ -213,6 +213,8 @@ def _insert(machine, device, values):
 
 def _wants_task():
     """Whether the client asked for one (RFC 7240, respond-async)."""
+    if not routing.offered(flask.current_app, tasks.MONITORS + '/<task>'):
+        return False
     header = flask.request.headers.get('Prefer', '')
     return any(one.partition(';')[0].strip().lower() == 'respond-async'
                for one in header.split(','))

@@ -195,10 +195,12 @@ class TestInsert(MediaTestCase):
     def test_a_password_is_in_no_answer(self):
         self.machine.fails = errors.InvalidValue('Password', '')
         for body in ({'Image': URL, 'UserName': 'me', 'Password': 's3cret'},
-                     {'Image': 7, 'Password': 's3cret'}):
-            answer = self.client.post(self.path + INSERT, json=body)
-            self.assertEqual(400, answer.status_code)
-            self.assertNotIn('s3cret', answer.text)
+                     {'Image': 7, 'Password': 's3cret'},
+                     {'Image': URL, 'Password': ['s3cret']}):
+            for answer in (self.client.post(self.path + INSERT, json=body),
+                           self.client.patch(self.path, json=body)):
+                self.assertEqual(400, answer.status_code)
+                self.assertNotIn('s3cret', answer.text)
 
     def test_a_restart_is_needed(self):
         self.machine.insert_media = lambda *_: self.put(
@@ -222,6 +224,15 @@ class TestInsert(MediaTestCase):
                 self.path + INSERT, json={'Image': URL},
                 headers={'Prefer': prefer})
             self.assertEqual(204, answer.status_code)
+
+    def test_respond_async_without_tasks(self):
+        self.app.config['SUSHY_EMULATOR_FEATURE_SET'] = 'vmedia'
+        answer = self.client.post(
+            self.path + INSERT, json={'Image': URL},
+            headers={'Prefer': 'respond-async'})
+        self.assertEqual(204, answer.status_code)
+        body = self.get()
+        self.assertNotIn('Certificates', body)
 
     def test_respond_async_to_what_is_done(self):
         self.machine.insert_media = lambda *_: self.put(
