@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events about virtual media, and about logins that fail."""
+
+import bcrypt
+import fixtures
+
+from tests.functional import listener
+from tests.functional import redfish
+from tests.functional import test_events
+from tests.functional import test_virtual_media
+
+ADMIN = ('admin', 'secret-of-admin')
+
+
+class TestMedia(test_virtual_media.MediaTestCase):
+
+    SETTINGS = {**test_virtual_media.MediaTestCase.SETTINGS,
+                **test_events.SETTINGS}
+
+    def test_media(self):
+        self.make()
+        one = self.useFixture(listener.Listener())
+        answer = self.emulator.request(
+            'POST', test_events.SUBSCRIPTIONS, {
+                'Destination': one.url, 'Protocol': 'Redfish',
+                'RegistryPrefixes': ['SushyKubeVirt', 'TaskEvent']},
+            expect=201)
+        self.addCleanup(self.emulator.request, 'DELETE',
+                        answer.headers['Location'])
+        drive = {'origin': self.device}
+        url = self.url()
+        self.insert(url.replace('://', '://me:%s@'
+                                % test_virtual_media.PASSWORD))
+        event = one.wait('MediaInserted', **drive)
+        self.assertEqual(['default/' + self.name, url, 'Cd'],
+                         event['MessageArgs'])
+        one.wait('MediaImported', **drive)
+        one.wait('TaskStarted')
+        one.wait('TaskCompletedOK')
+        self.eject()
+        one.wait('MediaEjected', **drive)
+        # CDI finds it gone when it comes for it.
+        self.slow(self.url('lost.iso'), delay=0.5)
+        self.insert(self.url('lost.iso'))
+        self.images.missing = 'lost'
+        event = one.wait('MediaImportFailed', **drive)
+        self.assertEqual('Critical', event['MessageSeverity'])
+        self.assertIn('404', event['Message'])
+        one.wait('TaskAborted')
+        self.emulator.process.wait_output(
+            r"WARNING.*default/%s.*lost.iso|default/%s: .*lost.iso"
+            % (self.name, self.name))
+        self.eject()
+        one.wait('MediaEjected', count=2, **drive)
+        for text in (str(one.posts), self.emulator.process.output):
+            self.assertNotIn(test_virtual_media.PASSWORD, text)
+
+
+class TestLogins(redfish.RedfishTestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        folder = fixtures.TempDir()
+        cls.share(folder)
+        with open(folder.join('accounts'), 'w') as stream:
+            stream.write('%s:%s\n' % (ADMIN[0], bcrypt.hashpw(
+                ADMIN[1].encode(), bcrypt.gensalt(4)).decode()))
+        cls.SETTINGS = {**test_events.SETTINGS,
+                        'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS':
+                            folder.join('accounts')}
+        super().setUpClass()
+
+    def test_refused(self):
+        one = self.useFixture(listener.Listener())
+        self.emulator.request(
+            'POST', test_events.SUBSCRIPTIONS, {
+                'Destination': one.url, 'Protocol': 'Redfish'},
+            expect=201, auth=ADMIN)
+        systems = '/redfish/v1/Systems'
+        self.emulator.request('GET', systems, expect=401,
+                              auth=('admin', 'a-guess'))
+        event = one.wait('LoginFailed')
+        self.assertEqual(['admin', '127.0.0.1'], event['MessageArgs'])
+        self.emulator.request('GET', systems, expect=401,
+                              auth=('pa55-in-wrong-field', 'x'))
+        event = one.wait('LoginFailed', count=2)
+        self.assertEqual('(unknown)', event['MessageArgs'][0])
+        self.assertNotIn('a-guess', str(one.posts))
+        self.assertNotIn('pa55', str(one.posts))
