@@ -132,9 +132,10 @@ def check(name, password):
 
 
 def source():
-    """The address a request comes from, text.
+    """The address a request comes from, text; empty for a Unix socket.
 
-    What proxies write of it is believed of those that are configured.
+    What proxies write of it is believed of those that are configured, and
+    then also of one on a Unix socket: its file says who may be that.
     """
     environ = flask.request.environ
     address = environ.get('REMOTE_ADDR') or ''
@@ -143,7 +144,7 @@ def source():
         return address
     behind = environ.get('HTTP_X_FORWARDED_FOR', '').split(',')
     # Each proxy has added, at the end, whom it was asked by.
-    while behind and _is_of(address, trusted):
+    while behind and (not address or _is_of(address, trusted)):
         before = behind.pop().strip()
         if _parsed(before) is None:
             break

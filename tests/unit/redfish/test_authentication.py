@@ -214,3 +214,8 @@ class TestSource(base.RedfishTestCase):
         for text in ('', 'x', ',', '1.1.1.1, x', 'x' * 1000, '\xe9'):
             self.assertEqual('10.0.0.1', self.source(text, '10.0.0.1'))
         self.assertEqual('', self.source('x', '10.0.0.1', address=''))
+
+    def test_unix_socket(self):
+        self.assertEqual('', self.source('1.1.1.1', address=''))
+        self.assertEqual('1.1.1.1', self.source('2.2.2.2, 1.1.1.1',
+                                                '10.0.0.1', address=''))

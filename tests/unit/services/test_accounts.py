@@ -109,6 +109,12 @@ class TestLogin(base.BaseTestCase):
         self.assertLess(times['admin'] / times['nobody'], 1.5)
         self.assertLess(times['nobody'] / times['admin'], 1.5)
 
+    def test_htpasswd(self):
+        """What Apache writes: $2y$, else the same."""
+        self.path.write_text(line('admin', b'secret').replace('$2b$', '$2y$'))
+        self.right('admin', b'secret')
+        self.wrong('admin', b'wrong')
+
     def test_secret(self):
         folder = self.base / 'secret'
         folder.mkdir()
