@@ -6,6 +6,7 @@ import statistics
 
 import fixtures
 
+from tests.bench import eventing
 from tests.bench import inserting
 from tests.bench import load
 from tests.bench import memory
@@ -32,12 +33,15 @@ class Sizes:
     bmcs: tuple
     #: Media to insert.
     insert: int
+    #: Who is sent events, and events each way.
+    subscribers: int = 100
+    events: int = 100
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
              reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10), insert=21)
 QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
-              ipmi=2, soak=25, bmcs=(1, 2), insert=2)
+              ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10)
 
 
 def _get(subject, sizes):
@@ -234,6 +238,8 @@ def run(sizes, only=None, say=lambda what: None):
                 result['api_calls'] = api_calls(subject, sizes)
                 say('inserting media')
                 result['insert'] = inserting.overhead(subject, sizes)
+                say('events')
+                result['events'] = eventing.measure(subject, sizes)
         say('memory after %d requests of each kind' % sizes.soak)
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')

@@ -31,6 +31,11 @@ def rows(result):
         if 'insert' in result:
             yield (what, 'ms, median', _number(result['insert'][key]), '-',
                    '-')
+    if 'events' in result:
+        figures = result['events']
+        what = 'event to %d subscribers' % figures['subscribers']
+        yield what, 'ms, median', _number(figures['median_ms']), '-', '-'
+        yield what, 'a second', _number(figures['per_second']), '-', '-'
     soak = result['memory']
     for part in 'emulator', 'vbmcd':
         figures = [soak.get(who, {}).get('after', {}).get(part)

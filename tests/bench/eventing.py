@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events a second to a hundred subscribers, who all listen.
+
+Two ways. One event after the other, each sent when all have the one before:
+how long it takes to reach them all. And as many at once as clients send (with
+SubmitTestEvent): how many reach all of them in a second. The listeners are
+one thread of this program, on the same processors as what is measured.
+"""
+
+import asyncio
+import re
+import statistics
+import threading
+import time
+
+import fixtures
+
+from tests.bench import load
+from tests.functional import emulator
+
+_SERVICE = '/redfish/v1/EventService'
+_TEST = _SERVICE + '/Actions/EventService.SubmitTestEvent'
+
+_LENGTH = re.compile(rb'content-length: (\d+)', re.IGNORECASE)
+_ANSWER = b'HTTP/1.1 204 No Content\r\n\r\n'
+
+
+class _Listeners(fixtures.Fixture):
+    """Takes POSTs and counts the events in them."""
+
+    def _setUp(self):
+        self._news = threading.Condition()
+        self.events = self.posts = 0
+        self._loop = asyncio.new_event_loop()
+        self._server = self._loop.run_until_complete(asyncio.start_server(
+            self._serve, '127.0.0.1', 0, backlog=256))
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = 'http://127.0.0.1:%d' % port
+        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        thread.start()
+
+        def stop():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(5)
+
+        self.addCleanup(stop)
+
+    async def _serve(self, reader, writer):
+        try:
+            while True:
+                head = await reader.readuntil(b'\r\n\r\n')
+                body = await reader.readexactly(
+                    int(_LENGTH.search(head)[1]))
+                writer.write(_ANSWER)
+                with self._news:
+                    self.posts += 1
+                    self.events += body.count(b'"MemberId"')
+                    self._news.notify_all()
+        except (OSError, asyncio.IncompleteReadError):
+            writer.close()
+
+    def wait(self, events, timeout=120):
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while self.events < events:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise RuntimeError('%d events of %d in %g s'
+                                       % (self.events, events, timeout))
+                self._news.wait(left)
+
+
+def measure(ours, sizes):
+    """Measure it.
+
+    :param ours: :class:`tests.bench.subjects.Ours`
+    :returns: dictionary: ``subscribers``; ``median_ms`` for one event to
+        reach all; ``per_second`` events that reach all when many come at
+        once, and how many ``posts`` each subscriber got for how many
+        ``events``.
+    """
+    with fixtures.CompoundFixture([]) as holder:
+        listeners = holder.useFixture(_Listeners())
+        server = holder.useFixture(emulator.Emulator(
+            ours.sandbox.kubeconfig, {
+                'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True,
+                'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET': 'default/bench'},
+            server='gunicorn'))
+        with load.Client(server.url) as client:
+            for number in range(sizes.subscribers):
+                client.request('POST', _SERVICE + '/Subscriptions', {
+                    'Destination': '%s/%d' % (listeners.url, number),
+                    'Protocol': 'Redfish', 'MessageIds': [
+                        'ResourceEvent.TestMessage']})
+            return _measure(client, listeners, sizes)
+
+
+def _measure(client, listeners, sizes):
+    told = 0
+    times = []
+    for _ in range(sizes.events):
+        told += sizes.subscribers
+        begin = time.perf_counter()
+        client.request('POST', _TEST, {})
+        listeners.wait(told)
+        times.append(time.perf_counter() - begin)
+    posts = listeners.posts
+    begin = time.perf_counter()
+    for _ in range(sizes.events):
+        told += sizes.subscribers
+        client.request('POST', _TEST, {})
+    listeners.wait(told)
+    elapsed = time.perf_counter() - begin
+    return {
+        'subscribers': sizes.subscribers,
+        'median_ms': 1000 * statistics.median(times),
+        'per_second': sizes.events / elapsed,
+        'events': sizes.events,
+        'posts': (listeners.posts - posts) / sizes.subscribers,
+    }
