@@ -14,6 +14,7 @@ from urllib import parse
 
 import fixtures
 
+from sushy_kubevirt.kubevirt import bios
 from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
@@ -374,7 +375,7 @@ class BadMomentsTestCase(ClusterTestCase):
                 version = self.sandbox.vm(machine.name)['metadata'][
                     'generation']
                 machine.set_attributes({'Moment': action})
-                self.assertEqual({'Moment': action}, machine.attributes())
+                self.assertEqual(action, machine.attributes()['Moment'])
                 self.assertEqual(
                     version, self.sandbox.vm(machine.name)['metadata'][
                         'generation'])
@@ -433,7 +434,8 @@ class BadMomentsTestCase(ClusterTestCase):
             each.join()
         stop.set()
         disturber.join()
-        self.assertEqual(15, len(self.cluster().machine(name).attributes()))
+        found = self.cluster().machine(name).attributes()
+        self.assertEqual(15, len(found) - len(bios.KNOBS))
 
     def test_restarts_of_two_bmcs_at_once(self):
         name = self.vm('RerunOnFailure')['metadata']['name']

@@ -64,7 +64,7 @@ class TestDriver(base.BaseTestCase):
                 ('get_power_state', 'Off'), ('get_boot_device', 'Cd'),
                 ('get_boot_mode', 'Legacy'), ('get_secure_boot', False),
                 ('get_total_memory', 5), ('get_total_cpus', 12),
-                ('get_bios', {'QuietBoot': 'true'}),
+                ('get_bios', {**fakes.KNOBS, 'QuietBoot': 'true'}),
                 ('get_versions', {'BiosVersion': 'UEFI of KubeVirt v1.9.0'}),
                 ('get_nics', [{'id': 'default', 'mac': '02:00:00:00:00:01'},
                               {'id': 'second', 'mac': ''}])):
