@@ -164,9 +164,13 @@ def resource(machine, reference):
 
 
 def _device(machine, option):
+    """Path of the device that boots; None while the guest does not have it.
+    """
     if option.device.list == 'interfaces':
-        return parts.system(machine, 'EthernetInterfaces', option.name)
-    if option.class_ is bootorder.Class.HDD:
+        if option.name in [nic.name for nic in machine.inventory().nics]:
+            return parts.system(machine, 'EthernetInterfaces', option.name)
+    elif option.name in [disk.name for disks in
+                         storage.drives(machine).values() for disk in disks]:
         return storage.drive_path(machine, option.name)
     return None
 
