@@ -9,8 +9,8 @@ import time
 class Agenda:
     """Things that are due now or later, each once.
 
-    A thing that is put down again is due at both times; whoever takes it
-    first looks, and finds nothing to do the second time.
+    A thing that is put down again is due at the sooner of both times, and
+    then done: whoever does it looks what there is to do.
     """
 
     def __init__(self):
@@ -43,16 +43,20 @@ class Agenda:
             while not self._closed:
                 now = time.monotonic()
                 if self._due and self._due[0][0] <= now:
-                    key = heapq.heappop(self._due)[2]
-                    thing = self._things.get(key)
-                    if not any(each[2] == key for each in self._due):
-                        self._things.pop(key, None)
+                    thing = self._things.pop(
+                        heapq.heappop(self._due)[2], None)
                     if thing is not None:
                         return thing
                 else:
                     self._news.wait(
                         self._due[0][0] - now if self._due else None)
         return None
+
+    @property
+    def pending(self):
+        """How many things are to be done."""
+        with self._news:
+            return len(self._things)
 
     def close(self):
         with self._news:

@@ -20,12 +20,11 @@ own order.
 """
 
 import copy
-import heapq
 import logging
 import random
 import threading
-import time
 
+from sushy_kubevirt.kubevirt import agenda
 from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import bootorder
 from sushy_kubevirt.kubevirt import changes
@@ -122,13 +121,9 @@ class Keeper:
 
     def __init__(self, cluster):
         self._cluster = cluster
-        self._news = threading.Condition()
-        self._due = []              # heap of (time, number, key)
-        self._machines = {}         # key: machine
-        self._number = 0
+        self._agenda = agenda.Agenda()
         self._problems = {}
         self._pauses = {}           # key: seconds before its next try
-        self._closed = False
 
     def start(self):
         """Begin, in a thread."""
@@ -137,9 +132,7 @@ class Keeper:
                          name='keeper').start()
 
     def close(self):
-        with self._news:
-            self._closed = True
-            self._news.notify_all()
+        self._agenda.close()
 
     def look(self, machine):
         """Look at a machine now, whether or not it has changed."""
@@ -167,30 +160,11 @@ class Keeper:
                     machine.qualified_name, problem.reason, problem.message)
 
     def _put_off(self, machine, seconds):
-        with self._news:
-            self._number += 1
-            self._machines[machine.uid] = machine
-            heapq.heappush(self._due, (time.monotonic() + seconds,
-                                       self._number, machine.uid))
-            self._news.notify()
-
-    def _next(self):
-        """Wait for a machine that is due. :returns: None at the end"""
-        with self._news:
-            while not self._closed:
-                now = time.monotonic()
-                if self._due and self._due[0][0] <= now:
-                    machine = self._machines.pop(
-                        heapq.heappop(self._due)[2], None)
-                    if machine is not None:
-                        return machine
-                else:
-                    self._news.wait(
-                        self._due[0][0] - now if self._due else None)
+        self._agenda.put(machine.uid, machine, seconds)
 
     def _run(self):
         while True:
-            machine = self._next()
+            machine = self._agenda.next()
             if machine is None:
                 return
             # One try a turn: a VM that somebody changes all the time may not

@@ -314,6 +314,11 @@ class BadMomentTestCase(mediacase.MediaTestCase):
                 'sushy-kubevirt.openstack.org/media':
                     '{"gone":{"%s":""},"next":7,"media":{"Cd":[]}}' % name}}})
         self.until('forgotten', lambda: not self.remembered(machine))
+        self.sandbox.patch('virtualmachines', machine.name, {
+            'metadata': {'annotations': {
+                'sushy-kubevirt.openstack.org/media': '{"gone":{"%s":"%s"}}'
+                % (name, made['metadata']['uid'])}}})
+        self.until('forgotten', lambda: not self.remembered(machine))
         self.assertEqual(made['metadata']['uid'], self.sandbox.get(
             'datavolumes', name)['metadata']['uid'])
 

@@ -55,13 +55,16 @@ def delete(machine, room, name, uid=''):
     :param uid: its uid; '' for whichever was made for this machine
     """
     client = machine.cluster.client
-    if not uid:
+    seen = room.volumes.get(machine.namespace, name, uid)
+    if not uid or seen is None or seen.vm != machine.uid:
+        # The record alone proves nothing: any editor of the VM can write it.
         try:
             volume = client.get(resources.DATA_VOLUME, machine.namespace,
                                 name)
         except errors.ObjectNotFound:
             return
-        if not datavolumes.is_ours(volume, machine):
+        if not datavolumes.is_ours(volume, machine) or (
+                uid and volume['metadata']['uid'] != uid):
             return
         uid = volume['metadata']['uid']
     try:

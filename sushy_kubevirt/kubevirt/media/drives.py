@@ -54,11 +54,13 @@ def choose(vm, vmi, device):
     return name
 
 
-def may_be_hot(vmi, device, drive):
+def may_be_hot(vm, vmi, device, drive):
     """Whether KubeVirt could fill the drive of this guest, or has none to
     fill.
     """
-    if device is not model.CD:
+    if (device is not model.CD
+            or vm['spec'].get('updateVolumesStrategy') == 'Migration'):
+        # HandleDeclarativeVolumes in pkg/storage/hotplug leaves those alone.
         return False
     return not runstrategy.living(vmi) or any(
         disk['name'] == drive and 'cdrom' in disk
@@ -86,7 +88,7 @@ def put(vm, vmi, device, drive, volume, hot, write_protected=True):
             'domain', {}).setdefault('devices', {}).setdefault(
             'disks', []).append(disk))
     source = {'name': volume}
-    if hot and may_be_hot(vmi, device, drive):
+    if hot and may_be_hot(vm, vmi, device, drive):
         source['hotpluggable'] = True
     for each in spec.setdefault('volumes', []):
         if each.get('name') == drive:

@@ -17,9 +17,10 @@ class AgendaTestCase(base.BaseTestCase):
 
     def test_sooner_than_it_was(self):
         made = agenda.Agenda()
-        made.put('a', 'later', 30)
-        made.put('a', 'now')
-        self.assertEqual('now', made.next())
+        made.put('a', 'first', 30)
+        made.put('a', 'second')
+        made.put('b', 'last', 0.02)
+        self.assertEqual(['second', 'last'], [made.next(), made.next()])
 
     def test_closed(self):
         made = agenda.Agenda()

@@ -296,7 +296,7 @@ class KeeperTestCase(PutRightTestCase):
         machine.fetch = None
         self.cluster.tell(machine, vm, None)
         self.cluster.tell(machine, None, None)
-        self.assertEqual([], self.keeper._due)
+        self.assertFalse(self.keeper._agenda.pending)
 
     def test_another_keeper_was_faster(self):
         machine = self.machine()
@@ -330,7 +330,7 @@ class KeeperTestCase(PutRightTestCase):
         other.uid = 'other'
         self.cluster.tell(other, *other.objects())
         self.assertTrue(other.done.wait(10))
-        self.assertEqual([], self.keeper._due)
+        self.assertFalse(self.keeper._agenda.pending)
 
     def test_tells_why_a_vm_cannot_start_once(self):
         machine = self.machine()
