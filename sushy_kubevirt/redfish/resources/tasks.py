@@ -131,7 +131,11 @@ def _body(machine, device_id, medium):
         'TaskState': state,
         'TaskStatus': health,
         'PercentComplete': medium_.percent(medium),
-        'Messages': medium_.told(machine, device_id, medium),
+        # Severity is what MessageSeverity was before.
+        'Messages': [
+            {name: value for name, value in entry.items()
+             if name != 'Severity'}
+            for entry in medium_.told(machine, device_id, medium)],
         'TaskMonitor': '%s/%s' % (MONITORS, medium.task),
     }
     if medium.since:
