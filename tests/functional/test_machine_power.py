@@ -372,9 +372,10 @@ class ProblemTestCase(machinecase.MachineTestCase):
         self.sandbox.patch('virtualmachines', name, {'spec': {
             'runStrategy': 'Halted',
             'dataVolumeTemplates': [{
+                # CDI refuses what is smaller than 1 MiB.
                 'metadata': {'name': name}, 'spec': {
                     'source': {'blank': {}}, 'storage': {'resources': {
-                        'requests': {'storage': '1Gi'}}}}}],
+                        'requests': {'storage': '1Ki'}}}}}],
             'template': {'spec': {'volumes': volumes + [
                 {'name': 'more', 'dataVolume': {'name': name}}]}}}})
         self.until('Halted is seen', lambda: self.sandbox.vm(name)[
