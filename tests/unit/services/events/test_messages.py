@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.redfish.resources import registries
+from sushy_kubevirt.services.events import messages
+from sushy_kubevirt.services.events import records
+
+
+def all_messages():
+    return [found for found in vars(messages).values()
+            if isinstance(found, messages.Message)]
+
+
+class TestMessages(base.BaseTestCase):
+
+    def test_arguments_fit(self):
+        for message in all_messages():
+            args = ['<%d>' % number for number in range(
+                1, message.text.count('%') + 1)]
+            text = message.filled(args)
+            for arg in args:
+                self.assertIn(arg, text)
+            if message.registry.startswith(messages.PREFIX):
+                self.assertEqual(len(args), len(message.arguments))
+                self.assertTrue(message.about)
+
+    def test_an_argument_is_left_alone(self):
+        self.assertEqual('The resource `%2 %1` has powered on.',
+                         messages.POWERED_ON.filled(['%2 %1']))
+
+    def test_registries_are_published(self):
+        for message in all_messages():
+            self.assertIn(message.registry.partition('.')[0],
+                          messages.PREFIXES)
+            if not message.registry.startswith(messages.PREFIX):
+                self.assertIn(message.registry, registries.STANDARD)
+
+    def test_ours(self):
+        found = messages.registry()
+        self.assertEqual('SushyKubeVirt.1.0.0', found['Id'])
+        entry = found['Messages']['MediaImportFailed']
+        self.assertEqual(5, entry['NumberOfArgs'])
+        self.assertEqual(5, len(entry['ArgDescriptions']))
+        self.assertEqual('Critical', entry['MessageSeverity'])
+        self.assertNotIn('ResourcePoweredOn', found['Messages'])
+        json.dumps(found)
+
+
+class TestRecords(base.BaseTestCase):
+
+    class Machine:
+        uid = 'u-1'
+        qualified_name = 'default/vm'
+
+    def test_every_worker_makes_the_same(self):
+        one, two = (records.make(messages.POWERED_ON, records.STATUS, ('a',),
+                                 machine=self.Machine, seed=('7', '9'))
+                    for _ in range(2))
+        self.assertEqual((one.id, one.same), (two.id, two.same))
+        other = records.make(messages.POWERED_ON, records.STATUS, ('a',),
+                             machine=self.Machine, seed=('8', '9'))
+        self.assertNotEqual(one.id, other.id)
+        self.assertEqual(one, records.unpacked(
+            json.loads(json.dumps(one.packed()))))
+
+    def test_long_and_odd_arguments(self):
+        record = records.make(messages.POWERED_ON, records.STATUS,
+                              ('x' * 5000 + '\r\n',))
+        self.assertLess(len(record.text), 1100)
+        record = records.make(messages.POWERED_ON, records.STATUS, ('a\r\nb',))
+        self.assertEqual(('a  b',), record.args)
+
+    def test_event(self):
+        one = records.make(messages.POWERED_ON, records.STATUS, ('a',),
+                           '/redfish/v1/Systems/1')
+        two = records.make(messages.TEST, records.OTHER)
+        body = records.event([one, two], 'mine', ('Alert',))
+        self.assertEqual('mine', body['Context'])
+        self.assertEqual(2, body['Events@odata.count'])
+        first, second = body['Events']
+        self.assertEqual(('0', '1'), (first['MemberId'], second['MemberId']))
+        self.assertEqual('Alert', first['EventType'])
+        self.assertEqual({'@odata.id': '/redfish/v1/Systems/1'},
+                         first['OriginOfCondition'])
+        self.assertNotIn('OriginOfCondition', second)
+        body = records.event([one], '')
+        self.assertNotIn('Context', body)
+        self.assertEqual('StatusChange', body['Events'][0]['EventType'])
