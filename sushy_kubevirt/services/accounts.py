@@ -127,10 +127,9 @@ class Login:
         if wait > 0:
             raise Slowed(wait)
         if self._is_right(name, mark) or self._ask(
-                accounts, name, account, password, mark):
+                mark, source, accounts, name, account, password):
             self._throttle.right(name, source)
             return account
-        self._throttle.wrong(name, source)
         self._tell(mark, name, account, source)
         raise Refused()
 
@@ -152,8 +151,10 @@ class Login:
             self._wrong.move_to_end(mark)
             return True
 
-    def _ask(self, accounts, name, account, password, mark):
+    def _ask(self, mark, source, accounts, name, account, password):
         """Ask bcrypt, unless somebody asks it the same now.
+
+        That it does not fit is counted once, for who has asked.
 
         :returns: whether the password fits
         :raises: `Slowed`
@@ -174,6 +175,8 @@ class Login:
                 raise Slowed(1)
         try:
             fits = self._in_turn(accounts, name, account, password)
+            if not fits:
+                self._throttle.wrong(name, source)
             with self._lock:
                 if fits:
                     self._right[name] = mark

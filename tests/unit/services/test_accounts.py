@@ -161,6 +161,22 @@ class TestLogin(base.BaseTestCase):
             self.assertEqual({'admin'}, set(pool.map(one, range(20))))
         self.assertEqual(1, self.asked.call_count)
 
+    def test_old_password_of_many_threads(self):
+        """One wrong password, whoever else sends it at the same time."""
+        self.path.write_text(line('admin', b'secret', 8))
+        self.login.account('admin', sure=True)
+        barrier = threading.Barrier(20)
+
+        def one(_number):
+            barrier.wait(10)
+            self.wrong('admin', b'old')
+
+        with futures.ThreadPoolExecutor(20) as pool:
+            list(pool.map(one, range(20)))
+        self.assertEqual(1, self.asked.call_count)
+        self.right('admin', b'secret')
+        self.assertEqual([('admin', HERE)], self.told)
+
     def test_many_guesses_at_once(self):
         """Few wait for their turn; the others are sent away at once."""
         go = threading.Event()
