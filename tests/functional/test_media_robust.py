@@ -190,6 +190,20 @@ class RaceTestCase(mediacase.MediaTestCase):
         machine.eject_media('Cd')
         self.nothing_left(machine)
 
+    def test_two_devices(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        found = at_once(*[
+            lambda device=device: machine.insert_media(device, self.source())
+            for device in ('Cd', 'USBStick')])
+        self.assertEqual(
+            [], [e for e in found if isinstance(e, Exception)])
+        for device in ('Cd', 'USBStick'):
+            self.comes(machine, S.READY, device)
+        self.assertEqual([None, None], at_once(*[
+            lambda device=device: machine.eject_media(device)
+            for device in ('Cd', 'USBStick')]))
+        self.nothing_left(machine)
+
     def test_with_boot_overrides(self):
         one, two = self.bmc(), self.bmc()
         for _ in range(3):

@@ -34,6 +34,9 @@ def prepare(machine, target, enabled, mode, http_uri):
     :param http_uri: the URL; None leaves it, '' forgets it
     :raises: see `machine.Machine.insert_media`
     """
+    if http_uri is not None or target is boot.Target.UEFI_HTTP:
+        # What another process did a moment ago is to count.
+        machine.write(lambda vm, vmi: None)
     vm, vmi = machine.objects()
     if http_uri:
         source = addresses.separated(model.Source(http_uri))
