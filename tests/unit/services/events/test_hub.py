@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several workers in one process: what one notices, all tell once."""
+
+import queue
+import threading
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import options as cluster_options
+from sushy_kubevirt.services import bus
+from sushy_kubevirt.services.events import filters
+from sushy_kubevirt.services.events import hub
+from sushy_kubevirt.services.events import messages
+from sushy_kubevirt.services.events import options
+from sushy_kubevirt.services.events import records
+from sushy_kubevirt.services.events import streams
+from sushy_kubevirt.services import local
+from sushy_kubevirt.services import state
+from tests.unit.services import test_state
+
+
+class Media:
+
+    def subscribe(self, callback):
+        pass
+
+
+class Cluster(test_state.Cluster):
+
+    options = cluster_options.Options(write_deadline=2)
+    home = 'default'
+
+    def __init__(self):
+        super().__init__()
+        self.media = Media()
+
+    def wait_ready(self, timeout=None):
+        pass
+
+    def subscribe(self, callback):
+        pass
+
+
+class HubTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = Cluster()
+        self.config = {'SUSHY_EMULATOR_STATE_DIR': self.useFixture(
+            fixtures.TempDir()).path}
+        self.addCleanup(self.cluster.closing.set)
+
+    def worker(self, **more):
+        """A worker, and a queue of what its streams are given."""
+        folder = local.Folder(self.config)
+        folder.make()
+        self.addCleanup(folder.close)
+        line = bus.Bus(folder.path)
+        self.addCleanup(line.close)
+        one = hub.Events(
+            self.cluster, state.State(self.cluster, ('default', 's'), line),
+            line, folder, options.EventOptions(log=False, **more))
+        self.addCleanup(one.close)
+        one.bus = line
+        told = queue.Queue()
+        one.streams.take = told.put
+        line.start()
+        one.start()
+        return one, told
+
+    def leads(self, one):
+        with fixtures.Timeout(5, gentle=True):
+            while not one._leads:
+                threading.Event().wait(0.01)
+
+    def keys(self, told, count):
+        return [told.get(timeout=5).key for _ in range(count)]
+
+    def record(self, text='x'):
+        return records.make(messages.TEST, records.OTHER, (text,))
+
+
+class TestEvents(HubTestCase):
+
+    def test_what_all_notice_is_told_once(self):
+        one, told_one = self.worker()
+        self.leads(one)
+        two, told_two = self.worker()
+        self.assertEqual(['ServiceStarted'], self.keys(told_one, 1))
+        for number in range(5):
+            record = self.record(str(number))
+            for each in (one, two):
+                each._queue.put(record)
+        for told in (told_one, told_two):
+            self.assertEqual(['TestMessage'] * 5, self.keys(told, 5))
+            self.assertRaises(queue.Empty, told.get, timeout=0.2)
+        self.assertEqual([record.id for record in one.history()[-5:]],
+                         [record.id for record in two.history()[-5:]])
+        numbers = [record.number for record in one.history()]
+        self.assertEqual(sorted(set(numbers)), numbers)
+
+    def test_what_a_dead_leader_did_not_tell(self):
+        one, told_one = self.worker()
+        self.leads(one)
+        two, told_two = self.worker()
+        self.keys(told_one, 1)
+        # Noticed by the second before the first has died without a word.
+        two._queue.put(self.record())
+        self.assertRaises(queue.Empty, told_two.get, timeout=0.2)
+        one.close()
+        one.bus.close()
+        self.leads(two)
+        # No worker of this emulator has just been started.
+        self.assertEqual(['TestMessage'], self.keys(told_two, 1))
+
+    def test_a_login(self):
+        one, told_one = self.worker()
+        self.leads(one)
+        two, told_two = self.worker()
+        self.keys(told_one, 1)
+        two.login_failed('me', '192.0.2.1')
+        for told in (told_one, told_two):
+            self.assertEqual(['LoginFailed'], self.keys(told, 1))
+
+    def test_the_past(self):
+        one, told_one = self.worker()
+        self.leads(one)
+        for number in range(45):
+            one.emit(self.record(str(number)))
+        self.keys(told_one, 46)
+        one._marks['sub'] = (7, 1)
+        two, told_two = self.worker()
+        with fixtures.Timeout(5, gentle=True):
+            while len(two.history()) < 46:
+                threading.Event().wait(0.01)
+        self.assertEqual(one.history(), two.history())
+        self.assertEqual(1, two.failures('sub'))
+        # It was told of, and is no news.
+        self.assertTrue(told_two.empty())
+
+    def test_switched_off(self):
+        one, told = self.worker()
+        self.leads(one)
+        self.keys(told, 1)
+        one.set(enabled=False)
+        one.emit(self.record())
+        self.assertRaises(queue.Empty, told.get, timeout=0.2)
+        one.set(enabled=True)
+        one.emit(self.record())
+        self.assertEqual(['TestMessage'], self.keys(told, 1))
+
+
+class TestStreams(HubTestCase):
+
+    def streams(self, **more):
+        folder = local.Folder(self.config)
+        folder.make()
+        self.addCleanup(folder.close)
+        line = bus.Bus(folder.path)
+        self.addCleanup(line.close)
+        line.start()
+        return streams.Streams(line, folder.make, lambda: [],
+                               options.EventOptions(**more))
+
+    def open(self, all_, **more):
+        return all_.open(filters.Expression(''), '192.0.2.1:5', **more)
+
+    def test_one(self):
+        all_ = self.streams()
+        one = self.open(all_)
+        self.assertTrue(next(one).startswith(b':'))
+        record = records.make(messages.TEST, records.OTHER)
+        all_.take(record)
+        text = next(one).decode()
+        self.assertTrue(text.startswith('id: %s\ndata: {' % record.id))
+        self.assertTrue(text.endswith('}\n\n'))
+        self.assertEqual('192.0.2.1:5', all_.get(one.shown.id).client)
+        one.close()
+        self.assertIsNone(all_.get(one.shown.id))
+        self.assertRaises(StopIteration, next, one)
+
+    def test_other_workers_know(self):
+        here, there = self.streams(), self.streams()
+        one = self.open(here)
+        self.assertEqual((one.shown,), there.all())
+        next(one)
+        self.assertTrue(there.remove(one.shown.id))
+        self.assertRaises(StopIteration, next, one)
+        one.close()
+        self.assertFalse(there.remove(one.shown.id))
+
+    def test_limit(self):
+        all_ = self.streams(streams=2)
+        first = self.open(all_)
+        self.open(all_)
+        self.assertRaises(streams.TooMany, self.open, all_)
+        first.close()
+        self.open(all_)
+
+    def test_who_left_or_may_not_stay(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.services.events.streams.KEEP_ALIVE', 0.05))
+        all_ = self.streams()
+        for more in ({'connected': lambda: False},
+                     {'welcome': lambda: False}):
+            one = self.open(all_, **more)
+            next(one)
+            self.assertRaises(StopIteration, next, one)
+            one.close()
+        one = self.open(all_)
+        next(one)
+        self.assertTrue(next(one).startswith(b':'))
+
+    def test_one_that_does_not_keep_up(self):
+        all_ = self.streams()
+        one = self.open(all_)
+        next(one)
+        for _ in range(streams.QUEUE + 1):
+            all_.take(records.make(messages.TEST, records.OTHER))
+        self.assertEqual(streams.QUEUE, len(list(one)))
