@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import socket
 import struct
 import time
 
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import errors
@@ -229,6 +231,59 @@ class TestRefusals(ProbeTestCase):
                 handler.wfile.write(bytes(65536))
         server = self.serve(answer)
         self.assertEqual(10 << 40, self.probe(server.url + '/a.iso').bytes)
+
+
+class TestNames(ProbeTestCase):
+
+    def resolve(self, *answers):
+        """Resolve images.test, each time to the next of these addresses."""
+        real, asked = socket.getaddrinfo, []
+        answers = iter(answers)
+
+        def getaddrinfo(host, port, *args, **kwargs):
+            if host == 'images.test':
+                asked.append(host)
+                host = next(answers)
+            return real(host, port, *args, **kwargs)
+        self.useFixture(fixtures.MockPatchObject(
+            socket, 'getaddrinfo', getaddrinfo))
+        return asked
+
+    def test_connects_to_what_was_checked(self):
+        # A name that leads elsewhere when it is asked for once more.
+        asked = self.resolve('127.0.0.1', '169.254.169.254')
+        server = self.serve(servers.image(b'x' * 10))
+        where = 'images.test:%d' % server.port
+        self.assertEqual(10, self.probe('http://%s/a.iso' % where).bytes)
+        self.assertEqual(1, len(asked))
+        self.assertEqual(where, server.requests[0][2]['Host'])
+        self.assertRaises(errors.InvalidValue, self.probe,
+                          'http://%s/a.iso' % where)
+        self.assertEqual(1, len(server.requests))
+
+    def test_certificates_are_of_the_name(self):
+        self.resolve(*['127.0.0.1'] * 3)
+        pair = servers.pair('images.test')
+        server = self.serve(servers.image(b'x' * 10), pair)
+        url = 'https://images.test:%d/a.iso' % server.port
+        self.assertEqual(10, self.probe(url, certificates=pair[0]).bytes)
+        other = servers.pair()
+        server = self.serve(servers.image(b'x' * 10), other)
+        url = 'https://images.test:%d/a.iso' % server.port
+        self.refused('tls', url, certificates=other[0])
+
+    def test_the_next_address(self):
+        server = self.serve(servers.image(b'x' * 10))
+
+        def getaddrinfo(host, port, *_args, **_kwargs):
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, '',
+                     (address, port)) for address in (
+                         (host,) if host[0] == '1'
+                         else ('127.9.9.9', '127.0.0.1'))]
+        self.useFixture(fixtures.MockPatchObject(
+            socket, 'getaddrinfo', getaddrinfo))
+        self.assertEqual(10, self.probe('http://images.test:%d/a.iso'
+                                        % server.port).bytes)
 
 
 class TestCredentials(ProbeTestCase):
