@@ -4,6 +4,7 @@ HTTP see it, and what came of it in the cluster and in the guest.
 """
 
 import sushy
+from sushy.resources import settings
 
 from tests.functional import machines
 from tests.functional import redfish
@@ -163,6 +164,7 @@ class TestSettings(redfish.RedfishTestCase):
         self.power_state('On')
         bios.refresh(force=True)
         self.assertEqual({**before, **wanted}, bios.attributes)
+        self.assertEqual(settings.UPDATE_SUCCESS, bios.update_status.status)
         bios.reset_bios()
         bios.refresh(force=True)
         self.assertNotIn('NumCores', bios.pending_attributes)

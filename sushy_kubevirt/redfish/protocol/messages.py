@@ -204,6 +204,8 @@ _MESSAGES = {
         'In order to complete the operation, a component reset is required '
         "with the Reset action URI '%1' and ResetType '%2'.",
         'Perform the reset; it takes effect with it.'),
+    'Success': (
+        'OK', 'The request completed successfully.', 'None.'),
     'ResourceAtUriUnauthorized': (
         'Critical',
         "While accessing the resource at '%1', the service received an "

@@ -50,14 +50,25 @@ def bios(machine):
         'Name': 'BIOS Configuration Current Settings',
         'AttributeRegistry': '%s.%s' % (REGISTRY, _VERSION),
         'Attributes': machine.current_attributes(),
-        '@Redfish.Settings': {
-            '@odata.type': '#Settings.v1_3_5.Settings',
-            'SettingsObject': responses.link(here + '/Settings'),
-            'SupportedApplyTimes': [_ON_RESET],
-        },
+        '@Redfish.Settings': _settings(machine, here),
         'Actions': {'#Bios.ResetBios': {
             'target': here + '/Actions/Bios.ResetBios'}},
     })
+
+
+def _settings(machine, here):
+    # Without the ETag there could be: sushy sends it as If-Match with a PATCH
+    # of the settings object, whose ETag is another.
+    found = {
+        '@odata.type': '#Settings.v1_3_5.Settings',
+        'SettingsObject': responses.link(here + '/Settings'),
+        'SupportedApplyTimes': [_ON_RESET],
+    }
+    started = machine.inventory().started
+    if started:
+        # The VMI was made with them.
+        found.update(Time=started, Messages=[messages.message('Success')])
+    return found
 
 
 def bios_settings(machine):

@@ -64,7 +64,6 @@ class TestBody(base.RedfishTestCase):
             'Storage': {'@odata.id': self.path + '/Storage'},
             'LogServices': {'@odata.id': self.path + '/LogServices'},
             'Memory': {'@odata.id': self.path + '/Memory'},
-            'LogServices': {'@odata.id': self.path + '/LogServices'},
             'EthernetInterfaces': {
                 '@odata.id': self.path + '/EthernetInterfaces'},
             'VirtualMedia': {'@odata.id': self.path + '/VirtualMedia'},

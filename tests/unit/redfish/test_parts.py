@@ -154,9 +154,19 @@ class TestFirmware(base.RedfishTestCase):
                          body['Attributes'])
         settings = body['@Redfish.Settings']
         self.assertEqual(['OnReset'], settings['SupportedApplyTimes'])
+        self.assertNotIn('Time', settings)
         pending = self.get(path=settings['SettingsObject']['@odata.id'])
         self.assertEqual({**fakes.KNOBS, 'QuietBoot': 'true'},
                          pending['Attributes'])
+
+    def test_settings_that_are_applied(self):
+        started = '2026-01-01T00:00:00Z'
+        self.machine._inventory = dataclasses.replace(
+            fakes.INVENTORY, started=started)
+        settings = self.get('/Bios')['@Redfish.Settings']
+        self.assertEqual(started, settings['Time'])
+        [message] = settings['Messages']
+        self.assertEqual('OK', message['MessageSeverity'])
 
     def test_registry(self):
         name = self.get('/Bios')['AttributeRegistry']
