@@ -84,9 +84,9 @@ class TestLinks(base.SandboxTestCase):
                     if element.tag.endswith('}Include')}
         namespaces = {one.rpartition('.')[0] for one in types}
         self.assertEqual(set(), namespaces - included)
-        files = {body['Schema'].lstrip('#') for path, (_, body, _) in
-                 found.items() if path.startswith('/redfish/v1/JsonSchemas/')}
-        self.assertEqual(set(), types - files)
+        files = {path.rpartition('/')[2] for path in found
+                 if path.startswith('/redfish/v1/JsonSchemas/')}
+        self.assertEqual(set(), namespaces - files)
 
     def test_feature_sets(self):
         numbers = []

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schemas that describe the resources, all of them DMTF's.
 
-Which are in use is what the modules that answer say in ``@odata.type``; it
-is read out of their source, so that nobody has to write it down twice.
+Which are in use is what the modules that answer say in ``@odata.type``, and
+to the functions called ``collection``; it is read out of their source, so
+that nobody has to write it down twice.
 `tests/functional/test_redfish_links.py` sees that none is missing.
 """
 
@@ -13,8 +14,9 @@ import re
 #: Where DMTF publishes them.
 PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
 
-_VERSIONED = re.compile(r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\.\w+')
-_COLLECTION = re.compile(r"'#?([A-Z]\w+Collection)\b")
+_VERSIONED = re.compile(r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\b')
+_COLLECTION = re.compile(r'#([A-Z]\w+Collection)\.')
+_CALL = re.compile(r"\bcollection\(\s*'([A-Z]\w+?)(?:Collection)?'")
 
 #: Beside what is found in modules: what a resource inherits from, the
 #: objects of many, and what is pushed and is no resource.
@@ -51,4 +53,9 @@ def used(modules):
         source = inspect.getsource(module)
         found.update(_VERSIONED.findall(source))
         found.update((name, None) for name in _COLLECTION.findall(source))
+        found.update((name + 'Collection', None)
+                     for name in _CALL.findall(source))
+        for registry in getattr(module, 'REGISTRIES', ()):
+            found.update(_VERSIONED.findall(
+                registry.document()['@odata.type']))
     return sorted(found, key=lambda one: (one[0], one[1] or ''))
