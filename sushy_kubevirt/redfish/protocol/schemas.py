@@ -11,6 +11,8 @@ import functools
 import inspect
 import re
 
+from sushy_kubevirt.redfish.protocol import messages
+
 #: Where DMTF publishes them.
 PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
 
@@ -20,8 +22,7 @@ _CALL = re.compile(r"\bcollection\(\s*'([A-Z]\w+?)(?:Collection)?'")
 
 #: Beside what is found in modules: what a resource inherits from, the
 #: objects of many, and what is pushed and is no resource.
-ALWAYS = (('Event', None), ('Message', None), ('RedfishError', None),
-          ('Resource', None), ('Settings', None))
+ALWAYS = (('Event', None), ('RedfishError', None), ('Resource', None))
 
 
 def json_uri(kind):
@@ -49,7 +50,7 @@ def used(modules):
         none
     """
     found = set()
-    for module in modules:
+    for module in (messages, *modules):
         source = inspect.getsource(module)
         found.update(_VERSIONED.findall(source))
         found.update((name, None) for name in _COLLECTION.findall(source))
