@@ -239,13 +239,17 @@ class Watching:
             self._task(machine, messages.TASK_ABORTED, new)
 
     def _medium(self, machine, device, message, medium, *more):
+        # The drive of HTTP boot is none of the devices that clients see.
+        about = {} if device == media.HTTP_BOOT.id else {
+            'origin': '%s/VirtualMedia/%s' % (system_path(machine), device),
+            'resource_type': 'VirtualMedia'}
         self._record(
             machine, message, records.ALERT
             if message is messages.MEDIA_FAILED else records.UPDATED,
-            (machine.qualified_name, medium.url, device, *more),
-            (medium.since, medium.task, medium.data_volume),
-            '%s/VirtualMedia/%s' % (system_path(machine), device),
-            'VirtualMedia')
+            # Without the query, where signatures stand.
+            (machine.qualified_name, medium.url.partition('?')[0], device,
+             *more),
+            (medium.since, medium.task, medium.data_volume), **about)
 
     def _task(self, machine, message, medium):
         if medium.task:

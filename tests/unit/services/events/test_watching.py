@@ -250,6 +250,16 @@ class TestMedia(WatchingTestCase):
                             message='404 once more')
         self.assertEqual([], self.change(failed, again))
 
+    def test_what_it_is_about(self):
+        medium = self.medium(url='http://x/a.iso?signature=s3cret')
+        for device, end in (('Cd', '/VirtualMedia/Cd'), ('HttpBoot', '')):
+            self.told.clear()
+            self.cluster.media.callback(Machine(self.vm), device, None,
+                                        medium)
+            self.assertTrue(self.told[0].origin.endswith(
+                self.told[0].origin.split('/')[4] + end))
+            self.assertEqual('http://x/a.iso', self.told[0].args[1])
+
     def test_at_first(self):
         ready = self.medium(media.State.READY)
         self.assertEqual([], self.change(ready, ready))
