@@ -80,6 +80,8 @@ while read -r word rest; do
         who) banner ;;
         disks) disks ;;
         cards) drivers; cat /sys/class/net/*/address ;;
+        hold) exec 3</dev/sr0; echo held ;;
+        release) exec 3<&-; echo released ;;
         size) echo "size $(nproc) $(grep MemTotal /proc/meminfo)" ;;
         echo) echo "$rest" ;;
         reboot|poweroff) echo "$word now"; $word -f ;;

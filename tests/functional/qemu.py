@@ -77,12 +77,13 @@ def vm(name, url, efi=False, cd=None, **domain):
     """Make a VM whose root disk is imported; it has an empty drive, a NIC.
 
     :param url: of the image of its root disk.
-    :param efi: whether it has UEFI firmware.
+    :param efi: whether it has UEFI firmware; or more members of it.
     :param cd: reference of a container image that is in the drive.
     :param domain: further members of the domain.
     :returns: dictionary, for the API.
     """
-    loader = ({'efi': {'secureBoot': False}} if efi
+    more = efi if isinstance(efi, dict) else {}
+    loader = ({'efi': {'secureBoot': False, **more}} if efi
               else {'bios': {'useSerial': True}})
     volumes = [{'name': 'root', 'dataVolume': {'name': name}}]
     if cd:

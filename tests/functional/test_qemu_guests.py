@@ -112,15 +112,6 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.sandbox.wait_running(
             self.name, other_than=other['metadata']['uid'])
 
-    def test_uefi(self):
-        self.make(efi=True)
-        self.console.wait('BdsDxe: starting')
-        self.console.wait(qemu.DISK + ' by UEFI')
-        self.sandbox.do(self.name, 'stop')
-        # ACPI, in order
-        self.console.wait('power button')
-        self.sandbox.wait_stopped(self.name)
-
     def test_who_listens(self):
         """The console: one at a time, the last; an end when it ends."""
         self.make(efi=True)

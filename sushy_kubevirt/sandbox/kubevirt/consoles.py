@@ -90,7 +90,7 @@ class Consoles:
                 'websocket: bad handshake: Active VNC connection. Request '
                 'denied.')
         _check(request.http)
-        path = self._guests.display(uid)
+        path = await self._guests.display(uid)
         if path is None:
             raise errors.internal_error(
                 'Failed finding unix socket for VNC console')

@@ -144,7 +144,7 @@ class Guests:
     def serial(self, _uid):
         """The serial port of a guest, or None."""
 
-    def display(self, _uid):
+    async def display(self, _uid):
         """The path of the socket that speaks VNC, or None."""
 
     def close(self):

@@ -7,6 +7,7 @@ the controllers do not know which of the two they talk to.
 
 import asyncio
 import datetime
+import itertools
 import logging
 import pathlib
 import shutil
@@ -19,6 +20,7 @@ from sushy_kubevirt.sandbox.qemu import command
 from sushy_kubevirt.sandbox.qemu import drives
 from sushy_kubevirt.sandbox.qemu import machine
 from sushy_kubevirt.sandbox.qemu import media
+from sushy_kubevirt.sandbox.qemu import qmp
 
 LOG = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class Guests:
         self._shelf = drives.Shelf(store, storage, settings.images)
         self._folder = pathlib.Path(
             tempfile.mkdtemp(prefix='sushy-kubevirt-qemu-'))
+        self._numbers = itertools.count()
         self._guests = {}
         self._dying = set()
         self._tasks = set()
@@ -105,7 +108,8 @@ class Guests:
         uid = vmi['metadata']['uid']
         if uid in self._guests:
             return
-        folder = self._folder / uid
+        # Short: the path of a socket in it may have a hundred bytes.
+        folder = self._folder / str(next(self._numbers))
         folder.mkdir(mode=0o700)
         guest = self._guests[uid] = _Guest(vmi, folder)
         guest.paused = paused
@@ -213,7 +217,7 @@ class Guests:
         self._forget(guest)
         if guest.machine.pid is not None and not guest.machine.gone.is_set():
             self._dying.add(guest)
-            guest.machine.kill()
+        guest.machine.kill()
 
     def has_agent(self, _vmi):
         """Whether a guest agent answers: nobody talks to one here."""
@@ -240,11 +244,17 @@ class Guests:
         guest = self._guests.get(uid)
         return guest and guest.machine.serial
 
-    def display(self, uid):
+    async def display(self, uid):
         """The path of the socket that speaks VNC, or None."""
         guest = self._guests.get(uid)
-        path = guest and guest.folder / 'vnc'
-        return path if path and path.exists() else None
+        if guest is None:
+            return None
+        try:
+            # Only when it answers has QEMU made all that it serves.
+            await guest.machine.execute('query-status')
+        except qmp.QmpError:
+            return None
+        return guest.folder / 'vnc'
 
     def close(self):
         """Pull every plug, and wait until all are out."""

@@ -43,7 +43,8 @@ class Machine:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._tasks = set()
-        self._shut = self._reboots = False
+        self._begun = asyncio.Event()
+        self._shut = self._killed = self._reboots = False
         self._process = self._pidfd = self._qmp = None
 
     @property
@@ -67,9 +68,10 @@ class Machine:
                 env={'PATH': os.environ.get('PATH', os.defpath),
                      'TMPDIR': str(self._folder)},
                 pass_fds=(theirs.fileno(), port.fileno()))
-        except OSError:
-            for one in (ours, line):
+        except BaseException:
+            for one in (ours, line, self._log):
                 one.close()
+            self._begun.set()
             raise
         finally:
             theirs.close()
@@ -79,6 +81,7 @@ class Machine:
         ours.setblocking(False)
         line.setblocking(False)
         self._qmp = qmp.Client(ours, self._saw)
+        self._begun.set()
         self._spawn(self._qmp.run())
         self._spawn(self.serial.attach(line))
 
@@ -99,6 +102,9 @@ class Machine:
 
         :raises: qmp.QmpError
         """
+        await self._begun.wait()
+        if self._qmp is None:
+            raise qmp.QmpError('QEMU was not started')
         return await self._qmp.execute(command, **arguments)
 
     def ask(self, command, **arguments):
@@ -127,7 +133,9 @@ class Machine:
 
     def kill(self):
         """Pull the plug."""
+        self._begun.set()
         if self._process is not None and not self.gone.is_set():
+            self._killed = True
             self._process.kill()
 
     def close(self):
@@ -164,7 +172,7 @@ class Machine:
         self._log.seek(0)
         said = self._log.read(4096).decode(errors='replace').strip()
         self._log.close()
-        if code != 0 and not self._shut:
+        if code != 0 and not self._shut and not self._killed:
             LOG.warning('%s: QEMU ended with %d%s%s', self.name, code,
                         ': ' if said else '', said)
         self._on_end(self._shut)
