@@ -248,14 +248,16 @@ class Machine:
         """
         return self.cluster.media.medium(self, _device(device_id))
 
-    def insert_media(self, device_id, source):
+    def insert_media(self, device_id, source, wait=None):
         """Put an image into a device, in place of what is there.
 
         It does not start, stop or reboot anything. Returns as soon as the
-        import is under way; with `options.MediaOptions.wait`, when it has
-        come to an end. What is there already and has not failed, stays.
+        import is under way, or when it has come to an end. What is there
+        already and has not failed, stays.
 
         :param source: a `media.Source`
+        :param wait: whether to wait for its end; None for what
+            `options.MediaOptions.wait` says
         :returns: the `media.Medium`
         :raises: `errors.Unsupported` without CDI, `errors.InvalidValue` for
             a URL that may not be used, `errors.Rejected` by quota or
@@ -263,7 +265,7 @@ class Machine:
             refuses or does not answer, `errors.WrongState` if it was ejected
             or replaced in the meantime
         """
-        return inserting.insert(self, _device(device_id), source)
+        return inserting.insert(self, _device(device_id), source, wait)
 
     def eject_media(self, device_id):
         """Empty a device; not an error if it is."""

@@ -503,6 +503,21 @@ class TestUpload(MediaTestCase):
                               {'VerifyCertificate': True}, expect=204)
         self.nothing_left()
 
+    def test_a_client_that_does_not_wait(self):
+        self.make()
+
+        def slow(handler):
+            if handler.command == 'GET':
+                time.sleep(0.5)
+            servers.send(handler, 200, b'x' * 5000)
+        server = self.useFixture(servers.Server(slow))
+        answer = self.insert(server.url + '/a.iso', 202,
+                             {'Prefer': 'respond-async'})
+        self.until(lambda: self.emulator.request(
+            'GET', answer.headers['Location']).status_code == 204)
+        self.eject()
+        self.nothing_left()
+
     def test_credentials(self):
         self.make()
         url = self.url('private/b.iso')

@@ -43,7 +43,7 @@ class _Taken(Exception):
     """The name of a DataVolume is taken by another object."""
 
 
-def insert(machine, device, source):
+def insert(machine, device, source, wait=None):
     """See `machine.Machine.insert_media`.
 
     :param device: a `model.Device`
@@ -61,7 +61,7 @@ def insert(machine, device, source):
     medium = _same(machine, device, asked)
     if medium is None:
         medium = _Insertion(machine, device, asked).run()
-    if machine.options.media.wait:
+    if machine.options.media.wait if wait is None else wait:
         medium = _wait(machine, device, medium)
     return medium
 

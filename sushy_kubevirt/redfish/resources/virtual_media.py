@@ -195,6 +195,7 @@ def _insert(machine, device, values):
     :param values: dict of those that were given
     """
     write_protected = values.get('WriteProtected')
+    wants_task = _wants_task()
     medium = machine.insert_media(device.id, media.Source(
         url=values['Image'],
         username=values.get('UserName') or '',
@@ -202,11 +203,12 @@ def _insert(machine, device, values):
         write_protected=True if write_protected is None else write_protected,
         verify=values.get('VerifyCertificate'),
         method=values.get('TransferMethod'),
-        protocol=values.get('TransferProtocolType')))
+        protocol=values.get('TransferProtocolType')),
+        wait=False if wants_task else None)
     flask.current_app.logger.info(
         '%s inserted into %s of %s', medium_.shown(medium), device.id,
         machine.qualified_name)
-    if medium_.under_way(medium) and _wants_task():
+    if medium_.under_way(medium) and wants_task:
         return tasks.started(machine, device.id, medium)
     return tasks.finished(machine, device.id, medium)
 

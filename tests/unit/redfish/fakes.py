@@ -114,8 +114,9 @@ class Machine:
     def medium(self, device_id):
         return self.media.get(device_id)
 
-    def insert_media(self, device_id, source):
-        self._call('insert_media', device_id, source)
+    def insert_media(self, device_id, source, wait=None):
+        self._call('insert_media', device_id, source,
+                   *([] if wait is None else [wait]))
         self.media[device_id] = dataclasses.replace(
             MEDIUM, url=source.url,
             write_protected=source.write_protected, method=source.method)

@@ -203,7 +203,7 @@ class TestInsert(MediaTestCase):
                 self.assertNotIn('s3cret', answer.text)
 
     def test_a_restart_is_needed(self):
-        self.machine.insert_media = lambda *_: self.put(
+        self.machine.insert_media = lambda *_, **__: self.put(
             pending_restart=True)
         answer = self.send('POST', INSERT, {'Image': URL}, 200)
         self.assertEqual([('ResetRequired', [
@@ -219,6 +219,10 @@ class TestInsert(MediaTestCase):
             self.assertEqual('/redfish/v1/TaskService/TaskMonitors/attempt-1',
                              answer.headers['Location'])
             self.assertEqual('attempt-1', answer.json['Id'])
+            # Whatever the options say, this client does not wait.
+            self.assertEqual(
+                ('insert_media', 'Cd', media.Source(URL), False),
+                self.machine.calls[-1])
         for prefer in 'wait=100', 'no-respond-async', '':
             answer = self.client.post(
                 self.path + INSERT, json={'Image': URL},
@@ -235,7 +239,7 @@ class TestInsert(MediaTestCase):
         self.assertNotIn('Certificates', body)
 
     def test_respond_async_to_what_is_done(self):
-        self.machine.insert_media = lambda *_: self.put(
+        self.machine.insert_media = lambda *_, **__: self.put(
             state=media.State.READY)
         answer = self.client.post(
             self.path + INSERT, json={'Image': URL},
