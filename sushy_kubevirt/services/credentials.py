@@ -66,9 +66,9 @@ _DIGEST = re.compile(
 #: Seconds after which a change is noticed at the latest.
 _LATEST = 1
 
-#: Seconds for which a file that was just written may change unnoticed: two
-#: writes in one tick of the clock leave the same time.
-_TICK = 0.05
+#: Seconds for which what was just written may still be being written, or be
+#: written again and leave the same time.
+_FRESH = 1
 
 
 class Invalid(ValueError):
@@ -177,6 +177,7 @@ class Source:
         # Keyed hash of a Secret's user and password: the digest, which is
         # dear to make.
         self._digests = {}
+        self._first = None
 
     def stamp(self):
         """What changes when the accounts do.
@@ -198,6 +199,8 @@ class Source:
         :returns: (list of `Account`, list of texts that say what cannot be
             used)
         """
+        if self._first is None:
+            self._first = self.stamp()
         try:
             if self.path.is_dir():
                 return self._folders()
@@ -205,14 +208,27 @@ class Source:
         except Invalid as exc:
             return [], ['%s: %s' % (self.path, exc)]
 
+    def _is_changing(self, path):
+        """Whether somebody may be writing it just now.
+
+        What is there at the start is taken as it is.
+        """
+        found = _stat(path)
+        return (found is not None and self.stamp() != self._first
+                and time.time_ns() - found[0] < _FRESH * 10 ** 9)
+
     def _lines(self):
         found, problems = [], []
-        lines = _text(_read(self.path, _LONGEST_FILE)).splitlines()
+        changing = self._is_changing(self.path)
+        lines = _text(_read(self.path, _LONGEST_FILE)).split('\n')
         for number, line in enumerate(lines, 1):
             line = line.strip()
             if not line or line.startswith('#'):
                 continue
             try:
+                if changing and number == len(lines):
+                    # A role may be still to come.
+                    raise Invalid('it is being written')
                 found.append(_line(line))
             except Invalid as exc:
                 problems.append('%s, line %d: %s' % (self.path, number, exc))
@@ -250,6 +266,9 @@ class Source:
             # What an editor leaves at the end is none of it.
             ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
             values[name] = data.removesuffix(ending)
+        if ('role' not in values and where is folder
+                and self._is_changing(folder)):
+            raise Invalid('it is being written')
         if not values['password']:
             raise Invalid('password: it is empty')
         name = _name(_text(values['username']))
@@ -364,4 +383,4 @@ class Accounts:
 def _settled(stamp):
     newest = max((one[0] for part in stamp for one in part if one),
                  default=0)
-    return time.time_ns() - newest > _TICK * 10 ** 9
+    return time.time_ns() - newest > _FRESH * 10 ** 9

@@ -25,6 +25,7 @@ class Case(base.BaseTestCase):
         super().setUp()
         self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MockPatchObject(credentials, '_COST', 4))
+        self.useFixture(fixtures.MockPatchObject(credentials, '_FRESH', 0.1))
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def accounts(self, *paths):
@@ -37,7 +38,7 @@ class Case(base.BaseTestCase):
 
     def settle(self):
         """Let more time pass than two writes in one tick may have."""
-        time.sleep(1.5 * credentials._TICK)
+        time.sleep(1.5 * credentials._FRESH)
 
     def refused(self, *paths):
         exc = self.assertRaises(credentials.Invalid, self.accounts, *paths)
@@ -128,6 +129,24 @@ class TestFile(Case):
         self.assertEqual([], self.names(accounts))
         self.write('admin:%s\nbob:%s\n' % (ADMIN, ADMIN))
         self.assertEqual(['admin', 'bob'], self.names(accounts))
+
+    def test_role_is_still_to_come(self):
+        """Cut off before it, a reader would be an administrator."""
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        self.write('admin:%s\nann:%s' % (ADMIN, ADMIN))
+        self.assertEqual(['admin'], self.names(accounts))
+        self.write('admin:%s\nann:%s:ReadOnly\n' % (ADMIN, ADMIN))
+        self.assertEqual('ReadOnly', accounts.current(sure=True)['ann'].role)
+        # A file without an end of line is no error, in the end.
+        self.write('ann:%s' % ADMIN)
+        self.assertEqual([], self.names(accounts))
+        self.settle()
+        self.assertEqual(['ann'], self.names(accounts))
+
+    def test_no_end_of_line(self):
+        self.write('admin:%s' % ADMIN)
+        self.assertEqual(['admin'], self.names(self.accounts(self.path)))
 
     def test_vanished(self):
         self.write('admin:%s\n' % ADMIN)
@@ -281,5 +300,15 @@ class TestSecret(Case):
         (self.base / 'username').write_text('admin')
         (self.base / 'password').write_text('secret')
         accounts = self.accounts(self.base)
+        self.assertEqual(['admin'], self.names(accounts))
+        self.settle()
         (self.base / 'username').write_text('other')
         self.assertEqual(['other'], self.names(accounts))
+        # A new one, whose role is still to come.
+        (self.base / 'password').unlink()
+        self.assertEqual([], self.names(accounts))
+        (self.base / 'password').write_text('secret')
+        self.assertEqual([], self.names(accounts))
+        (self.base / 'role').write_text('ReadOnly')
+        self.assertEqual('ReadOnly', accounts.current(
+            sure=True)['other'].role)
