@@ -214,8 +214,13 @@ class Bus:
     # Leading
 
     def _wait_to_lead(self):
-        hold = os.open(os.path.join(self._folder, _LOCK),
-                       os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            hold = os.open(os.path.join(self._folder, _LOCK),
+                           os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as e:
+            if not self._closed:
+                LOG.error('This worker will never lead: %s', e)
+            return
         fcntl.flock(hold, fcntl.LOCK_EX)
         with self._lock:
             if self._closed:

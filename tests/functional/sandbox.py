@@ -341,6 +341,8 @@ class Sandbox(fixtures.Fixture):
         calls.pop('watch', None)
         calls.get('list', {}).pop('kubevirts.kubevirt.io', None)
         calls.get('get', {}).pop('discovery', None)
+        # An emulator writes down what it tells of a VM, and reads aside what
+        # is kept of its services.
         calls.get('get', {}).pop('secrets', None)
         calls.get('create', {}).pop('events', None)
         return {verb: what for verb, what in calls.items() if what}

@@ -18,7 +18,6 @@ import time
 import weakref
 
 from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.services.events import delivery
 from sushy_kubevirt.services.events import log
 from sushy_kubevirt.services.events import messages
 from sushy_kubevirt.services.events import records
@@ -98,9 +97,7 @@ class Events:
         self._watching = watching.Watching(
             self._cluster, self._allows, self._queue.put,
             lambda: self._queue.put(_look))
-        self._delivery = delivery.Delivery(
-            self.subscriptions.known, self.settings, self.subscriptions,
-            lambda marks: self._bus.publish(_MARKS, marks))
+        self._delivery = None
 
     def after_fork(self):
         """Start anew: the threads are the parent's."""
@@ -126,7 +123,8 @@ class Events:
         self._queue.put(None)
         self.streams.close()
         self.log.close()
-        self._delivery.close()
+        if self._delivery is not None:
+            self._delivery.close()
 
     # What happens
 
@@ -233,7 +231,7 @@ class Events:
             self._log(record)
         if self.settings().enabled:
             self.streams.take(record)
-            if self._leads:
+            if self._leads and self._delivery is not None:
                 self._delivery.take(record)
 
     def _log(self, record):
@@ -280,7 +278,18 @@ class Events:
             self._tell(record)
 
     def _refresh(self):
-        self._delivery.refresh(self.history(), self._marks)
+        """Those who want events pushed may be others now."""
+        with self._lock:
+            if self._delivery is None and self.subscriptions.known():
+                # Not at the top: most have no subscribers, and asyncio takes
+                # more than a MiB.
+                from sushy_kubevirt.services.events import delivery
+                self._delivery = delivery.Delivery(
+                    self.subscriptions.known, self.settings,
+                    self.subscriptions,
+                    lambda marks: self._bus.publish(_MARKS, marks))
+        if self._delivery is not None:
+            self._delivery.refresh(self.history(), self._marks)
 
     def _state_changed(self):
         if self._leads:
