@@ -4,6 +4,7 @@ their guests did.
 """
 
 import copy
+import threading
 
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import power
@@ -121,6 +122,36 @@ class BootOrderTestCase(OrderTestCase):
             machine.set_default_boot_order()
             self.is_clean(machine.name, template)
 
+    def test_several_bmcs_at_once(self):
+        name = self.machine('Manual').name
+        template = self.template(name)
+        failures = []
+
+        def work(machine, order, target):
+            try:
+                for _ in range(4):
+                    machine.set_boot(order=order)
+                    machine.set_boot(target, boot.Enabled.ONCE)
+                    machine.set_boot(enabled=boot.Enabled.DISABLED)
+            except Exception as exc:
+                failures.append(exc)
+
+        threads = [threading.Thread(target=work, args=(
+            self.bmc().machine(name), order, target))
+            for order, target in (((NIC, ROOT), boot.Target.CD),
+                                  ((CD,), boot.Target.PXE),
+                                  ((ROOT, CD, NIC), boot.Target.HDD))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([], failures)
+        machine = self.bmc().machine(name)
+        self.assertIn(machine.boot_order(),
+                      ((NIC, ROOT), (CD,), (ROOT, CD, NIC)))
+        machine.set_default_boot_order()
+        self.is_clean(name, template)
+
     def test_killed_after_a_write(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
@@ -194,6 +225,15 @@ class PolicyTestCase(OrderTestCase):
         self.crash(machine)
         self.becomes(machine, OFF)
         self.stays(lambda: machine.power_state() is OFF)
+
+    def test_during_a_start(self):
+        for strategy in ('Always', 'RerunOnFailure'):
+            machine = self.machine(strategy)
+            machine.reset(R.ON)
+            machine.set_power_restore_policy(Policy.ALWAYS_OFF)
+            self.assertIs(Policy.ALWAYS_OFF, machine.power_restore_policy())
+            self.assertEqual('Manual', self.strategy(machine.name))
+            self.becomes(machine, ON)
 
     def test_in_the_boot_of_an_override(self):
         machine = self.machine('RerunOnFailure')
