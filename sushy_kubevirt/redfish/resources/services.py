@@ -7,21 +7,12 @@ or answer with 500 on a client's mistake is refused here in clear words.
 
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
-from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 
 
 def update_service():
-    """GET /redfish/v1/UpdateService"""
-    return responses.resource({
-        '@odata.id': '/redfish/v1/UpdateService',
-        '@odata.type': '#UpdateService.v1_11_0.UpdateService',
-        'Id': 'UpdateService',
-        'Name': 'Update Service',
-        'Description': 'Firmware comes with KubeVirt and is updated with it',
-        'ServiceEnabled': False,
-        'Status': {'State': 'Disabled'},
-    })
+    """/redfish/v1/UpdateService: there is none"""
+    raise errors.missing()
 
 
 def simple_update():

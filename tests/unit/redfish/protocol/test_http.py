@@ -3,12 +3,12 @@
 
 import json
 
+import flask
+
 from sushy_kubevirt.redfish.protocol import finishing
 from tests.unit.redfish import base
 
 ROOT = '/redfish/v1/'
-#: Upstream's own view answers it (and calls for no feature of a driver).
-UPSTREAMS = ROOT + 'CertificateService/CertificateLocations'
 
 
 class TestHeaders(base.RedfishTestCase):
@@ -49,14 +49,23 @@ class TestHeaders(base.RedfishTestCase):
             self.assertEqual(b'', head.data)
             self.assertEqual(dict(get.headers), dict(head.headers))
 
-    def test_upstreams_views(self):
-        answer = self.client.get(UPSTREAMS)
+    def test_other_views(self):
+        """What a later release of upstream's may add is finished, too."""
+        path, endpoint = ROOT + 'UpdateService', (
+            'UpdateService.update_service_resource')
+        views = self.app.view_functions
+        self.client.get(ROOT)
+        self.addCleanup(views.__setitem__, endpoint, views[endpoint])
+        views[endpoint] = lambda: flask.Response(json.dumps({
+            '@odata.id': path, '@odata.type': '#Other.v1_0_0.Other',
+            'Name': 'x', 'Id': 'x'}), content_type='application/json')
+        answer = self.client.get(path)
         self.assertEqual(200, answer.status_code)
         self.assertEqual(answer.headers['ETag'], answer.json['@odata.etag'])
         self.assertEqual(str(len(answer.data)),
                          answer.headers['Content-Length'])
-        self.assertIn('CertificateLocations', answer.headers['Link'])
-        answer = self.client.get(UPSTREAMS + '?$select=Name')
+        self.assertIn('Other.v1_0_0', answer.headers['Link'])
+        answer = self.client.get(path + '?$select=Name')
         self.assertEqual({'@odata.id', '@odata.type', '@odata.etag', 'Name'},
                          set(answer.json))
 
