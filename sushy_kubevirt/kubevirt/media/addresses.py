@@ -109,6 +109,7 @@ def place(url):
                        'control character')
     try:
         parts = parse.urlsplit(url)
+        url.encode()        # JSON can hold halves of characters
         port = parts.port
         username = parse.unquote(parts.username or '', errors='strict')
         password = parse.unquote(parts.password or '', errors='strict')
@@ -188,9 +189,9 @@ def separated(source):
             missing, '', message='UserName and Password go together; there '
             'is no %s' % missing)
     for name, value in (('UserName', username), ('Password', password)):
-        if re.search(r'[\x00-\x1f\x7f]', value) or (
+        if re.search(r'[\x00-\x1f\x7f\ud800-\udfff]', value) or (
                 name == 'UserName' and ':' in value):
-            # RFC 7617, section 2.
+            # RFC 7617, section 2; and halves of characters.
             raise errors.InvalidValue(
                 name, '', message='%s holds a character that HTTP '
                 'authentication cannot send' % name)

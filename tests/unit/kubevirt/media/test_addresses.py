@@ -18,7 +18,7 @@ NO_URLS = (
     'http://host\t/', 'http://a\\@b/', 'http://a..b/', 'http://-a/',
     'http://a-/', 'http://exa%6dple.com/', 'http://[fe80::1%25eth0]/',
     'http://[::1/', 'http://[v1.x]/', 'http://[nonsense]/',
-    'http://host/' + 'x' * 5000,
+    'http://host/' + 'x' * 5000, 'http://host/\ud800', 'http://\ud800/',
     # Other notations of 127.0.0.1.
     'http://2130706433/', 'http://0x7f000001/', 'http://0x7f.1/',
     'http://0177.0.0.1/', 'http://127.1/', 'http://127.0.0.1./',
@@ -122,6 +122,7 @@ class TestSeparated(base.BaseTestCase):
                 ('UserName', model.Source('http://host/', 'm:e', 'a')),
                 ('UserName', model.Source('http://host/', 'm\re', 'a')),
                 ('Password', model.Source('http://host/', 'me', 'a\n')),
+                ('Password', model.Source('http://host/', 'me', '\ud800')),
                 ('TransferProtocolType',
                  model.Source('http://host/', protocol='HTTPS'))):
             error = self.assertRaises(errors.InvalidValue,
