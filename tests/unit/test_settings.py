@@ -57,6 +57,42 @@ class TestSettings(base.BaseTestCase):
         self.assertFalse(found.power_off)
         self.assertFalse(found.machine.reboot_policy)
 
+    def test_accounts(self):
+        self.assertEqual((), self.read().accounts)
+        for options_, expected in (
+                ({'KUBEVIRT_ACCOUNTS': '/a'}, ('/a',)),
+                ({'KUBEVIRT_ACCOUNTS': ['/a', '/b', '/a']}, ('/a', '/b')),
+                ({'AUTH_FILE': '/f'}, ('/f',)),
+                ({'AUTH_FILE': '/f', 'KUBEVIRT_ACCOUNTS': ['/a', '/f']},
+                 ('/f', '/a'))):
+            self.assertEqual(expected, self.read(**{
+                'SUSHY_EMULATOR_' + name: value
+                for name, value in options_.items()}).accounts)
+        # An option that would let everybody in if it were overlooked.
+        for value in '', [], [''], 7, [7], {'/a'}, False, True:
+            self.refused(SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS=value)
+        for value in '', 7, ['/a']:
+            self.refused(SUSHY_EMULATOR_AUTH_FILE=value)
+
+    def test_session_timeout(self):
+        name = 'SUSHY_EMULATOR_KUBEVIRT_SESSION_TIMEOUT'
+        self.assertEqual(1800, self.read().session_timeout)
+        self.assertEqual(30, self.read(**{name: 30}).session_timeout)
+        for value in 29, 86401, 60.5, True, '60', []:
+            self.refused(**{name: value})
+
+    def test_trusted_proxies(self):
+        name = 'SUSHY_EMULATOR_KUBEVIRT_TRUSTED_PROXIES'
+        self.assertEqual((), self.read().trusted_proxies)
+        self.assertEqual(
+            ['10.0.0.1/32', '10.1.0.0/16', '2001:db8::/32'],
+            [str(network) for network in self.read(**{name: [
+                '10.0.0.1', '10.1.0.0/16', '2001:db8::/32']}
+            ).trusted_proxies])
+        self.assertEqual(1, len(self.read(**{name: '::1'}).trusted_proxies))
+        for value in ('proxy', 7, ['10.0.0.1/8'], [''], {'a': 1}):
+            self.refused(**{name: value})
+
     def test_media(self):
         self.assertEqual(options.MediaOptions(), self.read().machine.media)
         file = self.create_tempfiles([('ca', CERTIFICATE)])[0]
