@@ -17,6 +17,7 @@ from sushy_kubevirt.kubevirt import runstrategy
 
 BOOT_MODE = 'BootMode'
 SECURE_BOOT = 'SecureBoot'
+PERSISTENT_NVRAM = 'PersistentNvram'
 
 _OFF_ON = ('Disabled', 'Enabled')
 
@@ -45,7 +46,7 @@ KNOBS = (
     Knob(SECURE_BOOT, 'Secure Boot', _OFF_ON,
          'UEFI Secure Boot; needs Boot Mode UEFI: '
          'domain.firmware.bootloader.efi.secureBoot.'),
-    Knob('PersistentNvram', 'Persistent NVRAM', _OFF_ON,
+    Knob(PERSISTENT_NVRAM, 'Persistent NVRAM', _OFF_ON,
          'Whether UEFI variables outlive the VMI: '
          'domain.firmware.bootloader.efi.persistent.', True),
     Knob('Tpm', 'TPM', ('None', 'Volatile', 'Persistent'),
@@ -121,7 +122,7 @@ def _knobs(vm, vmi):
     return {
         BOOT_MODE: firmware.mode(vm, vmi).value,
         SECURE_BOOT: _OFF_ON[firmware.secure_boot(vm, vmi)],
-        'PersistentNvram': _OFF_ON[efi.get('persistent') is True],
+        PERSISTENT_NVRAM: _OFF_ON[efi.get('persistent') is True],
         'Tpm': tpm(template) or 'None',
     }
 

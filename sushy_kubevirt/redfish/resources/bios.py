@@ -181,9 +181,11 @@ def secure_boot(machine):
         'SecureBootEnable': machine.secure_boot(),
         'SecureBootCurrentBoot': 'Enabled' if now else 'Disabled',
     }
-    if machine.current_attributes()[
-            machine_bios.BOOT_MODE] == boot.Mode.UEFI.value:
-        # KubeVirt's OVMF has keys for secure boot, and none without.
+    attributes = machine.current_attributes()
+    if (attributes[machine_bios.BOOT_MODE] == boot.Mode.UEFI.value
+            and attributes[machine_bios.PERSISTENT_NVRAM] != 'Enabled'):
+        # KubeVirt's OVMF has keys for secure boot, and none without; what a
+        # guest made of an NVRAM that stays is its own affair.
         body['SecureBootMode'] = 'UserMode' if now else 'SetupMode'
     return responses.resource(body)
 

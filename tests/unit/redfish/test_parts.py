@@ -244,8 +244,10 @@ class TestFirmware(base.RedfishTestCase):
         body = self.get('/SecureBoot')
         self.assertEqual('Enabled', body['SecureBootCurrentBoot'])
         self.assertEqual('UserMode', body['SecureBootMode'])
-        self.machine._current = {'BootMode': 'Legacy'}
-        self.assertNotIn('SecureBootMode', self.get('/SecureBoot'))
+        for name, value in (('BootMode', 'Legacy'),
+                            ('PersistentNvram', 'Enabled')):
+            self.machine._current = {**fakes.KNOBS, name: value}
+            self.assertNotIn('SecureBootMode', self.get('/SecureBoot'))
         self.send('PATCH', '/SecureBoot', {'SecureBootEnable': False}, 204)
         self.assertEqual([('set_secure_boot', False)], self.machine.calls)
         for value in 'false', 0, None:
