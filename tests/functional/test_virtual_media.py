@@ -334,6 +334,52 @@ class TestMedia(MediaTestCase):
         self.nothing_left()
 
 
+class TestHttpBoot(MediaTestCase):
+
+    def patch(self, expect=204, **boot):
+        return self.emulator.request('PATCH', self.path, {'Boot': boot},
+                                     expect=expect)
+
+    def test_once(self):
+        self.make()
+        body = self.emulator.system(self.uuid)['Boot']
+        self.assertIn('UefiHttp', body[
+            'BootSourceOverrideTarget@Redfish.AllowableValues'])
+        self.patch(BootSourceOverrideTarget='UefiHttp',
+                   BootSourceOverrideEnabled='Once',
+                   BootSourceOverrideMode='UEFI', HttpBootUri=self.url())
+        body = self.emulator.system(self.uuid)['Boot']
+        self.assertEqual(('UefiHttp', 'Once', self.url()), (
+            body['BootSourceOverrideTarget'],
+            body['BootSourceOverrideEnabled'], body['HttpBootUri']))
+        # It is no medium of the devices that clients see.
+        self.assertFalse(self.read()['Inserted'])
+        [task] = self.left()[1]
+        self.until(lambda: self.emulator.request(
+            'GET', task['@odata.id']).json()['TaskState'] == 'Completed')
+        self.emulator.reset(self.uuid, 'On')
+        self.assertEqual('cdrom:bmc-http',
+                         self.sandbox.wait_boot(self.name, 1)['device'])
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        self.assertEqual('disk:root',
+                         self.sandbox.wait_boot(self.name, 2)['device'])
+        self.patch(HttpBootUri='')
+        self.nothing_left()
+
+    def test_refused(self):
+        self.make()
+        for uri, code in (('http://169.254.169.254/', 400), ('x', 400),
+                          (self.url('none'), 400),
+                          ('http://me:%s@127.0.0.1/' % PASSWORD, 400)):
+            answer = self.patch(
+                code, BootSourceOverrideTarget='UefiHttp', HttpBootUri=uri,
+                BootSourceOverrideMode='UEFI')
+            self.assertNotIn(PASSWORD, answer.text)
+        self.assertEqual([], self.left()[1])
+        body = self.emulator.system(self.uuid)['Boot']
+        self.assertEqual('None', body['BootSourceOverrideTarget'])
+
+
 class TestTasks(MediaTestCase):
 
     def start(self, **slow):
