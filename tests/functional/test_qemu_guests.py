@@ -112,6 +112,47 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.sandbox.wait_running(
             self.name, other_than=other['metadata']['uid'])
 
+    def test_secure_boot(self):
+        """It does not boot what nobody has signed."""
+        self.make(efi={'secureBoot': True}, features={'smm': {}})
+        self.console.wait('BdsDxe: failed to load .*: Access Denied')
+        self.assertEqual('efi-secure', self.sandbox.boots(self.name)[0][
+            'firmware'])
+
+    def test_a_disk_is_plugged_in_and_out(self):
+        self.make()
+        self.sandbox.create('datavolumes', {
+            'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
+            'metadata': {'name': 'more', 'namespace': 'default'},
+            'spec': {'source': {'http': {'url': self.web.url + 'iso'}},
+                     'storage': {'resources': {
+                         'requests': {'storage': '64Mi'}}}}})
+        self.addCleanup(self.sandbox.delete, 'datavolumes', 'more')
+        self.sandbox.wait_running(self.name, timeout=60)
+        self.console.wait(qemu.DISK)
+        self.console.say('disks')
+        self.console.wait('that was all')
+        self.assertNotIn('disk sda', self.console.said)
+        self.sandbox.do(self.name, 'addvolume', {
+            'name': 'more', 'disk': {'disk': {'bus': 'scsi'}},
+            'volumeSource': {'dataVolume': {'name': 'more'}}})
+        self.wait_volume(lambda it: it and it.get('phase') == 'Ready')
+        mark = self.console.mark()
+        self.console.say('disks')
+        self.console.wait(r'disk sda \d+ SUSHY_ISO', mark)
+        self.sandbox.do(self.name, 'removevolume', {'name': 'more'})
+        self.wait_volume(lambda it: it is None)
+        mark = self.console.mark()
+        self.console.say('disks')
+        self.console.wait('that was all', mark)
+        self.assertNotIn('disk sda', self.console.said[mark:])
+
+    def wait_volume(self, condition):
+        self.sandbox.wait(
+            'virtualmachineinstances', self.name, lambda vmi: condition(next(
+                (it for it in vmi['status'].get('volumeStatus', ())
+                 if it['name'] == 'more'), None)), timeout=60)
+
     def test_who_listens(self):
         """The console: one at a time, the last; an end when it ends."""
         self.make(efi=True)
