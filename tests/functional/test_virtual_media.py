@@ -375,6 +375,9 @@ class TestHttpBoot(MediaTestCase):
                 code, BootSourceOverrideTarget='UefiHttp', HttpBootUri=uri,
                 BootSourceOverrideMode='UEFI')
             self.assertNotIn(PASSWORD, answer.text)
+            [entry] = answer.json()['error']['@Message.ExtendedInfo']
+            self.assertNotIn('Image', entry['MessageArgs'])
+        self.assertEqual(['#/Boot/HttpBootUri'], entry['RelatedProperties'])
         self.assertEqual([], self.left()[1])
         body = self.emulator.system(self.uuid)['Boot']
         self.assertEqual('None', body['BootSourceOverrideTarget'])

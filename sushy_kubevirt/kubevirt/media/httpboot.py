@@ -37,6 +37,16 @@ def prepare(machine, target, enabled, mode, http_uri):
     if http_uri is not None or target is boot.Target.UEFI_HTTP:
         # What another process did a moment ago is to count.
         machine.write(lambda vm, vmi: None)
+    try:
+        _prepare(machine, target, enabled, mode, http_uri)
+    except errors.InvalidValue as e:
+        if e.property != addresses.IMAGE:
+            raise
+        raise errors.InvalidValue('HttpBootUri', e.value,
+                                  message=str(e)) from None
+
+
+def _prepare(machine, target, enabled, mode, http_uri):
     vm, vmi = machine.objects()
     if http_uri:
         source = addresses.separated(model.Source(http_uri))

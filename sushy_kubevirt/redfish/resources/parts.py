@@ -72,6 +72,10 @@ def refusals(machine, name, value):
         yield
     except machine_errors.InvalidValue as exc:
         refused = getattr(exc.value, 'value', exc.value)
+        above = name.rpartition('/')[0]
+        if above:
+            # Of several that were set together, the one that is refused.
+            name = '%s/%s' % (above, exc.property)
         raise errors.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, refused, detail=str(exc),
             related=['#/' + name])) from exc
