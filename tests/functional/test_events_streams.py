@@ -229,14 +229,16 @@ class TestLog(test_events.EventsTestCase):
         for root in (self.path, '/redfish/v1/Managers/' + self.uuid):
             [member] = self.emulator.request(
                 'GET', root + '/LogServices', expect=200).json()['Members']
-        self.log = member['@odata.id']
+            self.log = member['@odata.id']
+            self.assertTrue(self.log.startswith(root))
+            self.emulator.request('GET', self.log, expect=200)
         self.emulator.reset(self.uuid, 'On')
         self.sandbox.wait_running(self.name)
 
         def there():
             found = self.entries()['Members']
             return found if any(
-                entry.get('MessageId', '').endswith('PoweredOn')
+                entry['MessageId'].endswith('PoweredOn')
                 for entry in found) else None
 
         found = self.until(there)
@@ -249,8 +251,10 @@ class TestLog(test_events.EventsTestCase):
             'GET', ours['@odata.id'], expect=200).json()))
         # KubeVirt's own.
         theirs = [entry for entry in found
-                  if entry.get('OriginatorType') == 'SupportingService']
+                  if entry['OriginatorType'] == 'SupportingService']
         self.assertTrue(theirs)
+        self.assertEqual({'SushyKubeVirt.1.0.KubernetesEvent'},
+                         {entry['MessageId'] for entry in theirs})
         page = self.entries(**{'$top': 1, '$skip': 1})
         self.assertEqual(found[1:2], page['Members'])
         self.assertEqual(len(found), page['Members@odata.count'])
@@ -259,7 +263,7 @@ class TestLog(test_events.EventsTestCase):
             expect=204)
         left = self.entries()['Members']
         self.assertEqual([], [entry for entry in left
-                              if 'MessageId' in entry])
+                              if entry['OriginatorType'] == 'Internal'])
         self.assertEqual(len(theirs), len(left))
         self.refused('GET', self.log + '/Entries/none', None, 404)
 

@@ -97,8 +97,9 @@ def resource():
     }
     if _can_stream():
         body['ServerSentEventUri'] = STREAM
+        # EventType works, but is deprecated; nobody need be led to it.
         body['SSEFilterPropertiesSupported'] = {
-            name: True for name in filters.PROPERTIES}
+            name: True for name in filters.PROPERTIES if name != 'EventType'}
     return responses.resource(body)
 
 

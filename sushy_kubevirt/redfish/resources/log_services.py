@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LogServices: what happened to a system, as Kubernetes keeps it.
 
-One log for each system, which its manager shows as well.
+One log for each system, which its manager shows as well: clients look for it
+at one or the other.
 """
 
 import datetime
@@ -24,25 +25,22 @@ def _log():
     return flask.current_app.sushy_kubevirt.services.events.log
 
 
+def _root(machine):
+    """The path of the log services that are asked for, of a system or of its
+    manager.
+    """
+    owners = flask.request.path.split('/')[3]
+    return '/redfish/v1/%s/%s/LogServices' % (owners, machine.uuid)
+
+
 def _path(machine):
-    return '%s/LogServices/%s' % (computer_system.path(machine), ID)
+    return '%s/%s' % (_root(machine), ID)
 
 
-def _collection(machine, root):
-    return responses.collection(
-        'LogServiceCollection', 'Log Services', root, [_path(machine)])
-
-
-def of_system(machine):
-    """GET /redfish/v1/Systems/<identity>/LogServices"""
-    return _collection(machine,
-                       computer_system.path(machine) + '/LogServices')
-
-
-def of_manager(machine):
-    """GET /redfish/v1/Managers/<identity>/LogServices: the same log"""
-    return _collection(machine, '/redfish/v1/Managers/%s/LogServices'
-                       % machine.uuid)
+def collection(machine):
+    """GET …/LogServices"""
+    return responses.collection('LogServiceCollection', 'Log Services',
+                                _root(machine), [_path(machine)])
 
 
 def resource(machine):
@@ -99,19 +97,17 @@ def _entry(machine, one):
         '@odata.id': '%s/Entries/%s' % (_path(machine), one.id),
         '@odata.type': '#LogEntry.v1_15_0.LogEntry',
         'Id': one.id,
-        'Name': one.reason or 'Event',
+        'Name': one.reason,
         'EntryType': 'Event',
         'Severity': one.severity,
         'Created': one.created,
         'Message': one.text,
+        'MessageId': one.message_id,
+        'MessageArgs': list(one.args),
+        'Originator': one.by,
+        'OriginatorType': 'Internal' if one.event else 'SupportingService',
     }
-    if one.by:
-        body['Originator'] = one.by
-        body['OriginatorType'] = ('Internal' if one.by == log.COMPONENT
-                                  else 'SupportingService')
-    if one.message_id:
-        body['MessageId'] = one.message_id
-        body['MessageArgs'] = list(one.args)
+    if one.event:
         body['EventId'] = one.event
     system = computer_system.path(machine)
     # Tasks go, and links may not lead to nowhere.
@@ -128,14 +124,16 @@ def clear(machine):
     return responses.done()
 
 
-_SYSTEM = '/redfish/v1/Systems/<identity>/LogServices'
-_RULE = '%s/%s' % (_SYSTEM, ID)
+def _routes(root):
+    one = '%s/%s' % (root, ID)
+    return (
+        routing.add(root, collection),
+        routing.add(one, resource),
+        routing.add(one + '/Entries', entries),
+        routing.add(one + '/Entries/<entry>', entry),
+        routing.add('%s/Actions/%s' % (one, _CLEAR), clear, ('POST',)),
+    )
 
-ROUTES = (
-    routing.add(_SYSTEM, of_system),
-    routing.add('/redfish/v1/Managers/<identity>/LogServices', of_manager),
-    routing.add(_RULE, resource),
-    routing.add(_RULE + '/Entries', entries),
-    routing.add(_RULE + '/Entries/<entry>', entry),
-    routing.add('%s/Actions/%s' % (_RULE, _CLEAR), clear, ('POST',)),
-)
+
+ROUTES = (*_routes('/redfish/v1/Systems/<identity>/LogServices'),
+          *_routes('/redfish/v1/Managers/<identity>/LogServices'))

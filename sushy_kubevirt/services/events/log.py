@@ -19,6 +19,7 @@ from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import resources
 from sushy_kubevirt.kubevirt import retry
+from sushy_kubevirt.services.events import messages
 
 LOG = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ FRESH_SECONDS = 2.0
 #: Seconds without a try after one was refused.
 PAUSE = 60.0
 
+_SEVERITIES = ('OK', 'Warning', 'Critical')
 _WAITING = 1000
 _LONGEST = 1000
 _KINDS = (resources.VM.kind, resources.VMI.kind, 'DataVolume',
@@ -51,10 +53,10 @@ class Entry:
     :param text: what
     :param by: who says so, such as ``virtualmachine-controller``
     :param reason: one word
-    :param message_id: of ours, else ''
+    :param message_id: of ours, or of that for Events of Kubernetes
     :param args: of that message
-    :param origin: path of the resource ours is about
-    :param event: EventId of ours
+    :param origin: path of the resource ours is about, else ''
+    :param event: EventId of ours, else ''
     """
 
     id: str
@@ -63,8 +65,8 @@ class Entry:
     text: str
     by: str
     reason: str
-    message_id: str = ''
-    args: tuple = ()
+    message_id: str
+    args: tuple
     origin: str = ''
     event: str = ''
 
@@ -253,25 +255,35 @@ def _when(event):
 
 
 def _entry(event):
-    text = event.get('message') or event.get('reason') or ''
+    return _ours(event) or _theirs(event)
+
+
+def _ours(event):
+    if not _is_ours(event):
+        return None
+    try:
+        ours = json.loads(event['metadata']['annotations'][ANNOTATION])
+        return Entry(
+            id=event['metadata']['name'], created=_when(event),
+            severity=ours['severity'] if ours['severity'] in _SEVERITIES
+            else 'OK', text=event['message'], by=COMPONENT,
+            reason=event['reason'], message_id=str(ours['message']),
+            args=tuple(map(str, ours['args'])), origin=str(ours['origin']),
+            event=str(ours['id']))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None     # whoever may write Events may have written it
+
+
+def _theirs(event):
+    text = event.get('message') or ''
     count = event.get('count') or 1
     if count > 1:
         text += ' (%d times)' % count
-    more = {}
-    severity = 'OK' if event.get('type') == 'Normal' else 'Warning'
-    if _is_ours(event):
-        try:
-            ours = json.loads(event['metadata']['annotations'][ANNOTATION])
-            more = {'message_id': str(ours['message']),
-                    'args': tuple(map(str, ours['args'])),
-                    'origin': str(ours['origin']), 'event': str(ours['id'])}
-            if ours['severity'] in ('OK', 'Warning', 'Critical'):
-                severity = ours['severity']
-        except (ValueError, KeyError, TypeError, RecursionError):
-            more = {}
+    args = (event.get('reportingComponent')
+            or (event.get('source') or {}).get('component') or 'Kubernetes',
+            event.get('reason') or 'Event', text)
     return Entry(
         id=event['metadata']['name'], created=_when(event),
-        severity=severity, text=text,
-        by=event.get('reportingComponent')
-        or (event.get('source') or {}).get('component') or '',
-        reason=event.get('reason') or '', **more)
+        severity='OK' if event.get('type') == 'Normal' else 'Warning',
+        text=messages.KUBERNETES.filled(args), by=args[0], reason=args[1],
+        message_id=messages.KUBERNETES.id, args=args)

@@ -150,6 +150,11 @@ MEDIA_EJECTED = Message(
     about='A medium was ejected.',
     arguments=('The namespace and name of the VM.', 'The URL of the image.',
                'The device.'))
+KUBERNETES = Message(
+    _OWN, 'KubernetesEvent', 'OK', '%1 (%2): %3',
+    about='An Event of Kubernetes about a VM, its instance or its media, in '
+    'a log. Entries have the severity of the Event.',
+    arguments=('Who says so.', 'The reason, one word.', 'What happened.'))
 LOGIN_FAILED = Message(
     _OWN, 'LoginFailed', 'Warning',
     "A login as '%1' from '%2' was refused.",
