@@ -158,9 +158,8 @@ async def _serve(options, storage):
                                   lag=options.lag)
     core.install(server, storage)
     control.install(server)
-    parts = [kubevirt.install(server, options, storage)]
-    if options.cdi:
-        parts.insert(0, cdi.install(server, storage, options))
+    parts = [cdi.install(server, storage, options, not options.cdi),
+             kubevirt.install(server, options, storage)]
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,9 +2,11 @@
 """Facts of machines and their DataVolumes: waiting, media, deletion."""
 
 import os
+import time
 
 from tests.functional import cdi
 from tests.functional import facts
+from tests.functional import sandbox
 
 IMAGE = os.urandom(70000)
 
@@ -171,3 +173,31 @@ class WithoutCdiTest(cdi.CdiTestCase):
         groups = self.cluster.request('GET', '/apis').json()['groups']
         self.assertNotIn('cdi.kubevirt.io', [g['name'] for g in groups])
         self.make_running()
+
+    def test_they_can_come(self):
+        self.need_sandbox()
+        cluster = self.useFixture(sandbox.Sandbox(0, 0.1, self.ARGUMENTS))
+        name = 'a-machine'
+        body = self.describe()
+        body['metadata']['name'] = name
+        cluster.create('virtualmachines', body)
+        cluster.request('POST', '/sandbox/cdi', {'seconds': 1}, expect=201)
+        cluster.request('POST', '/sandbox/cdi', {}, expect=409)
+        verb = ('/apis/subresources.kubevirt.io/v1/namespaces/default/'
+                'virtualmachines/%s/start' % name)
+        cluster.request('PUT', verb, {}, expect=503)
+        response = cluster.request(
+            'PATCH', sandbox.path('virtualmachines', name),
+            {'spec': {'runStrategy': 'Always'}},
+            content_type=sandbox.MERGE_PATCH, expect=500)
+        self.assertIn('failed calling webhook', response.json()['message'])
+        volume = self.volume({'blank': {}})
+        cluster.request('POST', cdi.VOLUMES % 'default', volume, expect=201)
+        cluster.wait('datavolumes', volume['metadata']['name'],
+                     lambda found: found.get('status', {}).get(
+                         'phase') == 'Succeeded')
+        deadline = time.monotonic() + 10
+        while cluster.request('PUT', verb, {}).status_code == 503:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        cluster.wait_running(name)

@@ -6,17 +6,21 @@ proxy, on top of the generic API server in :mod:`sushy_kubevirt.sandbox.api`.
 What it does is modelled on CDI's own control plane; every module names the
 part of CDI's source that it follows.
 """
+from sushy_kubevirt.sandbox.cdi import arrival
 from sushy_kubevirt.sandbox.cdi import cluster
 
 
-def install(server, storage, options=None):
+def install(server, storage, options=None, later=False):
     """Put CDI into an API server; to be called where a loop runs.
 
     :param server: a :class:`sandbox.api.server.Server` with the kinds of
         Kubernetes itself installed.
     :param storage: the :class:`storage.Storage` of the claims.
     :param options: see :class:`cluster.Options`.
-    :returns: a :class:`cluster.Cluster`; its ``start()`` and ``stop()`` are
-        coroutines.
+    :param later: not now, but when ``POST /sandbox/cdi`` is called.
+    :returns: a :class:`cluster.Cluster` or an :class:`arrival.Arrival`; its
+        ``start()`` and ``stop()`` are coroutines.
     """
+    if later:
+        return arrival.Arrival(server, storage, options)
     return cluster.Cluster(server, storage, options)

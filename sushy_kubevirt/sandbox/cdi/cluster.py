@@ -50,9 +50,11 @@ class Cluster:
     :param storage: the :class:`storage.Storage` of the claims.
     :param options: anything with the attributes of :class:`Options`; those
         that it lacks have their defaults.
+    :param slow: a :class:`slowness.Slowness` whose routes are served; None:
+        one is made.
     """
 
-    def __init__(self, server, storage, options=None):
+    def __init__(self, server, storage, options=None, slow=None):
         known = {f.name for f in dataclasses.fields(Options)}
         options = Options(**{
             name: getattr(options, name) for name in known
@@ -64,8 +66,9 @@ class Cluster:
         for kind in self.kinds:
             server.register_kind(kind)
         recorder = events.Recorder(self.store)
-        slow = slowness.Slowness()
-        slow.install(server)
+        if slow is None:
+            slow = slowness.Slowness()
+            slow.install(server)
         pods = importers.Importers(server, storage, recorder, loop, slow,
                                    options.import_back_off, options.lag)
         targets = uploads.Uploads(server, recorder, loop, options.lag)

@@ -96,9 +96,10 @@ class Importers:
         for pod in self._pods.values():
             if pod.attempt is not None:
                 pod.attempt.stop()
+        end = self._loop.time() + 2
         for pod in self._pods.values():
             if pod.thread is not None:
-                pod.thread.join(2)
+                pod.thread.join(max(0, end - self._loop.time()))
 
     def progress(self, claim):
         """How far the import into a claim is, in percent, or None."""
