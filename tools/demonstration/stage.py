@@ -6,6 +6,7 @@ here they get one folder, credentials, and a user beside them.
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import secrets
@@ -17,6 +18,7 @@ import tempfile
 import bcrypt
 
 from tests.functional import emulator
+from tests.functional import imageserver
 from tests.functional import process
 from tests.functional import sandbox
 from tests.functional import vbmcd
@@ -38,14 +40,16 @@ class Stage(contextlib.AbstractContextManager):
     While it is entered: ``sandbox``, ``emulator`` and ``vbmcd`` are the
     fixtures, ``vms`` the names of the VMs, ``uuids`` their identities by
     name, ``bmcs`` their BMCs by name, ``password`` is the user's for
-    both protocols, and ``home`` has its files: ``kubeconfig``, ``netrc``
-    (for curl), ``password`` (for ipmitool) and ``ca.crt``.
+    both protocols, ``image`` the URL of an ISO image, and ``home`` has its
+    files: ``kubeconfig``, ``netrc`` and ``login.json`` (for curl),
+    ``password`` (for ipmitool) and ``ca.crt``.
     """
 
     def __init__(self, options):
         self.options = options
         self.password = secrets.token_hex(8)
         self.bmcs = {}
+        self.images = None
 
     def __enter__(self):
         self.home = pathlib.Path(
@@ -64,6 +68,8 @@ class Stage(contextlib.AbstractContextManager):
 
     def __exit__(self, *exc_info):
         process.end_all()
+        if self.images is not None:
+            self.images.cleanUp()
         tempfile.tempdir = None
         shutil.rmtree(self.home, ignore_errors=True)
 
@@ -87,13 +93,23 @@ class Stage(contextlib.AbstractContextManager):
         hashed = bcrypt.hashpw(self.password.encode(), bcrypt.gensalt(8))
         users = self._keep('htpasswd', '%s:%s\n' % (USER, hashed.decode()))
         self.emulator = emulator.Emulator(
-            self.kubeconfig, {'SUSHY_EMULATOR_AUTH_FILE': str(users)},
+            self.kubeconfig, {
+                'SUSHY_EMULATOR_AUTH_FILE': str(users),
+                # The web server with the image is on this machine.
+                'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},
             auth=(USER, self.password), port=options.redfish_port or 0,
             log=self.home / 'sushy-emulator.log')
         self.emulator.setUp()
         self.netrc = self._keep(
             'netrc', 'machine 127.0.0.1 login %s password %s\n'
             % (USER, self.password))
+        self.login = self._keep('login.json', json.dumps(
+            {'UserName': USER, 'Password': self.password}) + '\n')
+
+        self._say('Starting a web server with an image')
+        self.images = imageserver.ImageServer()
+        self.images.setUp()
+        self.image = self.images.url + '/size-8000000/install.iso'
 
         self._say('Starting vbmcd with a BMC for each VM')
         self.vbmcd = vbmcd.Vbmcd(

@@ -166,11 +166,60 @@ class Script:
         expect(output.count('running') == 2, 'not both are running')
         return 'both BMCs are running'
 
+    def logs_in(self, output):
+        expect(output.strip() == '201', 'the login was answered %s' % output)
+        return 'there is a session, its token is in the file'
+
+    def session_serves(self, output):
+        expect(self.stage.uuids[self.one] in output,
+               'it does not list the systems')
+        return 'the token does what the password does'
+
+    def medium(self):
+        return self.stage.emulator.request(
+            'GET', '/redfish/v1/Systems/%s/VirtualMedia/Cd'
+            % self.stage.uuids[self.one], expect=200).json()
+
+    def inserts(self, output):
+        found = self.medium()
+        expect(found['Inserted'] and found['Image'] == self.stage.image,
+               'the drive has %s' % found['Image'])
+        self.nothing_booted(self.one)
+        return 'the drive has it; nothing was started'
+
+    def imported(self, output):
+        for volume in self.sandbox.list('datavolumes'):
+            name = volume['metadata']['name']
+            self.sandbox.wait(
+                'datavolumes', name, lambda it: it
+                and it.get('status', {}).get('phase') == 'Succeeded')
+            return 'CDI has fetched the image into DataVolume ' + name
+        raise Failed('there is no DataVolume')
+
+    def next_is_cd(self, output):
+        boot = self.system(self.one)['Boot']
+        expect((boot['BootSourceOverrideTarget'],
+                boot['BootSourceOverrideEnabled']) == ('Cd', 'Once'),
+               'it reads back as %s' % boot)
+        return 'it reads back as Cd, Once'
+
+    def boots_cd(self, output):
+        return self.new_boot(self.one, 'Cd')
+
+    def ejects(self, output):
+        expect(not self.medium()['Inserted'], 'the drive is not empty')
+        for volume in self.sandbox.list('datavolumes'):
+            self.sandbox.wait('datavolumes', volume['metadata']['name'],
+                              lambda it: it is None)
+        return 'the drive is empty, the DataVolume is gone'
+
     # The steps
 
     def steps(self):
         """List the steps, in the order they are run."""
         system = '/redfish/v1/Systems/' + self.stage.uuids[self.one]
+        media = system + '/VirtualMedia/Cd'
+        token = self.stage.home / 'session'
         python = process.BIN / 'python'
         return [
             Step('List the VMs of the cluster',
@@ -203,6 +252,37 @@ class Script:
                  self.boots_disk_again),
             Step('Shut it down, over Redfish',
                  self.reset(self.one, 'GracefulShutdown'), self.shuts_down),
+            Step('Log in over Redfish, for a session',
+                 "curl --silent --show-error --fail "
+                 "--write-out '%%{http_code}' --output /dev/null \\\n    "
+                 "--header 'Content-Type: application/json' --data @%s "
+                 "\\\n    --dump-header %s \\\n    "
+                 '%s/redfish/v1/SessionService/Sessions' % (
+                     self.stage.login, token, self.stage.emulator.url),
+                 self.logs_in),
+            Step('Use the session',
+                 'curl --silent --show-error --fail --header '
+                 '"$(grep --ignore-case ^x-auth-token: %s)" \\\n    '
+                 '%s/redfish/v1/Systems' % (token, self.stage.emulator.url),
+                 self.session_serves),
+            Step('Insert an ISO image into its CD-ROM drive',
+                 self.send('POST', media + '/Actions/VirtualMedia.'
+                           'InsertMedia',
+                           '{"Image": "%s"}' % self.stage.image),
+                 self.inserts),
+            Step('Look how far it is',
+                 self.curl(media) + ' \\\n    | %s -m json.tool' % python,
+                 self.imported),
+            Step('Let it boot from that, once',
+                 self.send('PATCH', system,
+                           '{"Boot": {"BootSourceOverrideTarget": "Cd",'
+                           ' "BootSourceOverrideEnabled": "Once"}}'),
+                 self.next_is_cd),
+            Step('Power it on', self.reset(self.one, 'On'), self.boots_cd),
+            Step('Eject the image',
+                 self.send('POST', media + '/Actions/VirtualMedia.'
+                           'EjectMedia', '{}'),
+                 self.ejects),
         ]
 
 
