@@ -173,6 +173,29 @@ class RedfishTestCase(_Machine):
         self.boots(qemu.DISK, mark)
         self.assertNotIn(IPXE, self.console.said[mark:])
 
+    def test_an_order(self):
+        """It lasts, until the order of the VM's owner is brought back."""
+        self.make()
+        self.insert()
+        where = SYSTEMS + self.uuid
+        references = {}
+        for member in self.emulator.request(
+                'GET', where + '/BootOptions', expect=200).json()['Members']:
+            option = self.emulator.request(
+                'GET', member['@odata.id'], expect=200).json()
+            references[option['Alias']] = option['BootOptionReference']
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootOrder': [references['Cd'], references['Hdd']]}})
+        self.emulator.reset(self.uuid, 'On')
+        mark = self.boots(qemu.ISO)
+        self.console.say('reboot')
+        mark = self.boots(qemu.ISO, mark)
+        self.emulator.request(
+            'POST', where + '/Actions/ComputerSystem.SetDefaultBootOrder',
+            expect=204)
+        self.emulator.reset(self.uuid, 'ForceRestart')
+        self.boots(qemu.DISK, mark)
+
 
 class UefiTestCase(RedfishTestCase):
 
@@ -183,6 +206,7 @@ class UefiTestCase(RedfishTestCase):
 
     # One of them is enough for what no firmware has a part in.
     test_the_emulator_is_killed = None
+    test_an_order = None
 
 
 class IpmiTestCase(_Machine):
