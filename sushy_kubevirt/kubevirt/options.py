@@ -31,7 +31,7 @@ class MediaOptions:
 
     #: After this long, an insert that is not done yet counts as given up by
     #: whoever made it, and what there is of it is cleaned up.
-    lapse_seconds: float = 60.0
+    lapse_seconds: float = 30.0
 
     #: Where images may come from: names, ``*.domain``, addresses, networks.
     #: Empty for everywhere that is not refused by its address.

@@ -55,14 +55,18 @@ class Look:
     :param lapse: seconds after which an insert counts as given up
     :param uploading: attempts that this process uploads
     :param inserting: attempts that this process is inserting
+    :param tried: set of names of DataVolumes that were looked for, to be
+        deleted if they are there; is added to
     """
 
-    def __init__(self, seen, age, lapse, uploading=(), inserting=()):
+    def __init__(self, seen, age, lapse, uploading=(), inserting=(),
+                 tried=None):
         self.seen = seen
         self.age = age
         self.lapse = lapse
         self.uploading = uploading
         self.inserting = inserting
+        self.tried = set() if tried is None else tried
         #: Seconds after which to look again, or None.
         self.again = None
         #: Entries whose DataVolume nothing has told of.
@@ -181,7 +185,7 @@ class Caretaker:
             lambda entry: room.seen(vm, entry),
             lambda what: room.age(machine.uid, what),
             machine.options.media.lapse_seconds, room.uploads,
-            room.inserting)
+            room.inserting, room.tried(machine.uid))
 
     def _run(self):
         while True:

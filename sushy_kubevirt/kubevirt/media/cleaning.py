@@ -24,14 +24,21 @@ def due(vm, look):
 
     :param look: a `caretaker.Look`
     """
-    return bool(_ripe(record.read(vm), look))
+    found = record.read(vm)
+    return bool(_untried(found, look) or _ripe(found, look))
+
+
+def _untried(found, look):
+    """Names of what may or may not have been made, and was not looked for."""
+    return [name for name, uid in found.gone.items()
+            if not uid and name not in look.tried]
 
 
 def _ripe(found, look):
     """What may be deleted and forgotten: {name: uid}.
 
-    What may not have been made yet is waited for: whoever is late may still
-    make it.
+    What may not have been made yet is remembered for a while: whoever is late
+    may still make it.
     """
     return {name: uid for name, uid in found.gone.items()
             if uid or look.due(('gone', name), look.lapse)}
@@ -42,11 +49,15 @@ def clean(machine, room, vm, look):
 
     :param vm: the VM, fresh
     """
-    ripe = _ripe(record.read(vm), look)
-    for name, uid in ripe.items():
-        delete(machine, room, name, uid)
+    found = record.read(vm)
+    ripe = _ripe(found, look)
+    for name in {*_untried(found, look), *ripe}:
+        delete(machine, room, name, found.gone[name])
+        if not found.gone[name]:
+            look.tried.add(name)
     if ripe:
         forget(machine, vm, ripe)
+        look.tried.difference_update(ripe)
 
 
 def delete(machine, room, name, uid=''):

@@ -38,6 +38,9 @@ LOG = logging.getLogger(__name__)
 #: What KubeVirt's admission says of an empty drive without its gate.
 _NO_GATE = 'DeclarativeHotplugVolumes'
 
+#: Tries to delete what is left of another insert before another name is used.
+_LEFTOVERS = 6
+
 
 class _Taken(Exception):
     """The name of a DataVolume is taken by another object."""
@@ -129,8 +132,10 @@ class _Insertion:
         self._asked = asked
         self._room = machine.cluster.media
         self._tried = set()         # names that are taken
+        self._reserved = False
         self._uid = ''              # of the DataVolume that was made
         self._maybe = False         # whether one may have been made
+        self._leftovers = 0         # how often one was in the way
         self._authorities = None
         self._entry = record.Entry(
             id=overrides.new_id(), url=asked.url, volume='-',
@@ -187,7 +192,10 @@ class _Insertion:
         if (mine is not None and mine.id == self._entry.id
                 and mine.volume not in self._tried):
             self._entry = mine      # the answer was lost, the write was not
+            self._reserved = True
             return
+        if self._reserved and (mine is None or mine.id != self._entry.id):
+            raise _overtaken(self._machine, self._device)
         if mine is not None and mine.id != self._entry.id:
             found.discard(mine)
         names = [name for name in record.slots(
@@ -199,19 +207,25 @@ class _Insertion:
                 '%s. Delete what has these names and is not needed' % (
                     self._device.id, self._machine.qualified_name,
                     ', '.join(sorted(self._tried))))
-        free = [name for name in names if name not in found.names()
-                or mine is not None and name == mine.volume
-                and mine.id == self._entry.id]
+        if mine is not None and mine.id == self._entry.id:
+            del found.nexts[self._device.id]
+        # Those that are kept for somebody who may be late come last.
+        taken = found.names() - {
+            name for name, uid in found.gone.items() if not uid}
+        free = sorted((name for name in names if name not in taken),
+                      key=lambda name: name in found.gone)
         if not free:
             tidy(self._machine)
             raise errors.Conflict(
                 'What was in %s of %s before is still being deleted'
                 % (self._device.id, self._machine.qualified_name))
+        found.gone.pop(free[0], None)
         self._entry = dataclasses.replace(self._entry, volume=free[0])
         found.nexts[self._device.id] = self._entry
         edited = copy.deepcopy(vm)
         record.write(edited, found)
         changes.send(self._machine, vm, edited)
+        self._reserved = True
 
     # Step 3
 
@@ -269,12 +283,19 @@ class _Insertion:
             raise conflict from None        # it has just gone: once more
         if not datavolumes.is_ours(there, machine):
             raise _Taken('it is not ours')
-        if datavolumes.attempt(there) == self._entry.id:
+        attempt = datavolumes.attempt(there)
+        if attempt == self._entry.id:
             return there
-        # Made by somebody who was late and died: nothing speaks of it.
+        vm, _ = machine.fetch()
+        if attempt in record.read(vm).attempts():
+            raise _Taken('another insert has it')
+        self._leftovers += 1
+        if self._leftovers > _LEFTOVERS:
+            raise _Taken('what is left of another insert does not go')
+        # Made by somebody who died, or is late: nothing speaks of it.
         cleaning.delete(machine, self._room, self._entry.volume,
                         there['metadata']['uid'])
-        raise _Taken('it was left by another insert')
+        raise conflict
 
     def _check(self, volume):
         http = volume['spec']['source'].get('http')

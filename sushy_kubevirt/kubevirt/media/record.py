@@ -97,6 +97,11 @@ class Record:
         if entry is not None:
             self.gone[entry.volume] = entry.uid
 
+    def attempts(self):
+        """:returns: set of the attempts that are spoken of"""
+        return {entry.id for entry in (*self.media.values(),
+                                       *self.nexts.values())}
+
 
 def slots(vm_name, device_id):
     """The names that the DataVolumes of a device may have.

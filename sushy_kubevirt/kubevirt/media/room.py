@@ -53,6 +53,7 @@ class Room:
         self._machines = {}         # (namespace, name): machine
         self._media = {}            # VM's uid: {device id: Medium}
         self._first = {}            # VM's uid: {what: when first seen}
+        self._tried = {}            # VM's uid: names of DataVolumes
         self._served = False
         self._began = now()
         self._caretaker = caretaker.Caretaker(self)
@@ -139,6 +140,10 @@ class Room:
         now = time.monotonic()
         return now - self._first.setdefault(uid, {}).setdefault(what, now)
 
+    def tried(self, uid):
+        """:returns: the set of names that `cleaning` has looked for"""
+        return self._tried.setdefault(uid, set())
+
     # Telling others
 
     def subscribe(self, callback):
@@ -210,6 +215,7 @@ class Room:
         del self._machines[key]
         self._media.pop(machine.uid, None)
         self._first.pop(machine.uid, None)
+        self._tried.pop(machine.uid, None)
         self.volumes.want(key, set())
         if deleted:
             self._stop_uploads(machine)

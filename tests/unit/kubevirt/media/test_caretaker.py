@@ -82,9 +82,11 @@ class PutRightTestCase(base.BaseTestCase):
         edited = self.right(vm, ages=61)
         self.assertEqual(({}, {NAME: ''}), (
             record.read(edited).nexts, record.read(edited).gone))
-        # It may be made yet: a while longer before it is forgotten.
-        self.assertFalse(cleaning.due(edited, self.look(ages=0)))
-        self.assertTrue(cleaning.due(edited, self.look(ages=61)))
+        # It may be there, and it may be made yet: looked for at once, and
+        # remembered a while longer.
+        self.assertTrue(cleaning.due(edited, self.look()))
+        self.assertFalse(cleaning.due(edited, self.look(tried={NAME})))
+        self.assertTrue(cleaning.due(edited, self.look(61, tried={NAME})))
 
     def test_taken_out_by_somebody(self):
         vm = inserted(drop=True)
