@@ -2,11 +2,14 @@
 """Virtual media: what inserting and ejecting do to a VM and its guests."""
 
 import json
+import os
 import threading
 
 from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import power
 from tests.functional import machinecase
 from tests.functional import mediacase
@@ -251,6 +254,54 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.comes(other, S.IMPORTING)
         self.comes(machine, S.READY)
         self.comes(other, S.READY)
+        machine.eject_media('Cd')
+        self.nothing_left(machine)
+
+    def test_bmc_for_one_vm_watches_by_name(self):
+        names = [self.make('Halted', change=mediacase.drop_medium)
+                 for _ in range(2)]
+        bmcs = []
+        for name in names:
+            bmcs.append(cluster.Cluster(
+                self.connection, vm='default/' + name,
+                options=options.Options(media=options.MediaOptions(
+                    **self.MEDIA))))
+            self.addCleanup(bmcs[-1].close)
+        one, two = [self.handle(bmc, name)
+                    for bmc, name in zip(bmcs, names)]
+        for machine in (one, two):
+            source = self.source()
+            self.slow(source.url, delay=0.5)
+            machine.insert_media('Cd', source)
+        self.assertEqual(
+            [('default', one.medium('Cd').data_volume)],
+            list(bmcs[0].media.volumes._watchers))
+        for machine in (one, two):
+            self.comes(machine, S.READY)
+            machine.eject_media('Cd')
+            self.nothing_left(machine)
+
+    def test_child_process(self):
+        """What a fork leaves is of no use; the child begins anew."""
+        bmc = self.bmc()
+        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine.insert_media('Cd', self.source())
+        self.comes(machine, S.READY)
+        child = os.fork()
+        if not child:
+            try:
+                mine = bmc.machine(machine.name)
+                mine.eject_media('Cd')
+                mine.insert_media('Cd', self.source(self.url('child.iso')))
+                ready = bmc.media.wait(lambda: mine.medium(
+                    'Cd').state is S.READY, 10)
+                os._exit(0 if ready else 1)
+            finally:
+                os._exit(2)
+        self.assertEqual(0, os.waitstatus_to_exitcode(
+            os.waitpid(child, 0)[1]))
+        self.until('the other', lambda: machine.medium('Cd') and (
+            machine.medium('Cd').image_name) == 'child.iso')
         machine.eject_media('Cd')
         self.nothing_left(machine)
 
