@@ -8,6 +8,7 @@ file system. Who may write into it and when is its callers' business.
 import pathlib
 import shutil
 import tempfile
+import threading
 
 DISK = 'disk.img'
 
@@ -16,15 +17,26 @@ class Storage:
     """The places of all claims.
 
     :param folder: where to keep them, made when it is missing; None: a new
-        folder of its own, which :meth:`close` removes.
+        folder of its own, made when it is needed, which :meth:`close`
+        removes.
     """
 
     def __init__(self, folder=None):
         self._own = folder is None
-        if folder is None:
-            folder = tempfile.mkdtemp(prefix='sushy-kubevirt-sandbox-')
-        self.folder = pathlib.Path(folder).resolve()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._folder = None
+        if folder is not None:
+            self._folder = pathlib.Path(folder).resolve()
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def folder(self):
+        """Where they are all."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = pathlib.Path(tempfile.mkdtemp(
+                    prefix='sushy-kubevirt-sandbox-')).resolve()
+            return self._folder
 
     def path(self, namespace, claim):
         """Where the disk of a claim is, whether or not there is one yet.
@@ -54,10 +66,12 @@ class Storage:
 
     def remove(self, namespace, claim):
         """Remove what a claim holds; no error when it holds nothing."""
+        if self._folder is None:
+            return
         shutil.rmtree(self.path(namespace, claim).parent,
                       ignore_errors=True)
 
     def close(self):
         """Remove the folder, if it is this object's own."""
-        if self._own:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._own and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
