@@ -35,6 +35,22 @@ class WorkQueueTest(base.BaseTestCase):
         self._run(scenario)
         self.assertEqual(list(range(20)), self.done)
 
+    def test_turns_may_be_late(self):
+        async def scenario(_queue):
+            loop = asyncio.get_running_loop()
+            queue = workqueue.WorkQueue(loop, self._work, 'late', 0.1)
+            for _ in range(3):
+                for key in range(20):
+                    queue.add(key)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.assertGreater(20, len(self.done))
+            await asyncio.sleep(0.12)
+            queue.close()
+        self._run(scenario)
+        self.assertEqual(set(range(20)), set(self.done))
+        self.assertEqual(20, len(self.done))
+
     def test_a_turn_that_fails_is_repeated(self):
         async def scenario(queue):
             queue.add('bad')
