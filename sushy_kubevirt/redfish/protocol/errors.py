@@ -158,6 +158,8 @@ def _of_http(exc):
     if code == 405:
         return RedfishError(405, messages.message('OperationNotAllowed'),
                             headers=headers)
+    if code == 413:
+        return RedfishError(413, messages.message('PayloadTooLarge'))
     if code == 400 and flask.request.method in ('PATCH', 'POST', 'PUT'):
         # Upstream's views read the body themselves.
         return RedfishError(400, messages.message('MalformedJSON'))

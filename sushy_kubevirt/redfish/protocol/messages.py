@@ -80,8 +80,7 @@ _MESSAGES = {
         'Send the request with a valid header.'),
     'InsufficientStorage': (
         'Critical',
-        'Insufficient storage or memory is available to complete the '
-        'request.',
+        'Insufficient storage or memory available to complete the request.',
         'Ask for less; ' + _RESUBMIT),
     'InsufficientPrivilege': (
         'Critical',
@@ -113,6 +112,11 @@ _MESSAGES = {
     'OperationNotAllowed': (
         'Critical', 'The HTTP method is not allowed on this resource.',
         'Use a method that the header Allow lists.'),
+    'PayloadTooLarge': (
+        'Critical',
+        'The supplied payload exceeds the maximum size supported by the '
+        'service.',
+        'Send less.'),
     'PreconditionFailed': (
         'Critical',
         'The ETag supplied did not match the ETag required to change this '
@@ -191,8 +195,8 @@ _MESSAGES = {
         'Remove the query parameter and send the request again.'),
     'QueryParameterValueFormatError': (
         'Warning',
-        "The value '%1' for the parameter %2 is of a different format than "
-        'the parameter can accept.',
+        "The value '%1' for the parameter %2 is not a format that the "
+        'parameter can accept.',
         'Change the format of the value; ' + _RESUBMIT),
     'QueryParameterValueTypeError': (
         'Warning',

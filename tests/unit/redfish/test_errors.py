@@ -156,8 +156,10 @@ class TestRequests(base.RedfishTestCase):
         self.assertEqual([], self.machine.calls)
 
     def test_too_long(self):
-        self.ask('PATCH', self.path, 413, data='x' * (payload.LONGEST + 1),
-                 content_type='application/json')
+        _answer, error = self.ask(
+            'PATCH', self.path, 413, data='x' * (payload.LONGEST + 1),
+            content_type='application/json')
+        self.assertIn('PayloadTooLarge', error['code'])
 
     def test_many_and_long_names(self):
         for body in ({'x%d' % number: 1 for number in range(50000)},
