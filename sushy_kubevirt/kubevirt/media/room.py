@@ -178,7 +178,13 @@ class Room:
         self._changed(machine)
 
     def tidy(self, machine):
-        """Delete what is to go. One try, see `cleaning.clean`."""
+        """Delete what is to go. One try, see `cleaning.clean`.
+
+        Call it after a write of this process, which the cache has.
+        """
+        vm, _ = self.cluster.known(machine)
+        if vm is None or not record.read(vm).gone:
+            return
         vm, _ = machine.fetch()
         cleaning.clean(machine, self, vm, self._caretaker.look_at(machine,
                                                                   vm))
