@@ -121,6 +121,10 @@ class RedfishTestCase(_Machine):
 
     def _again(self, mark):
         self.once('Cd')
+        # The BMC itself starts again, which changes nothing.
+        self.emulator.request(
+            'POST', '/redfish/v1/Managers/%s/Actions/Manager.Reset'
+            % self.uuid, {}, expect=(200, 202, 204))
         self.emulator.reset(self.uuid, 'GracefulRestart')
         self.console.wait('power button', mark)
         mark = self.boots(qemu.ISO, mark)
@@ -228,6 +232,8 @@ class IpmiTestCase(_Machine):
         # There is no drive to fill before it has a medium.
         self.insert()
         self.ipmi('chassis', 'bootdev', 'cdrom')
+        self.ipmi('mc', 'reset', 'cold')
+        self.vbmcd.wait_answer(self.vbmcd.bmcs[self.name])
         self.ipmi('power', 'on')
         mark = self.boots(qemu.ISO)
         self.until(lambda: self.override() == 'Disabled')

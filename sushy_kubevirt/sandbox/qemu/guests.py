@@ -132,14 +132,16 @@ class Guests:
             return
         try:
             guest.machine.start()
-        except (OSError, drives.UnknownVolume) as exc:
-            LOG.warning('%s/%s: %s', *guest.key, exc)
+        except Exception:
+            # Whatever it was, this guest will not run.
+            LOG.exception('%s/%s cannot be started', *guest.key)
             self._forget(guest)
             self._clear(guest)
             self._ended(*guest.key, guest.uid, guests.CRASH)
             return
         if not guest.paused:
             self._note(guest, 'start')
+        self._changed(*guest.key)
 
     def _words(self, guest, vmi, qmp, serial):
         found = self._shelf.drives(vmi, guest.folder)
@@ -193,8 +195,10 @@ class Guests:
 
     def reset(self, uid):
         """The reset button: the machine starts again at once."""
-        if uid in self._guests:
-            self._guests[uid].machine.ask('system_reset')
+        guest = self._guests.get(uid)
+        if guest is not None:
+            guest.cause = 'reset'
+            guest.machine.ask('system_reset')
 
     def soft_reboot(self, uid):
         """Press the power button, and start again when it is down."""
