@@ -31,6 +31,28 @@ def data_volume(store, namespace, name):
     return kind and store.find(kind, namespace, name)
 
 
+def matters(event):
+    """Whether machines may wait for what happened to a claim or DataVolume.
+
+    Most of what is written of an import is its progress and the like.
+
+    :param event: a :class:`api.history.Event` of any kind of object.
+    """
+    if event.record.obj.get('kind') not in ('DataVolume',
+                                            'PersistentVolumeClaim'):
+        return False
+    return (event.type != 'MODIFIED' or event.previous is None
+            or _state(event.record.obj) != _state(event.previous.obj))
+
+
+def _state(obj):
+    return (paths.at(obj, 'status', 'phase'),
+            'deletionTimestamp' in obj['metadata'],
+            obj['metadata'].get('ownerReferences'),
+            [(c.get('type'), c.get('status'), c.get('reason'))
+             for c in paths.at(obj, 'status', 'conditions') or ()])
+
+
 def data_volumes(store, namespace, volumes):
     """The DataVolumes behind volumes, as far as there are any."""
     found = []

@@ -9,6 +9,7 @@ Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
 
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import trees
+from sushy_kubevirt.sandbox.kubevirt import claims
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import defaults
 from sushy_kubevirt.sandbox.kubevirt import events
@@ -74,7 +75,7 @@ class Controller:
 
     def _saw_any(self, event):
         obj = event.record.obj
-        if obj.get('kind') in ('DataVolume', 'PersistentVolumeClaim'):
+        if claims.matters(event):
             meta = obj['metadata']
             for vm in self._store.list(self._kind, meta['namespace']):
                 if any(paths.claim_name(v) == meta['name'] for v in

@@ -114,10 +114,9 @@ class Controller:
 
     def _saw_any(self, event):
         """Volumes may have been waited for."""
-        obj = event.record.obj
-        if obj.get('kind') not in ('DataVolume', 'PersistentVolumeClaim'):
+        if not claims.matters(event):
             return
-        meta = obj['metadata']
+        meta = event.record.obj['metadata']
         for vmi in self._store.list(self._kind, meta['namespace']):
             if any(paths.claim_name(v) == meta['name']
                    for v in paths.volumes(vmi['spec'])):
