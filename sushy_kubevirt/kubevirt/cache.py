@@ -81,14 +81,21 @@ class Cache:
     @property
     def listed(self):
         """Whether everything was listed once."""
-        return all(each.listed for each in self._watchers)
+        # Asked many times for each read, as is `stale`.
+        for each in self._watchers:
+            if not each.listed:
+                return False
+        return True
 
     @property
     def stale(self):
         """Whether a watch has not worked for Options.stale_seconds."""
-        limit = time.monotonic() - self._options.stale_seconds
-        return any(each.broken_since is not None
-                   and each.broken_since < limit for each in self._watchers)
+        for each in self._watchers:
+            since = each.broken_since
+            if since is not None and (
+                    since < time.monotonic() - self._options.stale_seconds):
+                return True
+        return False
 
     def wait(self, timeout):
         """Wait until everything was listed once.

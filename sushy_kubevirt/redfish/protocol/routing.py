@@ -77,6 +77,7 @@ def add(rule, view, methods=('GET',), feature='full',
 _MODULES = 'sushy_kubevirt.modules'
 _FEATURES = 'sushy_kubevirt.features'
 _OFFERED = 'sushy_kubevirt.offered'
+_BELOW = 'sushy_kubevirt.offered_below'
 
 
 def announce(app, modules, features):
@@ -101,7 +102,6 @@ def offered(app, rule):
 
     :param rule: with any names in place of the arguments
     """
-    # Asked for each link of each resource that is read.
     found = app.extensions.get(_OFFERED)
     if found is None:
         found = {_anonymous(each.rule): 0 for each in app.url_map.iter_rules()}
@@ -111,6 +111,21 @@ def offered(app, rule):
         app.extensions[_OFFERED] = found
     level = found.get(_anonymous(rule))
     return level is not None and level <= FEATURES.index(app.feature_set)
+
+
+def offered_below(app, rule, names):
+    """Which there are of some resources below a rule.
+
+    :param names: tuple of last segments
+    :returns: tuple
+    """
+    # Asked for each system that is read, and always the same.
+    known = app.extensions.setdefault(_BELOW, {})
+    key = (rule, names, app.feature_set)
+    if key not in known:
+        known[key] = tuple(name for name in names
+                           if offered(app, '%s/%s' % (rule, name)))
+    return known[key]
 
 
 @functools.cache

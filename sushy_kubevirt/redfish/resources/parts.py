@@ -58,8 +58,8 @@ def links(here, rule, names):
     :returns: dict of property to link
     """
     app = flask.current_app._get_current_object()
-    return {name: responses.link('%s/%s' % (here, name)) for name in names
-            if routing.offered(app, '%s/%s' % (rule, name))}
+    return {name: responses.link('%s/%s' % (here, name))
+            for name in routing.offered_below(app, rule, tuple(names))}
 
 
 @contextlib.contextmanager
