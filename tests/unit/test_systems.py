@@ -47,6 +47,18 @@ class TestDriver(base.BaseTestCase):
             self.assertRaises(error.NotSupportedError,
                               getattr(self.driver, name), *arguments)
 
+    def test_uuid_of_the_service(self):
+        def made(**config):
+            return systems.KubeVirtDriver.initialize(
+                {'SUSHY_EMULATOR_KUBEVIRT_' + name: value
+                 for name, value in config.items()},
+                logging.getLogger('test'))(self.cluster).uuid_of_service
+
+        self.assertEqual(self.driver.uuid_of_service, made())
+        uuids = {made(), made(VM='default/vm-a'), made(VM='default/vm-b'),
+                 made(NAMESPACES='default'), made(LABEL_SELECTOR='x=y')}
+        self.assertEqual(5, len(uuids))
+
     def test_identity(self):
         self.assertEqual([fakes.A, fakes.B], self.driver.systems)
         self.assertEqual(fakes.A, self.driver.uuid(fakes.A.upper()))

@@ -22,6 +22,9 @@ from sushy_kubevirt.redfish.protocol import shaping
 
 _READS = ('GET', 'HEAD')
 
+# Where an application has its table of rules and methods.
+_ALLOW = 'sushy_kubevirt.allow'
+
 
 def finish(response):
     """For Flask's after_request.
@@ -54,14 +57,14 @@ def allowed(rule):
     :param rule: text of a URL rule
     :returns: value of the header Allow
     """
-    table = flask.current_app.extensions.setdefault('sushy_kubevirt.allow',
-                                                    {})
-    if not table:
+    app = flask.current_app._get_current_object()
+    table = app.extensions.get(_ALLOW)
+    if table is None:
         methods = {}
-        for one in flask.current_app.url_map.iter_rules():
+        for one in app.url_map.iter_rules():
             methods.setdefault(one.rule, set()).update(one.methods)
-        table.update((path, ', '.join(sorted(names)))
-                     for path, names in methods.items())
+        table = app.extensions[_ALLOW] = {
+            path: ', '.join(sorted(names)) for path, names in methods.items()}
     return table[rule]
 
 
