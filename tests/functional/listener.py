@@ -78,6 +78,11 @@ class Listener(fixtures.Fixture):
             self._news.notify_all()
         return code
 
+    def answer(self, *codes):
+        """Answer otherwise from now on."""
+        with self._news:
+            self._codes = list(codes)
+
     def keys(self, origin=None):
         """List the messages taken so far, without their registries.
 
@@ -97,10 +102,12 @@ class Listener(fixtures.Fixture):
         :returns: the event.
         """
         def found():
-            return [event for event in self.taken
-                    if event['MessageId'].rpartition('.')[2] == key
-                    and (origin is None or event.get('OriginOfCondition')
-                         == {'@odata.id': origin})]
+            # One that came twice is one.
+            return list({
+                event['EventId']: event for event in self.taken
+                if event['MessageId'].rpartition('.')[2] == key
+                and (origin is None or event.get('OriginOfCondition')
+                     == {'@odata.id': origin})}.values())
 
         deadline = time.monotonic() + timeout
         with self._news:

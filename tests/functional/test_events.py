@@ -254,7 +254,7 @@ class TestSubscriptions(EventsTestCase):
             'GET', gone).status_code == 404)
         self.until(lambda: self.emulator.request('GET', suspended).json()[
             'Status']['State'] == 'Disabled')
-        one._codes = [204]
+        one.answer(204)
         self.emulator.request(
             'POST', suspended + '/Actions/EventDestination.'
             'ResumeSubscription', {}, expect=204)
@@ -347,16 +347,22 @@ class TestWorkers(EventsTestCase):
         self.assertEqual(3, one.keys().count('ResourcePoweredOn'))
         self.assertEqual(3, one.keys().count('ResourcePoweredOff'))
 
-    def leader(self):
-        """The process that holds the lock."""
-        [lock] = self.emulator.home.glob('sushy-kubevirt-*/leader.lock')
-        ending = ':%d' % lock.stat().st_ino
+    def standing(self):
+        """The processes that wait for the lock, after the one that has it."""
+        locks = list(self.emulator.home.glob('sushy-kubevirt-*/leader.lock'))
+        if not locks:
+            return []
+        ending = ':%d' % locks[0].stat().st_ino
         with open('/proc/locks') as stream:
-            for line in stream:
-                words = line.split()
-                if words[1] == 'FLOCK' and words[5].endswith(ending):
-                    return int(words[4])
-        return None
+            lines = [line.replace('->', '').split() for line in stream]
+        return [int(words[4]) for words in lines
+                if words[1] == 'FLOCK' and words[5].endswith(ending)]
+
+    def leader(self):
+        """The process that leads, once all three know what there is."""
+        found = self.until(lambda: len(found := self.standing()) == 3
+                           and found)
+        return found[0]
 
     def test_kills(self):
         self.make()
@@ -366,11 +372,11 @@ class TestWorkers(EventsTestCase):
         one.wait('TestMessage')
         for turn in (1, 2):
             # While something happens.
-            pid = self.until(self.leader)
+            pid = self.leader()
             self.sandbox.do(self.name, 'start')
             os.kill(pid, signal.SIGKILL)
             one.wait('ResourcePoweredOn', count=turn)
-            self.until(lambda: self.leader() not in (None, pid))
+            self.assertNotEqual(pid, self.leader())
             self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
             one.wait('ResourcePoweredOff', count=turn)
         # It may come twice, but nothing else may.
@@ -378,3 +384,15 @@ class TestWorkers(EventsTestCase):
         keys = [event['MessageId'].rpartition('.')[2] for event in told]
         self.assertEqual(2, keys.count('ResourcePoweredOn'))
         self.assertEqual(2, keys.count('ResourcePoweredOff'))
+
+    def test_a_successor_sends_what_waits(self):
+        self.make()
+        one = self.listen((500,))
+        self.subscribe(one.url)
+        self.emulator.reset(self.uuid, 'On')
+        self.sandbox.wait_running(self.name)
+        self.until(lambda: one.posts)
+        os.kill(self.leader(), signal.SIGKILL)
+        one.answer(204)
+        one.wait('ResourcePoweredOn')
+        self.assertEqual(1, one.keys().count('ResourcePoweredOn'))

@@ -52,7 +52,7 @@ class Mark:
 
 
 class Delivery:
-    """All subscribers. Starts its thread with the first of them.
+    """All subscribers.
 
     :param wanted: function that returns all `subscriptions.Subscription`
     :param settings: function that returns the `settings.Settings`
@@ -67,12 +67,18 @@ class Delivery:
         self._store = store
         self._marked = marked
         self._lock = threading.Lock()
-        self._loop = None
         self._subscribers = {}
         self._changed = set()
         self._marking = False
         self._contexts = {}
         self._closed = False
+        self._loop = asyncio.new_event_loop()
+        # For what blocks: looking names up, changing subscriptions.
+        self._loop.set_default_executor(
+            concurrent.futures.ThreadPoolExecutor(
+                8, thread_name_prefix='events-aside'))
+        threading.Thread(target=self._run, daemon=True,
+                         name='events-push').start()
 
     # From other threads
 
@@ -90,25 +96,14 @@ class Delivery:
 
     def close(self):
         with self._lock:
-            self._closed = True
-            if self._loop is not None:
+            if not self._closed:
+                self._closed = True
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _call(self, function, *args):
         with self._lock:
-            if self._closed:
-                return
-            if self._loop is None:
-                if not self._wanted():
-                    return
-                self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(
-                    concurrent.futures.ThreadPoolExecutor(
-                        8, thread_name_prefix='event'))
-                self._loop.call_soon(self._refresh, (), {})
-                threading.Thread(target=self._run, daemon=True,
-                                 name='events-push').start()
-            self._loop.call_soon_threadsafe(function, *args)
+            if not self._closed:
+                self._loop.call_soon_threadsafe(function, *args)
 
     def _run(self):
         loop = self._loop
@@ -116,9 +111,11 @@ class Delivery:
         try:
             loop.run_forever()
         finally:
-            for subscriber in self._subscribers.values():
-                subscriber.end()
-            loop.run_until_complete(asyncio.sleep(0))
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(
+                asyncio.gather(*tasks, return_exceptions=True))
             loop.close()
 
     # In the loop

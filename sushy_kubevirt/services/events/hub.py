@@ -5,8 +5,9 @@ Every worker watches, and so every one notices what happens. The leader alone
 gives each event a number and tells it to all over the bus: then it is in
 every worker's history and streams, and the leader pushes it to subscribers.
 The other workers keep what they noticed until they hear it; if the leader
-dies before it told, its successor does. So an event is told once, with the
-same id everywhere, whoever noticed it and whoever was alive.
+dies before it told, its successor does. A leader that was not there yet when
+it happened is told by those who were. So an event is told once, with the same
+id everywhere, whoever noticed it and whoever was alive.
 """
 
 import collections
@@ -34,10 +35,15 @@ HISTORY = 500
 #: Seconds that a worker keeps what it noticed and was not told.
 PATIENCE = 15.0
 
+#: Seconds after which a worker tells the leader what it noticed and has not
+#: heard of.
+LATE = 1.5
+
 #: Seconds in which what a dead leader still said is heard.
 LAST_WORDS = 0.2
 
 _NOTICED = 'event-noticed'
+_MISSED = 'event-missed'
 _TOLD = 'event'
 _MARKS = 'event-marks'
 _NEW_HERE = 'event-new-here'
@@ -75,6 +81,8 @@ class Events:
         self._begin()
         bus.subscribe(_NOTICED, lambda data: self._queue.put(
             records.unpacked(data)))
+        bus.subscribe(_MISSED, lambda data: self._queue.put(
+            lambda: self._missed(records.unpacked(data))))
         bus.subscribe(_TOLD, self._told)
         bus.subscribe(_MARKS, lambda data: self._marks.update(data))
         bus.subscribe(_NEW_HERE, lambda data: self._queue.put(
@@ -92,6 +100,7 @@ class Events:
         self._number = 0
         self._marks = {}
         self._noticed = collections.deque()     # of (time, record)
+        self._reminders = collections.deque()   # of (time, record)
         self._heard = collections.deque()
         self._leads = False
         self._watching = watching.Watching(
@@ -189,8 +198,11 @@ class Events:
 
     def _run(self):
         while True:
+            waits = [seconds for seconds in (self._watching.doubt(),
+                                             self._remind())
+                     if seconds is not None]
             try:
-                item = self._queue.get(timeout=self._watching.doubt())
+                item = self._queue.get(timeout=min(waits, default=None))
             except queue.Empty:
                 continue
             if item is None:
@@ -209,8 +221,33 @@ class Events:
             return
         with self._lock:
             if not _cancel(self._heard, record):
-                self._noticed.append((time.monotonic(), record))
+                now = time.monotonic()
+                self._noticed.append((now, record))
+                self._reminders.append((now + LATE, record))
             _expire(self._noticed)
+
+    def _remind(self):
+        """Tell the leader what it should have told by now.
+
+        :returns: seconds until this is to be called again, or None
+        """
+        while self._reminders:
+            due, record = self._reminders[0]
+            left = due - time.monotonic()
+            if left > 0:
+                return left
+            self._reminders.popleft()
+            with self._lock:
+                missed = any(one is record for _, one in self._noticed)
+            if missed and not self._leads:
+                self._bus.publish(_MISSED, record.packed())
+        return None
+
+    def _missed(self, record):
+        """Somebody noticed what this, if it leads, seems not to have told."""
+        if self._leads and not any(one.is_same(record)
+                                   for one in self.history()):
+            self._tell(record)
 
     def _tell(self, record):
         # By the clock, so that they go on growing whoever leads.
@@ -303,7 +340,7 @@ def _look():
 def _cancel(kept, record):
     """Take what happened out of what is kept, if it is there."""
     for entry in kept:
-        if entry[1].id == record.id or entry[1].same == record.same:
+        if entry[1].is_same(record):
             kept.remove(entry)
             return True
     return False

@@ -12,6 +12,9 @@ TASKS = '/redfish/v1/TaskService/Tasks'
 
 _TYPE = '#Event.v1_11_0.Event'
 
+#: How far apart workers of one host notice the same thing, at most.
+NEAR_SECONDS = 3.0
+
 #: Longest argument of a message; the cluster's words may be long.
 _LONGEST = 1000
 
@@ -43,6 +46,9 @@ class Record:
     :param system: namespace/name of the VM, '' if it is about none
     :param uid: of that VM
     :param number: the order in which the workers heard of it; 0 until then
+    :param stable: whether its id is the same for every worker that notices
+        it: some things show in two watches, of which either may be the
+        faster
     """
 
     id: str
@@ -58,6 +64,7 @@ class Record:
     system: str = ''
     uid: str = ''
     number: int = 0
+    stable: bool = True
 
     @property
     def prefix(self):
@@ -69,10 +76,17 @@ class Record:
         """The message's name in its registry."""
         return self.message_id.rpartition('.')[2]
 
+    def is_same(self, other):
+        """Whether two workers have made them of the same happening."""
+        return self.id == other.id or (
+            not self.stable
+            and (self.uid, self.message_id) == (other.uid, other.message_id)
+            and abs(self.seconds - other.seconds) < NEAR_SECONDS)
+
     @property
-    def same(self):
-        """What two records of the same happening have in common."""
-        return self.uid, self.message_id, self.args
+    def seconds(self):
+        """Its time, since the epoch."""
+        return datetime.datetime.fromisoformat(self.time).timestamp()
 
     def packed(self):
         """:returns: dict, for JSON"""
@@ -91,7 +105,7 @@ def now():
 
 
 def make(message, type_, args=(), origin='', resource_type='', machine=None,
-         seed=()):
+         seed=(), stable=True):
     """Make a record.
 
     :param message: a `messages.Message`
@@ -100,6 +114,7 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
     :param machine: the `machine.Machine` it is about
     :param seed: texts that every worker knows alike and that tell this
         happening from others; without any, the time does
+    :param stable: see `Record`
     """
     args = tuple(_shortened(arg) for arg in args)
     time = now()
@@ -113,7 +128,7 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
         resolution=message.resolution, origin=origin,
         resource_type=resource_type,
         system=machine.qualified_name if machine is not None else '',
-        uid=uid)
+        uid=uid, stable=stable)
 
 
 def changed(record, args=(), **fields):

@@ -25,7 +25,7 @@ from sushy_kubevirt.services.events import records
 LOG = logging.getLogger(__name__)
 
 #: A comment is sent after so many seconds without an event: proxies end what
-#: is silent. And so often it is asked who may still listen.
+#: is silent. It is asked then, as with each event, who may still listen.
 KEEP_ALIVE = 15.0
 
 #: How soon a stream notices that the server stops or the client is gone.
@@ -251,9 +251,13 @@ class Stream:
                     break
                 self._news.wait(min(left, LOOK_SECONDS))
             record = self._queue.popleft() if self._queue else None
+        # Asked before each event as well: those may come so fast that it is
+        # never silent here, and who has logged out is told none of them.
+        if not self._welcome():
+            raise StopIteration
         if record is not None:
             return _message(record, self.shown.context)
-        if self._ended or self._is_over() or not self._welcome():
+        if self._ended or self._is_over():
             raise StopIteration
         return b': still here\n\n'
 

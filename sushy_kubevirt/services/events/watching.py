@@ -43,6 +43,7 @@ class _Seen:
     boot: boot.BootState
     once: str | None    # id of the one-time override
     begun: bool         # its boot has begun with a VMI that was not seen
+    vmi: str | None     # uid
 
 
 def system_path(machine):
@@ -92,15 +93,15 @@ class Watching:
         self._wake = wake
         self._seen = {}         # (namespace, name): _Seen
         self._doubts = {}       # key: (time, override's id, target, seed)
-        self._begun = False     # what there is at first was told
+        self._first = set()     # uids of those there are at first
 
     def begin(self):
         """Take in what there is, and compare from then on.
 
         To be called once everything was listed.
         """
+        self._first = {machine.uid for machine in self._cluster.machines()}
         self._cluster.subscribe(self._changed)
-        self._begun = True
         media.subscribe(self._cluster, self._media)
 
     def doubt(self):
@@ -133,7 +134,7 @@ class Watching:
         if not self._allows(machine):
             return
         now = _Seen(machine, power.state(vm, vmi), power.problem(vm, vmi),
-                    *_boot(vm, vmi, before))
+                    *_boot(vm, vmi, before), vmi and vmi['metadata']['uid'])
         seed = tuple(obj['metadata'].get('resourceVersion', '')
                      for obj in (vm, vmi) if obj is not None)
         if before is not None and before.machine.uid != machine.uid:
@@ -142,11 +143,15 @@ class Watching:
             before = None
         self._seen[key] = now
         if before is None:
-            if self._begun:
+            if machine.uid not in self._first:
                 self._record(machine, messages.CREATED, records.ADDED, (),
                              (machine.uid,))
+            self._first.discard(machine.uid)
             return
-        self._compare(key, before, now, vm, vmi, seed)
+        if before.power is not now.power:
+            self._compare_power(before, now, vmi, seed)
+        self._compare_problem(before, now, seed)
+        self._compare_boot(key, before, now, vmi, seed)
 
     def _gone(self, key, seen):
         del self._seen[key]
@@ -154,30 +159,39 @@ class Watching:
         self._record(seen.machine, messages.REMOVED, records.REMOVED, (),
                      (seen.machine.uid,))
 
-    def _compare(self, key, before, now, vm, vmi, seed):
+    def _compare_power(self, before, now, vmi, seed):
+        message = _POWER[now.power]
+        stable = True
+        if now.power in (power.PowerState.ON, power.PowerState.PAUSED):
+            # The VMI tells that, whichever watch is the faster.
+            seed = now.vmi, vmi['metadata'].get('resourceVersion', '')
+        elif now.power is power.PowerState.OFF and (now.vmi or before.vmi):
+            seed = now.vmi or before.vmi, 'off'
+        else:
+            stable = False
+        self._record(now.machine, message, records.STATUS,
+                     (now.machine.qualified_name,), seed, stable=stable)
+
+    def _compare_problem(self, before, now, seed):
         machine = now.machine
-        name = machine.qualified_name
-        if before.power is not now.power:
-            self._record(machine, _POWER[now.power], records.STATUS, (name,),
-                         seed)
         if now.problem is None and before.problem is not None:
             self._record(machine, messages.HEALTH_OK, records.STATUS,
-                         (name, 'OK'), seed)
+                         (machine.qualified_name, 'OK'), seed, stable=False)
         elif now.problem is not None and (
                 before.problem is None
                 or before.problem.reason != now.problem.reason):
             self._record(machine, messages.START_FAILED, records.ALERT,
-                         (name, now.problem.reason, now.problem.message),
-                         seed)
-        self._compare_boot(key, before, now, vm, vmi, seed)
+                         (machine.qualified_name, now.problem.reason,
+                          now.problem.message), seed, stable=False)
 
-    def _compare_boot(self, key, before, now, vm, vmi, seed):
+    def _compare_boot(self, key, before, now, vmi, seed):
         machine = now.machine
+        seed = (now.once or before.once or seed[0],)
         mark = annotations.mark(vmi) if vmi is not None else None
         doubt = self._doubts.get(key)
         if doubt is not None and mark == doubt[1]:
             del self._doubts[key]
-            self._boot(machine, messages.BOOT_CONSUMED, seed,
+            self._boot(machine, messages.BOOT_CONSUMED, (doubt[1],),
                        doubt[2].value)
         was, is_ = before.boot, now.boot
         if (was.target, was.enabled) == (is_.target, is_.enabled):
@@ -205,10 +219,10 @@ class Watching:
                      (machine.qualified_name, *args), seed)
 
     def _record(self, machine, message, type_, args, seed, origin='',
-                resource_type=_SYSTEM):
+                resource_type=_SYSTEM, stable=True):
         self._tell(records.make(
             message, type_, args, origin or system_path(machine),
-            resource_type, machine, seed))
+            resource_type, machine, seed, stable))
 
     # Media
 

@@ -38,6 +38,9 @@ class Cluster(test_state.Cluster):
     def wait_ready(self, timeout=None):
         pass
 
+    def machines(self):
+        return []
+
     def subscribe(self, callback):
         pass
 
@@ -113,6 +116,22 @@ class TestEvents(HubTestCase):
         self.leads(two)
         # No worker of this emulator has just been started.
         self.assertEqual(['TestMessage'], self.keys(told_two, 1))
+
+    def test_what_the_leader_missed(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.services.events.hub.LATE', 0.1))
+        one, told_one = self.worker()
+        self.leads(one)
+        two, told_two = self.worker()
+        three, told_three = self.worker()
+        self.keys(told_one, 1)
+        record = self.record()
+        # It was not there yet when the others noticed.
+        for each in (two, three):
+            each._queue.put(record)
+        for told in (told_one, told_two, told_three):
+            self.assertEqual(['TestMessage'], self.keys(told, 1))
+            self.assertRaises(queue.Empty, told.get, timeout=0.3)
 
     def test_a_login(self):
         one, told_one = self.worker()
@@ -211,6 +230,17 @@ class TestStreams(HubTestCase):
         one = self.open(all_)
         next(one)
         self.assertTrue(next(one).startswith(b':'))
+
+    def test_who_has_logged_out_is_told_nothing_more(self):
+        all_ = self.streams()
+        answers = [True, False]
+        one = self.open(all_, welcome=lambda: answers.pop(0))
+        next(one)
+        for _ in range(2):
+            all_.take(records.make(messages.TEST, records.OTHER))
+        # Both are there at once: it is never silent.
+        self.assertTrue(next(one).startswith(b'id: '))
+        self.assertRaises(StopIteration, next, one)
 
     def test_one_that_does_not_keep_up(self):
         all_ = self.streams()

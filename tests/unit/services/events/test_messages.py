@@ -59,10 +59,19 @@ class TestRecords(base.BaseTestCase):
         one, two = (records.make(messages.POWERED_ON, records.STATUS, ('a',),
                                  machine=self.Machine, seed=('7', '9'))
                     for _ in range(2))
-        self.assertEqual((one.id, one.same), (two.id, two.same))
+        self.assertEqual(one.id, two.id)
+        self.assertTrue(one.is_same(two))
         other = records.make(messages.POWERED_ON, records.STATUS, ('a',),
                              machine=self.Machine, seed=('8', '9'))
         self.assertNotEqual(one.id, other.id)
+        self.assertFalse(one.is_same(other))
+        one, two = (records.make(
+            messages.POWERING_ON, records.STATUS, ('a',), seed=seed,
+            machine=self.Machine, stable=False) for seed in '12')
+        self.assertTrue(one.is_same(two))
+        later = records.unpacked({**two.packed(),
+                                  'time': '2037-01-01T00:00:00.000+00:00'})
+        self.assertFalse(one.is_same(later))
         self.assertEqual(one, records.unpacked(
             json.loads(json.dumps(one.packed()))))
 

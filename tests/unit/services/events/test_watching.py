@@ -39,6 +39,9 @@ class Cluster:
         self.vms = vms
         self.media = Media()
 
+    def machines(self):
+        return [Machine(vm) for vm in self.vms]
+
     def subscribe(self, callback):
         self.callback = callback
         for vm in self.vms:
