@@ -61,6 +61,7 @@ KUBEVIRT = Resource('kubevirt.io', 'v1', 'kubevirts', 'KubeVirt')
 SECRET = Resource('', 'v1', 'secrets', 'Secret')
 EVENT = Resource('', 'v1', 'events', 'Event')
 CONFIG_MAP = Resource('', 'v1', 'configmaps', 'ConfigMap')
+CLAIM = Resource('', 'v1', 'persistentvolumeclaims', 'PersistentVolumeClaim')
 DATA_VOLUME = Resource('cdi.kubevirt.io', 'v1beta1', 'datavolumes',
                        'DataVolume')
 UPLOAD_TOKEN = Resource('upload.cdi.kubevirt.io', 'v1beta1',

@@ -33,6 +33,7 @@ OPEN = {('get', 'discovery')}
 MEDIA = {
     *((verb, 'datavolumes.cdi.kubevirt.io') for verb in (
         'create', 'get', 'list', 'watch', 'patch', 'delete')),
+    ('get', 'persistentvolumeclaims'),
     ('create', 'secrets'),
     *((verb, 'configmaps') for verb in ('create', 'get', 'patch', 'delete')),
     ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io'),

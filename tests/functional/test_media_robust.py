@@ -327,6 +327,54 @@ class BadMomentTestCase(mediacase.MediaTestCase):
                    lambda: not self.remembered(machine))
         self.assertTrue(self.sandbox.get('datavolumes', name % 2))
 
+    def test_claims_that_are_still_there(self):
+        """The image of before must not be taken for the new one.
+
+        CDI would, as long as the claim of a DataVolume of the same name is
+        there.
+        """
+        bmc = self.bmc(write_deadline=1.5)
+        machine = self.machine(bmc=bmc)
+        names = ['%s-bmc-cd-%d' % (machine.name, number)
+                 for number in range(3)]
+        for name in names:
+            self.hold_claim(name)
+        e = self.assertRaises(errors.Conflict, machine.insert_media, 'Cd',
+                              self.source())
+        self.assertIn('still there', str(e))
+        self.assertEqual([], self.data_volumes(machine))
+        self.let_go(names[1])
+        machine.insert_media('Cd', self.source())
+        self.assertEqual([names[1]], self.data_volumes(machine))
+        self.comes(machine, S.READY)
+        machine.eject_media('Cd')
+        for name in names[0], names[2]:
+            self.let_go(name)
+        self.nothing_left(machine)
+
+    def hold_claim(self, name):
+        """Leave a claim of a DataVolume that is gone, which stays."""
+        self.sandbox.create('datavolumes', {
+            'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
+            'metadata': {'name': name, 'annotations': {
+                'cdi.kubevirt.io/storage.bind.immediate.requested': 'true'}},
+            'spec': {'source': {'blank': {}}, 'storage': {
+                'resources': {'requests': {'storage': '1Mi'}}}}})
+        self.sandbox.wait('persistentvolumeclaims', name, bool)
+        self.sandbox.patch('persistentvolumeclaims', name, {
+            'metadata': {'finalizers': ['test.example/held']}})
+        self.addCleanup(self.let_go, name)
+        self.sandbox.delete('datavolumes', name)
+        self.sandbox.wait('persistentvolumeclaims', name, lambda it: it[
+            'metadata'].get('deletionTimestamp'))
+
+    def let_go(self, name):
+        if self.sandbox.get('persistentvolumeclaims', name):
+            self.sandbox.patch('persistentvolumeclaims', name, {
+                'metadata': {'finalizers': None}})
+            self.sandbox.wait('persistentvolumeclaims', name,
+                              lambda it: it is None)
+
     def test_annotation_that_names_somebody_elses(self):
         machine = self.machine('Halted', change=mediacase.drop_medium)
         name = machine.name + '-bmc-cd-0'

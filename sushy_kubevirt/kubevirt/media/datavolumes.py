@@ -144,6 +144,14 @@ def is_ours(volume, machine):
         for reference in metadata.get('ownerReferences') or ())
 
 
+def is_claim_of(claim, name):
+    """Whether a claim was made by CDI for a DataVolume of this name."""
+    return any(reference.get('kind') == resources.DATA_VOLUME.kind
+               and reference.get('name') == name
+               for reference in
+               claim['metadata'].get('ownerReferences') or ())
+
+
 def attempt(volume):
     """:returns: the `record.Entry.id` it was made for, or None"""
     return (volume['metadata'].get('annotations') or {}).get(

@@ -46,6 +46,10 @@ class _Taken(Exception):
     """The name of a DataVolume is taken by another object."""
 
 
+class _Lingering(Exception):
+    """The claim of the DataVolume that had the name is still there."""
+
+
 def insert(machine, device, source, wait=None):
     """See `machine.Machine.insert_media`.
 
@@ -132,10 +136,12 @@ class _Insertion:
         self._asked = asked
         self._room = machine.cluster.media
         self._tried = set()         # names that are taken
+        self._busy = set()          # names whose last claim is still there
         self._reserved = False
         self._uid = ''              # of the DataVolume that was made
         self._maybe = False         # whether one may have been made
         self._leftovers = 0         # how often one was in the way
+        self._waits = False         # for a claim to go: all names have one
         self._authorities = None
         self._entry = record.Entry(
             id=overrides.new_id(), url=asked.url, volume='-',
@@ -190,7 +196,7 @@ class _Insertion:
         found = record.read(vm)
         mine = found.nexts.get(self._device.id)
         if (mine is not None and mine.id == self._entry.id
-                and mine.volume not in self._tried):
+                and mine.volume not in self._tried | self._busy):
             self._entry = mine      # the answer was lost, the write was not
             self._reserved = True
             return
@@ -209,17 +215,21 @@ class _Insertion:
                     ', '.join(sorted(self._tried))))
         if mine is not None and mine.id == self._entry.id:
             del found.nexts[self._device.id]
-        # Those that are kept for somebody who may be late come last.
+        # Those that are kept for somebody who may be late come late, those
+        # whose claim is still there last.
         taken = found.names() - {
             name for name, uid in found.gone.items() if not uid}
         free = sorted((name for name in names if name not in taken),
-                      key=lambda name: name in found.gone)
+                      key=lambda name: (name in self._busy,
+                                        name in found.gone))
         if not free:
             tidy(self._machine)
             raise errors.Conflict(
                 'What was in %s of %s before is still being deleted'
                 % (self._device.id, self._machine.qualified_name))
         found.gone.pop(free[0], None)
+        self._waits = free[0] in self._busy
+        self._busy.discard(free[0])
         self._entry = dataclasses.replace(self._entry, volume=free[0])
         found.nexts[self._device.id] = self._entry
         edited = copy.deepcopy(vm)
@@ -244,6 +254,8 @@ class _Insertion:
                          self._device.id, self._machine.qualified_name,
                          self._entry.volume, e)
                 self._tried.add(self._entry.volume)
+            except _Lingering:
+                self._busy.add(self._entry.volume)
 
     def _run(self, step):
         return retry.run(step, self._machine.options,
@@ -256,6 +268,8 @@ class _Insertion:
         place = (resources.DATA_VOLUME, self._machine.namespace)
 
         def step():
+            if not self._maybe:
+                self._look_for_claim()
             self._maybe = True
             try:
                 return client.create(*place, body)
@@ -273,6 +287,28 @@ class _Insertion:
 
         return self._run(step)
 
+    def _look_for_claim(self):
+        """See to it that there is no claim of the name.
+
+        CDI takes a claim for that of a new DataVolume of the same name until
+        the garbage collector has removed it, and so says that the image is
+        complete while what is there is the one before (main of 2026-08,
+        ``controller-base.go``, updateStatus).
+        """
+        machine, name = self._machine, self._entry.volume
+        try:
+            claim = machine.cluster.client.get(
+                resources.CLAIM, machine.namespace, name)
+        except errors.ObjectNotFound:
+            return
+        if not datavolumes.is_claim_of(claim, name):
+            raise _Taken('a claim that is not ours has it')
+        if not self._waits:
+            raise _Lingering
+        raise errors.Conflict(
+            'The claims of what was in %s of %s before are still there'
+            % (self._device.id, machine.qualified_name))
+
     def _find(self, conflict):
         """What has the name that is to be created."""
         machine = self._machine
@@ -280,6 +316,7 @@ class _Insertion:
             there = machine.cluster.client.get(
                 resources.DATA_VOLUME, machine.namespace, self._entry.volume)
         except errors.ObjectNotFound:
+            self._maybe = False
             raise conflict from None        # it has just gone: once more
         if not datavolumes.is_ours(there, machine):
             raise _Taken('it is not ours')
@@ -295,6 +332,7 @@ class _Insertion:
         # Made by somebody who died, or is late: nothing speaks of it.
         cleaning.delete(machine, self._room, self._entry.volume,
                         there['metadata']['uid'])
+        self._maybe = False
         raise conflict
 
     def _check(self, volume):
