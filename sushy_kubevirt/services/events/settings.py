@@ -8,6 +8,7 @@ _SECTION = 'events'
 #: Limits of what may be set.
 ATTEMPTS = (0, 100)
 INTERVAL = (1, 3600)
+_LIMITS = {'attempts': ATTEMPTS, 'interval': INTERVAL}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +32,15 @@ def known(state):
     """
     data = state.known(_SECTION)
     fields = {field.name: field for field in dataclasses.fields(Settings)}
+    # Others may have written it: what could not have been set is left out.
     return Settings(**{name: value for name, value in data.items()
                        if name in fields
-                       and type(value) is fields[name].type})
+                       and type(value) is fields[name].type
+                       and _is_within(value, _LIMITS.get(name))})
+
+
+def _is_within(value, limits):
+    return limits is None or limits[0] <= value <= limits[1]
 
 
 def change(state, **values):

@@ -18,6 +18,10 @@ from sushy_kubevirt.services.events import records
 _SECTION = 'subscriptions'
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_VALUE = re.compile(r'[\t\x20-\x7e\x80-\xff]*')
+
+# What one is called here, and in a path.
+_ID = re.compile(r'[A-Za-z0-9-]{1,64}')
 
 #: Headers that are not a client's to choose.
 _OURS = ('host', 'content-length', 'content-type', 'transfer-encoding',
@@ -85,22 +89,56 @@ class Subscription:
         return {**found, 'policy': self.policy.value}
 
 
+def _read(id_, data):
+    """What the Secret says of a subscription. Others may have written it.
+
+    :returns: a `Subscription`; None for what this service would not write,
+        or one of a later version
+    """
+    try:
+        return _unpacked(id_, data)
+    except (KeyError, TypeError, ValueError, AttributeError,
+            errors.InvalidValue):
+        return None
+
+
 def _unpacked(id_, data):
     given = data.get('filter') or {}
-    names = {field.name for field in dataclasses.fields(filters.Filter)}
-    return Subscription(
+    one = Subscription(
         id=id_, destination=data['destination'],
         name=data.get('name') or Subscription.name,
         context=data.get('context', ''),
         headers=tuple((name, value)
                       for name, value in data.get('headers') or ()),
         filter=filters.Filter(**{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in given.items() if name in names}),
+            field.name: _filtering(field, given[field.name])
+            for field in dataclasses.fields(filters.Filter)
+            if field.name in given.keys()}),
         policy=Policy(data.get('policy', Policy.BACKOFF.value)),
         verify=bool(data.get('verify')),
         suspended=bool(data.get('suspended')),
         created=data.get('created', ''), owner=data.get('owner', ''))
+    if not _ID.fullmatch(id_) or not all(map(_is_text, (
+            one.destination, one.name, one.context, one.created,
+            one.owner))):
+        raise ValueError('no subscription of ours')
+    check_headers(one.headers)
+    return one
+
+
+def _filtering(field, value):
+    """A field of a `filters.Filter`, as `Subscription.packed` leaves it."""
+    if isinstance(field.default, bool):
+        wrong = not isinstance(value, bool)
+    else:
+        wrong = not isinstance(value, list) or not all(map(_is_text, value))
+    if wrong:
+        raise ValueError('no filter of ours')
+    return value if isinstance(value, bool) else tuple(value)
+
+
+def _is_text(value):
+    return isinstance(value, str)
 
 
 class Subscriptions:
@@ -126,13 +164,9 @@ class Subscriptions:
 
     @staticmethod
     def _of(section):
-        found = []
-        for id_, data in section.items():
-            try:
-                found.append(_unpacked(id_, data))
-            except (KeyError, TypeError, ValueError, AttributeError):
-                continue    # nothing of ours, or of a later version
-        return tuple(sorted(found, key=lambda one: (one.created, one.id)))
+        found = (_read(*item) for item in section.items())
+        return tuple(sorted(filter(None, found),
+                            key=lambda one: (one.created, one.id)))
 
     def get(self, id_):
         """:returns: a `Subscription`; None if there is none of that name"""
@@ -176,9 +210,9 @@ class Subscriptions:
 
         def edit(section):
             del changed[:]
-            if id_ in section:
-                one = dataclasses.replace(_unpacked(id_, section[id_]),
-                                          **fields)
+            one = _read(id_, section.get(id_))
+            if one is not None:
+                one = dataclasses.replace(one, **fields)
                 changed.append(one)
                 section[id_] = one.packed()
 
@@ -259,9 +293,7 @@ def check_headers(headers):
             raise _bad_header(shown, 'it is no name of a header')
         if name.lower() in _OURS:
             raise _bad_header(shown, 'this header is not yours to choose')
-        if not isinstance(value, str) or not all(
-                letter == '\t' or ' ' <= letter <= '\xff'
-                and letter != '\x7f' for letter in value):
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
             raise _bad_header(shown, 'its value cannot be sent')
         size += len(name) + len(value)
     if len(headers) > _MOST_HEADERS or size > _LONGEST_HEADERS:
