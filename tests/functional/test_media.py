@@ -169,6 +169,32 @@ class DriveTestCase(mediacase.MediaTestCase):
                    lambda: not machine.medium('Cd').pending_restart)
         machine.eject_media('Cd')
         # The guest has it until it ends.
+        self.stays(lambda: medium.data_volume in self.data_volumes(machine),
+                   1)
+        machine.reset(R.FORCE_OFF)
+        self.nothing_left(machine)
+
+    def test_guest_that_keeps_a_medium_gets_others(self):
+        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine.insert_media('USBStick', self.source())
+        self.comes(machine, S.READY, 'USBStick')
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        machine.eject_media('USBStick')
+        for _ in range(2):
+            machine.insert_media('Cd', self.source())
+            self.comes(machine, S.READY)
+        machine.eject_media('Cd')
+        self.until('the drive is empty', lambda: not mediacase.find(
+            self.sandbox.vmi(machine.name)['spec']['volumes'], 'cd'))
+        self.assertEqual([], [
+            condition for condition in self.sandbox.vmi(machine.name)[
+                'status']['conditions']
+            if condition['type'] == 'Synchronized'])
+        for _ in range(4):
+            machine.insert_media('USBStick', self.source())
+            self.comes(machine, S.READY, 'USBStick')
+        machine.eject_media('USBStick')
         machine.reset(R.FORCE_OFF)
         self.nothing_left(machine)
 

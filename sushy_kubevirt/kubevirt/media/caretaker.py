@@ -57,16 +57,19 @@ class Look:
     :param inserting: attempts that this process is inserting
     :param tried: set of names of DataVolumes that were looked for, to be
         deleted if they are there; is added to
+    :param held: function of the name of a DataVolume: whether a guest has
+        it until it ends
     """
 
     def __init__(self, seen, age, lapse, uploading=(), inserting=(),
-                 tried=None):
+                 tried=None, held=lambda name: False):
         self.seen = seen
         self.age = age
         self.lapse = lapse
         self.uploading = uploading
         self.inserting = inserting
         self.tried = set() if tried is None else tried
+        self.held = held
         #: Seconds after which to look again, or None.
         self.again = None
         #: Entries whose DataVolume nothing has told of.
@@ -168,7 +171,7 @@ class Caretaker:
         """Look at a machine, and leave what is to be done to the thread."""
         if not self._active:
             return
-        look = self.look_at(machine, vm)
+        look = self.look_at(machine, vm, vmi)
         if put_right(vm, vmi, look) is not None or look.unseen:
             self._agenda.put(machine.uid, machine)
         if cleaning.due(vm, look):
@@ -178,14 +181,15 @@ class Caretaker:
             self._agenda.put((machine.uid, 'again'), machine,
                              look.again + 0.01)
 
-    def look_at(self, machine, vm):
+    def look_at(self, machine, vm, vmi):
         """:returns: a `Look` at a machine"""
         room = self._room
         return Look(
             lambda entry: room.seen(vm, entry),
             lambda what: room.age(machine.uid, what),
             machine.options.media.lapse_seconds, room.uploads,
-            room.inserting, room.tried(machine.uid))
+            room.inserting, room.tried(machine.uid),
+            lambda name: drives.is_held(vmi, name))
 
     def _run(self):
         while True:
@@ -213,7 +217,7 @@ class Caretaker:
                 self._agenda.put(machine.uid, machine, _AGAIN_REFUSED)
 
     def _keep(self, machine, vm, vmi):
-        look = self.look_at(machine, vm)
+        look = self.look_at(machine, vm, vmi)
         edited = put_right(vm, vmi, look)
         for entry in look.unseen:
             cleaning.ask(machine, self._room, entry)

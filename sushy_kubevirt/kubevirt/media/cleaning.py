@@ -3,8 +3,8 @@
 
 What is deleted is a DataVolume of a reserved name that was made for this VM,
 by its uid: never somebody else's that has come by the same name. Its claim
-goes with it, and its Secret; a claim that a guest still uses goes when the
-guest lets go of it.
+goes with it, and its Secret. What a guest has until it ends stays as long
+(`drives.is_held`); what KubeVirt can unplug does not have to.
 """
 
 import copy
@@ -41,7 +41,8 @@ def _ripe(found, look):
     may still make it.
     """
     return {name: uid for name, uid in found.gone.items()
-            if uid or look.due(('gone', name), look.lapse)}
+            if not look.held(name)
+            and (uid or look.due(('gone', name), look.lapse))}
 
 
 def clean(machine, room, vm, look):

@@ -168,6 +168,21 @@ def uses(vmi, volume):
         for each in vmi['spec'].get('volumes') or ())
 
 
+def is_held(vmi, volume):
+    """Whether a guest has this DataVolume until it ends.
+
+    KubeVirt wants to see it as long as the guest runs: without it nothing is
+    plugged into or out of that guest any more (areDataVolumesReady in
+    vmi/datavolumes.go of 1.9), and a guest whose claim is being deleted
+    cannot be migrated.
+    """
+    return runstrategy.living(vmi) and runstrategy.phase(vmi) not in (
+        '', 'Pending') and any(
+        source.get('name') == volume and not source.get('hotpluggable')
+        for source in (each.get('dataVolume') or {} for each in
+                       vmi['spec'].get('volumes') or ()))
+
+
 def will_wait(vm, vmi, drive, volume):
     """Whether a medium waits for the VM's next start.
 

@@ -185,9 +185,9 @@ class Room:
         vm, _ = self.cluster.known(machine)
         if vm is None or not record.read(vm).gone:
             return
-        vm, _ = machine.fetch()
-        cleaning.clean(machine, self, vm, self._caretaker.look_at(machine,
-                                                                  vm))
+        vm, vmi = machine.fetch()
+        cleaning.clean(machine, self, vm,
+                       self._caretaker.look_at(machine, vm, vmi))
 
     def _volume_changed(self, namespace, name):
         machine = self._machines.get((namespace, name))

@@ -125,6 +125,20 @@ def missing(store, namespace, volumes):
     return None
 
 
+def orphaned(store, namespace, volumes):
+    """The first DataVolume that is gone while its claim is still there.
+
+    :param volumes: see :func:`missing`.
+    :returns: its name, or None.
+    """
+    for volume in volumes:
+        if _awaited(volume):
+            owner = _owner(find(store, namespace, paths.claim_name(volume)))
+            if owner and data_volume(store, namespace, owner) is None:
+                return owner
+    return None
+
+
 def ready(store, namespace, volumes):
     """Whether all claims can be attached: they exist and are filled."""
     for volume in volumes:

@@ -338,11 +338,34 @@ class Controller:
         status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
         status.tell_sizes(vmi)
         self._bind_claims(key[0], paths.volumes(vmi['spec']), pod.node)
-        if self._tell_volumes(vmi, running=True):
-            self._queue.add_after(key, self._seconds / 10)
-        self.guests.plug(vmi)
+        if not self._lacks_volume(key[0], vmi):
+            if self._tell_volumes(vmi, running=True):
+                self._queue.add_after(key, self._seconds / 10)
+            self.guests.plug(vmi)
         alive = 'deletionTimestamp' not in vmi['metadata']
         status.tell_ready(vmi, pod, alive)
+
+    def _lacks_volume(self, namespace, vmi):
+        """Whether KubeVirt does no more about the volumes of a guest.
+
+        It wants to see the DataVolume of each that the guest started with,
+        as long as the guest runs (areDataVolumesReady in vmi/datavolumes.go).
+        """
+        volumes = paths.volumes(vmi['spec'])
+        gone = claims.orphaned(self._store, namespace, volumes)
+        if gone is None:
+            status.tell_failure(vmi)
+            return False
+        why = f'unable to find datavolume {namespace}/{gone}'
+        if not conditions.has(vmi, 'Synchronized', 'False',
+                              'FailedDataVolumeImport'):
+            self._say(vmi, events.WARNING, 'FailedPvcNotFound',
+                      f'Error determining if volume is ready: {why}',
+                      _CONTROLLER)
+        status.tell_failure(
+            vmi, 'FailedDataVolumeImport',
+            f'Error determining if volume is ready {why}')
+        return True
 
     def _run(self, key, vmi):
         """Running: until the guest ends."""

@@ -34,6 +34,22 @@ def volumes(vm):
     return vm['spec']['template']['spec']['volumes']
 
 
+class HeldTestCase(base.BaseTestCase):
+
+    def test_until_the_guest_ends(self):
+        for hot, phase, held in (
+                (False, 'Running', True), (False, 'Unknown', True),
+                (False, 'Scheduling', True), (False, 'Pending', False),
+                (False, '', False), (False, 'Succeeded', False),
+                (False, 'Failed', False), (True, 'Running', False)):
+            vmi = fakes.vmi(of=fakes.vm())
+            vmi['spec']['volumes'].append(volume('cd', 'mine', hot))
+            vmi['status']['phase'] = phase
+            self.assertEqual(held, drives.is_held(vmi, 'mine'), (hot, phase))
+            self.assertFalse(drives.is_held(vmi, 'other'))
+        self.assertFalse(drives.is_held(None, 'mine'))
+
+
 class ChooseTestCase(base.BaseTestCase):
 
     def test_first_empty_one(self):
