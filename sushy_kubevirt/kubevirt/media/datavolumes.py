@@ -18,10 +18,13 @@ _CDI = 'cdi.kubevirt.io/'
 _MIB = 1 << 20
 
 # Reasons of the condition Running with which nothing moves any more, or only
-# after what is wrong was mended. The others are steps of a pod's start.
+# after what is wrong was mended. The others are steps of a pod's start:
+# ``Unschedulable`` is one too, of each pod whose scratch space is made after
+# it.
 _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
           'ErrImagePull', 'ImagePullBackOff', 'InvalidImageName',
-          'CreateContainerError', 'Unschedulable', 'Failed')
+          'ImagePullFailed', 'ChecksumError', 'CreateContainerError',
+          'ErrExceededQuota', 'ErrStartingPod', 'Failed')
 
 
 @dataclasses.dataclass(frozen=True)
