@@ -5,6 +5,7 @@ What the BMCs make of it is in the other modules of this name.
 """
 
 import os
+import re
 import signal
 import time
 
@@ -130,22 +131,29 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.addCleanup(self.sandbox.delete, 'datavolumes', 'more')
         self.sandbox.wait_running(self.name, timeout=60)
         self.console.wait(qemu.DISK)
-        self.console.say('disks')
-        self.console.wait('that was all')
-        self.assertNotIn('disk sda', self.console.said)
+        self.assertFalse(self.sees())
         self.sandbox.do(self.name, 'addvolume', {
             'name': 'more', 'disk': {'disk': {'bus': 'scsi'}},
             'volumeSource': {'dataVolume': {'name': 'more'}}})
         self.wait_volume(lambda it: it and it.get('phase') == 'Ready')
-        mark = self.console.mark()
-        self.console.say('disks')
-        self.console.wait(r'disk sda \d+ SUSHY_ISO', mark)
+        self.wait_guest(True)
         self.sandbox.do(self.name, 'removevolume', {'name': 'more'})
         self.wait_volume(lambda it: it is None)
+        self.wait_guest(False)
+
+    def sees(self):
+        """Whether the guest has the disk now."""
         mark = self.console.mark()
         self.console.say('disks')
         self.console.wait('that was all', mark)
-        self.assertNotIn('disk sda', self.console.said[mark:])
+        return bool(re.search(r'disk sda \d+ SUSHY_ISO',
+                              self.console.said[mark:]))
+
+    def wait_guest(self, there):
+        """Wait until the guest's kernel has noticed, too."""
+        deadline = time.monotonic() + 60
+        while self.sees() != there:
+            self.assertLess(time.monotonic(), deadline)
 
     def wait_volume(self, condition):
         self.sandbox.wait(
