@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports go one way between the rooms, as doc/source/internals.rst says.
+
+The sources are read, not imported: what is imported within a function
+counts as well.
+"""
+
+import ast
+import functools
+import pathlib
+import sys
+
+from oslotest import base
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+OURS = 'sushy_kubevirt', 'vbmc_kubevirt'
+
+# Of each room: the packages of ours, and those of others, that it may use.
+# The standard library and the room itself go without saying.
+ROOMS = {
+    'sushy_kubevirt.kubevirt': {'urllib3', 'kubernetes'},
+    'sushy_kubevirt.services': {'sushy_kubevirt.kubevirt', 'bcrypt'},
+    'sushy_kubevirt.redfish.protocol': {
+        'sushy_kubevirt.kubevirt.errors', 'sushy_kubevirt.services.accounts',
+        'flask', 'werkzeug', 'sushy_tools.error'},
+    'sushy_kubevirt.redfish.resources': {
+        'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services',
+        'sushy_kubevirt.redfish.protocol', 'flask', 'cryptography'},
+    'sushy_kubevirt.sandbox.api': {
+        'aiohttp', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
+    'sushy_kubevirt.sandbox': {
+        'aiohttp', 'cryptography', 'yaml'},
+    'vbmc_kubevirt.ipmi': {'cryptography'},
+    'vbmc_kubevirt': {
+        'sushy_kubevirt.kubevirt', 'cliff', 'stevedore', 'virtualbmc'},
+}
+
+# What costs a process that lives long much memory, and the one module that
+# runs in a process of its own.
+HEAVY = {'kubernetes'}
+SHORT_LIVED = 'sushy_kubevirt.kubevirt.kubeconfig'
+
+
+def within(name, packages):
+    return any(name == one or name.startswith(one + '.') for one in packages)
+
+
+@functools.cache
+def modules():
+    """:returns: of each module the full names of what it imports"""
+    return {module: tuple(imports(tree)) for module, tree in sources()}
+
+
+def sources():
+    for top in OURS:
+        for path in sorted((ROOT / top).rglob('*.py')):
+            parts = path.relative_to(ROOT).with_suffix('').parts
+            if parts[-1] == '__init__':
+                parts = parts[:-1]
+            yield '.'.join(parts), ast.parse(path.read_bytes())
+
+
+def imports(tree):
+    """:returns: full names of what is imported, standard library left out"""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, 'relative imports are not our style'
+            names = ['%s.%s' % (node.module, alias.name)
+                     for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.partition('.')[0] not in sys.stdlib_module_names:
+                yield name
+
+
+class RoomsTestCase(base.BaseTestCase):
+
+    def test_each_room_imports_what_it_may(self):
+        wrong, seen = [], set()
+        for module, names in modules().items():
+            rooms = [room for room in ROOMS if within(module, {room})]
+            if not rooms:
+                continue
+            room = max(rooms, key=len)
+            seen.add(room)
+            wrong += ['%s imports %s' % (module, name)
+                      for name in names
+                      if not within(name, {room} | ROOMS[room])]
+        self.assertEqual([], wrong)
+        self.assertEqual(set(ROOMS), seen)
+
+    def test_sandbox_is_imported_by_nobody(self):
+        sandbox = {'sushy_kubevirt.sandbox'}
+        self.assertEqual([], [
+            '%s imports %s' % (module, name)
+            for module, names in modules().items()
+            if not within(module, sandbox) for name in names if within(name, sandbox)])
+
+    def test_views_alone_know_the_resources(self):
+        resources = {'sushy_kubevirt.redfish.resources'}
+        may = {'sushy_kubevirt.redfish.views',
+               # Words that the driver of upstream's own views needs too.
+               'sushy_kubevirt.systems'} | resources
+        self.assertEqual([], [
+            '%s imports %s' % (module, name)
+            for module, names in modules().items()
+            if not within(module, may) for name in names if within(name, resources)])
+
+    def test_heavy_packages_are_for_the_short_lived(self):
+        self.assertEqual([], [
+            '%s imports %s' % (module, name)
+            for module, names in modules().items()
+            if module != SHORT_LIVED for name in names if within(name, HEAVY)])
