@@ -96,6 +96,21 @@ def body(machine, device, entry, size, authorities=None):
     }
 
 
+def verifies_anyway(volume, entry):
+    """Whether CDI is too old to leave certificates unchecked.
+
+    The API drops what such a CDI does not know. Where there is no
+    certificate nothing is lost.
+
+    :param volume: the DataVolume as it was made
+    :param entry: its `record.Entry`
+    """
+    http = volume['spec']['source'].get('http')
+    return (http is not None and not entry.verify
+            and not http.get('insecureSkipVerify')
+            and not entry.url.startswith('http:'))
+
+
 def owner(machine):
     """The reference with which an object goes when the VM goes."""
     return {'apiVersion': resources.VM.api_version,

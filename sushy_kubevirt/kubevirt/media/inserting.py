@@ -336,9 +336,7 @@ class _Insertion:
         raise conflict
 
     def _check(self, volume):
-        http = volume['spec']['source'].get('http')
-        if http and not self._entry.verify and not http.get(
-                'insecureSkipVerify'):
+        if datavolumes.verifies_anyway(volume, self._entry):
             raise errors.Unsupported(
                 'This CDI always verifies certificates. Set '
                 'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload what '

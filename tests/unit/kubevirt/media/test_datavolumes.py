@@ -20,7 +20,8 @@ def machine(**media):
 
 
 def entry(**fields):
-    return record.Entry('a1', 'https://h/x.iso', 'node-bmc-cd-0', **fields)
+    return record.Entry(**{'id': 'a1', 'url': 'https://h/x.iso',
+                           'volume': 'node-bmc-cd-0', **fields})
 
 
 def body(size=100 << 20, authorities=None, options_=None, **fields):
@@ -57,6 +58,20 @@ class BodyTestCase(base.BaseTestCase):
                 ({'upload': True, 'credentials': True, 'verify': False},
                  {'upload': {}})):
             self.assertEqual(source, body(**fields)['spec']['source'])
+
+    def test_older_cdi(self):
+        for url, verify, known, wanted in (
+                ('https://h/x.iso', False, False, True),
+                ('https://h/x.iso', False, True, False),
+                ('https://h/x.iso', True, False, False),
+                ('http://h/x.iso', False, False, False)):
+            made = body(verify=verify)
+            if not known:
+                made['spec']['source']['http'].pop('insecureSkipVerify', None)
+            self.assertEqual(wanted, datavolumes.verifies_anyway(
+                made, entry(url=url, verify=verify)), (url, verify, known))
+        self.assertFalse(datavolumes.verifies_anyway(
+            body(upload=True), entry(upload=True, verify=False)))
 
     def test_options(self):
         storage = body(options_={'storage_class': 'fast',
