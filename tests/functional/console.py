@@ -112,7 +112,7 @@ class Console(fixtures.Fixture):
         """A position, to look only at what comes after."""
         return len(self._said)
 
-    def wait(self, pattern, mark=0, timeout=60):
+    def wait(self, pattern, mark=0, timeout=120):
         """Wait until the machine says something.
 
         :param pattern: regular expression.

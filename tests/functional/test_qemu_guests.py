@@ -74,7 +74,7 @@ class GuestsTestCase(qemu.QemuTestCase):
                          self.sandbox.vmi(self.name)['metadata']['uid'])
         # Off, by itself
         self.console.say('poweroff')
-        self.sandbox.wait_stopped(self.name)
+        self.sandbox.wait_stopped(self.name, timeout=90)
         self.assertFalse(self.sandbox.guest(self.name)['running'])
 
     def test_it_crashes(self):
@@ -205,7 +205,7 @@ class GuestsTestCase(qemu.QemuTestCase):
         with self.assertRaises((websocket.WebSocketException, OSError)):
             while True:
                 two.recv()
-        self.sandbox.wait_stopped(self.name)
+        self.sandbox.wait_stopped(self.name, timeout=90)
         for verb in 'console', 'vnc':
             with self.assertRaises(
                     websocket.WebSocketBadStatusException) as c:
