@@ -13,6 +13,7 @@ from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt.media import datavolumes
 from sushy_kubevirt.kubevirt.media import drives
 from sushy_kubevirt.kubevirt.media import model
+from sushy_kubevirt.kubevirt.media import record
 from sushy_kubevirt.kubevirt import power
 from sushy_kubevirt.kubevirt import runstrategy
 
@@ -115,4 +116,23 @@ def problem(found, vm, vmi):
                 '(%s): %s. Eject it, or insert another one, and start '
                 'again' % (device_id, each.reason,
                            each.message or each.reason)))
+    return _lost(vm, vmi) if living else None
+
+
+def _lost(vm, vmi):
+    """A VMI that has not begun to run keeps the volumes it was made with."""
+    there = {(each.get('dataVolume') or {}).get('name') for each in
+             vm['spec']['template']['spec'].get('volumes') or ()}
+    there |= record.read(vm).names()
+    name = vm['metadata']['name']
+    ours = {slot: device.id
+            for device in (*model.DEVICES, model.HTTP_BOOT)
+            for slot in record.slots(name, device.id)}
+    for each in vmi['spec'].get('volumes') or ():
+        volume = (each.get('dataVolume') or {}).get('name')
+        if volume in ours and volume not in there:
+            return power.Problem('MediaEjected', (
+                'It was started with what was in %s then, %s, which has been '
+                'taken out since and is deleted. Switch it off and on again'
+                % (ours[volume], volume)))
     return None

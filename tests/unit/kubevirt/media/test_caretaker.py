@@ -180,3 +180,23 @@ class MediumTestCase(base.BaseTestCase):
         # One that was made before the medium does not wait for it.
         self.assertIsNone(view.problem(
             found, vm, fakes.vmi('Scheduling', of=fakes.vm())))
+
+    def test_waits_for_what_was_ejected(self):
+        """A VMI that was made with a medium waits for it for ever."""
+        vm = inserted()
+        vm['spec']['runStrategy'] = 'Always'
+        pending = fakes.vmi('Pending', of=vm)
+        running = fakes.vmi(of=vm)
+        self.assertIsNone(view.problem({}, vm, pending))
+        ejected = fakes.vm()
+        ejected['spec']['runStrategy'] = 'Always'
+        problem = view.problem({}, ejected, pending)
+        self.assertEqual('MediaEjected', problem.reason)
+        self.assertIn('Cd', problem.message)
+        self.assertIsNone(view.problem({}, ejected, running))
+        self.assertIsNone(view.problem({}, ejected, None))
+        # It is still to be deleted: a guest that has it may yet come.
+        found = record.Record()
+        found.gone[NAME] = 'dv-uid'
+        record.write(ejected, found)
+        self.assertIsNone(view.problem({}, ejected, pending))
