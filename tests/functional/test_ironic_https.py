@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ironic and a BMC that wants a login, over HTTPS with a CA of its own.
+
+As a BMC is run by those who care: Ironic checks the certificate, opens
+sessions and keeps them, and an ISO goes into the node and out of it.
+"""
+
+from tests.functional import base
+from tests.functional import certificates
+from tests.functional import emulator
+from tests.functional import imageserver
+from tests.functional import ironic
+from tests.functional import machines
+from tests.functional import mediacase
+from tests.functional import test_accounts
+
+ADMIN = ('ironic', 'correct horse')
+
+
+class IronicHttpsTestCase(base.SandboxTestCase):
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.certificate = cls.share(certificates.Certificate())
+        secret = cls.share(test_accounts.Secret(
+            username=ADMIN[0], password=ADMIN[1]))
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.sandbox.kubeconfig, {
+                'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(secret.path),
+                # Images are on this host.
+                'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},
+            server='gunicorn', workers=2, auth=ADMIN,
+            tls=cls.certificate.tls))
+        cls.images = cls.share(imageserver.ImageServer())
+        cls.ironic = cls.share(ironic.Ironic({
+            # The BMC is given the URL as it is.
+            'deploy': {'ramdisk_image_download_source': 'http'}}))
+
+    def driver_info(self, vm, **more):
+        return {'redfish_address': self.emulator.url,
+                'redfish_system_id': '/redfish/v1/Systems/%s'
+                % machines.uuid_of(vm),
+                'redfish_username': ADMIN[0],
+                'redfish_password': ADMIN[1],
+                'redfish_verify_ca': str(self.certificate.ca), **more}
+
+    def make(self, name):
+        """Make a VM with an empty CD-ROM drive."""
+        vm = machines.vm(name, 'Halted')
+        mediacase.drop_medium(vm['spec']['template']['spec'])
+        return self.sandbox.create('virtualmachines', vm)
+
+    def sessions(self):
+        """Paths of the sessions there are."""
+        return {member['@odata.id'] for member in self.emulator.request(
+            'GET', '/redfish/v1/SessionService/Sessions',
+            expect=200).json()['Members']}
+
+    def test_deploy_and_undeploy(self):
+        vm = self.make('deployed')
+        before = self.template('deployed')
+        node = self.ironic.enrol('deployed', 'redfish', self.driver_info(vm))
+        self.assertTrue(self.sessions())
+        self.ironic.provision(node, 'provide', 'available')
+        self.ironic.baremetal.update_node(node, instance_info={
+            'boot_iso': self.images.url + '/it.iso'})
+        self.ironic.provision(node, 'active', 'active')
+        boot = self.sandbox.wait_boot('deployed', 1)
+        self.assertEqual('Cd', boot['class'])
+
+        volume, = (each['metadata']['name']
+                   for each in self.sandbox.list('datavolumes'))
+
+        # Sessions are lost; Ironic, which has one, does not know.
+        for path in self.sessions():
+            self.emulator.request('DELETE', path, expect=(200, 204))
+        self.ironic.power(node, 'rebooting', 'power on')
+        # Ironic lets a ramdisk boot for ever.
+        self.assertEqual('Cd', self.sandbox.wait_boot('deployed', 2)[
+            'class'])
+        self.assertTrue(self.sessions())
+
+        self.ironic.provision(node, 'deleted', 'available')
+        self.sandbox.wait_stopped('deployed')
+        self.sandbox.wait('datavolumes', volume, lambda it: it is None)
+        # What Ironic leaves is its boot device.
+        self.emulator.patch_system(machines.uuid_of(vm), {
+            'Boot': {'BootSourceOverrideEnabled': 'Disabled'}})
+        self.assertEqual(before, self.template('deployed'))
+
+    def template(self, name):
+        return self.sandbox.vm(name)['spec']['template']['spec']
+
+    def test_refused(self):
+        for name, more, why in (
+                ('unverified', {'redfish_verify_ca': True}, 'certificate'),
+                ('unknown', {'redfish_password': 'wrong'}, '')):
+            with self.subTest(name):
+                exc = self.assertRaises(
+                    AssertionError, self.ironic.enrol, name, 'redfish',
+                    self.driver_info(self.make(name), **more))
+                self.assertIn(why, str(exc))
+                self.assertNotIn(ADMIN[1], str(exc))
