@@ -199,6 +199,8 @@ class Bus:
             try:
                 topic, message = json.loads(data)
             except (ValueError, TypeError, RecursionError):
+                topic = message = None
+            if not isinstance(topic, str) or not isinstance(message, dict):
                 LOG.warning('Something on the bus that is no message')
                 continue
             self._tell(topic, message)

@@ -11,6 +11,7 @@ To check a token costs one look at the file. Id and digest are made from the
 token, which is 256 bits of chance: there is nothing to search for.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import hmac
@@ -223,11 +224,16 @@ class Sessions:
     def _read(self, path):
         try:
             session = Session(**json.loads(path.read_text()))
+            if any(not isinstance(getattr(session, field.name), field.type)
+                   for field in dataclasses.fields(session)):
+                raise ValueError()
         except FileNotFoundError:
             return None
-        except (OSError, TypeError, ValueError):
+        except (OSError, TypeError, ValueError, RecursionError):
             LOG.warning('%s is no session; removed', path)
-            path.unlink(missing_ok=True)
+            # It stays if it is a folder.
+            with contextlib.suppress(OSError):
+                path.unlink()
             return None
         return session
 

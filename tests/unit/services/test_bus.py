@@ -4,6 +4,7 @@
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -57,6 +58,19 @@ class TestBus(base.BaseTestCase):
 
         self.addCleanup(end)
         return process
+
+    def test_what_is_no_message_is_passed_over(self):
+        one, heard = self.bus()
+        one.start()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            for data in (b'', b'x', b'[]', b'[[], {}]', b'[{}, {}]',
+                         b'["news", 5]', b'["news", {}]', b'{"a": 1}',
+                         b'\xff' * 100, b'[' * 50000):
+                stranger.sendto(data, one._path(one._name))
+        other, _heard = self.bus()
+        other.start()
+        other.publish('news', {'text': 'still here'})
+        self.assertEqual('still here', heard.get(timeout=10))
 
     def test_all_hear_it_once(self):
         one, heard_one = self.bus()

@@ -2,6 +2,7 @@
 """Sessions as files: who finds them, and when they end."""
 
 import dataclasses
+import json
 import os
 import pathlib
 
@@ -216,6 +217,19 @@ class TestSessions(base.BaseTestCase):
             self.assertIsNone(self.sessions.find(token))
             self.assertFalse(path.exists())
             path.write_text(text)
+
+    def test_files_that_are_something_else(self):
+        session, token = self.open()
+        good = json.loads((self.files / session.id).read_text())
+        for number, change in enumerate((
+                {'signature': 5}, {'digest': None}, {'created': 'x'},
+                {'user': []}, {'context': 1})):
+            (self.files / ('%016d' % number)).write_text(
+                json.dumps({**good, **change}))
+        (self.files / 'deep').write_text('[' * 100000)
+        (self.files / 'folder').mkdir()
+        self.assertEqual([session], self.sessions.all())
+        self.assertEqual(session, self.sessions.find(token))
 
     def test_folder_is_gone(self):
         _session, token = self.open()
