@@ -261,6 +261,7 @@ class Fetcher:
     def _connect(self, place, targets, limit):
         """A socket to the first address that takes a connection."""
         last = None
+        limit.sock = None   # that of the hop before is closed
         for target in targets:
             if limit.over:
                 break

@@ -331,6 +331,13 @@ class TestRedirects(ProbeTestCase):
             self.assertIn('redirects', str(error))
         self.assertEqual([], target.requests)
 
+    def test_to_a_port_where_nobody_is(self):
+        with socket.create_server(('127.0.0.1', 0)) as other:
+            port = other.getsockname()[1]
+        server = self.redirecting('http://127.0.0.1:%d/' % port)
+        self.assertIn('refused', str(
+            self.refused('unreachable', server.url + '/a.iso')))
+
     def test_circle(self):
         server = self.serve(lambda handler: servers.send(
             handler, 302, Location='/x' + handler.path))
