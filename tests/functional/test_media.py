@@ -198,6 +198,32 @@ class DriveTestCase(mediacase.MediaTestCase):
         machine.reset(R.FORCE_OFF)
         self.nothing_left(machine)
 
+    def test_vm_whose_volumes_migrate(self):
+        machine = self.machine('Halted')
+        for device in 'Cd', 'USBStick':
+            machine.insert_media(device, self.source())
+            self.comes(machine, S.READY, device)
+        self.sandbox.patch('virtualmachines', machine.name, {
+            'spec': {'updateVolumesStrategy': 'Migration'}})
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        for device in 'Cd', 'USBStick':
+            for _ in range(2):
+                self.assertTrue(machine.insert_media(
+                    device, self.source()).pending_restart)
+                self.comes(machine, S.READY, device)
+                # What KubeVirt would take for a volume to be migrated.
+                there = {each['name']: each.get('dataVolume') for each in
+                         self.sandbox.vmi(machine.name)['spec']['volumes']}
+                for each in self.sandbox.vm(machine.name)['spec'][
+                        'template']['spec']['volumes']:
+                    if each['name'] in there:
+                        self.assertEqual(there[each['name']],
+                                         each.get('dataVolume'))
+            machine.eject_media(device)
+        machine.reset(R.FORCE_OFF)
+        self.nothing_left(machine)
+
     def test_usb_stick(self):
         machine = self.machine('Halted')
         machine.insert_media('USBStick', self.source(write_protected=False))

@@ -33,7 +33,9 @@ def choose(vm, vmi, device):
     :returns: name of an empty drive, or of one to be added
     """
     spec = vm['spec']['template']['spec']
-    taken = _names(spec, 'volumes')
+    taken = _names(spec, 'volumes') | {
+        name for name in _names((vmi or {}).get('spec') or {}, 'volumes')
+        if would_migrate(vm, vmi, name)}
     own = OWN[device.id]
     if device is model.CD:
         empty = [disk['name'] for disk in _disks(spec)
@@ -54,12 +56,26 @@ def choose(vm, vmi, device):
     return name
 
 
+def would_migrate(vm, vmi, drive):
+    """Whether another medium in this drive would not be another medium.
+
+    KubeVirt may have been told to take another claim for the new home of
+    what a volume of a running guest holds: it then migrates the guest, and
+    copies the old medium over the new one (volumemig in vm.go of 1.9).
+    """
+    return (_migrates_volumes(vm) and runstrategy.living(vmi)
+            and drive in _names(vmi['spec'], 'volumes'))
+
+
+def _migrates_volumes(vm):
+    return vm['spec'].get('updateVolumesStrategy') == 'Migration'
+
+
 def may_be_hot(vm, vmi, device, drive):
     """Whether KubeVirt could fill the drive of this guest, or has none to
     fill.
     """
-    if (device is not model.CD
-            or vm['spec'].get('updateVolumesStrategy') == 'Migration'):
+    if device is not model.CD or _migrates_volumes(vm):
         # HandleDeclarativeVolumes in pkg/storage/hotplug leaves those alone.
         return False
     return not runstrategy.living(vmi) or any(

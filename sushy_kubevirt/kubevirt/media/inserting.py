@@ -383,8 +383,18 @@ class _Insertion:
         if before is not None and drives.holds(vm, before.drive,
                                                before.volume):
             drive = before.drive
+        if drive is not None and drives.would_migrate(vm, vmi, drive):
+            drives.take(edited, vmi, self._device, drive, before.volume,
+                        False)
+            drive = None
         if drive is None:
-            drive = drives.choose(vm, vmi, self._device)
+            drive = drives.choose(edited, vmi, self._device)
+        if (self._device is model.HTTP_BOOT
+                and drive != drives.OWN[self._device.id]):
+            raise errors.WrongState(
+                '%s of %s is taken; switch it off, and on again when the '
+                'image is there' % (drives.OWN[self._device.id],
+                                    self._machine.qualified_name))
         if self._device is model.USB_STICK and before is not None:
             # Another disk: whether it may be written to may differ.
             drives.take(edited, vmi, self._device, drive, before.volume,

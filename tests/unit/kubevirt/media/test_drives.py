@@ -69,6 +69,21 @@ class ChooseTestCase(base.BaseTestCase):
         disks(vm).append({'name': 'bmc-cd', 'disk': {}})
         self.assertEqual('bmc-cd-2', drives.choose(vm, None, CD))
 
+    def test_a_medium_of_the_guest_is_not_migrated(self):
+        vm = fakes.vm()
+        vmi = fakes.vmi(of=vm)
+        vmi['spec']['volumes'] = [volume('cd', 'before'),
+                                  volume('bmc-usb', 'stick')]
+        self.assertEqual(('cd', 'bmc-usb'), (
+            drives.choose(vm, vmi, CD), drives.choose(vm, vmi, USB)))
+        vm['spec']['updateVolumesStrategy'] = 'Migration'
+        self.assertTrue(drives.would_migrate(vm, vmi, 'cd'))
+        self.assertEqual(('bmc-cd', 'bmc-usb-2'), (
+            drives.choose(vm, vmi, CD), drives.choose(vm, vmi, USB)))
+        for other in None, dict(vmi, status={'phase': 'Failed'}):
+            self.assertFalse(drives.would_migrate(vm, other, 'cd'))
+            self.assertEqual('cd', drives.choose(vm, other, CD))
+
     def test_http_boot_has_its_own(self):
         vm = fakes.vm()
         self.assertEqual('bmc-http', drives.choose(vm, None, HTTP))
