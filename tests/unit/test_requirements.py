@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is imported is declared, and not there only because others want it."""
+
+import configparser
+from importlib import metadata
+import pathlib
+import re
+
+from oslotest import base
+
+from tests.unit import test_rooms
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+# What pip calls them is asked of what is installed, but for these.
+OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'tests', 'tools'}
+
+
+def names(text):
+    """:returns: set of the distributions in a list of requirements"""
+    return {normal(re.match(r'[\w.-]+', line)[0])
+            for line in text.splitlines()
+            if line.strip() and not line.startswith('#')}
+
+
+def normal(name):
+    return re.sub(r'[-_.]+', '-', name).lower()
+
+
+class RequirementsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        config = configparser.ConfigParser()
+        config.read(ROOT / 'setup.cfg')
+        self.run = names((ROOT / 'requirements.txt').read_text())
+        self.sandbox = self.run | names(config['extras']['sandbox'])
+        self.all = self.sandbox | names(
+            (ROOT / 'test-requirements.txt').read_text())
+        self.distributions = metadata.packages_distributions()
+
+    def missing(self, declared, modules):
+        found = set()
+        for module, imported in modules:
+            for package in {name.partition('.')[0] for name in imported}:
+                if package not in OURS and not declared.intersection(
+                        map(normal, self.distributions.get(package, ()))):
+                    found.add('%s, by %s' % (package, module))
+        return sorted(found)
+
+    def test_emulators(self):
+        self.assertEqual([], self.missing(self.run, [
+            (module, imported)
+            for module, imported in test_rooms.modules().items()
+            if not module.startswith('sushy_kubevirt.sandbox')]))
+
+    def test_sandbox(self):
+        self.assertEqual([], self.missing(self.sandbox, [
+            (module, imported)
+            for module, imported in test_rooms.modules().items()
+            if module.startswith('sushy_kubevirt.sandbox')]))
+
+    def test_tests(self):
+        self.assertEqual([], self.missing(
+            self.all, test_rooms.modules('tests', 'tools').items()))
