@@ -218,10 +218,6 @@ class Session:
             + code[:self._suite.code_length])
         return self._rakp4
 
-    @property
-    def established(self):
-        return self._rakp3 is not None
-
     def unwrap(self, received):
         """Check and decrypt a packet of this session.
 

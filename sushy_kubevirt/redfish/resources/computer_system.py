@@ -27,8 +27,7 @@ INDICATOR = ('Lit', 'Blinking', 'Off')
 #: What no KubeVirt machine can, and Redfish has a name for.
 _NMI = power.ResetType.NMI.value
 
-RESET_TYPES = tuple(kind.value for kind in power.ResetType
-                    if kind is not power.ResetType.NMI)
+RESET_TYPES = tuple(kind.value for kind in power.OFFERED)
 
 # With SUSHY_EMULATOR_DISABLE_POWER_OFF these are refused; a reset, which
 # leaves the system on, is not.
