@@ -119,7 +119,7 @@ class PowerTest(IpmiTestCase):
         status = self.ipmi('chassis', 'status')
         self.assertRegex(status, r'System Power +: off')
         self.assertRegex(status, r'Power Control Fault +: false')
-        self.assertRegex(status, r'Power Restore Policy +: unknown')
+        self.assertRegex(status, r'Power Restore Policy +: previous')
 
     def test_the_guest_itself(self):
         name = self.bmc('RerunOnFailure')
@@ -212,12 +212,14 @@ class BootTest(IpmiTestCase):
 
     def test_a_device_the_vm_has_not(self):
         name = self.bmc()
+        spec = '/spec/template/spec/'
         self.sandbox.patch('virtualmachines', name, [
-            {'op': 'remove',
-             'path': '/spec/template/spec/domain/devices/disks/1'},
-            {'op': 'remove', 'path': '/spec/template/spec/volumes/1'}])
+            {'op': 'remove', 'path': spec + 'domain/devices/interfaces'},
+            {'op': 'remove', 'path': spec + 'networks'},
+            {'op': 'add', 'path': spec + 'domain/devices/'
+             'autoattachPodInterface', 'value': False}])
         self.assertIn('Invalid data field in request',
-                      self.refused('chassis', 'bootdev', 'cdrom'))
+                      self.refused('chassis', 'bootdev', 'pxe'))
 
     def test_other_parameters(self):
         self.bmc()

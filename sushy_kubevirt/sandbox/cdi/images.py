@@ -237,13 +237,28 @@ class Image:
     def _unpack(self):
         try:
             with tarfile.open(self._scratch) as archive:
-                archive.extractall(self.path.parent, filter='data')
+                self._extract(archive)
         except (tarfile.TarError, OSError) as exc:
             raise ImageError('Unable to transfer source data to target '
                              'directory: unable to untar files from '
                              f'endpoint: {exc}') from None
         finally:
             self._scratch.unlink(missing_ok=True)
+
+    def _extract(self, archive):
+        # Not `extractall`: its filters came with Python 3.11.4.
+        folder = self.path.parent.resolve()
+        for member in archive:
+            place = (folder / member.name).resolve()
+            if not place.is_relative_to(folder):
+                raise tarfile.TarError(f'{member.name} leads out of the claim')
+            if member.isdir():
+                place.mkdir(parents=True, exist_ok=True)
+            elif member.isfile():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with archive.extractfile(member) as content, open(
+                        place, 'wb') as target:
+                    shutil.copyfileobj(content, target)
 
     def _to_raw(self):
         tool = shutil.which('qemu-img')
