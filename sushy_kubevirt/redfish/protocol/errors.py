@@ -137,8 +137,9 @@ def _unreachable(exc):
     image's server says that it is its own.
     """
     if exc.kind == 'missing':
-        entry = messages.message('ResourceMissingAtURI', exc.url,
-                                 detail=str(exc))
+        entry = messages.message(
+            'ResourceMissingAtURI', exc.url, detail=str(exc),
+            resolution='Look whether the URI is right and its server has it.')
     elif exc.kind == 'unauthorized':
         entry = messages.message('ResourceAtUriUnauthorized', exc.url,
                                  str(exc))

@@ -187,6 +187,10 @@ class TestInsert(MediaTestCase):
             found = self.fails(
                 errors.MediaUnreachable('It said no', URL, kind), code)
             self.assertEqual((key, URL), (found[0], found[1][0]))
+        # Nobody is sent through this service to find somebody else's image.
+        self.machine.fails = errors.MediaUnreachable('404', URL, 'missing')
+        answer = self.send('POST', INSERT, {'Image': URL}, 400)
+        self.assertNotIn('/redfish/v1/ and', answer.text)
         self.fails(errors.Unsupported('Install CDI'), 501)
         self.fails(errors.Rejected('exceeded quota'), 409)
         self.fails(errors.WrongState('not now'), 409)
