@@ -7,7 +7,6 @@ show is skipped there.
 """
 
 import base64
-import http.server
 import os
 import pathlib
 import ssl
@@ -19,6 +18,7 @@ import fixtures
 from tests.functional import certificates
 from tests.functional import facts
 from tests.functional import sandbox
+from tests.functional import webserver
 
 VOLUMES = '/apis/cdi.kubevirt.io/v1beta1/namespaces/%s/datavolumes'
 MIB = 1 << 20
@@ -44,9 +44,7 @@ class Web(fixtures.Fixture):
         self.gate = threading.Event()
         fixture = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-
-            protocol_version = 'HTTP/1.1'
+        class Handler(webserver.Handler):
 
             def do_GET(self):
                 fixture.requests.append(
@@ -72,32 +70,11 @@ class Web(fixtures.Fixture):
                 if self.command == 'GET':
                     self.wfile.write(body)
 
-            def log_message(self, *_args):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 64
-
-            def handle_error(self, *_args):
-                """Clients that hang up are no news."""
-
-        server = Server(('127.0.0.1', 0), Handler)
-        scheme = 'http'
+        context = None
         if self.tls is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.tls.certificate, self.tls.key)
-            server.socket = context.wrap_socket(
-                server.socket, server_side=True,
-                do_handshake_on_connect=False)
-            scheme = 'https'
-        self.url = '%s://127.0.0.1:%d' % (scheme, server.server_port)
-        thread = threading.Thread(target=server.serve_forever,
-                                  kwargs={'poll_interval': 0.02})
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
+        self.url = self.useFixture(webserver.WebServer(Handler, context)).url
         self.addCleanup(self.gate.set)
 
     def put(self, path, content):

@@ -2,11 +2,11 @@
 """A web server with images, for virtual media."""
 
 import base64
-import http.server
 import re
-import threading
 
 import fixtures
+
+from tests.functional import webserver
 
 
 class ImageServer(fixtures.Fixture):
@@ -27,9 +27,7 @@ class ImageServer(fixtures.Fixture):
         secret = 'Basic ' + base64.b64encode(
             ('%s:%s' % (self.USER, self.PASSWORD)).encode()).decode()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-
-            protocol_version = 'HTTP/1.1'
+        class Handler(webserver.Handler):
 
             def do_GET(self):
                 fixture.requests.append((self.command, self.path))
@@ -54,21 +52,4 @@ class ImageServer(fixtures.Fixture):
 
             do_HEAD = do_GET
 
-            def log_message(self, *_args):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 64
-
-            def handle_error(self, *_args):
-                """Clients that hang up are no news."""
-
-        server = Server(('127.0.0.1', 0), Handler)
-        self.url = 'http://127.0.0.1:%d' % server.server_port
-        thread = threading.Thread(target=server.serve_forever,
-                                  kwargs={'poll_interval': 0.02})
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
+        self.url = self.useFixture(webserver.WebServer(Handler)).url

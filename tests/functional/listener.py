@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Somebody who is sent events: a real HTTP server, as a fixture."""
 
-import http.server
 import json
 import threading
 import time
 
 import fixtures
+
+from tests.functional import webserver
 
 
 class Listener(fixtures.Fixture):
@@ -33,11 +34,7 @@ class Listener(fixtures.Fixture):
         self._news = threading.Condition()
         self._stop = threading.Event()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-
-            def log_message(self, *args):
-                pass
+        class Handler(webserver.Handler):
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers['Content-Length']))
@@ -47,25 +44,9 @@ class Listener(fixtures.Fixture):
                 self.send_header('Content-Length', '0')
                 self.end_headers()
 
-        class Server(http.server.ThreadingHTTPServer):
-            request_queue_size = 128
-
-            def handle_error(self, request, client_address):
-                """Whoever sends may be killed."""
-
-        server = Server(('127.0.0.1', 0), Handler)
-        server.daemon_threads = True
-        scheme = 'http'
-        if self._context is not None:
-            scheme = 'https'
-            server.socket = self._context.wrap_socket(
-                server.socket, server_side=True)
-        self.port = server.server_address[1]
-        self.url = '%s://127.0.0.1:%d/events' % (scheme, self.port)
-        threading.Thread(target=server.serve_forever, daemon=True,
-                         kwargs={'poll_interval': 0.05}).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
+        server = self.useFixture(webserver.WebServer(Handler, self._context))
+        self.port = server.port
+        self.url = server.url + '/events'
         self.addCleanup(self._stop.set)
 
     def _take(self, headers, body):

@@ -10,12 +10,9 @@ the same steps everywhere; ``SUSHY_KUBEVIRT_TEST_ACCEL`` names another
 accelerator.
 """
 
-import functools
-import http.server
 import itertools
 import os
 import shutil
-import threading
 import uuid
 
 import fixtures
@@ -25,6 +22,7 @@ from tests.functional import base
 from tests.functional import console
 from tests.functional import images
 from tests.functional import sandbox
+from tests.functional import webserver
 
 ACCELERATOR = os.environ.get('SUSHY_KUBEVIRT_TEST_ACCEL', 'tcg')
 ISO = images.BANNER % 'ISO'
@@ -54,23 +52,7 @@ class WebServer(fixtures.Fixture):
         folder = self.useFixture(fixtures.TempDir()).path
         for name, path in (('iso', images.iso()), ('disk', images.disk())):
             os.symlink(path, os.path.join(folder, name))
-
-        class Handler(http.server.SimpleHTTPRequestHandler):
-            def log_message(self, *arguments):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            def handle_error(self, *arguments):
-                pass  # clients may stop when they have seen enough
-
-        server = Server(
-            ('127.0.0.1', 0), functools.partial(Handler, directory=folder))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        self.url = 'http://127.0.0.1:%d/' % server.server_address[1]
+        self.url = self.useFixture(webserver.files(folder)).url + '/'
 
 
 def vm(name, url, efi=False, cd=None, **domain):

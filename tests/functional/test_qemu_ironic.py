@@ -7,39 +7,12 @@ console tells what booted. Ironic fetches the ISO itself and offers it from
 its own web server, as it does by default.
 """
 
-import functools
-import http.server
-import threading
-
 import fixtures
 
 from tests.functional import emulator
 from tests.functional import ironic
 from tests.functional import qemu
-
-
-class _Files(fixtures.Fixture):
-    """A web server for what Ironic publishes.
-
-    ``folder`` is what it serves, ``url`` where.
-    """
-
-    def _setUp(self):
-        self.folder = self.useFixture(fixtures.TempDir()).path
-
-        class Handler(http.server.SimpleHTTPRequestHandler):
-            def log_message(self, *arguments):
-                pass
-
-        server = http.server.ThreadingHTTPServer(
-            ('127.0.0.1', 0),
-            functools.partial(Handler, directory=self.folder))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        self.url = 'http://127.0.0.1:%d' % server.server_address[1]
+from tests.functional import webserver
 
 
 class IronicDeployTestCase(qemu.QemuTestCase):
@@ -51,9 +24,11 @@ class IronicDeployTestCase(qemu.QemuTestCase):
             cls.sandbox.kubeconfig, server='gunicorn', settings={
                 # Everything is on this machine here.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
-        files = cls.share(_Files())
+        # What Ironic publishes.
+        folder = cls.share(fixtures.TempDir()).path
         cls.ironic = cls.share(ironic.Ironic({'deploy': {
-            'http_root': files.folder, 'http_url': files.url}}))
+            'http_root': folder,
+            'http_url': cls.share(webserver.files(folder)).url}}))
 
     def test_deploy_and_undeploy(self):
         uuid = self.make('Halted')['spec']['template']['spec']['domain'][

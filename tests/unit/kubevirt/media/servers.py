@@ -2,10 +2,8 @@
 """Servers of images, and an upload proxy, that do what a test says."""
 
 import datetime
-import http.server
 import ipaddress
 import ssl
-import threading
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives import hashes
@@ -13,6 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography import x509
 from cryptography.x509 import oid
 import fixtures
+
+from tests.functional import webserver
 
 
 class Server(fixtures.Fixture):
@@ -34,8 +34,7 @@ class Server(fixtures.Fixture):
     def _setUp(self):
         fixture = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
+        class Handler(webserver.Handler):
 
             def handle_any(self):
                 fixture.requests.append(
@@ -48,35 +47,15 @@ class Server(fixtures.Fixture):
 
             do_GET = do_HEAD = do_POST = handle_any
 
-            def log_message(self, *_args):
-                pass
-
-        class Listener(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_args):
-                pass
-
-        self._server = Listener(('127.0.0.1', 0), Handler)
-        self.port = self._server.server_port
-        scheme = 'http'
+        context = None
         if self.pair:
-            scheme = 'https'
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             path = self.useFixture(fixtures.TempDir()).join('pair.pem')
             with open(path, 'w') as f:
                 f.write(''.join(self.pair))
             context.load_cert_chain(path)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True,
-                do_handshake_on_connect=False)
-        self.url = '%s://127.0.0.1:%d' % (scheme, self.port)
-        thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        self.addCleanup(self._server.server_close)
-        self.addCleanup(thread.join)
-        self.addCleanup(self._server.shutdown)
+        server = self.useFixture(webserver.WebServer(Handler, context))
+        self.port, self.url = server.port, server.url
 
 
 def send(handler, code, body=b'', **headers):
