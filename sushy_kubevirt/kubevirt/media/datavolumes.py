@@ -208,6 +208,10 @@ def _status(volume, phase):
     state = model.State.WAITING
     if phase in ('ImportInProgress', 'UploadReady'):
         state = model.State.IMPORTING
+    if running.get('status') == 'True':
+        # With storage of CSI the claim is bound when it is filled: meanwhile
+        # ``Bound`` tells of waiting that nobody has to know of.
+        return Status(state, progress, restarts=restarts)
     said = running if running.get('message') else bound
     return Status(state, progress, said.get('reason') or '',
                   said.get('message') or '', restarts)

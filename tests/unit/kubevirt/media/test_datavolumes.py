@@ -115,7 +115,12 @@ class StatusTestCase(base.BaseTestCase):
                  W, 'Bound', None),
                 (volume('ImportInProgress', bound,
                         ('Running', 'True', 'Pod is running', ''),
-                        progress='45.30%'), I, 'Bound', 45.3),
+                        progress='45.30%'), I, '', 45.3),
+                (volume('ImportInProgress',
+                        ('Bound', 'False', 'Pending', 'target PVC x Pending '
+                         'and [prime-1] : Successfully provisioned'),
+                        ('Running', 'True', 'Pod is running', ''),
+                        progress='2.00%'), I, '', 2.0),
                 (volume('ImportInProgress', progress='N/A'), I, '', None),
                 (volume('ImportInProgress', bound,
                         ('Running', 'False', 'Error', 'Unable to process '
