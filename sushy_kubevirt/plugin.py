@@ -20,7 +20,8 @@ sushy-tools 2.2.0; `tests/unit/test_plugin.py` fails when it moves.
 `register_blueprint`,  the first things that happen to an application once
 `run`                  its config file is read, under a WSGI server and with
                        the command sushy-emulator: the place to tell of
-                       options that are wrong.
+                       options that are wrong. `run` takes TLS from whoever
+                       waits for connections.
 `wsgi_app`             upon the first request, when all of upstream's routes
                        are there, `views.install` puts ours in their place.
 `RedfishAuthMiddleware`  knows no sessions and no roles, asks bcrypt with
@@ -103,6 +104,8 @@ def enable():
     @functools.wraps(stock['run'])
     def run(app, *args, **kwargs):
         _state(app).check()
+        if _state(app).will_be_ours():
+            _shake_hands_later(kwargs.get('ssl_context'))
         return stock['run'](app, *args, **kwargs)
 
     @functools.wraps(stock['wsgi_app'])
@@ -251,6 +254,19 @@ class _State:
         if self.services is not None:
             self.services.close()
         self._driver = self._made_for = self.services = None
+
+
+def _shake_hands_later(context):
+    """Leave TLS of a connection to the thread that serves it.
+
+    Werkzeug's server has it done by the one that takes all connections, so
+    whoever connected and was silent kept everybody waiting.
+
+    :param context: `ssl.SSLContext` that the server is about to use; or None
+    """
+    if context is not None:
+        context.wrap_socket = functools.partial(
+            context.wrap_socket, do_handshake_on_connect=False)
 
 
 def _state(app):

@@ -9,6 +9,7 @@ import concurrent.futures
 import http.client
 import json
 import re
+import socket
 import time
 from urllib import parse
 
@@ -16,6 +17,7 @@ import fixtures
 import yaml
 
 from tests.functional import base
+from tests.functional import certificates
 from tests.functional import emulator
 from tests.functional import machines
 from tests.functional import redfish
@@ -164,6 +166,24 @@ class TestAccess(base.SandboxTestCase):
 
     def test_one_vm(self):
         self.check({'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/mine'})
+
+
+class TestTls(base.SandboxTestCase):
+    """HTTPS, with the command sushy-emulator."""
+
+    VMS = 1
+
+    def test_one_client_keeps_no_other_waiting(self):
+        certificate = self.useFixture(certificates.Certificate())
+        served = self.useFixture(emulator.Emulator(
+            self.sandbox.kubeconfig, tls=certificate.tls))
+        place = parse.urlsplit(served.url)
+        for said in b'', b'\x16', b'GET / HTTP/1.1\r\n\r\n':
+            with socket.create_connection(
+                    (place.hostname, place.port)) as other:
+                other.sendall(said)
+                served.request('GET', '/redfish/v1/', expect=200, timeout=5,
+                               headers={'Connection': 'close'})
 
 
 class TestGunicorn(redfish.RedfishTestCase):
