@@ -190,7 +190,7 @@ class TestInsert(MediaTestCase):
         # Nobody is sent through this service to find somebody else's image.
         self.machine.fails = errors.MediaUnreachable('404', URL, 'missing')
         answer = self.send('POST', INSERT, {'Image': URL}, 400)
-        self.assertNotIn('/redfish/v1/ and', answer.text)
+        self.assertNotIn('/redfish/v1/ and', str(answer))
         self.fails(errors.Unsupported('Install CDI'), 501)
         self.fails(errors.Rejected('exceeded quota'), 409)
         self.fails(errors.WrongState('not now'), 409)
