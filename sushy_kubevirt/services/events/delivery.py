@@ -127,6 +127,9 @@ class Delivery:
             self._subscribers.pop(id_).end()
         for id_, one in wanted.items():
             known = self._subscribers.get(id_)
+            if known is not None and known.given_up:
+                # Somebody wants it again before this was told it is gone.
+                known = None
             if known is not None and known.subscription != one:
                 if known.subscription.destination == one.destination and (
                         known.subscription.verify == one.verify):
@@ -210,6 +213,7 @@ class _Subscriber:
     def __init__(self, delivery, subscription):
         self._delivery = delivery
         self.subscription = subscription
+        self.given_up = False
         self.mark = Mark()
         self._queue = collections.deque()
         self._lost = False
@@ -301,6 +305,7 @@ class _Subscriber:
                           subscriptions.Policy.SUSPEND):
             if mark.failures > settings.attempts:
                 if await self._delivery.give_up(self):
+                    self.given_up = True
                     return False
                 pause = LONGEST_PAUSE
         elif one.policy is subscriptions.Policy.BACKOFF:

@@ -147,6 +147,19 @@ class TestDelivery(base.BaseTestCase):
             self.delivery.take(self.record('2'))
             self.none()
 
+    def test_wanted_again_at_once(self):
+        Poster.fails = [post.Failed('no')] * 2
+        self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.assertEqual('change', self.store.calls.get(timeout=5)[0])
+        self.none()
+        # It was suspended, and is no longer when this looks for the first
+        # time.
+        self.delivery.refresh()
+        self.delivery.take(self.record('2'))
+        self.assertEqual(('/a', ['2']), self.got())
+
     def test_batches_and_losses(self):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.services.events.delivery.QUEUE', 100))
