@@ -198,6 +198,23 @@ class DriveTestCase(mediacase.MediaTestCase):
         machine.reset(R.FORCE_OFF)
         self.nothing_left(machine)
 
+    def test_vm_without_hotplug(self):
+        def change(spec):
+            mediacase.drop_medium(spec)
+            spec['domain']['devices']['disableHotplug'] = True
+
+        machine = self.machine('Halted', change=change)
+        machine.insert_media('Cd', self.source())
+        self.comes(machine, S.READY)
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        self.assertFalse(machine.medium('Cd').pending_restart)
+        self.assertTrue(machine.insert_media(
+            'Cd', self.source()).pending_restart)
+        machine.eject_media('Cd')
+        machine.reset(R.FORCE_OFF)
+        self.nothing_left(machine)
+
     def test_vm_whose_volumes_migrate(self):
         machine = self.machine('Halted')
         for device in 'Cd', 'USBStick':

@@ -75,6 +75,13 @@ def may_be_hot(vm, vmi, device, drive):
     """Whether KubeVirt could fill the drive of this guest, or has none to
     fill.
     """
+    specs = [vm['spec']['template']['spec']]
+    if runstrategy.living(vmi):
+        specs.append(vmi['spec'])
+    if any(_devices(spec).get('disableHotplug') for spec in specs):
+        # Its pod has no place where such a volume could be mounted, and is
+        # waited for at the start all the same.
+        return False
     if device is not model.CD or _migrates_volumes(vm):
         # HandleDeclarativeVolumes in pkg/storage/hotplug leaves those alone.
         return False
@@ -239,9 +246,12 @@ def _with_layers_off(vm, vmi, edit):
         overrides.put_once_again(vm, vmi, once, terminate)
 
 
+def _devices(spec):
+    return (spec.get('domain') or {}).get('devices') or {}
+
+
 def _disks(spec):
-    return ((spec.get('domain') or {}).get('devices') or {}).get(
-        'disks') or []
+    return _devices(spec).get('disks') or []
 
 
 def _names(spec, list_):

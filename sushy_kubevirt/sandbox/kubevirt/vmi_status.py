@@ -169,7 +169,9 @@ def tell_volumes(vmi, store, running, plugged):
         if status.get('hotplugVolume') is not None:
             more |= _plug(status, claims.find(store, namespace, claim or ''),
                           claim, targets.get(name, ''), plugged,
-                          claims.filled(store, namespace, claim or ''))
+                          claims.filled(store, namespace, claim or ''),
+                          not paths.at(vmi, 'spec', 'domain', 'devices',
+                                       'disableHotplug'))
         elif running:
             status['target'] = targets.get(name, '')
         found.append(status)
@@ -215,10 +217,11 @@ def plugs_ready(vmi):
         if s.get('hotplugVolume') is not None)
 
 
-def _plug(status, claim, name, target, plugged, filled):
+def _plug(status, claim, name, target, plugged, filled, mountable):
     """One step of plugging in; whether another one is due.
 
     :param filled: whether nothing is imported into the claim any more.
+    :param mountable: whether the launcher's pod has a place for it.
     """
     current = status.get('phase')
     if current == 'Ready':
@@ -236,6 +239,8 @@ def _plug(status, claim, name, target, plugged, filled):
         return False
     volume = status['name']
     if current == 'AttachedToNode':
+        if not mountable:
+            return False
         _say(status, 'MountedToPod', 'VolumeMountedToPod', f'Volume '
              f'{volume} has been mounted in virt-launcher pod')
         return True
