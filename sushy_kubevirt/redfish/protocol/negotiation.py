@@ -23,6 +23,11 @@ METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 
 _READS = ('GET', 'HEAD')
 _VERSIONS = ('4.0',)
+
+# Fetch Metadata (W3C): where a browser says that a request comes from another
+# page than one of this server. It adds the password that it was told for here,
+# and some actions take no body that a form could not send.
+_ELSEWHERE = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
 
@@ -42,7 +47,8 @@ def members(environ):
 def check():
     """For Flask's before_request.
 
-    :raises: `errors.RedfishError`, 406, 412 or 501; Werkzeug's 404 and 405
+    :raises: `errors.RedfishError`, 403, 406, 412 or 501; Werkzeug's 404 and
+        405
     """
     request = flask.request._get_current_object()
     environ = request.environ
@@ -56,6 +62,11 @@ def check():
         raise errors.RedfishError(412, messages.message(
             'HeaderInvalid', 'OData-Version: %s' % version,
             resolution='Send OData-Version 4.0 or leave it out.'))
+    if (environ.get('HTTP_SEC_FETCH_SITE') in _ELSEWHERE
+            and request.method not in _READS):
+        raise errors.general(
+            403, 'A page of another site may not change anything here.',
+            'Use a client of Redfish, or a page that this server serves.')
     if request.routing_exception is not None:
         # Before anything is said of its body or its conditions.
         raise request.routing_exception

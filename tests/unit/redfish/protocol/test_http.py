@@ -120,6 +120,16 @@ class TestNegotiation(base.RedfishTestCase):
         for method in 'TRACE', 'FAKE', 'PROPFIND', 'CONNECT':
             self.assertEqual(501, self.code(method=method))
 
+    def test_pages_of_other_sites(self):
+        path = self.path + '/LogServices/Events/Actions/LogService.ClearLog'
+        for site, code in (('cross-site', 403), ('same-site', 403),
+                           ('same-origin', 204), ('none', 204), (None, 204)):
+            headers = {'Sec-Fetch-Site': site} if site else {}
+            answer = self.client.post(path, headers=headers)
+            self.assertEqual(code, answer.status_code, answer.text)
+            answer = self.client.get(self.path, headers=headers)
+            self.assertEqual(200, answer.status_code)
+
     def test_queries_of_other_methods(self):
         self.assertEqual(400, self.code(self.path + '?$select=Name',
                                         'PATCH'))
