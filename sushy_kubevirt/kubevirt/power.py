@@ -180,7 +180,9 @@ def _of_volumes(vm):
     if said != 'DataVolumeError':
         return None
     condition = _condition(vm, 'DataVolumesReady', 'False')
-    return Problem(said, _sentence(condition or {}, said))
+    return Problem(said, '%s. The VM\'s virtual media, or kubectl get '
+                   'datavolumes, tell which and why'
+                   % _sentence(condition or {}, said).rstrip('.'))
 
 
 def _condition(obj, type_, status):

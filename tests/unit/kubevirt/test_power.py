@@ -163,6 +163,8 @@ class ProblemTestCase(base.BaseTestCase):
     def test_data_volume_error(self):
         vm = fakes.vm('Always', printableStatus='DataVolumeError')
         self.assertEqual('DataVolumeError', power.problem(vm, None).reason)
+        # KubeVirt itself says no more than that one is not ready.
+        self.assertIn('datavolumes', power.problem(vm, None).message)
 
     def test_word_about_the_vmi_before_counts_no_more(self):
         vm = fakes.vm('Always', printableStatus='ErrorUnschedulable')
