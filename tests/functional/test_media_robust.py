@@ -298,6 +298,7 @@ class BadMomentTestCase(mediacase.MediaTestCase):
         self.sandbox.create('datavolumes', {
             **KIND, 'metadata': {'name': name % 0}, 'spec': blank})
         self.addCleanup(self.sandbox.delete, 'datavolumes', name % 0)
+        self.sandbox.wait('persistentvolumeclaims', name % 0, bool)
         self.sandbox.create('persistentvolumeclaims', {
             'metadata': {'name': name % 1}, 'spec': {
                 'accessModes': ['ReadWriteOnce'],
@@ -318,6 +319,7 @@ class BadMomentTestCase(mediacase.MediaTestCase):
         self.sandbox.create('datavolumes', {
             **KIND, 'metadata': {'name': name % 2}, 'spec': blank})
         self.addCleanup(self.sandbox.delete, 'datavolumes', name % 2)
+        self.sandbox.wait('persistentvolumeclaims', name % 2, bool)
         e = self.assertRaises(
             errors.WrongState, machine.insert_media, 'Cd', self.source(
                 self.url('private/n.iso'), username=self.images.USER,

@@ -303,6 +303,13 @@ class _Insertion:
             return
         if not datavolumes.is_claim_of(claim, name):
             raise _Taken('a claim that is not ours has it')
+        try:
+            there = machine.cluster.client.get(
+                resources.DATA_VOLUME, machine.namespace, name)
+            if not datavolumes.is_ours(there, machine):
+                raise _Taken('it is not ours')
+        except errors.ObjectNotFound:
+            pass
         if not self._waits:
             raise _Lingering
         raise errors.Conflict(
