@@ -37,7 +37,9 @@ class IronicHttpsTestCase(base.SandboxTestCase):
         cls.images = cls.share(imageserver.ImageServer())
         cls.ironic = cls.share(ironic.Ironic({
             # The BMC is given the URL as it is.
-            'deploy': {'ramdisk_image_download_source': 'http'}}))
+            'deploy': {'ramdisk_image_download_source': 'http'},
+            # A refusal is to be seen soon.
+            'redfish': {'connection_attempts': '1'}}))
 
     def driver_info(self, vm, **more):
         return {'redfish_address': self.emulator.url,
