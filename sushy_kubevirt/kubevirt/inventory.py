@@ -79,11 +79,9 @@ class Inventory:
     serial: str = ''            # what the guest reads from its firmware
     machine_type: str = ''      # 'pc-q35-rhel9.6.0'
     node: str = ''              # where it runs
-    guest_os: str = ''          # when the guest agent tells
     hostname: str = ''
     firmware: str = 'bios'      # 'bios', 'efi'
     kubevirt_version: str = ''
-    launcher_image: str = ''    # what the guest's QEMU came with
     chassis: Chassis = Chassis()
     tpm: str = ''               # 'Volatile', 'Persistent'; '' without
     graphics: bool = True       # whether KubeVirt gives it a VNC display
@@ -111,7 +109,6 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
     status = (vmi or {}).get('status') or {}
     domain = {**(spec.get('domain') or {}), **(sizes or {})}
     firmware = domain.get('firmware') or {}
-    guest = status.get('guestOSInfo') or {}
     return Inventory(
         cpus=_cpus(spec, domain, status),
         memory_bytes=_memory(domain, status),
@@ -121,12 +118,10 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
         machine_type=((status.get('machine') or domain.get('machine') or {})
                       .get('type') or ''),
         node=status.get('nodeName') or '',
-        guest_os=guest.get('prettyName') or guest.get('name') or '',
         hostname=spec.get('hostname') or vm['metadata']['name'],
         firmware='efi' if 'efi' in (firmware.get('bootloader') or {})
         else 'bios',
         kubevirt_version=kubevirt_version or '',
-        launcher_image=status.get('launcherContainerImageVersion') or '',
         chassis=_chassis(domain.get('chassis') or {}),
         tpm=bios.tpm({'spec': spec}) or '',
         graphics=_attached(domain, 'autoattachGraphicsDevice'),

@@ -11,7 +11,8 @@ _ANNOTATIONS = ('kubectl.kubernetes.io/last-applied-configuration',
 _VMI_SPEC = ('affinity', 'tolerations', 'nodeSelector', 'dnsConfig',
              'topologySpreadConstraints', 'accessCredentials',
              'readinessProbe', 'livenessProbe')
-_VMI_STATUS = ('topologyHints', 'selinuxContext', 'migratedVolumes')
+_VMI_STATUS = ('topologyHints', 'selinuxContext', 'migratedVolumes',
+               'guestOSInfo', 'launcherContainerImageVersion')
 _PHASE_TIMES = 'phaseTransitionTimestamps'
 _SECRET_SOURCES = ('cloudInitNoCloud', 'cloudInitConfigDrive', 'sysprep')
 

@@ -37,11 +37,6 @@ _MESSAGES = {
         'The action %1 requires the parameter %2 to be present in the '
         'request body.',
         'Supply the parameter and send the request again.'),
-    'ActionParameterNotSupported': (
-        'Warning',
-        'The parameter %1 for the action %2 is not supported on the target '
-        'resource.',
-        'Remove the parameter and send the request again.'),
     'ActionParameterUnknown': (
         'Warning',
         'The action %1 was submitted with the invalid parameter %2.',
@@ -70,11 +65,6 @@ _MESSAGES = {
         'The create operation failed because the resource has reached the '
         'limit of possible resources.',
         'Delete one that is not needed, if the resource has such.'),
-    'EmptyJSON': (
-        'Warning',
-        'The request body submitted contained an empty JSON object and the '
-        'service is unable to process it.',
-        'Add properties and send the request again.'),
     'HeaderInvalid': (
         'Critical', "Header '%1' is invalid.",
         'Send the request with a valid header.'),

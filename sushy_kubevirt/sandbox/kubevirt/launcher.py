@@ -35,7 +35,6 @@ class Pod:
     uid: str
     node: str | None
     ip: str
-    born: float
     moved: float
 
 
@@ -61,8 +60,7 @@ class Launchers:
         meta, now = vmi['metadata'], self._clock()
         pod = self._pods[meta['uid']] = Pod(
             metadata.generate(f'virt-launcher-{meta["name"]}-'),
-            str(uuid.uuid4()), None, str(_PODS[next(self._numbers)]),
-            now, now)
+            str(uuid.uuid4()), None, str(_PODS[next(self._numbers)]), now)
         return pod
 
     def remove(self, uid):

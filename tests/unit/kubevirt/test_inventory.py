@@ -173,16 +173,12 @@ class FactsTestCase(base.BaseTestCase):
     def test_facts(self):
         a = vm({'firmware': {'serial': 'abc', 'bootloader': {'efi': {}}}})
         facts = inventory.of(a, vmi(a, {
-            'nodeName': 'n1', 'guestOSInfo': {'prettyName': 'Fedora 42'},
-            'machine': {'type': 'pc-q35-9'},
-            'launcherContainerImageVersion': 'virt-launcher:v1.9.0',
+            'nodeName': 'n1', 'machine': {'type': 'pc-q35-9'},
         }), 'v1.9.0')
         self.assertEqual(
-            ('abc', 'efi', 'n1', 'Fedora 42', 'pc-q35-9', 'a', 'v1.9.0',
-             'virt-launcher:v1.9.0'),
-            (facts.serial, facts.firmware, facts.node, facts.guest_os,
-             facts.machine_type, facts.hostname, facts.kubevirt_version,
-             facts.launcher_image))
+            ('abc', 'efi', 'n1', 'pc-q35-9', 'a', 'v1.9.0'),
+            (facts.serial, facts.firmware, facts.node,
+             facts.machine_type, facts.hostname, facts.kubevirt_version))
         facts = inventory.of(vm(), None)
         self.assertEqual(('bios', '', ''), (
             facts.firmware, facts.node, facts.kubevirt_version))
