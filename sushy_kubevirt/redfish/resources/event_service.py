@@ -5,7 +5,9 @@ Redfish words for `services.events`. Subscriptions belong to the service and
 not to a system; who wants events of one system says so with OriginResources.
 """
 
+import contextlib
 import select
+import socket
 
 import flask
 
@@ -174,7 +176,8 @@ def stream():
     try:
         answer.response = _events().streams.open(
             wanted, _client(request), request.headers.get('Last-Event-ID'),
-            _connected(request.environ), _welcome(request))
+            _connected(request.environ), _welcome(request),
+            _cut(request.environ))
     except streams.TooMany:
         raise errors.unavailable(
             'There are as many streams of events as there may be.',
@@ -182,10 +185,25 @@ def stream():
     return answer
 
 
+def _connection(environ):
+    return (environ.get('gunicorn.socket')
+            or environ.get('werkzeug.socket'))
+
+
+def _cut(environ):
+    """:returns: function that breaks the client's connection"""
+    connection = _connection(environ)
+
+    def cut():
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    return cut
+
+
 def _connected(environ):
     """:returns: function that tells whether the client is still there"""
-    connection = (environ.get('gunicorn.socket')
-                  or environ.get('werkzeug.socket'))
+    connection = _connection(environ)
     if connection is None:
         return lambda: True
     poll = select.poll()

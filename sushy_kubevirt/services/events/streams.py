@@ -34,6 +34,10 @@ LOOK_SECONDS = 0.5
 #: Events that wait for one client; one that falls behind further is left.
 QUEUE = 500
 
+#: Seconds that a stream which is to end has for that, before its connection
+#: is cut: a client that reads nothing holds up the thread that sends.
+GRACE = 1.0
+
 _PREFIX = 'stream-'
 _CLOSE = 'stream-close'
 
@@ -86,7 +90,7 @@ class Streams:
         self._begin()
 
     def open(self, wanted, client, last=None, connected=lambda: True,
-             welcome=lambda: True):
+             welcome=lambda: True, cut=lambda: None):
         """Begin a stream.
 
         :param wanted: a `filters.Expression`
@@ -95,6 +99,7 @@ class Streams:
         :param connected: function that tells whether the client is still
             there; asked often
         :param welcome: function that tells whether it still may listen
+        :param cut: function that breaks the connection, from any thread
         :returns: a `Stream`
         :raises: `TooMany`
         """
@@ -102,7 +107,7 @@ class Streams:
             if (len(self._open) >= _most_here(self._options.streams)
                     or len(self._files()) >= self._options.streams):
                 raise TooMany
-            stream = Stream(self, wanted, client, connected, welcome)
+            stream = Stream(self, wanted, client, connected, welcome, cut)
             path = self._path(stream.shown.id)
             stream.descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
@@ -151,7 +156,18 @@ class Streams:
     def _close(self, message):
         stream = self._open.get(message.get('id'))
         if stream is not None:
-            stream.end()
+            self.leave(stream)
+
+    def leave(self, stream):
+        """End a stream, whatever its client does."""
+        stream.end()
+        timer = threading.Timer(GRACE, self._cut, (stream,))
+        timer.daemon = True
+        timer.start()
+
+    def _cut(self, stream):
+        if stream.shown.id in self._open:
+            stream.cut()
 
     def forget(self, stream):
         with self._lock:
@@ -191,11 +207,12 @@ class Streams:
 class Stream:
     """One stream: iterate it for what to send. Close it in the end."""
 
-    def __init__(self, streams, wanted, client, connected, welcome):
+    def __init__(self, streams, wanted, client, connected, welcome, cut):
         self._streams = streams
         self._wanted = wanted
         self._connected = connected
         self._welcome = welcome
+        self.cut = cut
         self._news = threading.Condition()
         self._queue = collections.deque()
         self._ended = False
@@ -208,13 +225,14 @@ class Stream:
         if not self._wanted.matches(record):
             return
         with self._news:
-            if len(self._queue) >= QUEUE:
-                LOG.warning('Stream %s of %s is ended: it does not keep up',
-                            self.shown.id, self.shown.client)
-                self._ended = True
-            else:
+            full = len(self._queue) >= QUEUE
+            if not full:
                 self._queue.append(record)
-            self._news.notify_all()
+                self._news.notify_all()
+        if full and not self._ended:
+            LOG.warning('Stream %s of %s is ended: it does not keep up',
+                        self.shown.id, self.shown.client)
+            self._streams.leave(self)
 
     def replay(self, history, last):
         """Begin with what came after an event.

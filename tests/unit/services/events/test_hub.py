@@ -242,6 +242,23 @@ class TestStreams(HubTestCase):
         self.assertTrue(next(one).startswith(b'id: '))
         self.assertRaises(StopIteration, next, one)
 
+    def test_one_that_reads_nothing_is_cut(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.services.events.streams.GRACE', 0.05))
+        all_ = self.streams()
+        stuck, full, done = (threading.Event() for _ in range(3))
+        one = self.open(all_, cut=stuck.set)
+        two = self.open(all_, cut=full.set)
+        three = self.open(all_, cut=done.set)
+        self.assertTrue(all_.remove(one.shown.id))
+        self.assertTrue(all_.remove(three.shown.id))
+        three.close()
+        for _ in range(streams.QUEUE + 1):
+            two.take(records.make(messages.TEST, records.OTHER))
+        self.assertTrue(stuck.wait(10))
+        self.assertTrue(full.wait(10))
+        self.assertFalse(done.is_set())
+
     def test_one_that_does_not_keep_up(self):
         all_ = self.streams()
         one = self.open(all_)
