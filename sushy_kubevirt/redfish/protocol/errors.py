@@ -115,6 +115,8 @@ def _of_machine(exc, log):
     if isinstance(exc, machine_errors.Unsupported):
         return general(501, str(exc))
     if isinstance(exc, machine_errors.MediaUnreachable):
+        # The client may be a program that keeps it to itself.
+        log.warning('An image cannot be had: %s', exc)
         return _unreachable(exc)
     if isinstance(exc, machine_errors.Unavailable):
         log.warning('The cluster is not available: %s', exc)

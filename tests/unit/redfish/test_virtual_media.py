@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
+import fixtures
+
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import media
 from tests.unit.redfish import base
@@ -189,7 +191,9 @@ class TestInsert(MediaTestCase):
             self.assertEqual((key, URL), (found[0], found[1][0]))
         # Nobody is sent through this service to find somebody else's image.
         self.machine.fails = errors.MediaUnreachable('404', URL, 'missing')
+        log = self.useFixture(fixtures.FakeLogger())
         answer = self.send('POST', INSERT, {'Image': URL}, 400)
+        self.assertIn('An image cannot be had: 404', log.output)
         self.assertNotIn('/redfish/v1/ and', str(answer))
         self.fails(errors.Unsupported('Install CDI'), 501)
         self.fails(errors.Rejected('exceeded quota'), 409)
