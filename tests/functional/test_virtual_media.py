@@ -317,11 +317,12 @@ class TestMedia(MediaTestCase):
         self.make('RerunOnFailure', empty=False)
         self.sandbox.wait_running(self.name)
 
-        def told():
-            answer = self.insert()
-            return answer.status_code == 200 and answer
-        # Until the emulator has heard of the gates.
-        answer = told() or (self.eject(), time.sleep(12), told())[-1]
+        # The emulator looks at the gates every ten seconds.
+        deadline = time.monotonic() + 30
+        while (answer := self.insert()).status_code != 200:
+            self.assertLess(time.monotonic(), deadline)
+            self.eject()
+            time.sleep(1)
         [entry] = answer.json()['error']['@Message.ExtendedInfo']
         self.assertIn('ResetRequired', entry['MessageId'])
         where, kind = entry['MessageArgs']
