@@ -268,8 +268,8 @@ class _Insertion:
         place = (resources.DATA_VOLUME, self._machine.namespace)
 
         def step():
-            if not self._maybe:
-                self._look_for_claim()
+            if not self._maybe and (there := self._look_for_claim()):
+                return there
             self._maybe = True
             try:
                 return client.create(*place, body)
@@ -290,6 +290,8 @@ class _Insertion:
     def _look_for_claim(self):
         """See to it that there is no claim of the name.
 
+        :returns: the DataVolume, if it is that of this insert; else None
+
         CDI takes a claim for that of a new DataVolume of the same name until
         the garbage collector has removed it, and so says that the image is
         complete while what is there is the one before (main of 2026-08,
@@ -300,21 +302,23 @@ class _Insertion:
             claim = machine.cluster.client.get(
                 resources.CLAIM, machine.namespace, name)
         except errors.ObjectNotFound:
-            return
+            return None
         if not datavolumes.is_claim_of(claim, name):
             raise _Taken('a claim that is not ours has it')
-        try:
-            there = machine.cluster.client.get(
-                resources.DATA_VOLUME, machine.namespace, name)
-            if not datavolumes.is_ours(there, machine):
-                raise _Taken('it is not ours')
-        except errors.ObjectNotFound:
-            pass
-        if not self._waits:
-            raise _Lingering
-        raise errors.Conflict(
+        lingers = errors.Conflict(
             'The claims of what was in %s of %s before are still there'
             % (self._device.id, machine.qualified_name))
+        try:
+            machine.cluster.client.get(
+                resources.DATA_VOLUME, machine.namespace, name)
+        except errors.ObjectNotFound:
+            pass
+        else:
+            # Its claim goes with it, and nobody else may delete it.
+            return self._find(lingers)
+        if not self._waits:
+            raise _Lingering
+        raise lingers
 
     def _find(self, conflict):
         """What has the name that is to be created."""
