@@ -89,8 +89,9 @@ class TestEvents(HubTestCase):
     def test_what_all_notice_is_told_once(self):
         one, told_one = self.worker()
         self.leads(one)
-        two, told_two = self.worker()
+        # Before the other is there, who would be told of it too.
         self.assertEqual(['ServiceStarted'], self.keys(told_one, 1))
+        two, told_two = self.worker()
         for number in range(5):
             record = self.record(str(number))
             for each in (one, two):
