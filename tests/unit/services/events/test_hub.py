@@ -107,8 +107,8 @@ class TestEvents(HubTestCase):
     def test_what_a_dead_leader_did_not_tell(self):
         one, told_one = self.worker()
         self.leads(one)
-        two, told_two = self.worker()
         self.keys(told_one, 1)
+        two, told_two = self.worker()
         # Noticed by the second before the first has died without a word.
         two._queue.put(self.record())
         self.assertRaises(queue.Empty, told_two.get, timeout=0.2)
@@ -123,9 +123,9 @@ class TestEvents(HubTestCase):
             'sushy_kubevirt.services.events.hub.LATE', 0.1))
         one, told_one = self.worker()
         self.leads(one)
+        self.keys(told_one, 1)
         two, told_two = self.worker()
         three, told_three = self.worker()
-        self.keys(told_one, 1)
         record = self.record()
         # It was not there yet when the others noticed.
         for each in (two, three):
@@ -137,8 +137,8 @@ class TestEvents(HubTestCase):
     def test_a_login(self):
         one, told_one = self.worker()
         self.leads(one)
-        two, told_two = self.worker()
         self.keys(told_one, 1)
+        two, told_two = self.worker()
         two.login_failed('me', '192.0.2.1')
         for told in (told_one, told_two):
             self.assertEqual(['LoginFailed'], self.keys(told, 1))
