@@ -174,6 +174,17 @@ class Cache:
                 vmi = None
             return self._unpack(vm), vmi and self._unpack(vmi)
 
+    def older(self, key, version):
+        """Whether the VM held is older than a version.
+
+        :param version: a number
+        """
+        if not version:
+            return False
+        vm = self._vms.get(key)
+        return (vm is not None and vm.version is not None
+                and vm.version < version)
+
     def vmi_uid(self, key):
         """:returns: uid of the VMI at a key, whosever it is; or None"""
         with self._lock:

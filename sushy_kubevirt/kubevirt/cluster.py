@@ -54,6 +54,10 @@ class Cluster:
                 'The VM %s has to be named as namespace/name' % vm)
         self.options = options or options_.Options()
         self._client = client.Client(connection, self.options)
+        #: Where other processes beside this one note which version of a VM
+        #: they have written last, and this one does: has ``note`` and
+        #: ``newest``; or None.
+        self.writes = None
         #: The cluster's feature gates, a `gates.Gates`.
         self.gates = gates.Gates(self._client, self.options)
         self._scope = {
@@ -217,6 +221,9 @@ class Cluster:
         key = (machine.namespace, machine.name)
         if self._cache.stale and not self._fetched_lately(key):
             return self.fetch(machine)
+        if self.writes is not None and self._cache.older(
+                key, self.writes.newest(machine.uid)):
+            return self.fetch(machine)
         vm, vmi = self._cache.objects(key)
         if vm is None or vm['metadata']['uid'] != machine.uid:
             raise errors.MachineNotFound(machine.qualified_name)
@@ -300,7 +307,7 @@ class Cluster:
         except errors.ObjectNotFound:
             self._cache.forget_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name) from None
-        self._cache.put_vm(vm)
+        self._written(vm)
         return vm
 
     def patch_status(self, machine, operations):
@@ -311,7 +318,7 @@ class Cluster:
         except errors.ObjectNotFound:
             self._cache.forget_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name) from None
-        self._cache.put_vm(vm)
+        self._written(vm)
         return vm
 
     def delete_vmi(self, machine, uid):
@@ -347,9 +354,15 @@ class Cluster:
         # The call tells nothing of what it changed; the next read is to see
         # it all the same.
         try:
-            self._fetch_vm(machine, key)
+            self._written(self._fetch_vm(machine, key))
         except errors.MachineError:
             pass    # it was carried out, and the watch will tell
+
+    def _written(self, vm):
+        self._cache.put_vm(vm)
+        if self.writes is not None:
+            self.writes.note(vm['metadata']['uid'],
+                             vm['metadata'].get('resourceVersion'))
 
     def _fetch_vm(self, machine, key):
         try:

@@ -13,6 +13,7 @@ from sushy_kubevirt.services.events import hub
 from sushy_kubevirt.services import local
 from sushy_kubevirt.services import sessions
 from sushy_kubevirt.services import state
+from sushy_kubevirt.services import writes
 
 
 class Services:
@@ -29,6 +30,7 @@ class Services:
         self.folder = local.Folder(config)
         self.folder.make()
         self.bus = bus.Bus(self.folder.path)
+        cluster.writes = writes.Writes(self.folder.path)
         self.state = state.State(
             cluster, state.place(cluster, settings.state_secret), self.bus)
         self.login = accounts.Login(self._accounts())

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.services import writes
+
+
+class TestWrites(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.one = writes.Writes(self.folder)
+        self.two = writes.Writes(self.folder)
+
+    def test_what_one_notes_the_other_sees(self):
+        self.assertEqual(0, self.two.newest('a'))
+        self.one.note('a', '12')
+        self.assertEqual(12, self.two.newest('a'))
+        self.assertEqual(0, self.two.newest('b'))
+
+    def test_the_highest_counts(self):
+        self.one.note('a', '12')
+        self.two.note('a', '11')
+        self.assertEqual(12, self.one.newest('a'))
+        self.two.note('a', '13')
+        self.assertEqual(13, self.one.newest('a'))
+
+    def test_it_lasts_a_while(self):
+        self.one.note('a', '12')
+        with mock.patch.object(writes.time, 'monotonic',
+                               return_value=writes.time.monotonic()
+                               + writes.LASTS):
+            self.assertEqual(0, self.two.newest('a'))
+
+    def test_what_cannot_be_compared(self):
+        for version in None, '', 'abc', '-1', str(1 << 64):
+            self.one.note('a', version)
+            self.assertEqual(0, self.two.newest('a'))
+
+    def test_another_process(self):
+        if not (pid := os.fork()):
+            self.one.note('a', '7')
+            os._exit(0)
+        os.waitpid(pid, 0)
+        self.assertEqual(7, self.two.newest('a'))
+
+    def test_garbage(self):
+        with open(os.path.join(self.folder, 'writes'), 'r+b') as stream:
+            stream.write(os.urandom(writes._RECORD.size * writes._RECORDS))
+        self.two.newest('a')
+        self.one.note('a', '5')
