@@ -8,10 +8,13 @@ import base64
 import binascii
 import itertools
 
+from sushy_kubevirt.sandbox.api import accounts
+from sushy_kubevirt.sandbox.api import bootstrap_roles
 from sushy_kubevirt.sandbox.api import core_schemas as schemas
 from sushy_kubevirt.sandbox.api import crds
 from sushy_kubevirt.sandbox.api import discovery
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import escalation
 from sushy_kubevirt.sandbox.api import event_views
 from sushy_kubevirt.sandbox.api import garbage
 from sushy_kubevirt.sandbox.api import kinds
@@ -19,6 +22,7 @@ from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import namespaces
 from sushy_kubevirt.sandbox.api import quotas
 from sushy_kubevirt.sandbox.api import reviews
+from sushy_kubevirt.sandbox.api import roles
 from sushy_kubevirt.sandbox.api import tables
 from sushy_kubevirt.sandbox.api import volumes
 
@@ -84,6 +88,37 @@ def _ready(obj):
     return f'{sum(bool(s.get("ready")) for s in statuses)}/{total}'
 
 
+def _pod_grace(pod, wanted):
+    """How long a pod has to end: none when no node has it."""
+    if not pod.get('spec', {}).get('nodeName') or pod.get(
+            'status', {}).get('phase') in ('Succeeded', 'Failed'):
+        return 0
+    if wanted is None:
+        wanted = pod['spec'].get('terminationGracePeriodSeconds', 30)
+    return wanted if wanted >= 0 else 1
+
+
+def _pod_status(pod):
+    """The word in the column STATUS, as ``kubectl`` has had it for long."""
+    if 'deletionTimestamp' in pod['metadata']:
+        return 'Terminating'
+    status = pod.get('status', {})
+    word = status.get('phase', 'Pending')
+    for one in status.get('containerStatuses') or ():
+        state = one.get('state') or {}
+        for kind in ('waiting', 'terminated'):
+            word = (state.get(kind) or {}).get('reason') or word
+    return word
+
+
+def _external(obj):
+    ingress = obj.get('status', {}).get('loadBalancer', {}).get('ingress')
+    if ingress:
+        return ','.join(i.get('ip') or i.get('hostname') for i in ingress)
+    return '<pending>' if obj['spec'].get(
+        'type') == 'LoadBalancer' else '<none>'
+
+
 def _node_status(obj):
     ready = [c.get('status') for c in obj.get('status', {}).get(
         'conditions', []) if c.get('type') == 'Ready']
@@ -103,7 +138,9 @@ def _roles(obj):
 
 def _ports(obj):
     return ','.join(
-        f'{p.get("port")}/{p.get("protocol", "TCP")}'
+        f'{p.get("port")}'
+        f'{":%d" % p["nodePort"] if p.get("nodePort") else ""}'
+        f'/{p.get("protocol", "TCP")}'
         for p in obj.get('spec', {}).get('ports', [])) or '<none>'
 
 
@@ -135,7 +172,7 @@ SERVICE = _kind(
     '', 'v1', 'Service', 'services', (
         _text('Type', '.spec.type'),
         _text('Cluster-IP', '.spec.clusterIP'),
-        kinds.Column('External-IP', value=lambda obj: '<none>'),
+        kinds.Column('External-IP', value=_external),
         kinds.Column('Port(s)', value=_ports)),
     short_names=('svc',), categories=('all',), status=True,
     schema=schemas.SERVICE, mutate=_complete_service,
@@ -143,14 +180,12 @@ SERVICE = _kind(
 POD = _kind(
     '', 'v1', 'Pod', 'pods', (
         kinds.Column('Ready', value=_ready),
-        kinds.Column('Status', value=lambda obj: 'Terminating'
-                     if 'deletionTimestamp' in obj['metadata']
-                     else obj.get('status', {}).get('phase', 'Pending')),
+        kinds.Column('Status', value=_pod_status),
         kinds.Column('Restarts', 'integer', value=lambda obj: sum(
             s.get('restartCount', 0) for s in obj.get('status', {}).get(
                 'containerStatuses', [])))),
     short_names=('po',), categories=('all',), status=True,
-    generation=True, schema=schemas.POD,
+    generation=True, schema=schemas.POD, grace=_pod_grace,
     selectable_fields=('spec.nodeName', 'spec.restartPolicy',
                        'spec.schedulerName', 'spec.serviceAccountName',
                        'status.phase', 'status.podIP'))
@@ -180,7 +215,7 @@ LEASE = _kind(
 
 KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
          CLAIM, volumes.STORAGE_CLASS, quotas.QUOTA, EVENT, NEW_EVENT,
-         LEASE)
+         LEASE, *roles.KINDS)
 
 
 def _make_node(store, name):
@@ -220,6 +255,11 @@ def install(server, storage=None):
     crds.Definitions(server)
     quotas.Quotas(server)
     server.provisioner = volumes.Provisioner(server, CLAIM, storage)
+    server.accounts = accounts.Accounts(server, NAMESPACE, SERVICE_ACCOUNT,
+                                        SECRET, POD, NODE)
+    roles.Aggregation(server)
+    bootstrap_roles.install(store)
+    escalation.Check(server)
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})

@@ -31,7 +31,7 @@ class ApiError(Exception):
                 'status': 'Failure', 'message': self.message}
         if self.reason:
             body['reason'] = self.reason
-        if self.details:
+        if self.details is not None:
             body['details'] = self.details
         body['code'] = self.code
         return body

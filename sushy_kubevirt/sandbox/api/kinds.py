@@ -87,6 +87,9 @@ class Kind:
         function (object, user) -> answer.
     :param terminate: changes an object that is marked for deletion; such a
         kind is also kept by ``spec.finalizers`` (namespaces).
+    :param grace: function (object, seconds asked for or None) that returns
+        how many seconds an object has to end; it is marked for deletion and
+        kept until it is deleted with 0 seconds (pods).
     :param stored_as: the stored Kind that this is another view of;
         ``to_stored`` and ``from_stored`` translate objects.
     """
@@ -112,6 +115,7 @@ class Kind:
     verbs: tuple[str, ...] = ALL_VERBS
     create: Callable | None = None
     terminate: Callable[[dict], None] | None = None
+    grace: Callable[[dict, int | None], int] | None = None
     stored_as: 'Kind | None' = None
     to_stored: Callable[[dict], dict] | None = None
     from_stored: Callable[[dict], dict] | None = None

@@ -44,9 +44,14 @@ ANNOTATIONS_LIMIT = 256 * 1024
 _FIELDS = shapes.OBJECT_META['properties'].keys()
 
 
-def now():
-    """The time as it stands in objects: seconds, UTC."""
-    return datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
+def now(later=0):
+    """The time as it stands in objects: seconds, UTC.
+
+    :param later: seconds from now.
+    """
+    return (datetime.datetime.now(datetime.UTC)
+            + datetime.timedelta(seconds=later)).strftime(
+                '%Y-%m-%dT%H:%M:%SZ')
 
 
 def generate(prefix):

@@ -80,6 +80,8 @@ def _apply(call, validation, raw):
     live = _as_seen(kind, store.find(kind, target.namespace, target.name))
     if live is None and (target.subresource or meta.get('uid')):
         raise errors.not_found(kind, target.name)
+    if live is None:
+        call.authorize('create')
     new = ownership.apply(kind, live, config, manager,
                           options.flag(call.query, 'force'),
                           target.subresource)

@@ -84,6 +84,17 @@ _SERVICE = _object({2: ('spec', Message({
     5: ('externalIPs', [STRING]), 7: ('sessionAffinity', STRING),
     10: ('externalName', STRING)}))})
 
+_RULES = [Message({
+    1: ('verbs', [STRING]), 2: ('apiGroups', [STRING]),
+    3: ('resources', [STRING]), 4: ('resourceNames', [STRING]),
+    5: ('nonResourceURLs', [STRING])})]
+_BINDING = _object({
+    2: ('subjects', [Message({
+        1: ('kind', STRING), 2: ('apiGroup', STRING), 3: ('name', STRING),
+        4: ('namespace', STRING)})]),
+    3: ('roleRef', Message({
+        1: ('apiGroup', STRING), 2: ('kind', STRING), 3: ('name', STRING)}))})
+
 #: The kinds that can be read.
 KINDS = {
     ('v1', 'Namespace'): _object({}),
@@ -100,6 +111,22 @@ KINDS = {
     ('v1', 'Service'): _SERVICE,
     ('v1', 'Event'): _EVENT,
     ('coordination.k8s.io/v1', 'Lease'): _LEASE,
+    ('rbac.authorization.k8s.io/v1', 'Role'): _object({2: ('rules', _RULES)}),
+    ('rbac.authorization.k8s.io/v1', 'ClusterRole'): _object({
+        2: ('rules', _RULES), 3: ('aggregationRule', Message({
+            1: ('clusterRoleSelectors', [Message({
+                1: ('matchLabels', {str: STRING}),
+                2: ('matchExpressions', [Message({
+                    1: ('key', STRING), 2: ('operator', STRING),
+                    3: ('values', [STRING])})])})])}))}),
+    ('rbac.authorization.k8s.io/v1', 'RoleBinding'): _BINDING,
+    ('rbac.authorization.k8s.io/v1', 'ClusterRoleBinding'): _BINDING,
+    ('authentication.k8s.io/v1', 'TokenRequest'): _object({
+        2: ('spec', Message({
+            1: ('audiences', [STRING]), 3: ('boundObjectRef', Message({
+                1: ('kind', STRING), 2: ('apiVersion', STRING),
+                3: ('name', STRING), 4: ('uid', STRING)})),
+            4: ('expirationSeconds', OPTIONAL)}))}),
     ('authorization.k8s.io/v1', 'SelfSubjectAccessReview'): _object({
         2: ('spec', Message({1: ('resourceAttributes', _ATTRIBUTES),
                              2: ('nonResourceAttributes', _PATH)}))}),

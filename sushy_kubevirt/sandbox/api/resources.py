@@ -11,6 +11,7 @@ import json
 
 from aiohttp import web
 
+from sushy_kubevirt.sandbox.api import attributes
 from sushy_kubevirt.sandbox.api import auth
 from sushy_kubevirt.sandbox.api import bodies
 from sushy_kubevirt.sandbox.api import core_schemas
@@ -48,6 +49,16 @@ class Call:
     @property
     def store(self):
         return self.server.store
+
+    def authorize(self, verb):
+        """Refuse a caller who may not do something else as well.
+
+        :raises errors.ApiError: 403.
+        """
+        wanted = attributes.of_target(self.request.method, self.target,
+                                      self.query)
+        self.server.access.check(self.user, dataclasses.replace(
+            wanted, verb=verb))
 
     @property
     def query(self):
@@ -236,7 +247,7 @@ class Validation:
         call = self._call
         return store_module.Write(call.manager(), call.user.name,
                                   call.dry_run(), self.unknown, self.check,
-                                  **more)
+                                  identity=call.user, **more)
 
 
 def _check_place(call, obj):

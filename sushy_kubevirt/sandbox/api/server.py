@@ -14,13 +14,17 @@ import socket
 
 from aiohttp import web
 
+from sushy_kubevirt.sandbox.api import attributes
 from sushy_kubevirt.sandbox.api import auth
 from sushy_kubevirt.sandbox.api import bodies
 from sushy_kubevirt.sandbox.api import discovery
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import kinds as kinds_module
+from sushy_kubevirt.sandbox.api import negotiation
 from sushy_kubevirt.sandbox.api import openapi
+from sushy_kubevirt.sandbox.api import protobuf
+from sushy_kubevirt.sandbox.api import rbac
 from sushy_kubevirt.sandbox.api import resources
 from sushy_kubevirt.sandbox.api import store as store_module
 from sushy_kubevirt.sandbox.api import targets
@@ -28,7 +32,7 @@ from sushy_kubevirt.sandbox.api import targets
 LOG = logging.getLogger(__name__)
 
 ADMINISTRATOR = auth.User('kubernetes-admin',
-                          ('system:masters', 'system:authenticated'))
+                          (auth.MASTERS, auth.AUTHENTICATED))
 
 
 @dataclasses.dataclass
@@ -85,6 +89,10 @@ class Server:
         self.token = secrets.token_urlsafe(32)
         self.tokens = auth.Tokens()
         self.tokens.add(self.token, ADMINISTRATOR)
+        #: Decides who may do what, a :class:`rbac.Authorizer`.
+        self.access = rbac.Authorizer(self.store)
+        #: The :class:`accounts.Accounts`; see ``core.install``.
+        self.accounts = None
         self.bookmark_seconds = bookmark_seconds
         self.watches = {}
         self.subresources = {}
@@ -161,12 +169,14 @@ class Server:
         :param path: as aiohttp writes it, e.g. ``/sandbox/x/{name}``.
         :param handler: ``async handler(aiohttp request)`` gives an aiohttp
             response.
-        :param public: needs no token.
+        :param public: everybody may; else who has the right to the path.
         """
         async def guarded(request):
             try:
-                if not public and self._user(request) is None:
-                    raise errors.unauthorized()
+                if not public:
+                    user = self._user(request)
+                    self._check(user, self._wanted(
+                        request, targets.parse(request.rel_url.raw_path)))
                 return await handler(request)
             except errors.ApiError as exc:
                 return failure(exc)
@@ -242,7 +252,33 @@ class Server:
     # -- serving ----------------------------------------------------------
 
     def _user(self, request):
-        return self.tokens.user(request.headers.get('Authorization'))
+        """Who asks, or whom he asks to be taken for.
+
+        :raises errors.ApiError: 401, or 403 when he may not be another.
+        """
+        user = self.tokens.user(request.headers.get('Authorization'))
+        if user is None:
+            raise errors.unauthorized()
+        other = auth.impersonated(request.headers)
+        if other is None:
+            return user
+        if not other.name:
+            raise errors.internal_error(
+                'requested impersonation without impersonating a user')
+        for wanted in attributes.of_impersonation(other):
+            self.access.check(user, wanted)
+        return auth.completed(other)
+
+    @staticmethod
+    def _wanted(request, target):
+        """What rights a request needs: :class:`attributes.Attributes` s."""
+        if target is None:
+            return (attributes.of_path(request.method, request.path),)
+        return (attributes.of_target(request.method, target, request.query),)
+
+    def _check(self, user, wanted):
+        for one in wanted:
+            self.access.check(user, one)
 
     async def _serve(self, request):
         try:
@@ -258,19 +294,24 @@ class Server:
 
     async def _route(self, request):
         user = self._user(request)
-        public = discovery.public(request.path)
-        if user is None and not public:
-            raise errors.unauthorized()
-        if public:
-            return discovery.health(self, request)
         target = targets.parse(request.rel_url.raw_path)
-        if target is None:
-            verb, resource = 'get', ''
-
-            def carry_out():
-                return discovery.answer(self, request)
-        else:
-            verb, resource, carry_out = self._handler(request, target, user)
+        wanted = self._wanted(request, target)
+        if discovery.public(request.path):
+            self._check(user, wanted)
+            return discovery.health(self, request)
+        verb, resource = wanted[0].verb, ''
+        try:
+            self._check(user, wanted)
+            if target is None:
+                def carry_out():
+                    return discovery.answer(self, request)
+            else:
+                verb, resource, carry_out = self._handler(
+                    request, target, user)
+        except errors.ApiError as exc:
+            if exc.code != 403:
+                raise
+            resource, carry_out = _refusal(wanted[0], exc)
         if self.around is None:
             return await carry_out()
         return await self.around(request, verb, resource, carry_out)
@@ -282,6 +323,7 @@ class Server:
             found = self._find_subresource(target)
             if found:
                 entry, path = found
+                self._check_whole(target, request, user, entry)
                 return (_verb(request.method),
                         f'{target.plural}.{target.group}/{entry.name}'
                         if target.group else f'{target.plural}/{entry.name}',
@@ -319,11 +361,26 @@ class Server:
                 return entry, '/'.join(parts[count:])
         return None
 
+    def _check_whole(self, target, request, user, entry):
+        """A verb of several words needs the right to all of them as well.
+
+        The API server in front looks at the first only, the one behind it
+        at the whole (KubeVirt: pkg/virt-api/rest/authorizer.go).
+        """
+        if '/' in entry.name:
+            self.access.check(user, dataclasses.replace(
+                attributes.of_target(request.method, target, request.query),
+                subresource=entry.name))
+
     async def _subresource(self, request, target, user, entry, path):
         if request.method not in entry.methods:
             raise errors.method_not_allowed()
         raw = await bodies.read(request)
-        body = bodies.parse_json(raw) if raw.strip() else {}
+        form = bodies.media_type(request)
+        parse = {protobuf.MEDIA: protobuf.decode,
+                 negotiation.YAML: bodies.parse_yaml}.get(
+                     form, bodies.parse_json)
+        body = parse(raw) if raw.strip() else {}
         if body is None:
             body = {}
         if not isinstance(body, dict):
@@ -337,6 +394,18 @@ class Server:
         if body is None:
             return web.Response(status=status)
         return resources.respond(history.encode(body), status)
+
+
+def _refusal(wanted, exc):
+    """(resource, function) that refuse, to be counted as other calls."""
+    async def refuse():
+        raise exc
+    resource = wanted.resource
+    if wanted.group:
+        resource += f'.{wanted.group}'
+    if wanted.subresource:
+        resource += f'/{wanted.subresource}'
+    return resource, refuse
 
 
 def _verb(method):

@@ -266,7 +266,8 @@ class Store:
             meta['resourceVersion'] = old['metadata']['resourceVersion']
             return obj
         shelf = self.shelf(kind)
-        if 'deletionTimestamp' in meta and not self._kept(kind, obj):
+        if 'deletionTimestamp' in meta and not self._kept(
+                kind, obj, meta.get('deletionGracePeriodSeconds')):
             return self._commit(shelf, history.DELETED, key, obj)
         return self._commit(shelf, history.MODIFIED, key, obj)
 
@@ -331,10 +332,13 @@ class Store:
             del meta['finalizers']
         key = (namespace or '', name)
         shelf = self.shelf(kind)
-        if not self._kept(kind, obj):
+        if kind.grace:
+            grace = kind.grace(old, grace)
+        if not self._kept(kind, obj, grace):
             return self._commit(shelf, history.DELETED, key, obj)
         if 'deletionTimestamp' not in meta:
-            meta['deletionTimestamp'] = metadata.now()
+            meta['deletionTimestamp'] = metadata.now(
+                grace if kind.grace else 0)
             meta['deletionGracePeriodSeconds'] = grace or 0
             if kind.generation:
                 meta['generation'] = meta.get('generation', 0) + 1
@@ -348,9 +352,10 @@ class Store:
         return self._commit(shelf, history.MODIFIED, key, obj)
 
     @staticmethod
-    def _kept(kind, obj):
-        """Whether finalizers keep an object that is to be deleted."""
+    def _kept(kind, obj, grace):
+        """Whether an object that is to be deleted stays for now."""
         return bool(obj['metadata'].get('finalizers')
+                    or (kind.grace and grace)
                     or (kind.terminate
                         and obj.get('spec', {}).get('finalizers')))
 

@@ -6,6 +6,7 @@ import ipaddress
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import volumes
+from sushy_kubevirt.sandbox.cdi import access
 from sushy_kubevirt.sandbox.cdi import datavolumes
 from sushy_kubevirt.sandbox.cdi import importers
 from sushy_kubevirt.sandbox.cdi import kinds
@@ -101,6 +102,7 @@ class Cluster:
         await self._proxy.stop()
 
     def _objects(self):
+        yield from access.objects()
         yield core.NAMESPACE, {'metadata': {'name': NAMESPACE}}
         yield core.CONFIG_MAP, {
             'metadata': {'name': BUNDLE},

@@ -7,6 +7,7 @@ import functools
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.kubevirt import access
 from sushy_kubevirt.sandbox.kubevirt import conditions
 from sushy_kubevirt.sandbox.kubevirt import config
 from sushy_kubevirt.sandbox.kubevirt import events
@@ -72,6 +73,7 @@ class Cluster:
             if kind.group == kinds.GROUP:
                 server.register_kind(kinds.older(kind))
         self._parts = []
+        access.install(self.store)
         self._make_namespaces()
         self._describe()
         loop = asyncio.get_running_loop()

@@ -67,8 +67,7 @@ def install(server, kinds, config, controller, version):
         for path, body in (('version', _version(version)),
                            ('healthz', _healthz(version)),
                            ('guestfs', _guestfs(version))):
-            server.register_route('GET', f'{base}/{path}', _answer(body),
-                                  public=path != 'guestfs')
+            server.register_route('GET', f'{base}/{path}', _answer(body))
 
 
 async def _refuse(request):
