@@ -13,6 +13,7 @@ import typing
 from sushy_kubevirt.sandbox.api import errors
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.sandbox.api import auth
     from sushy_kubevirt.sandbox.api import store as store_module
 
 ALL_VERBS = ('create', 'delete', 'deletecollection', 'get', 'list', 'patch',
@@ -52,6 +53,8 @@ class Admission:
         that do not say.
     :param warnings: sentences for the client (HTTP ``Warning`` headers);
         hooks may append.
+    :param identity: the :class:`auth.User` who asks, with groups; None for
+        controllers.
     """
 
     operation: str
@@ -61,6 +64,7 @@ class Admission:
     store: 'store_module.Store'
     user: str = ''
     warnings: list = dataclasses.field(default_factory=list)
+    identity: 'auth.User | None' = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,6 +86,8 @@ class Kind:
     :param unconditional_update: a PUT needs no resourceVersion.
     :param selectable_fields: paths allowed in field selectors beside
         metadata.name and metadata.namespace, e.g. ``status.phase``.
+    :param path_names: names are any that fit into a path, e.g.
+        ``system:discovery``.
     :param verbs: what the API offers.
     :param create: for kinds that are asked but not kept (access reviews):
         function (object, user) -> answer.
@@ -112,6 +118,7 @@ class Kind:
     generation: bool = True
     unconditional_update: bool = False
     selectable_fields: tuple[str, ...] = ()
+    path_names: bool = False
     verbs: tuple[str, ...] = ALL_VERBS
     create: Callable | None = None
     terminate: Callable[[dict], None] | None = None

@@ -59,8 +59,17 @@ def generate(prefix):
     return prefix[:58] + ''.join(random.choices(_RANDOM, k=5))  # noqa: S311
 
 
-def name_fault(name, label=False):
-    """Why a name is not allowed, or None."""
+def name_fault(name, label=False, path=False):
+    """Why a name is not allowed, or None.
+
+    :param label: it is one part of a DNS name.
+    :param path: it need only fit into a path, as those of roles.
+    """
+    if path:
+        if name in ('.', '..'):
+            return f"may not be '{name}'"
+        return next((f"may not contain '{char}'" for char in '/%'
+                     if char in name), None)
     if label:
         if len(name) > 63:
             return 'must be no more than 63 bytes'
@@ -217,7 +226,7 @@ def causes(kind, obj, old=None):
             'required', 'metadata.name'))
     elif old is None:
         label = (kind.group, kind.plural) == ('', 'namespaces')
-        why = name_fault(name, label)
+        why = name_fault(name, label, kind.path_names)
         if why:
             found.append(_bad('metadata.name', name, why))
     for key, value in meta.get('labels', {}).items():

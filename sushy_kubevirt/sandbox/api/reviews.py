@@ -117,13 +117,13 @@ _RESOURCE = schemas.thing(
     namespace=schemas.STRING, verb=schemas.STRING, group=schemas.STRING,
     version=schemas.STRING, resource=schemas.STRING,
     subresource=schemas.STRING, name=schemas.STRING)
+_PATH = schemas.thing(path=schemas.STRING, verb=schemas.STRING)
 _SCHEMA = schemas.about(schemas.thing(
     spec=schemas.thing(
         token=schemas.STRING, audiences=schemas.STRINGS,
         namespace=schemas.STRING, user=schemas.STRING,
         groups=schemas.STRINGS, resourceAttributes=_RESOURCE,
-        nonResourceAttributes=schemas.thing(path=schemas.STRING,
-                                            verb=schemas.STRING))),
+        nonResourceAttributes=_PATH)),
     'A question that is answered in its status.')
 
 

@@ -174,9 +174,10 @@ class Server:
         async def guarded(request):
             try:
                 if not public:
-                    user = self._user(request)
-                    self._check(user, self._wanted(
-                        request, targets.parse(request.rel_url.raw_path)))
+                    self.access.check(
+                        self._user(request), self._wanted(
+                            request,
+                            targets.parse(request.rel_url.raw_path)))
                 return await handler(request)
             except errors.ApiError as exc:
                 return failure(exc)
@@ -271,14 +272,10 @@ class Server:
 
     @staticmethod
     def _wanted(request, target):
-        """What rights a request needs: :class:`attributes.Attributes` s."""
+        """What right a request needs: :class:`attributes.Attributes`."""
         if target is None:
-            return (attributes.of_path(request.method, request.path),)
-        return (attributes.of_target(request.method, target, request.query),)
-
-    def _check(self, user, wanted):
-        for one in wanted:
-            self.access.check(user, one)
+            return attributes.of_path(request.method, request.path)
+        return attributes.of_target(request.method, target, request.query)
 
     async def _serve(self, request):
         try:
@@ -297,11 +294,11 @@ class Server:
         target = targets.parse(request.rel_url.raw_path)
         wanted = self._wanted(request, target)
         if discovery.public(request.path):
-            self._check(user, wanted)
+            self.access.check(user, wanted)
             return discovery.health(self, request)
-        verb, resource = wanted[0].verb, ''
+        verb, resource = wanted.verb, ''
         try:
-            self._check(user, wanted)
+            self.access.check(user, wanted)
             if target is None:
                 def carry_out():
                     return discovery.answer(self, request)
@@ -311,7 +308,7 @@ class Server:
         except errors.ApiError as exc:
             if exc.code != 403:
                 raise
-            resource, carry_out = _refusal(wanted[0], exc)
+            resource, carry_out = _refusal(wanted, exc)
         if self.around is None:
             return await carry_out()
         return await self.around(request, verb, resource, carry_out)

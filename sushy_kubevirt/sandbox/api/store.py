@@ -40,16 +40,18 @@ class Write:
         warnings.
     :param managed: managedFields are already as they shall be (server-side
         apply computed them).
+    :param identity: the :class:`auth.User` behind ``user``, or None.
     """
 
     def __init__(self, manager='', user='', dry_run=False, unknown=None,
-                 check=None, managed=False):
+                 check=None, managed=False, identity=None):
         self.manager = manager or 'sandbox'
         self.user = user
         self.dry_run = dry_run
         self.unknown = unknown
         self.check = check
         self.managed = managed
+        self.identity = identity
         self.warnings = []
 
 
@@ -212,7 +214,8 @@ class Store:
         if not write.managed:
             ownership.track(kind, None, obj, write.manager, '')
         admission = kinds_module.Admission(
-            'CREATE', '', obj, None, self, write.user, write.warnings)
+            'CREATE', '', obj, None, self, write.user, write.warnings,
+            write.identity)
         obj = self._admit(kind, admission, write)
         if write.dry_run:
             return obj
@@ -257,7 +260,7 @@ class Store:
             ownership.track(kind, old, obj, write.manager, subresource)
         admission = kinds_module.Admission(
             'UPDATE', subresource, obj, old, self, write.user,
-            write.warnings)
+            write.warnings, write.identity)
         obj = self._admit(kind, admission, write)
         meta = obj['metadata']
         if self._same(obj, old):
@@ -312,7 +315,8 @@ class Store:
                     f'precondition: {wanted}, {field} in object meta: {has}')
         if kind.validate or kind.mutate:
             admission = kinds_module.Admission(
-                'DELETE', '', None, old, self, write.user, write.warnings)
+                'DELETE', '', None, old, self, write.user, write.warnings,
+                write.identity)
             for hook in (kind.mutate, kind.validate):
                 if hook:
                     hook(admission)

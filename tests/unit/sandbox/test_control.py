@@ -151,8 +151,9 @@ class FaultTestCase(ControlTestCase):
         for method, path in (('GET', 'faults'), ('POST', 'faults'),
                              ('DELETE', 'faults'), ('POST', 'outage'),
                              ('GET', 'stats'), ('DELETE', 'stats')):
-            await self.call(method, '/sandbox/' + path, expect=401,
-                            headers={'Authorization': ''})
+            for token, code in (('', 403), ('Bearer wrong', 401)):
+                await self.call(method, '/sandbox/' + path, expect=code,
+                                headers={'Authorization': token})
 
 
 class OutageTestCase(ControlTestCase):

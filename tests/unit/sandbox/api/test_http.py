@@ -18,16 +18,23 @@ APPLY = 'application/apply-patch+yaml'
 
 class AccessTestCase(base.ServerTestCase):
 
-    async def test_without_a_token_it_is_401(self):
-        for headers in ({'Authorization': ''},
-                        {'Authorization': 'Bearer wrong'},
+    async def test_a_wrong_token_is_401(self):
+        body = await self.call('GET', self.THINGS, expect=401,
+                               headers={'Authorization': 'Bearer wrong'})
+        self.assertEqual('Unauthorized', body['reason'])
+
+    async def test_without_a_token_one_is_anonymous(self):
+        for headers in ({'Authorization': ''}, {'Authorization': 'Bearer '},
                         {'Authorization': 'Basic ' + self.server.token}):
-            body = await self.call('GET', self.THINGS, expect=401,
+            body = await self.call('GET', self.THINGS, expect=403,
                                    headers=headers)
-            self.assertEqual('Unauthorized', body['reason'])
+            self.assertEqual(
+                'things.example.test is forbidden: User "system:anonymous" '
+                'cannot list resource "things" in API group "example.test" '
+                'in the namespace "default"', body['message'])
 
     async def test_health_and_version_are_public(self):
-        for path in ('/healthz', '/readyz', '/livez/ping'):
+        for path in ('/healthz', '/readyz', '/livez'):
             async with self.client.get(
                     path, headers={'Authorization': ''}) as answer:
                 self.assertEqual((200, 'ok'),
