@@ -18,6 +18,7 @@ from sushy_kubevirt.sandbox import control
 from sushy_kubevirt.sandbox import kubeconfig
 from sushy_kubevirt.sandbox import kubevirt
 from sushy_kubevirt.sandbox.qemu import settings
+from sushy_kubevirt.sandbox import workloads
 
 LOG = logging.getLogger(__name__)
 
@@ -140,6 +141,10 @@ def parser():
         help='how long an import that failed twice waits, and twice as long '
         'each further time (default: 0.5; a real cluster: 10)')
     result.add_argument(
+        '--crash-back-off', metavar='S', type=_seconds, default=0.5,
+        help='how long a container waits that failed twice, and twice as '
+        'long each further time (default: 0.5; a real cluster: 10)')
+    result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='controllers '
         'act late, each time by up to so many seconds, as in a busy cluster '
         '(default: 0)')
@@ -159,7 +164,8 @@ async def _serve(options, storage):
     core.install(server, storage)
     control.install(server)
     parts = [cdi.install(server, storage, options, not options.cdi),
-             kubevirt.install(server, options, storage)]
+             kubevirt.install(server, options, storage),
+             workloads.install(server, options)]
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Selectors of labels as they stand in objects (``metav1.LabelSelector``).
+
+Those in queries are the business of :mod:`sandbox.api.selectors`.
+"""
+
+
+def says(selector):
+    """Whether a selector asks for anything."""
+    selector = selector or {}
+    return bool(selector.get('matchLabels')
+                or selector.get('matchExpressions'))
+
+
+def matches(selector, labels):
+    """Whether labels are selected; an empty selector selects all.
+
+    :param selector: dict with ``matchLabels`` and ``matchExpressions``.
+    :param labels: dict, or None.
+    """
+    selector, labels = selector or {}, labels or {}
+    if not (selector.get('matchLabels') or {}).items() <= labels.items():
+        return False
+    for term in selector.get('matchExpressions') or ():
+        value, values = labels.get(term.get('key')), term.get('values') or ()
+        if not {'In': value in values,
+                'NotIn': value not in values,
+                'Exists': value is not None,
+                'DoesNotExist': value is None}.get(
+                    term.get('operator'), False):
+            return False
+    return True
+
+
+def text(selector):
+    """A selector as ``kubectl`` shows it."""
+    selector = selector or {}
+    parts = [f'{k}={v}' for k, v in sorted(
+        (selector.get('matchLabels') or {}).items())]
+    for term in selector.get('matchExpressions') or ():
+        key, values = term.get('key'), ','.join(term.get('values') or ())
+        parts.append({'In': f'{key} in ({values})',
+                      'NotIn': f'{key} notin ({values})',
+                      'Exists': key}.get(term.get('operator'), f'!{key}'))
+    return ','.join(parts) or '<none>'

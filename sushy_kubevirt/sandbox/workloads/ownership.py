@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who controls whom."""
+
+
+def reference(owner):
+    """The ownerReference of a controller.
+
+    :param owner: the object that owns.
+    """
+    return {'apiVersion': owner['apiVersion'], 'kind': owner['kind'],
+            'name': owner['metadata']['name'],
+            'uid': owner['metadata']['uid'], 'controller': True,
+            'blockOwnerDeletion': True}
+
+
+def controller(obj):
+    """The reference to the controller of an object, or None."""
+    for one in obj['metadata'].get('ownerReferences') or ():
+        if one.get('controller'):
+            return one
+    return None
+
+
+def owned(objects, owner):
+    """Those of some objects that an object controls."""
+    uid = owner['metadata']['uid']
+    return [obj for obj in objects
+            if (controller(obj) or {}).get('uid') == uid]
+
+
+def ends(obj):
+    """Whether an object is to be deleted."""
+    return 'deletionTimestamp' in obj['metadata']
