@@ -24,6 +24,7 @@ from sushy_kubevirt.sandbox.api import core_schemas as schemas
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import store as store_module
+from sushy_kubevirt.sandbox.api import trees
 
 ISSUER = 'https://kubernetes.default.svc.cluster.local'
 LIFETIME, SHORTEST, LONGEST = 3600, 600, 1 << 32
@@ -178,6 +179,7 @@ class Accounts:
             if body.get(field, value) != value:
                 raise errors.bad_request(
                     f'{field} of the object must be {value}')
+        trees.drop_nulls(body)
         store_module.decode(TOKEN_REQUEST, body)
         spec = body.get('spec') or {}
         seconds = spec.get('expirationSeconds')

@@ -269,6 +269,7 @@ async def create(call):
     obj = await bodies.read_object(call.request, call.kind,
                                    validation.duplicates)
     if call.kind.create:
+        trees.drop_nulls(obj)
         store_module.decode(call.kind, obj)
         return respond(history.encode(call.kind.create(obj, call)), 201)
     _check_place(call, obj)
