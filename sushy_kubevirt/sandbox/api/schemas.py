@@ -90,13 +90,13 @@ def fill_defaults(schema, value, same=()):
             here = value[name]
             if here is None and not below.get('nullable'):
                 if 'default' in below:
-                    value[name] = trees.copy(below['default'])
+                    value[name] = _default(below)
                 elif below:
                     del value[name]
             elif isinstance(here, (dict, list)):
                 fill_defaults(below, here)
         elif 'default' in below:
-            value[name] = trees.copy(below['default'])
+            value[name] = _default(below)
     others = schema.get('additionalProperties')
     if isinstance(others, dict):
         named = schema.get('properties', {})
@@ -107,6 +107,13 @@ def fill_defaults(schema, value, same=()):
                 del value[name]
             elif isinstance(here, (dict, list)):
                 fill_defaults(others, here)
+
+
+def _default(schema):
+    """A default, with those of its own fields."""
+    value = trees.copy(schema['default'])
+    fill_defaults(schema, value)
+    return value
 
 
 def causes(schema, obj, same=()):

@@ -116,7 +116,7 @@ class SchemaTestCase(unittest.TestCase):
         obj = {'spec': {'a': None, 'list': [{}], 'n': None, 'm': None,
                         't': {'x': None}}}
         schemas.fill_defaults(schema, obj)
-        self.assertEqual({'a': 'x', 'o': {'p': 1}, 'list': [{'r': 3}],
+        self.assertEqual({'a': 'x', 'o': {'p': 1, 'q': 2}, 'list': [{'r': 3}],
                           'n': None, 't': {}}, obj['spec'])
         # Each object has its own copy of a default.
         self.assertIsNot(schema['properties']['spec']['properties']['o'][
