@@ -27,8 +27,11 @@ ROOMS = {
     'sushy_kubevirt.redfish.resources': {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services',
         'sushy_kubevirt.redfish.protocol', 'flask', 'cryptography'},
+    'sushy_kubevirt.operator': {
+        'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services.state',
+        'cryptography'},
     'sushy_kubevirt.sandbox.api': {
-        'aiohttp', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
+        'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
     'sushy_kubevirt.sandbox': {
         'aiohttp', 'cryptography', 'yaml'},
     'vbmc_kubevirt.ipmi': {'cryptography'},

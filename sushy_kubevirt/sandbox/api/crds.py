@@ -11,6 +11,7 @@ from sushy_kubevirt.sandbox.api import core_schemas
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import metadata
+from sushy_kubevirt.sandbox.api import rules
 from sushy_kubevirt.sandbox.api import schemas
 from sushy_kubevirt.sandbox.api import trees
 
@@ -123,7 +124,8 @@ def _validate(admission):
         schema = version.get('schema', {}).get('openAPIV3Schema')
         place = f'spec.versions[{at}].schema.openAPIV3Schema'
         wrong = [dataclasses.replace(c, field=f'{place}.{c.field}')
-                 for c in schemas.causes(_SCHEMA_OF_SCHEMAS, schema or {})]
+                 for c in schemas.causes(_SCHEMA_OF_SCHEMAS, schema or {})
+                 or rules.problems(schema or {})]
         causes += wrong
         if wrong:
             continue
@@ -177,6 +179,7 @@ def _kinds(definition):
                 for f in version.get('selectableFields') or ()))))
     storage = next(kind for version, kind in found if version.get('storage'))
     for version, kind in found:
+        kind.validate = rules.checker(kind)
         # What is stored keeps its version; others are told their own.
         kind.from_stored = _told(kind.api_version)
         if kind is not storage:

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status says, from what there is.
+
+Each condition has a reason, one word for programs, and a message that says
+what to do. ``Ready`` repeats the first of the others that is not true.
+"""
+
+import dataclasses
+
+from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import endpoints
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import permission
+
+VM, SECRET, EMULATOR, ENDPOINT, READY = (
+    'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
+    'EndpointReady', 'Ready')
+
+NOT_PERMITTED = 'ReferenceNotPermitted'
+NAME_TAKEN = 'NameTaken'
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """One condition.
+
+    :param type: its name
+    :param status: whether it holds
+    :param reason: one word
+    :param message: a sentence
+    """
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """What there is, for one BMC. Objects are dicts; None is not there.
+
+    :param vm: the VM
+    :param secret: the Secret with user name and password: that which the BMC
+        names, or the one made for it
+    :param deployment: of the pod
+    :param service: of the pod
+    :param certificate: whether the certificate that Redfish is to be served
+        with is there
+    :param taken: objects that would be the BMC's but are somebody else's,
+        as 'Kind name'
+    """
+
+    vm: dict | None = None
+    secret: dict | None = None
+    deployment: dict | None = None
+    service: dict | None = None
+    certificate: bool = False
+    taken: tuple = ()
+
+
+def conditions(bmc, world):
+    """Judge.
+
+    :param bmc: a `spec.Bmc`
+    :param world: `World`
+    :returns: tuple of `Condition`, each type once, `READY` the last
+    """
+    vm, secret = _vm(bmc, world), _secret(bmc, world)
+    found = (vm, secret, _emulator(bmc, world, vm, secret),
+             _endpoint(bmc, world))
+    bad = next((one for one in found if not one.status), None)
+    if bad is not None:
+        return *found, dataclasses.replace(bad, type=READY)
+    return *found, Condition(READY, True, 'ServiceReady',
+                             'The BMC can be used.')
+
+
+def merge(old, new, generation, now):
+    """Conditions as the status has them.
+
+    :param old: list of dicts, those that were there
+    :param new: tuple of `Condition`
+    :param generation: of the resource
+    :param now: RFC 3339 text
+    :returns: list of dicts; of those that hold, or do not, as they did
+        before, ``lastTransitionTime`` stays
+    """
+    times = {(one['type'], one['status']): one['lastTransitionTime']
+             for one in old or ()}
+    merged = []
+    for one in new:
+        status = 'True' if one.status else 'False'
+        merged.append({
+            'type': one.type, 'status': status, 'reason': one.reason,
+            'message': one.message, 'observedGeneration': generation,
+            'lastTransitionTime': times.get((one.type, status), now)})
+    return merged
+
+
+def _vm(bmc, world):
+    if bmc.vm.namespace != bmc.namespace and not (
+            world.vm and permission.permitted(bmc.namespace, world.vm)):
+        # The same for one that is not there: nobody learns by a BMC which
+        # VMs there are elsewhere.
+        return _not_permitted(VM, bmc, 'VirtualMachine', bmc.vm)
+    if world.vm is None:
+        return Condition(
+            VM, False, 'VirtualMachineNotFound',
+            'There is no VirtualMachine %s. The BMC works as soon as there '
+            'is.' % bmc.vm)
+    if 'deletionTimestamp' in world.vm['metadata']:
+        return Condition(VM, False, 'VirtualMachineTerminating',
+                         'VirtualMachine %s is being deleted.' % bmc.vm)
+    return Condition(VM, True, 'VirtualMachineFound',
+                     'There is VirtualMachine %s.' % bmc.vm)
+
+
+def _secret(bmc, world):
+    if bmc.auth is None:
+        name = naming.auth(bmc.name)
+        if _taken(world, 'Secret', name):
+            return _name_taken(SECRET, 'Secret ' + name)
+        if world.secret is None:
+            return Condition(SECRET, False, 'SecretPending',
+                             'Secret %s is being made.' % name)
+    else:
+        if bmc.auth.namespace != bmc.namespace and not (
+                world.secret
+                and permission.permitted(bmc.namespace, world.secret)):
+            return _not_permitted(SECRET, bmc, 'Secret', bmc.auth)
+        name = str(bmc.auth)
+        if world.secret is None:
+            return Condition(
+                SECRET, False, 'SecretNotFound',
+                'There is no Secret %s. Make it, with keys username and '
+                'password.' % name)
+    missing = credentials.missing(world.secret)
+    if missing:
+        return Condition(
+            SECRET, False, 'SecretIncomplete',
+            'Secret %s has nothing, or no text, under %s.'
+            % (name, ' and '.join(missing)))
+    if bmc.auth is None:
+        return Condition(
+            SECRET, True, 'SecretGenerated',
+            'User name and password are in Secret %s.' % name)
+    return Condition(SECRET, True, 'SecretFound',
+                     'There is Secret %s.' % name)
+
+
+def _emulator(bmc, world, vm, secret):
+    if vm.reason == NOT_PERMITTED:
+        return Condition(EMULATOR, False, 'WaitingForVirtualMachine',
+                         vm.message)
+    if not secret.status and not _runs(world):
+        return Condition(EMULATOR, False, 'WaitingForSecret', secret.message)
+    taken = [one for one in world.taken if not one.startswith('Service ')]
+    if taken:
+        return _name_taken(EMULATOR, taken[0])
+    name = naming.base(bmc.name)
+    if world.deployment is None:
+        return Condition(EMULATOR, False, 'EmulatorStarting',
+                         'Deployment %s is being made.' % name)
+    told = world.deployment.get('status') or {}
+    observed = told.get('observedGeneration', 0)
+    if (observed < world.deployment['metadata'].get('generation', 0)
+            or told.get('updatedReplicas', 0) < 1):
+        return Condition(
+            EMULATOR, False, 'EmulatorStarting',
+            'The pod of Deployment %s is being started.%s'
+            % (name, _why(told)))
+    if told.get('readyReplicas', 0) < 1:
+        return Condition(
+            EMULATOR, False, 'EmulatorNotReady',
+            'The pod of Deployment %s is not ready.%s See kubectl describe '
+            'pods --namespace %s --selector %s=%s.'
+            % (name, _why(told), bmc.namespace, naming.LABEL,
+               naming.label(bmc.name)))
+    return Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.')
+
+
+def _endpoint(bmc, world):
+    name = naming.base(bmc.name)
+    if _taken(world, 'Service', name):
+        return _name_taken(ENDPOINT, 'Service ' + name)
+    if (bmc.redfish.enabled and not bmc.redfish.plain
+            and not world.certificate):
+        if bmc.redfish.secret:
+            return Condition(
+                ENDPOINT, False, 'CertificateMissing',
+                'There is no Secret %s/%s with tls.crt and tls.key. Make it, '
+                'or leave out redfish.tls.'
+                % (bmc.namespace, bmc.redfish.secret))
+        return Condition(ENDPOINT, False, 'CertificatePending',
+                         'The certificate is being issued.')
+    at = world.service and endpoints.host(bmc, world.service)
+    if at:
+        return Condition(ENDPOINT, True, 'EndpointAssigned',
+                         'Clients find the BMC at %s.' % at)
+    if world.service and bmc.service.type == network.LOAD_BALANCER:
+        return Condition(
+            ENDPOINT, False, 'LoadBalancerPending',
+            'Service %s has got no load balancer yet. Is there anything in '
+            'this cluster that makes them?' % name)
+    return Condition(ENDPOINT, False, 'ServicePending',
+                     'Service %s has got no address yet.' % name)
+
+
+def _runs(world):
+    told = (world.deployment or {}).get('status') or {}
+    return told.get('readyReplicas', 0) > 0
+
+
+def _why(told):
+    """What Kubernetes says of a Deployment that does not get on."""
+    return next((' %s' % one['message'] for one in told.get(
+        'conditions') or () if one.get('type') in (
+            'ReplicaFailure', 'Progressing')
+        and one.get('message') and (
+            one['type'], one.get('status')) in (
+            ('ReplicaFailure', 'True'), ('Progressing', 'False'))), '')
+
+
+def _taken(world, kind, name):
+    return '%s %s' % (kind, name) in world.taken
+
+
+def _name_taken(type_, what):
+    return Condition(
+        type_, False, NAME_TAKEN,
+        '%s is there already and was not made for this BMC. It is left as '
+        'it is: delete it, or give the BMC another name.' % what)
+
+
+def _not_permitted(type_, bmc, kind, reference):
+    return Condition(
+        type_, False, NOT_PERMITTED,
+        '%s %s does not permit BMCs of namespace %s. Let its owner '
+        'annotate it with %s=%s.' % (kind, reference, bmc.namespace,
+                                     permission.ANNOTATION, bmc.namespace))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Secret with user name and password: made, copied, or somebody's own."""
+
+import base64
+import binascii
+import secrets
+import string
+
+from sushy_kubevirt.operator import naming
+
+USERNAME, PASSWORD = 'username', 'password'
+
+#: The user of a Secret that the operator makes.
+DEFAULT_USERNAME = 'admin'
+
+# IPMI 2.0 takes at most 20 bytes of a password (section 22.30). Letters and
+# digits need no quoting in a shell: 119 bits.
+_LENGTH = 20
+_LETTERS = string.ascii_letters + string.digits
+
+
+def password():
+    """:returns: a random password that both protocols can use"""
+    return ''.join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+
+
+def made(bmc):
+    """The Secret of a BMC that names none; with another password each time.
+
+    :param bmc: a `spec.Bmc`
+    """
+    return _secret(bmc, {USERNAME: _encoded(DEFAULT_USERNAME),
+                         PASSWORD: _encoded(password())})
+
+
+def copied(bmc, secret):
+    """The Secret of a BMC whose own is in another namespace.
+
+    :param bmc: a `spec.Bmc`
+    :param secret: dict, the one that is named. Only user name and password
+        are taken from it.
+    """
+    return _secret(bmc, {key: secret['data'][key]
+                         for key in (USERNAME, PASSWORD)})
+
+
+def missing(secret):
+    """What a Secret lacks to be one for a BMC.
+
+    :param secret: dict
+    :returns: tuple of keys that are not there, empty or no text
+    """
+    return tuple(key for key in (USERNAME, PASSWORD)
+                 if not _text((secret.get('data') or {}).get(key)))
+
+
+def _text(value):
+    try:
+        return base64.b64decode(value or '', validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ''
+
+
+def _encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def _secret(bmc, data):
+    return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
+            'metadata': naming.metadata(bmc, naming.auth(bmc.name)),
+            'data': data}

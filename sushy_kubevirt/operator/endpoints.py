@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a BMC is found: what its Service was given, in the status's words."""
+
+import ipaddress
+
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import pods
+
+#: The key of the ConfigMap with the authority's certificate.
+AUTHORITY_KEY = 'ca.crt'
+
+#: The system in a pod that has one VM. Unlike its UUID it stays when a VM is
+#: deleted and made again.
+SYSTEM = '/redfish/v1/Systems/1'
+
+_DEFAULT_PORTS = {'https': 443, 'http': 80}
+
+
+def host(bmc, service):
+    """The address that clients are told.
+
+    :param bmc: a `spec.Bmc`
+    :param service: dict, the Service as the cluster has it
+    :returns: address or name; None while there is none
+    """
+    if bmc.service.type == network.LOAD_BALANCER:
+        return next(iter(_balancers(service)), None)
+    return cluster_ip(service)
+
+
+def cluster_ip(service):
+    """:returns: address of a Service within the cluster, or None"""
+    found = service['spec'].get('clusterIP')
+    return found if found and found != 'None' else None
+
+
+def names(bmc, service):
+    """What the certificate of a BMC has to be good for.
+
+    :param bmc: a `spec.Bmc`
+    :param service: dict, the Service as the cluster has it
+    :returns: tuple of names and addresses
+    """
+    name = naming.base(bmc.name)
+    inner = '%s.%s' % (name, bmc.namespace)
+    found = [inner + '.svc', name, inner, inner + '.svc.cluster.local']
+    found += filter(None, [cluster_ip(service)])
+    if bmc.service.type == network.LOAD_BALANCER:
+        found += _balancers(service)
+    return tuple(dict.fromkeys(found))
+
+
+def status(bmc, service):
+    """What the status says of where the BMC is.
+
+    :param bmc: a `spec.Bmc`
+    :param service: dict, the Service as the cluster has it; None if there
+        is none
+    :returns: dict of ``serviceIP``, ``clusterIP`` and ``endpoints``, each
+        of them None when it is not known
+    """
+    found = {'serviceIP': None, 'clusterIP': None, 'endpoints': None}
+    if service is None:
+        return found
+    found['serviceIP'] = found['clusterIP'] = cluster_ip(service)
+    at = host(bmc, service)
+    if at is None:
+        return found
+    ports = {port['name']: port['port'] for port in service['spec']['ports']}
+    found['endpoints'] = endpoints = {}
+    if pods.REDFISH in ports and bmc.redfish.enabled:
+        endpoints['redfish'] = _redfish(bmc, at, ports[pods.REDFISH])
+    if pods.IPMI in ports and bmc.ipmi:
+        port = ports[pods.IPMI]
+        endpoints['ipmi'] = {'address': '%s:%d' % (_bracketed(at), port),
+                             'host': at, 'port': port}
+    return found
+
+
+def _redfish(bmc, at, port):
+    scheme = 'http' if bmc.redfish.plain else 'https'
+    where = _bracketed(at)
+    if port != _DEFAULT_PORTS[scheme]:
+        where = '%s:%d' % (where, port)
+    told = {'url': '%s://%s%s' % (scheme, where, SYSTEM)}
+    if not bmc.redfish.plain and not bmc.redfish.secret:
+        told['certificateAuthority'] = {
+            'configMap': naming.authority(bmc.name), 'key': AUTHORITY_KEY}
+    return told
+
+
+def _balancers(service):
+    ingress = ((service.get('status') or {}).get('loadBalancer') or {}).get(
+        'ingress') or ()
+    return [entry.get('ip') or entry.get('hostname') for entry in ingress
+            if entry.get('ip') or entry.get('hostname')]
+
+
+def _bracketed(at):
+    try:
+        return '[%s]' % at if ipaddress.ip_address(at).version == 6 else at
+    except ValueError:
+        return at

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a BMC is reached: its Service, and who is let through to its pod."""
+
+from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import pods
+
+CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
+    'ClusterIP', 'NodePort', 'LoadBalancer')
+
+#: The label that every namespace has with its name.
+_NAMESPACE = 'kubernetes.io/metadata.name'
+
+
+def service(bmc):
+    """The Service.
+
+    :param bmc: a `spec.Bmc`
+    """
+    wanted = bmc.service
+    ports = []
+    if bmc.redfish.enabled:
+        ports.append(_port(pods.REDFISH, 'TCP', wanted.redfish_port,
+                           wanted.redfish_node_port,
+                           'http' if bmc.redfish.plain else 'https'))
+    if bmc.ipmi:
+        ports.append(_port(pods.IPMI, 'UDP', wanted.ipmi_port,
+                           wanted.ipmi_node_port))
+    metadata = naming.metadata(bmc, naming.base(bmc.name))
+    if wanted.annotations:
+        metadata['annotations'] = wanted.annotations
+    spec = {'type': wanted.type, 'ports': ports,
+            'selector': naming.selector(bmc.name)}
+    if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:
+        spec['loadBalancerClass'] = wanted.load_balancer_class
+    return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
+            'spec': spec}
+
+
+def _port(name, protocol, port, node_port, application=None):
+    made = {'name': name, 'protocol': protocol, 'port': port,
+            'targetPort': name}
+    if node_port:
+        made['nodePort'] = node_port
+    if application:
+        made['appProtocol'] = application
+    return made
+
+
+def policy(bmc):
+    """The NetworkPolicy, or None if there is to be none.
+
+    Probes come from the pod's node, which no policy keeps out.
+
+    :param bmc: a `spec.Bmc`
+    """
+    wanted = bmc.network_policy
+    if not wanted.enabled:
+        return None
+    ports = []
+    if bmc.redfish.enabled:
+        ports.append({'protocol': 'TCP', 'port': configuration.PORT})
+    if bmc.ipmi:
+        ports.append({'protocol': 'UDP', 'port': pods.IPMI_PORT})
+    peers = [{'ipBlock': {'cidr': network}} for network in wanted.networks]
+    peers += [{'namespaceSelector': {'matchLabels': {_NAMESPACE: name}}}
+              for name in wanted.namespaces]
+    return {
+        'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy',
+        'metadata': naming.metadata(bmc, naming.base(bmc.name)),
+        'spec': {
+            'podSelector': {'matchLabels': naming.selector(bmc.name)},
+            'policyTypes': ['Ingress'],
+            # No peer at all would mean everybody: then there is no rule.
+            'ingress': [{'from': peers, 'ports': ports}] if peers else []}}

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VirtualMachineBMC, read: either spelling becomes the same words.
+
+The CustomResourceDefinition has checked all that is read here; what is
+missing gets the value that the definition says. What the operator itself was
+told (images, resources) is no part of it: see `pods.Defaults`.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """An object, by namespace and name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self):
+        return '%s/%s' % (self.namespace, self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Redfish:
+    """
+    :param enabled: whether there is Redfish
+    :param plain: whether it is served by HTTP
+    :param secret: name of the Secret with its certificate; None when the
+        operator issues one, or there is none
+    """
+
+    enabled: bool = True
+    plain: bool = False
+    secret: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """
+    :param type: ``ClusterIP``, ``NodePort`` or ``LoadBalancer``
+    :param load_balancer_class: or None
+    :param annotations: dict
+    :param redfish_port: TCP port
+    :param ipmi_port: UDP port
+    :param redfish_node_port: or None for what the cluster chooses
+    :param ipmi_node_port: the same
+    """
+
+    type: str = 'ClusterIP'
+    load_balancer_class: str | None = None
+    annotations: dict = dataclasses.field(default_factory=dict)
+    redfish_port: int = 443
+    ipmi_port: int = 623
+    redfish_node_port: int | None = None
+    ipmi_node_port: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkPolicy:
+    """
+    :param enabled: whether there is one
+    :param networks: tuple of CIDRs that may come
+    :param namespaces: tuple of namespaces whose pods may come
+    """
+
+    enabled: bool = False
+    networks: tuple = ()
+    namespaces: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Media:
+    """See the options of virtual media in ``kubevirt.conf``; None and () are
+    their defaults."""
+
+    storage_class: str | None = None
+    mode: str | None = None
+    allowed_hosts: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Bmc:
+    """What somebody wants.
+
+    :param namespace: of the resource
+    :param name: of the resource
+    :param uid: of the resource
+    :param generation: of the resource
+    :param vm: `Reference` of the VM
+    :param auth: `Reference` of the Secret; None when the operator makes one
+    :param ipmi: whether there is IPMI
+    :param redfish: `Redfish`
+    :param service: `Service`
+    :param network_policy: `NetworkPolicy`
+    :param media: `Media`
+    :param run_strategy: or None for the emulator's default
+    :param resources: dict of a container's name and its resources
+    :param image: or None for the operator's
+    :param node_selector: dict
+    :param tolerations: tuple of dicts
+    :param deleting: whether the resource is on its way out
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    vm: Reference
+    auth: Reference | None = None
+    ipmi: bool = True
+    redfish: Redfish = Redfish()
+    service: Service = Service()
+    network_policy: NetworkPolicy = NetworkPolicy()
+    media: Media = Media()
+    run_strategy: str | None = None
+    resources: dict = dataclasses.field(default_factory=dict)
+    image: str | None = None
+    node_selector: dict = dataclasses.field(default_factory=dict)
+    tolerations: tuple = ()
+    deleting: bool = False
+
+
+def read(body):
+    """Read a resource.
+
+    :param body: dict, as the API has it
+    :returns: `Bmc`
+    """
+    metadata, spec = body['metadata'], body['spec']
+    namespace = metadata['namespace']
+    redfish = _redfish(spec.get('redfish') or {})
+    return Bmc(
+        namespace=namespace,
+        name=metadata['name'],
+        uid=metadata['uid'],
+        generation=metadata.get('generation', 0),
+        vm=_reference(spec, namespace, 'virtualMachineRef', 'virtualMachine'),
+        auth=_reference(spec, namespace, 'authSecretRef', 'authSecret'),
+        ipmi=(spec.get('ipmi') or {}).get('enabled', True),
+        redfish=redfish,
+        service=_service(spec.get('service') or {}, redfish.plain),
+        network_policy=_policy(spec.get('networkPolicy') or {}),
+        media=_media(spec.get('virtualMedia') or {}),
+        run_strategy=spec.get('runStrategy'),
+        resources=spec.get('resources') or {},
+        image=spec.get('image'),
+        node_selector=spec.get('nodeSelector') or {},
+        tolerations=tuple(spec.get('tolerations') or ()),
+        deleting='deletionTimestamp' in metadata,
+    )
+
+
+def _reference(spec, namespace, *spellings):
+    for spelling in spellings:
+        found = spec.get(spelling)
+        if found:
+            return Reference(found.get('namespace') or namespace,
+                             found['name'])
+    return None
+
+
+def _redfish(given):
+    return Redfish(enabled=given.get('enabled', True),
+                   plain=given.get('plainHTTP', False),
+                   secret=(given.get('tls') or {}).get('secretName'))
+
+
+def _service(given, plain):
+    ports = given.get('ports') or {}
+    node_ports = given.get('nodePorts') or {}
+    return Service(
+        type=given.get('type', 'ClusterIP'),
+        load_balancer_class=given.get('loadBalancerClass'),
+        annotations=given.get('annotations') or {},
+        redfish_port=ports.get('redfish', 80 if plain else 443),
+        ipmi_port=ports.get('ipmi', 623),
+        redfish_node_port=node_ports.get('redfish'),
+        ipmi_node_port=node_ports.get('ipmi'))
+
+
+def _policy(given):
+    return NetworkPolicy(
+        enabled=given.get('enabled', False),
+        networks=tuple(given.get('allowedCIDRs') or ()),
+        namespaces=tuple(given.get('allowedNamespaces') or ()))
+
+
+def _media(given):
+    return Media(storage_class=given.get('storageClassName'),
+                 mode=given.get('mode'),
+                 allowed_hosts=tuple(given.get('allowedHosts') or ()))

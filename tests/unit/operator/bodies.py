@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects as the API has them, to begin with."""
+
+import base64
+import copy
+
+from sushy_kubevirt.operator import spec
+
+NAMESPACE, UID = 'lab', '6f1d'
+
+
+def body(name='node', **fields):
+    """A VirtualMachineBMC; fields are those of its spec."""
+    return {'apiVersion': 'bmc.kubevirt.io/v1beta1',
+            'kind': 'VirtualMachineBMC',
+            'metadata': {'name': name, 'namespace': NAMESPACE, 'uid': UID,
+                         'generation': 3},
+            'spec': {'virtualMachineRef': {'name': 'vm'}, **fields}}
+
+
+def elsewhere(**fields):
+    """One whose VM and Secret are in namespace ``far``."""
+    made = body(virtualMachine={'namespace': 'far', 'name': 'vm'},
+                authSecret={'namespace': 'far', 'name': 'key'}, **fields)
+    del made['spec']['virtualMachineRef']
+    return made
+
+
+def bmc(name='node', **fields):
+    return spec.read(body(name, **fields))
+
+
+def vm(namespace=NAMESPACE, **metadata):
+    return {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+            'metadata': {'name': 'vm', 'namespace': namespace, 'uid': 'u-vm',
+                         **metadata}}
+
+
+def secret(namespace=NAMESPACE, name='key', annotations=None, **data):
+    data = data or {'username': 'admin', 'password': 'a secret'}
+    return {'metadata': {'name': name, 'namespace': namespace,
+                         'annotations': annotations or {}},
+            'data': {key: base64.b64encode(value.encode()).decode()
+                     for key, value in data.items()}}
+
+
+def service(type_='ClusterIP', address='10.0.0.7', ingress=(), ports=None):
+    return {'spec': {'type': type_, 'clusterIP': address, 'ports': [
+        {'name': name, 'port': port} for name, port in (
+            ports or {'redfish': 443, 'ipmi': 623}).items()]},
+        'status': {'loadBalancer': {'ingress': list(ingress)}}}
+
+
+def deployment(**status):
+    status = status or {'observedGeneration': 2, 'updatedReplicas': 1,
+                        'readyReplicas': 1}
+    return {'metadata': {'generation': 2}, 'status': copy.deepcopy(status)}

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CustomResourceDefinition, in the sandbox's own machinery."""
+
+import pathlib
+
+import yaml
+
+from sushy_kubevirt.operator import naming
+from tests.unit.operator import bodies
+from tests.unit.sandbox.api import base
+
+PATH = (pathlib.Path(__file__).parents[3]
+        / 'etc/kubernetes/crd/virtualmachinebmc.yaml')
+
+CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+BMCS = '/apis/%s/namespaces/default/%s' % (naming.API_VERSION, naming.PLURAL)
+
+VM = {'virtualMachineRef': {'name': 'vm'}}
+OLD = {'virtualMachine': {'name': 'vm', 'namespace': 'far'}}
+
+# spec, part of what is said of it
+REFUSED = (
+    ({}, 'give either virtualMachineRef or virtualMachine'),
+    ({**VM, **OLD}, 'give either virtualMachineRef or virtualMachine'),
+    ({**VM, 'authSecret': {'name': 'a'}}, 'virtualMachineRef with authSec'),
+    ({**OLD, 'authSecretRef': {'name': 'a'}}, 'virtualMachine goes with'),
+    ({**VM, 'authSecretRef': {'name': 'a'}, 'authSecret': {'name': 'a'}},
+     'give authSecretRef or authSecret, not both'),
+    ({'virtualMachineRef': {'name': ''}}, 'at least 1 chars'),
+    ({'virtualMachineRef': {}}, 'spec.virtualMachineRef.name: Required'),
+    ({'virtualMachine': {'name': 'vm', 'namespace': ''}}, 'at least 1 char'),
+    ({**VM, 'authSecretRef': {'name': ''}}, 'at least 1 chars'),
+    ({**VM, 'ipmi': {'enabled': False}, 'redfish': {'enabled': False}},
+     'enable ipmi, redfish or both'),
+    ({**VM, 'redfish': {'plainHTTP': True, 'tls': {'secretName': 'a'}}},
+     'plainHTTP has no use for tls'),
+    ({**VM, 'redfish': {'tls': {}}}, 'secretName: Required'),
+    ({**VM, 'service': {'type': 'ExternalName'}}, 'Unsupported value'),
+    ({**VM, 'service': {'nodePorts': {'ipmi': 30623}}}, 'nodePorts need'),
+    ({**VM, 'service': {'loadBalancerClass': 'a'}}, 'needs type LoadBal'),
+    ({**VM, 'service': {'ports': {'ipmi': 0}}}, 'greater than or equal to 1'),
+    ({**VM, 'service': {'ports': {'redfish': 65536}}}, 'less than or equal'),
+    ({**VM, 'virtualMedia': {'mode': 'magic'}}, 'Unsupported value'),
+    ({**VM, 'virtualMedia': {'allowedHosts': ['a', 'a']}}, 'Duplicate'),
+    ({**VM, 'runStrategy': 'Halted'}, 'Unsupported value'),
+    ({**VM, 'resources': {'ipmi': {'requests': {'cpu': 'much'}}}}, 'match'),
+    ({**VM, 'image': ''}, 'at least 1 chars'),
+    ({**VM, 'tolerations': [{'effect': 'Maybe'}]}, 'Unsupported value'),
+)
+
+TAKEN = (
+    VM,
+    OLD,
+    {'virtualMachine': {'name': 'vm'}, 'authSecret': {'name': 'a'}},
+    {**OLD, 'authSecret': {'name': 'a', 'namespace': 'far'}},
+    {**VM, 'authSecretRef': {'name': 'a'}, 'ipmi': {'enabled': False},
+     'redfish': {'tls': {'secretName': 'a'}},
+     'service': {'type': 'LoadBalancer', 'loadBalancerClass': 'a.test/b',
+                 'annotations': {'a': 'b'}, 'nodePorts': {'redfish': 30443},
+                 'ports': {'redfish': 8443, 'ipmi': 6230}},
+     'networkPolicy': {'enabled': True, 'allowedCIDRs': ['10.0.0.0/8'],
+                       'allowedNamespaces': ['metal3']},
+     'virtualMedia': {'storageClassName': 'a', 'mode': 'import',
+                      'allowedHosts': ['*.test']},
+     'runStrategy': 'Always', 'image': 'registry.test/virtbmc:1',
+     'resources': {'redfish': {'requests': {'memory': '64Mi', 'cpu': 1}}},
+     'nodeSelector': {'a': 'b'},
+     'tolerations': [{'key': 'a', 'operator': 'Exists'}]},
+    {**VM, 'redfish': {'plainHTTP': True}},
+)
+
+# spec before, spec after, what is said or None
+CHANGES = (
+    (VM, {'virtualMachineRef': {'name': 'other'}}, 'cannot be changed'),
+    (OLD, {'virtualMachine': {'name': 'vm', 'namespace': 'further'}},
+     "virtual machine's namespace cannot be changed"),
+    (VM, OLD, "virtual machine's namespace cannot be changed"),
+    (VM, {'virtualMachine': {'name': 'vm'}}, None),
+    (VM, {**VM, 'authSecretRef': {'name': 'a'}}, None),
+    (VM, {**VM, 'ipmi': {'enabled': False}}, None),
+)
+
+
+class DefinitionTestCase(base.ServerTestCase):
+
+    async def asyncSetUp(self):
+        await super().asyncSetUp()
+        self.definition = yaml.safe_load(PATH.read_text())
+        await self.call('POST', CRDS, self.definition, 201)
+
+    async def make(self, spec, expect, name='node'):
+        body = bodies.body(name)
+        body['metadata'] = {'name': name}
+        body['spec'] = spec
+        return await self.call('POST', BMCS, body, expect)
+
+    async def test_refused(self):
+        for spec, said in REFUSED:
+            with self.subTest(spec=spec):
+                body = await self.make(spec, 422)
+                self.assertIn(said, body['message'])
+
+    async def test_taken_and_kept_whole(self):
+        for number, spec in enumerate(TAKEN):
+            with self.subTest(spec=spec):
+                made = await self.make(spec, 201, 'node-%d' % number)
+                for field, value in spec.items():
+                    kept = made['spec'][field]
+                    if isinstance(value, dict):
+                        # With defaults beside.
+                        kept = {key: kept[key] for key in value}
+                    self.assertEqual(value, kept)
+                self.assertEqual(
+                    spec.get('service', {}).get('type', 'ClusterIP'),
+                    made['spec']['service']['type'])
+
+    async def test_changes(self):
+        for number, (old, new, said) in enumerate(CHANGES):
+            with self.subTest(old=old, new=new):
+                made = await self.make(old, 201, 'node-%d' % number)
+                made['spec'] = new
+                body = await self.call(
+                    'PUT', '%s/node-%d' % (BMCS, number), made,
+                    422 if said else 200)
+                if said:
+                    self.assertIn(said, body['message'])
+
+    async def test_status_and_columns(self):
+        made = await self.make(VM, 201)
+        made['status'] = {
+            'virtualMachine': 'vm', 'serviceIP': '10.0.0.7',
+            'clusterIP': '10.0.0.7', 'observedGeneration': 1,
+            'endpoints': {'ipmi': {'address': '10.0.0.7:623',
+                                   'host': '10.0.0.7', 'port': 623},
+                          'redfish': {'url': 'https://10.0.0.7/'}},
+            'conditions': [{
+                'type': 'Ready', 'status': 'True', 'reason': 'ServiceReady',
+                'message': 'm', 'lastTransitionTime':
+                    '2026-11-21T14:00:00Z', 'observedGeneration': 1}]}
+        kept = await self.call('PUT', BMCS + '/node/status', made, 200)
+        self.assertEqual(made['status'], kept['status'])
+        table = await self.call('GET', BMCS, expect=200, headers={
+            'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'})
+        self.assertEqual(
+            ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'READY', 'AGE'],
+            [column['name'].upper()
+             for column in table['columnDefinitions']][1:])
+        self.assertEqual(
+            ['node', 'vm', '10.0.0.7', '10.0.0.7:623', 'https://10.0.0.7/',
+             'True'], table['rows'][0]['cells'][:6])
+
+    async def test_a_rule_that_is_none_is_refused(self):
+        schema = self.definition['spec']['versions'][0]['schema'][
+            'openAPIV3Schema']
+        schema['x-kubernetes-validations'] = [{'rule': 'self ==== 1'}]
+        self.definition['metadata']['resourceVersion'] = (
+            await self.call('GET', '%s/%s' % (
+                CRDS, self.definition['metadata']['name']), expect=200)
+        )['metadata']['resourceVersion']
+        body = await self.call('PUT', '%s/%s' % (
+            CRDS, self.definition['metadata']['name']), self.definition, 422)
+        self.assertIn('compilation failed', body['message'])
+
+    def test_each_field_is_described(self):
+        def fields(schema, path):
+            for name, below in schema.get('properties', {}).items():
+                yield '%s.%s' % (path, name), below
+                yield from fields(below, '%s.%s' % (path, name))
+
+        schema = self.definition['spec']['versions'][0]['schema'][
+            'openAPIV3Schema']['properties']['spec']
+        self.assertEqual([], [path for path, below in fields(schema, 'spec')
+                              if not below.get('description')])
+
+    def test_names(self):
+        spec = self.definition['spec']
+        self.assertEqual(
+            (naming.GROUP, naming.KIND, naming.PLURAL, naming.VERSION),
+            (spec['group'], spec['names']['kind'], spec['names']['plural'],
+             spec['versions'][0]['name']))
+        self.assertEqual(['vmbmc', 'vmbmcs'], spec['names']['shortNames'])
