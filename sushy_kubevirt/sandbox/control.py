@@ -69,11 +69,18 @@ class Control:
         return answer
 
     async def _show_stats(self, request):
+        refused = {}
+        for (user, verb, resource), count in sorted(
+                self._server.access.refused.items()):
+            refused.setdefault(user, {}).setdefault(verb, {})[
+                resource] = count
         return web.json_response({
-            **self.stats.report(), 'watches': len(self._server.watches)})
+            **self.stats.report(), 'watches': len(self._server.watches),
+            'refused': refused})
 
     async def _reset_stats(self, request):
         self.stats.reset()
+        self._server.access.refused.clear()
         return web.Response(status=204)
 
 

@@ -27,6 +27,9 @@ GROUPS = {
     'virtualmachineclusterinstancetypes':
         'apis/instancetype.kubevirt.io/v1beta1',
     'virtualmachineinstancetypes': 'apis/instancetype.kubevirt.io/v1beta1',
+    **dict.fromkeys(
+        ('roles', 'rolebindings', 'clusterroles', 'clusterrolebindings'),
+        'apis/rbac.authorization.k8s.io/v1'),
 }
 
 
@@ -183,6 +186,36 @@ class Sandbox(fixtures.Fixture):
                 'featureGates': list(on),
                 'disabledFeatureGates': list(off)}}}},
             namespace=kubevirt['namespace'])
+
+    def apply(self, manifest):
+        """Server-side apply what a file holds, as ``kubectl`` would.
+
+        :param manifest: path of a YAML file with any number of objects.
+        """
+        for obj in yaml.safe_load_all(manifest.read_text()):
+            meta, plural = obj['metadata'], obj['kind'].lower() + 's'
+            self.request('PATCH', path(plural, meta['name'], meta.get(
+                'namespace')), obj, params={
+                    'fieldManager': 'tests', 'force': 'true'},
+                content_type='application/apply-patch+yaml'
+            ).raise_for_status()
+
+    def account(self, name, namespace='default'):
+        """Make a kubeconfig for a service account.
+
+        :returns: path of the file; it goes with the sandbox.
+        """
+        token = self.request(
+            'POST', path('serviceaccounts', name, namespace) + '/token', {},
+            expect=201).json()['status']['token']
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config['users'][0]['user']['token'] = token
+        config['contexts'][0]['context']['namespace'] = namespace
+        made = self.kubeconfig.with_name(
+            'kubeconfig-%s-%s' % (namespace, name))
+        made.touch(0o600)
+        made.write_text(yaml.safe_dump(config))
+        return made
 
     # Waiting
 

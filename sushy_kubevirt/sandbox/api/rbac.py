@@ -19,6 +19,9 @@ from sushy_kubevirt.sandbox.api import roles
 #: So many decisions are remembered.
 REMEMBERED = 20000
 
+#: So many different refusals are counted.
+COUNTED = 1000
+
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
@@ -104,6 +107,8 @@ class Authorizer:
         self._by_subject = collections.defaultdict(dict)
         self._rules = {}
         self._decided = {}
+        #: {(name of the user, verb, resource or path): how often refused}
+        self.refused = collections.Counter()
         for kind in (roles.ROLE_BINDING, roles.CLUSTER_ROLE_BINDING):
             store.listen(kind, self._bound)
         for kind in (roles.ROLE, roles.CLUSTER_ROLE):
@@ -211,4 +216,11 @@ class Authorizer:
         """
         allowed, reason = self.decide(user, wanted)
         if not allowed:
+            what = wanted.path or wanted.combined
+            if wanted.group:
+                what = (f'{wanted.resource}.{wanted.group}'
+                        + what[len(wanted.resource):])
+            key = (user.name, wanted.verb, what)
+            if key in self.refused or len(self.refused) < COUNTED:
+                self.refused[key] += 1
             raise attributes.forbidden(user, wanted, reason)

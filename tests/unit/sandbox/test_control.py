@@ -155,6 +155,18 @@ class FaultTestCase(ControlTestCase):
                 await self.call(method, '/sandbox/' + path, expect=code,
                                 headers={'Authorization': token})
 
+    async def test_refusals_are_counted(self):
+        await self.call('DELETE', '/sandbox/stats', expect=204)
+        for path in ('/api/v1/pods', '/api/v1/pods', self.THINGS + '/a/status',
+                     '/metrics'):
+            await self.call('GET', path, expect=403,
+                            headers={'Authorization': ''})
+        body = await self.call('GET', '/sandbox/stats', expect=200)
+        self.assertEqual({'system:anonymous': {
+            'get': {'/metrics': 1, 'things.example.test/status': 1},
+            'list': {'pods': 2}}}, body['refused'])
+        self.assertEqual(4, body['total'])
+
 
 class OutageTestCase(ControlTestCase):
 

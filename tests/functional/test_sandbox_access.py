@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emulator and daemon with the account of ``etc/kubernetes/bmc.yaml``.
+
+They do all their work with its token, and ``kubectl`` with the same token
+is refused everything else.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import fixtures
+
+from tests.functional import base
+from tests.functional import emulator
+from tests.functional import imageserver
+from tests.functional import machines
+from tests.functional import process
+from tests.functional import vbmcd
+
+MANIFEST = process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
+KUBECTL = shutil.which('kubectl')
+WHO = 'system:serviceaccount:default:bmc'
+
+
+class BmcAccountTestCase(base.SandboxTestCase):
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox.apply(MANIFEST)
+        cls.kubeconfig = cls.sandbox.account('bmc')
+        cls.images = cls.share(imageserver.ImageServer())
+        cls.emulator = cls.share(emulator.Emulator(cls.kubeconfig, {
+            'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.kubeconfig))
+
+    def make(self):
+        self.name = 'vm-' + os.urandom(4).hex()
+        vm = machines.vm(self.name, 'Halted')
+        # Without the installer that the VM comes with.
+        del vm['spec']['template']['spec']['volumes'][1]
+        vm = self.sandbox.create('virtualmachines', vm)
+        self.uuid = machines.uuid_of(vm)
+
+    def kubectl(self, *words, administrator=False):
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        return subprocess.run(
+            [KUBECTL, '--kubeconfig', self.sandbox.kubeconfig
+             if administrator else self.kubeconfig, *words],
+            env=process.environment(home), text=True, timeout=60,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+
+    def test_both_do_their_work(self):
+        self.make()
+        self.sandbox.reset_stats()
+        self.vbmcd.add(self.name)
+        # By Redfish: a medium, a boot from it, power.
+        device = '/redfish/v1/Systems/%s/VirtualMedia/Cd' % self.uuid
+        self.emulator.request(
+            'POST', device + '/Actions/VirtualMedia.InsertMedia',
+            {'Image': '%s/%s.iso' % (self.images.url, self.name)},
+            expect=(200, 202, 204))
+        self.emulator.patch_system(self.uuid, {'Boot': {
+            'BootSourceOverrideTarget': 'Cd',
+            'BootSourceOverrideEnabled': 'Once'}})
+        self.emulator.reset(self.uuid, 'On')
+        first = self.sandbox.wait_running(self.name)
+        self.sandbox.wait('datavolumes', self.name + '-bmc-cd-0', lambda dv:
+                          dv and dv['status'].get('phase') == 'Succeeded')
+        # By IPMI: another boot device, a power cycle, power off.
+        self.vbmcd.ipmi(self.name, 'chassis', 'bootdev', 'pxe')
+        self.vbmcd.ipmi(self.name, 'chassis', 'power', 'cycle')
+        self.sandbox.wait_running(self.name,
+                                  other_than=first['metadata']['uid'])
+        self.assertEqual(['Cd', 'Pxe'], [
+            boot['class'] for boot in self.sandbox.boots(self.name)])
+        self.emulator.request(
+            'POST', device + '/Actions/VirtualMedia.EjectMedia', {},
+            expect=204)
+        self.vbmcd.ipmi(self.name, 'chassis', 'power', 'off')
+        self.sandbox.wait('virtualmachineinstances', self.name,
+                          lambda vmi: vmi is None)
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+
+    @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
+    def test_everything_else_is_refused(self):
+        self.make()
+        for name in ('sushy-kubevirt-state', 'private'):
+            if self.sandbox.get('secrets', name) is None:
+                self.sandbox.create('secrets', {'metadata': {'name': name}})
+        for words in (['secret', 'sushy-kubevirt-state'], ['vm'],
+                      ['vm', self.name], ['kubevirts', '-A']):
+            done = self.kubectl('get', *words)
+            self.assertEqual(0, done.returncode, done.stderr)
+        cannot = 'User "%s" cannot ' % WHO
+        for sentence, words in (
+                ('get resource "secrets" in API group "" in the namespace '
+                 '"default"', ['get', 'secret', 'private']),
+                ('list resource "secrets" in API group "" in the namespace '
+                 '"default"', ['get', 'secrets']),
+                ('list resource "virtualmachines" in API group "kubevirt.io" '
+                 'in the namespace "kube-system"',
+                 ['get', 'vm', '-n', 'kube-system']),
+                ('list resource "virtualmachines" in API group "kubevirt.io" '
+                 'at the cluster scope', ['get', 'vm', '-A']),
+                ('delete resource "virtualmachines" in API group '
+                 '"kubevirt.io" in the namespace "default"',
+                 ['delete', 'vm', self.name]),
+                ('list resource "pods" in API group "" in the namespace '
+                 '"default"', ['get', 'pods']),
+                ('create resource "serviceaccounts/token" in API group "" in '
+                 'the namespace "default"', ['create', 'token', 'default']),
+                ('get resource "roles" in API group '
+                 '"rbac.authorization.k8s.io" in the namespace "default"',
+                 ['get', 'role', 'sushy-kubevirt-bmc']),
+                ('get path "/sandbox/stats"',
+                 ['get', '--raw', '/sandbox/stats'])):
+            done = self.kubectl(*words)
+            self.assertNotEqual(0, done.returncode, done.stdout)
+            self.assertIn(cannot + sentence, done.stderr)
+
+    @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
+    def test_what_one_can_do_is_told(self):
+        self.assertIn(WHO, self.kubectl('auth', 'whoami').stdout)
+        for answer, words in (
+                ('yes', ['patch', 'virtualmachines']),
+                ('no', ['delete', 'virtualmachines']),
+                ('yes', ['update', 'virtualmachines.subresources.kubevirt.io',
+                         '--subresource=start']),
+                ('no', ['update', 'virtualmachines.subresources.kubevirt.io',
+                        '--subresource=migrate']),
+                ('yes', ['get', 'secrets/sushy-kubevirt-state']),
+                ('no', ['get', 'secrets/private']),
+                ('no', ['patch', 'virtualmachines', '-n', 'kube-system'])):
+            done = self.kubectl('auth', 'can-i', *words)
+            self.assertEqual(answer, done.stdout.strip(), done.stderr)
+            done = self.kubectl('auth', 'can-i', *words, '--as', WHO,
+                                administrator=True)
+            self.assertEqual(answer, done.stdout.strip(), done.stderr)
+        listed = self.kubectl('auth', 'can-i', '--list').stdout
+        self.assertRegex(listed, r'secrets +\[\] +\[sushy-kubevirt-state\] '
+                         r'+\[get patch\]')
+        self.assertNotIn('*', [line.split()[0] for line in
+                               listed.splitlines() if line.strip()])
+
+    @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
+    def test_accounts_and_roles_by_kubectl(self):
+        def administrate(*words):
+            done = self.kubectl(*words, administrator=True)
+            self.assertEqual(0, done.returncode, done.stderr)
+            return done.stdout
+        administrate('create', 'serviceaccount', 'reader')
+        administrate('create', 'rolebinding', 'reader', '--clusterrole=view',
+                     '--serviceaccount=default:reader')
+        token = administrate('create', 'token', 'reader').strip()
+        for code, words in ((0, ['get', 'vm,cm']), (1, ['get', 'secrets'])):
+            done = self.kubectl('--token', token, *words)
+            self.assertEqual(code, done.returncode, done.stderr)
+        self.assertEqual('view', json.loads(administrate(
+            'get', 'rolebinding', 'reader', '-o', 'json'))['roleRef']['name'])
+        administrate('delete', 'rolebinding', 'reader')
+        self.assertEqual(1, self.kubectl(
+            '--token', token, 'get', 'vm').returncode)
+        administrate('delete', 'serviceaccount', 'reader')
+        self.assertIn('must be logged in', self.kubectl(
+            '--token', token, 'get', 'vm').stderr)
