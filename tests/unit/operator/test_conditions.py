@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
+from oslotest import base
+
+from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import spec
+from tests.unit.operator import bodies
+
+GOOD = conditions.World(
+    vm=bodies.vm(), secret=bodies.secret(),
+    deployment=bodies.deployment(), service=bodies.service(),
+    certificate=True)
+
+ALLOWED = {permission.ANNOTATION: 'lab'}
+FAR = dataclasses.replace(
+    GOOD, vm=bodies.vm('far', annotations=ALLOWED),
+    secret=bodies.secret('far', annotations=ALLOWED))
+
+NAMED = bodies.body(authSecretRef={'name': 'key'})
+BALANCED = bodies.body(service={'type': 'LoadBalancer'})
+SIGNED = bodies.body(redfish={'tls': {'secretName': 'cert'}})
+PLAIN = bodies.body(redfish={'plainHTTP': True})
+
+VM, SECRET, EMULATOR, ENDPOINT, READY = (
+    'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
+    'EndpointReady', 'Ready')
+
+
+def but(world=GOOD, **changes):
+    return dataclasses.replace(world, **changes)
+
+
+# The resource, what there is, a condition, whether it holds, its reason, a
+# part of what it says to do
+CASES = (
+    (bodies.body(), GOOD, VM, True, 'VirtualMachineFound', 'lab/vm'),
+    (bodies.body(), but(vm=None), VM, False, 'VirtualMachineNotFound',
+     'no VirtualMachine lab/vm'),
+    (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')), VM, False,
+     'VirtualMachineTerminating', ''),
+    (bodies.elsewhere(), FAR, VM, True, 'VirtualMachineFound', 'far/vm'),
+    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), VM, False,
+     'ReferenceNotPermitted', 'bmc.kubevirt.io/allow-from=lab'),
+    (bodies.body(), GOOD, SECRET, True, 'SecretGenerated',
+     'node-virtbmc-auth'),
+    (bodies.body(), but(secret=None), SECRET, False, 'SecretPending', ''),
+    (bodies.body(), but(taken=('Secret node-virtbmc-auth',)), SECRET, False,
+     'NameTaken', 'give the BMC another name'),
+    (NAMED, GOOD, SECRET, True, 'SecretFound', 'lab/key'),
+    (NAMED, but(secret=None), SECRET, False, 'SecretNotFound',
+     'with keys username and password'),
+    (NAMED, but(secret=bodies.secret(username='a')), SECRET, False,
+     'SecretIncomplete', 'under password'),
+    (bodies.elsewhere(), FAR, SECRET, True, 'SecretFound', 'far/key'),
+    (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), SECRET,
+     False, 'ReferenceNotPermitted', 'Secret far/key does not permit'),
+    (bodies.body(), GOOD, EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.body(), but(deployment=None), EMULATOR, False,
+     'EmulatorStarting', ''),
+    (bodies.body(), but(deployment=bodies.deployment(
+        observedGeneration=1, updatedReplicas=1, readyReplicas=1)),
+     EMULATOR, False, 'EmulatorStarting', ''),
+    (bodies.body(), but(deployment=bodies.deployment(
+        observedGeneration=2, updatedReplicas=1)), EMULATOR, False,
+     'EmulatorNotReady', 'kubectl describe pods --namespace lab'),
+    (bodies.body(), but(deployment=bodies.deployment(
+        observedGeneration=2, conditions=[{
+            'type': 'ReplicaFailure', 'status': 'True',
+            'message': 'exceeded quota'}])), EMULATOR, False,
+     'EmulatorStarting', 'exceeded quota'),
+    (bodies.body(), but(taken=('Deployment node-virtbmc',)), EMULATOR,
+     False, 'NameTaken', 'Deployment node-virtbmc'),
+    (NAMED, but(secret=None, deployment=None), EMULATOR, False,
+     'WaitingForSecret', 'lab/key'),
+    # A pod that runs goes on with the credentials it has.
+    (NAMED, but(secret=None), EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), EMULATOR, False,
+     'WaitingForVirtualMachine', ''),
+    # One that is gone has a BMC, which says that it is gone.
+    (bodies.body(), but(vm=None), EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.body(), GOOD, ENDPOINT, True, 'EndpointAssigned', '10.0.0.7'),
+    (bodies.body(), but(service=None), ENDPOINT, False, 'ServicePending',
+     ''),
+    (BALANCED, GOOD, ENDPOINT, False, 'LoadBalancerPending', 'anything'),
+    (bodies.body(), but(certificate=False), ENDPOINT, False,
+     'CertificatePending', ''),
+    (SIGNED, but(certificate=False), ENDPOINT, False, 'CertificateMissing',
+     'lab/cert'),
+    (PLAIN, but(certificate=False), ENDPOINT, True, 'EndpointAssigned', ''),
+    (bodies.body(), but(taken=('Service node-virtbmc',)), ENDPOINT, False,
+     'NameTaken', ''),
+    (bodies.body(), GOOD, READY, True, 'ServiceReady', ''),
+    (bodies.body(), but(vm=None, service=None), READY, False,
+     'VirtualMachineNotFound', 'lab/vm'),
+    (bodies.body(), but(service=None), READY, False, 'ServicePending', ''),
+    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), READY, False,
+     'ReferenceNotPermitted', 'allow-from'),
+)
+
+
+class ConditionsTestCase(base.BaseTestCase):
+
+    def test_cases(self):
+        for body, world, type_, status, reason, said in CASES:
+            with self.subTest(spec=body['spec'], type=type_, reason=reason):
+                found = {one.type: one for one in conditions.conditions(
+                    spec.read(body), world)}
+                self.assertEqual([VM, SECRET, EMULATOR, ENDPOINT, READY],
+                                 list(found))
+                one = found[type_]
+                self.assertEqual((status, reason), (one.status, one.reason))
+                self.assertIn(said, one.message)
+
+    def test_ready_is_all_of_them(self):
+        for body, world, *_ in CASES:
+            *parts, ready = conditions.conditions(spec.read(body), world)
+            self.assertEqual(all(one.status for one in parts), ready.status)
+
+    def test_nobody_learns_what_there_is_elsewhere(self):
+        bmc = spec.read(bodies.elsewhere())
+        self.assertEqual(
+            conditions.conditions(bmc, but(FAR, vm=None, secret=None)),
+            conditions.conditions(bmc, but(
+                FAR, vm=bodies.vm('far'), secret=bodies.secret('far'))))
+
+    def test_no_password_is_said(self):
+        for body, world, *_ in CASES:
+            self.assertNotIn('a secret', repr(conditions.conditions(
+                spec.read(body), world)))
+
+    def test_merge(self):
+        def merged(old, status, now):
+            return conditions.merge(old, (conditions.Condition(
+                'Ready', status, 'R', 'm'),), 3, now)[0]
+        first = merged(None, False, 'monday')
+        self.assertEqual(
+            {'type': 'Ready', 'status': 'False', 'reason': 'R',
+             'message': 'm', 'observedGeneration': 3,
+             'lastTransitionTime': 'monday'}, first)
+        self.assertEqual('monday', merged([first], False, 'tuesday')[
+            'lastTransitionTime'])
+        self.assertEqual('tuesday', merged([first], True, 'tuesday')[
+            'lastTransitionTime'])

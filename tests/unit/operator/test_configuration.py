@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+import ast
+import dataclasses
+
+from oslotest import base
+
+from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt import settings
+from tests.unit.operator import bodies
+
+
+def options(bmc):
+    """What the config file sets, to literals."""
+    return {node.targets[0].id: ast.literal_eval(node.value)
+            for node in ast.parse(configuration.text(bmc)).body
+            if isinstance(node, ast.Assign)
+            and not isinstance(node.value, ast.Subscript)}
+
+
+# fields of the spec, attribute of the emulator's settings, its value
+CASES = (
+    ({}, 'vm', 'lab/vm'),
+    ({}, 'accounts', ('/etc/virtbmc/auth',)),
+    ({}, 'namespaces', None),
+    ({}, 'machine.run_strategy', 'RerunOnFailure'),
+    ({'runStrategy': 'Manual'}, 'machine.run_strategy', 'Manual'),
+    ({'virtualMedia': {'storageClassName': 'fast'}},
+     'machine.media.storage_class', 'fast'),
+    ({'virtualMedia': {'mode': 'upload'}}, 'machine.media.mode', 'upload'),
+    ({'virtualMedia': {'allowedHosts': ['a.test', '10.0.0.0/8']}},
+     'machine.media.allowed_hosts', ('a.test', '10.0.0.0/8')),
+)
+
+
+class ConfigurationTestCase(base.BaseTestCase):
+
+    def test_the_emulator_understands_it(self):
+        for fields, path, wanted in CASES:
+            with self.subTest(fields=fields, path=path):
+                found = settings.read(options(bodies.bmc(**fields)))
+                for name in path.split('.'):
+                    found = getattr(found, name)
+                self.assertEqual(wanted, found)
+
+    def test_vm_elsewhere(self):
+        self.assertEqual('far/vm', settings.read(options(
+            spec.read(bodies.elsewhere()))).vm)
+
+    def test_certificate(self):
+        for fields, wanted in (
+                ({}, '/etc/virtbmc/tls/tls.crt'),
+                ({'redfish': {'tls': {'secretName': 'a'}}},
+                 '/etc/virtbmc/tls/tls.crt'),
+                ({'redfish': {'plainHTTP': True}}, None)):
+            with self.subTest(fields=fields):
+                self.assertEqual(wanted, options(bodies.bmc(**fields)).get(
+                    'SUSHY_EMULATOR_SSL_CERT'))
+
+    def test_a_user_writes_no_python(self):
+        evil = "x'; import os; os.abort() #\n'''\\"
+        found = bodies.bmc(virtualMedia={
+            'storageClassName': evil, 'allowedHosts': [evil]},
+            runStrategy=evil)
+        self.assertEqual(evil, options(found)[
+            'SUSHY_EMULATOR_KUBEVIRT_MEDIA_STORAGE_CLASS'])
+        self.assertEqual(
+            len(ast.parse(configuration.text(bodies.bmc())).body) + 3,
+            len(ast.parse(configuration.text(found)).body))
+
+    def test_digest(self):
+        bmc = bodies.bmc()
+        self.assertEqual(configuration.digest(bmc),
+                         configuration.digest(bodies.bmc()))
+        self.assertNotEqual(
+            configuration.digest(bmc),
+            configuration.digest(bodies.bmc(runStrategy='Always')))
+        # What the file does not hold makes no pod anew.
+        self.assertEqual(
+            configuration.digest(bmc),
+            configuration.digest(dataclasses.replace(bmc, generation=9)))

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+
+from sushy_kubevirt.operator import endpoints
+from tests.unit.operator import bodies
+
+BALANCED = {'service': {'type': 'LoadBalancer'}}
+PATH = '/redfish/v1/Systems/1'
+
+
+def balanced(*ingress):
+    return bodies.service('LoadBalancer', ingress=ingress)
+
+
+# fields of the spec, the Service, URL of Redfish, address of IPMI
+CASES = (
+    ({}, bodies.service(), 'https://10.0.0.7' + PATH, '10.0.0.7:623'),
+    ({}, bodies.service(address='fd00::7'), 'https://[fd00::7]' + PATH,
+     '[fd00::7]:623'),
+    ({}, bodies.service(ports={'redfish': 8443, 'ipmi': 6230}),
+     'https://10.0.0.7:8443' + PATH, '10.0.0.7:6230'),
+    ({'redfish': {'plainHTTP': True}},
+     bodies.service(ports={'redfish': 80, 'ipmi': 623}),
+     'http://10.0.0.7' + PATH, '10.0.0.7:623'),
+    ({'ipmi': {'enabled': False}}, bodies.service(ports={'redfish': 443}),
+     'https://10.0.0.7' + PATH, None),
+    ({'redfish': {'enabled': False}}, bodies.service(ports={'ipmi': 623}),
+     None, '10.0.0.7:623'),
+    (BALANCED, balanced({'ip': '192.0.2.1'}), 'https://192.0.2.1' + PATH,
+     '192.0.2.1:623'),
+    (BALANCED, balanced({'hostname': 'lb.test'}), 'https://lb.test' + PATH,
+     'lb.test:623'),
+    # Not yet.
+    (BALANCED, balanced(), None, None),
+    ({}, bodies.service(address=None), None, None),
+    ({}, bodies.service(address='None'), None, None),
+    ({}, None, None, None),
+)
+
+
+class EndpointsTestCase(base.BaseTestCase):
+
+    def test_addresses(self):
+        for fields, service, url, address in CASES:
+            with self.subTest(fields=fields, service=service):
+                found = endpoints.status(
+                    bodies.bmc(**fields), service)['endpoints'] or {}
+                self.assertEqual(url, found.get('redfish', {}).get('url'))
+                self.assertEqual(address,
+                                 found.get('ipmi', {}).get('address'))
+
+    def test_service_ip_is_the_clusters(self):
+        found = endpoints.status(bodies.bmc(**BALANCED),
+                                 balanced({'ip': '192.0.2.1'}))
+        self.assertEqual(('10.0.0.7', '10.0.0.7'),
+                         (found['serviceIP'], found['clusterIP']))
+
+    def test_where_the_authority_is(self):
+        for fields, wanted in (
+                ({}, {'configMap': 'node-virtbmc-ca', 'key': 'ca.crt'}),
+                ({'redfish': {'plainHTTP': True}}, None),
+                ({'redfish': {'tls': {'secretName': 'a'}}}, None)):
+            with self.subTest(fields=fields):
+                self.assertEqual(wanted, endpoints.status(
+                    bodies.bmc(**fields), bodies.service())['endpoints'][
+                        'redfish'].get('certificateAuthority'))
+
+    def test_names_of_the_certificate(self):
+        inner = ('node-virtbmc.lab.svc', 'node-virtbmc', 'node-virtbmc.lab',
+                 'node-virtbmc.lab.svc.cluster.local')
+        self.assertEqual((*inner, '10.0.0.7'), endpoints.names(
+            bodies.bmc(), bodies.service()))
+        self.assertEqual((*inner, '10.0.0.7', '192.0.2.1'), endpoints.names(
+            bodies.bmc(**BALANCED), balanced({'ip': '192.0.2.1'})))
+        # What is no load balancer's own may not be taken for one.
+        self.assertEqual((*inner, '10.0.0.7'), endpoints.names(
+            bodies.bmc(), balanced({'ip': '192.0.2.1'})))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+
+from sushy_kubevirt.operator import network
+from tests.unit.operator import bodies
+
+
+def ports(**fields):
+    return [(port['name'], port['port'], port.get('nodePort'),
+             port.get('appProtocol'))
+            for port in network.service(bodies.bmc(**fields))['spec'][
+                'ports']]
+
+
+# fields of the spec, ports of the Service
+PORTS = (
+    ({}, [('redfish', 443, None, 'https'), ('ipmi', 623, None, None)]),
+    ({'ipmi': {'enabled': False}}, [('redfish', 443, None, 'https')]),
+    ({'redfish': {'enabled': False}}, [('ipmi', 623, None, None)]),
+    ({'redfish': {'plainHTTP': True}},
+     [('redfish', 80, None, 'http'), ('ipmi', 623, None, None)]),
+    ({'service': {'type': 'NodePort', 'ports': {'redfish': 8443},
+                  'nodePorts': {'ipmi': 30623}}},
+     [('redfish', 8443, None, 'https'), ('ipmi', 623, 30623, None)]),
+)
+
+
+class NetworkTestCase(base.BaseTestCase):
+
+    def test_ports(self):
+        for fields, wanted in PORTS:
+            with self.subTest(fields=fields):
+                self.assertEqual(wanted, ports(**fields))
+
+    def test_types(self):
+        for fields, wanted in (
+                ({}, {'type': 'ClusterIP'}),
+                ({'type': 'NodePort'}, {'type': 'NodePort'}),
+                ({'type': 'LoadBalancer', 'loadBalancerClass': 'c'},
+                 {'type': 'LoadBalancer', 'loadBalancerClass': 'c'})):
+            made = network.service(bodies.bmc(service=fields))['spec']
+            with self.subTest(fields=fields):
+                self.assertEqual(wanted, {
+                    key: value for key, value in made.items()
+                    if key in ('type', 'loadBalancerClass')})
+
+    def test_annotations(self):
+        made = network.service(bodies.bmc(service={
+            'annotations': {'a': 'b'}}))
+        self.assertEqual({'a': 'b'}, made['metadata']['annotations'])
+
+    def test_policy(self):
+        self.assertIsNone(network.policy(bodies.bmc()))
+        allowed = [{'protocol': 'TCP', 'port': 8000},
+                   {'protocol': 'UDP', 'port': 6230}]
+        for fields, wanted in (
+                # Nobody named is nobody let in, not everybody.
+                ({}, []),
+                ({'allowedCIDRs': ['10.0.0.0/8'],
+                  'allowedNamespaces': ['metal3']},
+                 [{'ports': allowed, 'from': [
+                     {'ipBlock': {'cidr': '10.0.0.0/8'}},
+                     {'namespaceSelector': {'matchLabels': {
+                         'kubernetes.io/metadata.name': 'metal3'}}}]}])):
+            made = network.policy(bodies.bmc(networkPolicy={
+                'enabled': True, **fields}))
+            with self.subTest(fields=fields):
+                self.assertEqual(wanted, made['spec']['ingress'])
+                self.assertEqual(['Ingress'], made['spec']['policyTypes'])

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
+from oslotest import base
+
+from sushy_kubevirt.operator import spec
+from tests.unit.operator import bodies
+
+LAB = bodies.NAMESPACE
+
+
+def old(**fields):
+    made = bodies.body(**fields)
+    del made['spec']['virtualMachineRef']
+    return made
+
+
+# Field of Bmc, the resource, what is read
+CASES = (
+    ('vm', bodies.body(), spec.Reference(LAB, 'vm')),
+    ('vm', old(virtualMachine={'name': 'vm'}), spec.Reference(LAB, 'vm')),
+    ('vm', bodies.elsewhere(), spec.Reference('far', 'vm')),
+    ('auth', bodies.body(), None),
+    ('auth', bodies.body(authSecretRef={'name': 'a'}),
+     spec.Reference(LAB, 'a')),
+    ('auth', old(virtualMachine={'name': 'vm'}, authSecret={'name': 'a'}),
+     spec.Reference(LAB, 'a')),
+    ('auth', bodies.elsewhere(), spec.Reference('far', 'key')),
+    ('ipmi', bodies.body(), True),
+    ('ipmi', bodies.body(ipmi={'enabled': False}), False),
+    ('redfish', bodies.body(), spec.Redfish()),
+    ('redfish', bodies.body(redfish={'enabled': False}),
+     spec.Redfish(enabled=False)),
+    ('redfish', bodies.body(redfish={'plainHTTP': True}),
+     spec.Redfish(plain=True)),
+    ('redfish', bodies.body(redfish={'tls': {'secretName': 'a'}}),
+     spec.Redfish(secret='a')),
+    ('service', bodies.body(), spec.Service()),
+    ('service', bodies.body(redfish={'plainHTTP': True}),
+     spec.Service(redfish_port=80)),
+    ('service', bodies.body(service={
+        'type': 'LoadBalancer', 'loadBalancerClass': 'c',
+        'annotations': {'a': 'b'}, 'ports': {'redfish': 1, 'ipmi': 2},
+        'nodePorts': {'redfish': 3, 'ipmi': 4}}),
+     spec.Service('LoadBalancer', 'c', {'a': 'b'}, 1, 2, 3, 4)),
+    ('network_policy', bodies.body(), spec.NetworkPolicy()),
+    ('network_policy', bodies.body(networkPolicy={
+        'enabled': True, 'allowedCIDRs': ['10.0.0.0/8'],
+        'allowedNamespaces': ['a']}),
+     spec.NetworkPolicy(True, ('10.0.0.0/8',), ('a',))),
+    ('media', bodies.body(), spec.Media()),
+    ('media', bodies.body(virtualMedia={
+        'storageClassName': 's', 'mode': 'import', 'allowedHosts': ['h']}),
+     spec.Media('s', 'import', ('h',))),
+    ('run_strategy', bodies.body(runStrategy='Always'), 'Always'),
+    ('resources', bodies.body(resources={'ipmi': {}}), {'ipmi': {}}),
+    ('image', bodies.body(image='i'), 'i'),
+    ('node_selector', bodies.body(nodeSelector={'a': 'b'}), {'a': 'b'}),
+    ('tolerations', bodies.body(tolerations=[{'key': 'a'}]),
+     ({'key': 'a'},)),
+    ('generation', bodies.body(), 3),
+    ('uid', bodies.body(), bodies.UID),
+    ('deleting', bodies.body(), False),
+)
+
+
+class SpecTestCase(base.BaseTestCase):
+
+    def test_cases(self):
+        for field, body, wanted in CASES:
+            with self.subTest(field=field, spec=body['spec']):
+                self.assertEqual(wanted, getattr(spec.read(body), field))
+
+    def test_every_field_is_read(self):
+        self.assertEqual(
+            set(), {field.name for field in dataclasses.fields(spec.Bmc)}
+            - {case[0] for case in CASES} - {'name', 'namespace'})
+
+    def test_both_spellings_mean_the_same(self):
+        self.assertEqual(
+            spec.read(bodies.body(authSecretRef={'name': 'a'})),
+            spec.read(old(virtualMachine={'name': 'vm', 'namespace': LAB},
+                          authSecret={'name': 'a', 'namespace': LAB})))
+
+    def test_deletion(self):
+        body = bodies.body()
+        body['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
+        self.assertTrue(spec.read(body).deleting)
