@@ -68,6 +68,8 @@ class Pool:
         :raises Exhausted: all are in use.
         """
         address = address or self.peek()
+        if address in self._free:
+            self._free.remove(address)
         self._used.add(address)
         return address
 

@@ -6,6 +6,7 @@ Source: kubernetes/pkg/kubelet (1.36).
 
 import asyncio
 import contextlib
+import functools
 import logging
 import shutil
 
@@ -150,7 +151,7 @@ class Pod:
         """Whether a Secret or a ConfigMap is one of its own."""
         return (kind.kind, name) in self._names
 
-    @property
+    @functools.cached_property
     def _names(self):
         found = set()
         for volume in self._spec.get('volumes') or ():

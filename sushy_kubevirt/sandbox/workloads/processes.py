@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Local processes that stand for containers.
 
-Each is the leader of a session of its own. When it ends the rest of its
-session is killed, as a container ends with its first process; and all end
-with the sandbox, however that ends: see :mod:`undertaker`.
+Each is the leader of a session of its own. When it ends its children are
+killed, as a container ends with its first process; and all end with the
+sandbox, however that ends: see :mod:`undertaker`.
 """
 
 import asyncio
 import contextlib
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import subprocess
@@ -112,7 +113,8 @@ class Processes:
         self.folder = pathlib.Path(
             tempfile.mkdtemp(prefix='sushy-kubevirt-pods-'))
         self._alive = {}
-        self._ended = set()
+        self._marks = {}
+        self._ended = {}
         self._watch = None
         self._sweeping = None
         self._setpriv = shutil.which('setpriv')
@@ -142,8 +144,10 @@ class Processes:
             words = [self._setpriv, '--pdeathsig', 'KILL', '--', *words]
         ours, theirs = os.pipe()
         try:
+            mark = secrets.token_hex(8)
             popen = subprocess.Popen(
-                words, env=env, cwd=folder, stdin=subprocess.DEVNULL,
+                words, env={**env, undertaker.MARK: mark}, cwd=folder,
+                stdin=subprocess.DEVNULL,
                 stdout=theirs, stderr=theirs, start_new_session=True,
                 umask=0o022)
         except OSError as exc:
@@ -152,7 +156,8 @@ class Processes:
                              ) from None
         finally:
             os.close(theirs)
-        self._tell(popen.pid)
+        self._marks[popen.pid] = mark
+        self._tell(popen.pid, mark)
         made = Process(popen, ours, say, on_end, self._forget)
         self._alive[popen.pid] = made
         return made
@@ -177,15 +182,15 @@ class Processes:
                 stdout=subprocess.DEVNULL, start_new_session=True,
                 env={})
 
-    def _tell(self, number):
+    def _tell(self, number, mark):
         with contextlib.suppress(OSError):
-            self._watch.stdin.write(b'%d\n' % number)
+            self._watch.stdin.write(f'{number} {mark}\n'.encode())
             self._watch.stdin.flush()
 
     def _forget(self, pid):
-        """Kill what a session has besides the group of its leader."""
+        """Kill what a container has besides the group of its leader."""
         self._alive.pop(pid, None)
-        self._ended.add(pid)
+        self._ended[pid] = self._marks.pop(pid)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(
                 _SWEEP, self._sweep)
@@ -195,6 +200,6 @@ class Processes:
         self._sweeping = None
         if self._ended:
             undertaker.bury(self._ended)
-            for number in self._ended:
-                self._tell(-number)
+            for number, mark in self._ended.items():
+                self._tell(-number, mark)
             self._ended.clear()

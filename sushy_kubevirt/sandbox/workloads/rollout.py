@@ -47,8 +47,20 @@ def limits(spec):
 def template_hash(template):
     """The name of a template."""
     digest = hashlib.blake2b(json.dumps(
-        bare(template), sort_keys=True).encode(), digest_size=10).digest()
+        _full(bare(template)), sort_keys=True).encode(),
+        digest_size=10).digest()
     return ''.join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
+
+
+def _full(value):
+    """A value without what says nothing; clients differ in writing that."""
+    if isinstance(value, dict):
+        parts = {key: _full(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items()
+                if part not in (None, {}, [])}
+    if isinstance(value, list):
+        return [_full(part) for part in value]
+    return value
 
 
 def bare(template):

@@ -27,7 +27,7 @@ _MANAGER = 'kube-proxy'
 _OPEN = {'TCP': forwarding.Tcp, 'UDP': forwarding.Udp}
 
 
-def targets(service, slices):
+def targets(slices):
     """What is behind each port of a service.
 
     :param slices: the service's EndpointSlices.
@@ -232,7 +232,7 @@ class Services:
         slices = [s for s in self._store.list(kinds.ENDPOINT_SLICE, key[0])
                   if (s['metadata'].get('labels') or {}).get(
                       endpoints.SERVICE_NAME) == key[1]]
-        behind = targets(service, slices)
+        behind = targets(slices)
         given = self._given.get(service['metadata']['uid'], {})
         if self._balanced(service) and 'balancer' not in given:
             given['balancer'] = (self._balancers, self._balancers.take())

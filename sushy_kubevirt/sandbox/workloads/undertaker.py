@@ -2,10 +2,12 @@
 """A process that outlives the sandbox by a moment, to end what it started.
 
 The sandbox may be killed so that it can do nothing more. Every container is
-the leader of a session, and this program is told of each by its standard
-input: ``+SESSION`` and ``-SESSION``, a line each. When that ends, all that
-lives in these sessions is killed, and the folder of the pods removed. It
-needs the standard library alone and is run as a file, so that it is small.
+the leader of a session and has a mark in its environment that its children
+inherit, and this program is told of each by its standard input: ``+SESSION
+MARK`` and ``-SESSION MARK``, a line each. When that ends, all that lives in
+these sessions or has these marks is killed, and the folder of the pods
+removed. It needs the standard library alone and is run as a file, so that it
+is small.
 """
 
 import contextlib
@@ -15,10 +17,13 @@ import signal
 import sys
 import time
 
+MARK = 'SUSHY_KUBEVIRT_SANDBOX_CONTAINER'
+
 _ROUNDS = 50
+_SIGN = MARK.encode() + b'='
 
 
-def sessions():
+def _processes():
     """The processes of this machine: pairs of (process, session)."""
     for name in os.listdir('/proc'):
         if not name.isdigit():
@@ -33,15 +38,29 @@ def sessions():
             yield int(name), int(words[3])
 
 
-def bury(ended):
-    """Kill all that is left of some sessions.
+def _mark(process):
+    """The mark in the environment that a process was started with."""
+    try:
+        with open(f'/proc/{process}/environ', 'rb') as file:
+            found = file.read()
+    except OSError:
+        return ''  # gone, or somebody else's
+    at = 0 if found.startswith(_SIGN) else found.find(b'\0' + _SIGN) + 1
+    if not at and not found.startswith(_SIGN):
+        return ''
+    return found[at + len(_SIGN):].partition(b'\0')[0].decode(
+        errors='replace')
 
-    :param ended: a set of sessions.
-    :returns: how many were alive.
+
+def bury(ended):
+    """Kill all that is left of some containers.
+
+    :param ended: ``{session: mark}``.
+    :returns: how many processes were alive.
     """
-    count = 0
-    for process, session in sessions():
-        if session in ended:
+    count, marks = 0, set(ended.values())
+    for process, session in _processes():
+        if session in ended or _mark(process) in marks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
                 count += 1
@@ -52,13 +71,13 @@ def main(folder):
     """Wait for the end, then end the rest."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    alive = set()
-    for line in sys.stdin.buffer:
-        number = int(line)
-        if number > 0:
-            alive.add(number)
+    alive = {}
+    for line in sys.stdin:
+        number, mark = line.split()
+        if int(number) > 0:
+            alive[int(number)] = mark
         else:
-            alive.discard(-number)
+            alive.pop(-int(number), None)
     for _ in range(_ROUNDS):
         # What is about to fork is found in the next round.
         if not alive or not bury(alive):
