@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 
 from sushy_kubevirt.sandbox.api import core
+from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.workloads import addresses
 from sushy_kubevirt.sandbox.workloads import deployments
@@ -94,6 +95,10 @@ class Cluster:
     def _gate(self, kind, admission):
         if kind is core.POD and admission.operation == 'CREATE':
             node.service_account(admission)
+            wrong = node.faults(admission.new)
+            if wrong:
+                raise errors.invalid(
+                    kind, admission.new['metadata'].get('name'), wrong)
 
     def _token(self, pod):
         """A token of a pod's account, good as long as the pod is there."""

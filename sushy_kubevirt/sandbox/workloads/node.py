@@ -11,6 +11,7 @@ import aiohttp
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.kubevirt import workqueue
 from sushy_kubevirt.sandbox.workloads import ownership
@@ -195,6 +196,40 @@ class Node:
                           manager='kube-scheduler')
         self.recorder.event(pod, events.WARNING, 'FailedScheduling', text,
                             'default-scheduler')
+
+
+def faults(pod):
+    """What is wrong with a pod that is made.
+
+    Names of volumes and containers become names of folders here.
+
+    :returns: a list of :class:`errors.Cause`.
+    """
+    spec, found = pod.get('spec') or {}, []
+    if not spec.get('containers'):
+        found.append(errors.Cause('FieldValueRequired', 'Required value',
+                                  'spec.containers'))
+    volumes = {v.get('name') for v in spec.get('volumes') or ()}
+    for field in ('volumes', 'initContainers', 'containers'):
+        names = set()
+        for index, one in enumerate(spec.get(field) or ()):
+            where, name = f'spec.{field}[{index}]', one.get('name') or ''
+            why = metadata.name_fault(name, label=True)
+            if why:
+                found.append(errors.Cause(
+                    'FieldValueInvalid', f'Invalid value: "{name}": {why}',
+                    where + '.name'))
+            if name in names:
+                found.append(errors.Cause(
+                    'FieldValueDuplicate', f'Duplicate value: "{name}"',
+                    where + '.name'))
+            names.add(name)
+            found += [errors.Cause(
+                'FieldValueNotFound', f'Not found: "{mount.get("name")}"',
+                f'{where}.volumeMounts[{at}].name')
+                for at, mount in enumerate(one.get('volumeMounts') or ())
+                if mount.get('name') not in volumes]
+    return found
 
 
 def service_account(admission):

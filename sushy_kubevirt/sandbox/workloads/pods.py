@@ -227,10 +227,11 @@ class Pod:
         finally:
             if self._telling:
                 self._telling.cancel()
+            gone, self._killed = self._killed, True
             self._node.addresses.release(self.address)
             shutil.rmtree(self.folder, ignore_errors=True)
         self._node.forget(self)
-        if not self._killed:
+        if not gone:
             with contextlib.suppress(errors.ApiError):
                 self._node.store.delete(core.POD, *self.key, grace=0,
                                         uid=self.uid)
@@ -312,6 +313,8 @@ class Pod:
             why = {'reason': 'PodCompleted'}
 
         def change(pod):
+            if pod['metadata']['uid'] != self.uid:
+                return  # another one has its name
             status = pod.setdefault('status', {})
             host = self._node.host(pod)
             status.update(
@@ -331,7 +334,7 @@ class Pod:
                     ('Ready', ready, why), ('ContainersReady', ready, why)):
                 put(pod, kind, value, **more)
         with contextlib.suppress(errors.ApiError):
-            self._obj = self._node.store.change(
+            self._node.store.change(
                 core.POD, *self.key, change, subresource='status',
                 manager=_MANAGER)
 

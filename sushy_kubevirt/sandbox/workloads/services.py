@@ -11,6 +11,7 @@ Source: kubernetes/pkg/registry/core/service (1.36).
 """
 
 import asyncio
+import logging
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
@@ -20,6 +21,8 @@ from sushy_kubevirt.sandbox.workloads import endpoints
 from sushy_kubevirt.sandbox.workloads import forwarding
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import ownership
+
+LOG = logging.getLogger(__name__)
 
 NODE_PORTS = range(30000, 32768)
 
@@ -199,7 +202,11 @@ class Services:
             while self._dirty:
                 key = next(iter(self._dirty))
                 del self._dirty[key]
-                await self._sync(key)
+                try:
+                    await self._sync(key)
+                except Exception:
+                    # The other services have nothing to do with it.
+                    LOG.exception('service %s/%s', *key)
 
     async def _sync(self, key):
         service = self._store.find(core.SERVICE, *key)

@@ -69,6 +69,33 @@ class NodeTestCase(base.BaseTestCase):
             self.NODE, {'nodeSelector': {'a': '2'}}))
 
 
+class FaultsTestCase(base.BaseTestCase):
+
+    def fields(self, **spec):
+        return [one.field for one in node.faults({'spec': spec})]
+
+    def test_names_are_fit_for_folders(self):
+        good = {'name': 'a'}
+        self.assertEqual([], self.fields(containers=[good]))
+        for name in ('../a', 'a/b', '', '..', 'A'):
+            bad = {'name': name}
+            self.assertEqual(['spec.containers[0].name'],
+                             self.fields(containers=[bad]))
+            self.assertEqual(['spec.volumes[0].name'], self.fields(
+                containers=[good], volumes=[bad]))
+
+    def test_mounts_are_of_volumes_that_are_there(self):
+        self.assertEqual(
+            ['spec.containers[0].volumeMounts[0].name'],
+            self.fields(containers=[{'name': 'a', 'volumeMounts': [
+                {'name': '../b', 'mountPath': '/b'}]}]))
+
+    def test_no_containers_and_two_of_a_name(self):
+        self.assertEqual(['spec.containers'], self.fields())
+        self.assertEqual(['spec.containers[1].name'], self.fields(
+            containers=[{'name': 'a'}, {'name': 'a'}]))
+
+
 class EndpointsTestCase(base.BaseTestCase):
 
     def test_ports_by_name(self):
