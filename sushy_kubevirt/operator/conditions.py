@@ -50,6 +50,7 @@ class World:
         with is there
     :param taken: objects that would be the BMC's but are somebody else's,
         as 'Kind name'
+    :param image_allowed: whether the BMC may have the image that it names
     """
 
     vm: dict | None = None
@@ -58,6 +59,7 @@ class World:
     service: dict | None = None
     certificate: bool = False
     taken: tuple = ()
+    image_allowed: bool = True
 
 
 def conditions(bmc, world):
@@ -156,6 +158,11 @@ def _emulator(bmc, world, vm, secret):
                          vm.message)
     if not secret.status and not _runs(world):
         return Condition(EMULATOR, False, 'WaitingForSecret', secret.message)
+    if bmc.image and not world.image_allowed:
+        return Condition(
+            EMULATOR, False, 'ImageNotAllowed',
+            'Image %s is not one that this operator lets BMCs name. Leave '
+            'image out, or have it added to --allowed-images.' % bmc.image)
     taken = [one for one in world.taken if not one.startswith('Service ')]
     if taken:
         return _name_taken(EMULATOR, taken[0])

@@ -72,6 +72,9 @@ CASES = (
      'EmulatorStarting', 'exceeded quota'),
     (bodies.body(), but(taken=('Deployment node-virtbmc',)), EMULATOR,
      False, 'NameTaken', 'Deployment node-virtbmc'),
+    (bodies.body(image='evil'), but(image_allowed=False), EMULATOR, False,
+     'ImageNotAllowed', 'Image evil'),
+    (bodies.body(image='mine'), GOOD, EMULATOR, True, 'EmulatorReady', ''),
     (NAMED, but(secret=None, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'lab/key'),
     # A pod that runs goes on with the credentials it has.
