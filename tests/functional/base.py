@@ -88,7 +88,7 @@ class EmulatorTestCase(SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, cls.SETTINGS, cls.SERVER))
+            cls.sandbox.bmc_account(), cls.SETTINGS, cls.SERVER))
 
 
 class VbmcdTestCase(SandboxTestCase):
@@ -99,5 +99,5 @@ class VbmcdTestCase(SandboxTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig,
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.bmc_account(),
                                           cls.CONFIG))

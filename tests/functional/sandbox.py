@@ -217,6 +217,14 @@ class Sandbox(fixtures.Fixture):
         made.write_text(yaml.safe_dump(config))
         return made
 
+    def bmc_account(self):
+        """Make a kubeconfig with the rights that a cluster gives a BMC.
+
+        :returns: path of the file.
+        """
+        self.apply(process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml')
+        return self.account('bmc')
+
     # Waiting
 
     def wait(self, plural, name, condition, namespace='default', timeout=30):

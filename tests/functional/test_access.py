@@ -70,7 +70,8 @@ class AccessTestCase(base.EmulatorTestCase):
 
     def setUp(self):
         super().setUp()
-        self.vbmcd = self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
+        self.vbmcd = self.useFixture(vbmcd.Vbmcd(
+            self.sandbox.bmc_account()))
 
     def wait_power(self, state):
         # By the emulator: its reads cost no call, a watch would count.

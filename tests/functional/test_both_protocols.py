@@ -34,8 +34,9 @@ class Bmcs(base.SandboxTestCase):
         super().setUpClass()
         # Before there is a BMC: it remembers for a while which there are.
         cls.sandbox.set_gates(**cls.GATES)
-        cls.emulator = cls.share(emulator.Emulator(cls.sandbox.kubeconfig))
-        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
+        account = cls.sandbox.bmc_account()
+        cls.emulator = cls.share(emulator.Emulator(account))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(account))
 
     def make(self, run_strategy='Halted', **spec):
         """Have a VM of the test's own, with a BMC of either protocol."""

@@ -21,7 +21,6 @@ from tests.functional import machines
 from tests.functional import process
 from tests.functional import vbmcd
 
-MANIFEST = process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
 KUBECTL = shutil.which('kubectl')
 WHO = 'system:serviceaccount:default:bmc'
 
@@ -33,8 +32,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.sandbox.apply(MANIFEST)
-        cls.kubeconfig = cls.sandbox.account('bmc')
+        cls.kubeconfig = cls.sandbox.bmc_account()
         cls.images = cls.share(imageserver.ImageServer())
         cls.emulator = cls.share(emulator.Emulator(cls.kubeconfig, {
             'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))

@@ -90,7 +90,11 @@ class TokenTestCase(AccountTestCase):
         answer = await self.by(token, 'PATCH', path, body, 403, **how)
         self.assertIn('cannot create resource "configmaps"',
                       answer['message'])
-        self.grant({**patch, 'verbs': ['create']}, name='more')
+        # Unlike a POST, an apply says the name before, so rights may.
+        self.grant({**patch, 'verbs': ['create'], 'resourceNames': ['x']},
+                   name='more')
+        await self.by(token, 'POST', NS + 'configmaps',
+                      {'metadata': {'name': 'x'}}, 403)
         await self.by(token, 'PATCH', path, body, 201, **how)
 
     async def test_it_ends(self):
