@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
+from oslotest import base
+
+from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import wanted
+from tests.unit.operator import bodies
+from tests.unit.operator import test_conditions as worlds
+
+DEFAULTS = pods.Defaults('virtbmc:1')
+
+STATE = ['Secret']
+RIGHTS = ['ServiceAccount', 'Role', 'RoleBinding']
+ALL = ['Service', *STATE, *RIGHTS, 'ConfigMap', 'Deployment']
+
+DELETED = bodies.body()
+DELETED['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
+
+GOOD, FAR, but = worlds.GOOD, worlds.FAR, worlds.but
+NEW = but(deployment=None)
+
+# The resource, what there is, what is to be
+CASES = (
+    (bodies.body(), GOOD, ALL),
+    (bodies.body(), NEW, ALL),
+    (DELETED, GOOD, []),
+    # The VM comes later, or is gone.
+    (bodies.body(), but(vm=None), [kind for kind in ALL if kind != 'Secret']),
+    (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')),
+     [kind for kind in ALL if kind != 'Secret']),
+    # No pod before what it mounts is there; but one that runs stays.
+    (bodies.body(), but(NEW, secret=None), ALL[:-1]),
+    (bodies.body(), but(NEW, certificate=False), ALL[:-1]),
+    (bodies.body(), but(secret=None), ALL),
+    (bodies.body(), but(certificate=False), ALL),
+    (worlds.PLAIN, but(NEW, certificate=False), ALL),
+    (bodies.body(redfish={'enabled': False}), but(NEW, certificate=False),
+     ['Service', *STATE, *RIGHTS, 'Deployment']),
+    (bodies.body(networkPolicy={'enabled': True}), GOOD,
+     [*ALL[:-1], 'NetworkPolicy', 'Deployment']),
+    (bodies.elsewhere(), FAR, ALL),
+    # A permission that is taken back takes the pod with it.
+    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), ['Service']),
+    (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), ['Service']),
+    # Also one that runs.
+    (bodies.body(image='evil'), but(image_allowed=False), ALL[:-1]),
+)
+
+
+class WantedTestCase(base.BaseTestCase):
+
+    def test_cases(self):
+        for body, world, kinds in CASES:
+            with self.subTest(spec=body['spec'], world=world):
+                self.assertEqual(kinds, [one['kind'] for one in (
+                    wanted.objects(spec.read(body), world, DEFAULTS))])
+
+    def test_the_same_again(self):
+        # Nothing random: else it would be put right for ever.
+        for body, world, kinds in CASES:
+            bmc = spec.read(body)
+            self.assertEqual(wanted.objects(bmc, world, DEFAULTS),
+                             wanted.objects(dataclasses.replace(bmc), world,
+                                            DEFAULTS))
