@@ -209,4 +209,19 @@ ENDPOINT_SLICE = kinds.Kind(
                        ports=_ANY_LIST),
         'EndpointSlice represents a set of service endpoints.'))
 
-KINDS = (DEPLOYMENT, REPLICA_SET, ENDPOINTS, ENDPOINT_SLICE)
+# An object only: nothing between processes of one machine is kept apart.
+NETWORK_POLICY = kinds.Kind(
+    'networking.k8s.io', 'v1', 'NetworkPolicy', 'networkpolicies',
+    'networkpolicy', ('netpol',), unconditional_update=True,
+    columns=(kinds.Column('Pod-Selector', value=lambda obj: labels.text(
+        (obj.get('spec') or {}).get('podSelector'))), _AGE),
+    schema=schemas.about(
+        schemas.strict(spec=schemas.strict(
+            podSelector=schemas.SELECTOR, ingress=_ANY_LIST,
+            egress=_ANY_LIST, policyTypes={
+                'type': 'array', 'items': schemas.STRING,
+                'x-kubernetes-list-type': 'atomic'})),
+        'NetworkPolicy describes what network traffic is allowed for a set '
+        'of Pods'))
+
+KINDS = (DEPLOYMENT, REPLICA_SET, ENDPOINTS, ENDPOINT_SLICE, NETWORK_POLICY)
