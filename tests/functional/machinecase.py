@@ -46,7 +46,7 @@ class MachineTestCase(base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.connection = connection.Connection.from_options(
-            str(cls.sandbox.kubeconfig))
+            str(cls.sandbox.bmc_account()))
 
     def bmc(self, **settings):
         """What a BMC process has: a cluster, with its keeper."""
