@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import unittest
 
-import multidict
-
 from sushy_kubevirt.sandbox.api import attributes
 from sushy_kubevirt.sandbox.api import auth
 from sushy_kubevirt.sandbox.api import targets
@@ -74,7 +72,7 @@ class AttributesTestCase(unittest.TestCase):
                         self.assertFalse(target.name)
                     continue
                 self.assertEqual(wanted, attributes.of_target(
-                    method, target, multidict.MultiDict(query)))
+                    method, target, query))
 
     def test_refusals(self):
         for wanted, message, details in REFUSALS:
