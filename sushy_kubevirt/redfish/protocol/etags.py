@@ -7,9 +7,10 @@ what changes of itself (`VOLATILE`) is not part of it.
 
 A request that changes something if it still has a certain tag is compared
 with the resource as it is now, read here within the service. Two of them
-that come at the same time to the same worker wait for each other. Another
-worker hears of a change a moment later, through its watch, and may let a
-request through that comes before.
+that come at the same time to the same worker wait for each other. Two that
+come at the same time to two workers do not: what one has written the other
+reads once it is written (`services.writes`), and until then it may let a
+request through.
 """
 
 import hashlib
