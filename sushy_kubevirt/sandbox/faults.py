@@ -13,11 +13,13 @@ from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import views
 
-VERBS = ('GET', 'PUT', 'PATCH', 'POST', 'DELETE', 'WATCH', '*')
+VERBS = ('GET', 'PUT', 'PATCH', 'POST', 'DELETE', 'WATCH', 'WRITE', '*')
+
+WRITES = ('PUT', 'PATCH', 'POST', 'DELETE')
 
 #: What can happen to a call. ``delay`` alone: it is only late.
-ACTIONS = ('401', '403', '409', '429', '500', '503', 'hang', 'reset',
-           'drop-after', 'gone', 'break', 'delay')
+ACTIONS = ('401', '403', '409', '429', '500', '503', 'hang', 'silence',
+           'reset', 'drop-after', 'gone', 'break', 'delay')
 
 
 @dataclasses.dataclass
@@ -25,11 +27,16 @@ class Fault:
     """What shall happen to the next calls.
 
     :param verb: HTTP method, ``WATCH`` for watches (``GET`` is without
-        them), ``*`` for all.
+        them), ``WRITE`` for all methods that change something, ``*`` for
+        all.
     :param path: regular expression that is searched in the path.
+    :param user: regular expression that is searched in the name of who
+        calls.
+    :param after: how many such calls go well before.
     :param count: how many calls it happens to.
     :param action: one of :data:`ACTIONS`. ``reset`` does not carry out the
-        call, ``drop-after`` does; both give no answer. ``gone`` answers a
+        call, ``drop-after`` does; both give no answer. ``silence`` carries
+        it out and never answers. ``gone`` answers a
         watch 410, with ``event`` as an ERROR event in an answer 200.
         ``break`` cuts the watches that are open, all at once, and each of
         the next ``count - 1`` when it is open for ``delay`` seconds.
@@ -45,6 +52,9 @@ class Fault:
     action: str
     delay: float
     event: bool
+    user: re.Pattern
+    after: int
+    passed: int = 0
     hits: int = 0
 
     @property
@@ -54,7 +64,22 @@ class Fault:
     def to_dict(self):
         return {'id': self.id, 'verb': self.verb, 'path': self.path.pattern,
                 'count': self.count, 'action': self.action,
-                'delay': self.delay, 'event': self.event, 'hits': self.hits}
+                'delay': self.delay, 'event': self.event,
+                'user': self.user.pattern, 'after': self.after,
+                'hits': self.hits}
+
+    def concerns(self, method, path, watch):
+        """Whether it is about such a call, whoever makes it.
+
+        :param method: of HTTP.
+        :param watch: whether the call is a watch.
+        """
+        if not watch and self.action in ('gone', 'break'):
+            return False
+        name = 'WATCH' if watch else method
+        return (self.verb in (name, '*')
+                or self.verb == 'WRITE' and name in WRITES
+                ) and self.path.search(path) is not None
 
 
 def _field(body, name, types, default, check=lambda value: True):
@@ -64,6 +89,13 @@ def _field(body, name, types, default, check=lambda value: True):
     if not isinstance(value, types) or not check(value):
         raise errors.bad_request(f'{name}: {body.get(name)!r} is not allowed')
     return value
+
+
+def _pattern(body, name):
+    try:
+        return re.compile(_field(body, name, (str,), ''))
+    except re.error as exc:
+        raise errors.bad_request(f'{name}: {exc}') from None
 
 
 def reset(request):
@@ -98,24 +130,24 @@ class Faults:
         """
         if not isinstance(body, dict):
             raise errors.bad_request('a fault is an object')
-        allowed = {'verb', 'path', 'count', 'action', 'delay', 'event'}
+        allowed = {'verb', 'path', 'count', 'action', 'delay', 'event',
+                   'user', 'after'}
         if body.keys() - allowed:
             raise errors.bad_request(
                 f'not known: {", ".join(sorted(body.keys() - allowed))}; '
                 f'a fault has {", ".join(sorted(allowed))}')
         body = {**body, 'action': str(body.get('action', ''))}
-        try:
-            path = re.compile(_field(body, 'path', (str,), ''))
-        except re.error as exc:
-            raise errors.bad_request(f'path: {exc}') from None
         fault = Fault(
             next(self._ids),
-            _field(body, 'verb', (str,), '*', lambda v: v in VERBS), path,
+            _field(body, 'verb', (str,), '*', lambda v: v in VERBS),
+            _pattern(body, 'path'),
             _field(body, 'count', (int,), 1, lambda v: v > 0),
             _field(body, 'action', (str,), '', lambda v: v in ACTIONS),
             _field(body, 'delay', (int, float), 0,
                    lambda v: 0 <= v <= 3600),
-            _field(body, 'event', (bool,), False))
+            _field(body, 'event', (bool,), False),
+            _pattern(body, 'user'),
+            _field(body, 'after', (int,), 0, lambda v: v >= 0))
         self._faults.append(fault)
         if fault.action == 'break':
             self._break(fault)
@@ -138,13 +170,19 @@ class Faults:
             reset(request)
 
     def _match(self, request, verb):
-        name = 'WATCH' if verb == 'watch' else request.method
         for fault in self._faults:
-            if not fault.spent and fault.verb in (name, '*') and (
-                    verb == 'watch' or fault.action not in (
-                        'gone', 'break')) and fault.path.search(request.path):
-                fault.hits += 1
-                return fault
+            if fault.spent or not fault.concerns(
+                    request.method, request.path, verb == 'watch'):
+                continue
+            if fault.user.pattern and not fault.user.search(
+                    self._server.tokens.user(
+                        request.headers.get('Authorization')).name):
+                continue
+            if fault.passed < fault.after:
+                fault.passed += 1
+                continue
+            fault.hits += 1
+            return fault
         return None
 
     async def around(self, request, verb, carry_out):
@@ -153,7 +191,9 @@ class Faults:
         if fault is None:
             return await carry_out()
         action = fault.action
-        if action == 'hang':
+        if action == 'silence':
+            await carry_out()
+        if action in ('hang', 'silence'):
             return await self._hang(request, verb, fault.delay)
         if action == 'break':
             asyncio.get_running_loop().call_later(

@@ -97,6 +97,42 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual([], await self.hits())
         await self.call('GET', self.THINGS, expect=200)
 
+    async def test_silence_is_a_call_without_its_answer(self):
+        await self.fault('silence', verb='WRITE')
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await self.call('POST', self.THINGS, base.make())
+        self.assertEqual(1, len(self.store.list(self.kind)))
+
+    async def test_writes_are_all_that_change(self):
+        await self.fault('500', verb='WRITE', count=4)
+        for method in ('POST', 'PUT', 'PATCH', 'DELETE'):
+            await self.call('GET', self.THINGS, expect=200)
+            name = '' if method == 'POST' else '/a'
+            await self.call(method, self.THINGS + name, base.make(), 500)
+        async with self.client.get(self.THINGS + '?watch=1') as answer:
+            self.assertEqual(200, answer.status)
+        self.assertEqual([4], await self.hits())
+
+    async def test_some_go_well_before(self):
+        await self.fault('silence', verb='POST', after=1)
+        await self.fault('500', verb='POST', after=1, count=2)
+        await self.call('POST', self.THINGS, base.make('a'), 201)
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await self.call('POST', self.THINGS, base.make('b'))
+        for _ in range(2):
+            await self.call('POST', self.THINGS, base.make('c'), 500)
+        self.assertEqual([1, 2], await self.hits())
+        self.assertEqual(2, len(self.store.list(self.kind)))
+
+    async def test_only_one_user(self):
+        await self.fault('500', user='^somebody-else$')
+        await self.call('GET', self.THINGS, expect=200)
+        await self.fault('503', user='admin')
+        await self.call('GET', self.THINGS, expect=503)
+        self.assertEqual([0, 1], await self.hits())
+
     async def test_a_watch_that_hangs_is_open_and_silent(self):
         await self.fault('hang', verb='WATCH', delay=0.3)
         self.store.create(self.kind, base.make())
@@ -144,7 +180,9 @@ class FaultTestCase(ControlTestCase):
                      {'action': '500', 'count': '1'},
                      {'action': '500', 'path': '('},
                      {'action': '500', 'verb': 'get'},
-                     {'action': '500', 'delay': -1}):
+                     {'action': '500', 'delay': -1},
+                     {'action': '500', 'after': -1},
+                     {'action': '500', 'user': '('}):
             await self.call('POST', '/sandbox/faults', body, 400)
 
     async def test_it_needs_the_token(self):
