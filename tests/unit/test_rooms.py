@@ -27,6 +27,10 @@ ROOMS = {
     'sushy_kubevirt.redfish.resources': {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services',
         'sushy_kubevirt.redfish.protocol', 'flask', 'cryptography'},
+    'sushy_kubevirt.pod': {
+        'sushy_kubevirt.kubevirt', 'sushy_kubevirt.plugin',
+        'sushy_kubevirt.redfish', 'sushy_kubevirt.services',
+        'sushy_tools.emulator', 'flask', 'werkzeug'},
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services.state',
         'cryptography'},
@@ -36,7 +40,8 @@ ROOMS = {
         'aiohttp', 'cryptography', 'yaml'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
-        'sushy_kubevirt.kubevirt', 'cliff', 'stevedore', 'virtualbmc'},
+        'sushy_kubevirt.kubevirt', 'sushy_kubevirt.pod.exposition',
+        'sushy_kubevirt.pod.health', 'cliff', 'stevedore', 'virtualbmc'},
 }
 
 # What costs a process that lives long much memory, and the one module that

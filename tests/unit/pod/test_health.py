@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+import http.client
+import logging
+import socket
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.pod import health
+
+
+class HealthTestCase(base.BaseTestCase):
+
+    ADDRESS = '127.0.0.1'
+
+    def setUp(self):
+        super().setUp()
+        self.live = mock.Mock(return_value=None)
+        self.ready = mock.Mock(return_value='')
+        self.metrics = mock.Mock(return_value=b'one 1\n')
+        self.server = health.Server(self.ADDRESS, 0, self.live, self.ready,
+                                    self.metrics)
+        self.server.start()
+        self.addCleanup(self.server.close)
+
+    def ask(self, path, method='GET'):
+        connection = http.client.HTTPConnection(
+            self.ADDRESS, self.server.port, timeout=10)
+        self.addCleanup(connection.close)
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+    def connect(self):
+        found = socket.create_connection(
+            (self.ADDRESS, self.server.port), timeout=10)
+        self.addCleanup(found.close)
+        return found
+
+    def test_well(self):
+        self.assertEqual((200, b'ok\n'), self.ask('/livez'))
+        self.assertEqual((200, b'ok\n'), self.ask('/readyz?verbose'))
+        self.assertEqual((200, b'one 1\n'), self.ask('/metrics'))
+
+    def test_unwell_says_why(self):
+        self.ready.return_value = 'The watch broke.'
+        self.assertEqual((503, b'The watch broke.\n'), self.ask('/readyz'))
+        self.assertEqual(200, self.ask('/livez')[0])
+
+    def test_a_probe_that_fails_is_no_end(self):
+        logging.getLogger(health.__name__).setLevel(logging.CRITICAL)
+        self.addCleanup(logging.getLogger(health.__name__).setLevel,
+                        logging.NOTSET)
+        self.live.side_effect = ValueError('secret')
+        self.assertEqual((500, b'It failed; see the log.\n'),
+                         self.ask('/livez'))
+        self.assertEqual(200, self.ask('/readyz')[0])
+
+    def test_other_requests(self):
+        self.assertEqual(404, self.ask('/')[0])
+        self.assertEqual(405, self.ask('/livez', 'POST')[0])
+        self.assertEqual((200, b''), self.ask('/livez', 'HEAD'))
+        sock = self.connect()
+        sock.sendall(b'\x16\x03\x01 hello\r\n\r\n')
+        self.assertIn(b' 400 ', sock.recv(100))
+
+    def test_in_pieces(self):
+        sock = self.connect()
+        for piece in b'GET /livez HT', b'TP/1.1\r\nHost: x\r', b'\n\r\n':
+            sock.sendall(piece)
+        answer = sock.makefile('rb').read()
+        self.assertTrue(answer.endswith(b'\r\n\r\nok\n'), answer)
+
+    def test_large_answer_to_a_slow_reader(self):
+        self.metrics.return_value = b'x' * 8_000_000
+        sock = self.connect()
+        sock.sendall(b'GET /metrics HTTP/1.1\r\n\r\n')
+        # Another one is served meanwhile.
+        self.assertEqual(200, self.ask('/livez')[0])
+        body = sock.makefile('rb').read().partition(b'\r\n\r\n')[2]
+        self.assertEqual(self.metrics.return_value, body)
+
+    def test_endless_request(self):
+        sock = self.connect()
+        sock.sendall(b'GET /livez HTTP/1.1\r\nX: ' + b'y' * 9000)
+        self.assertIn(b' 400 ', sock.recv(100))
+
+    def test_silent_clients_are_hung_up_on(self):
+        with mock.patch.object(health, 'PATIENCE', 0.05):
+            sock = self.connect()
+            self.assertEqual(b'', sock.recv(1))
+
+    def test_too_many_end_the_oldest(self):
+        with mock.patch.object(health, 'MOST', 3):
+            many = [self.connect() for _ in range(8)]
+            self.assertEqual(b'', many[0].recv(1))
+            self.assertEqual(200, self.ask('/livez')[0])
+
+    def test_close(self):
+        sock = self.connect()
+        self.ask('/livez')
+        self.server.close()
+        self.server.close()
+        self.assertEqual(b'', sock.recv(1))
+        self.assertRaises(ConnectionRefusedError, self.connect)
+
+    def test_taken_port(self):
+        other = health.Server(self.ADDRESS, self.server.port, None, None,
+                              None)
+        error = self.assertRaises(OSError, other.start)
+        self.assertIn('TCP port %d on %s' % (
+            self.server.port, self.ADDRESS), str(error))
+
+
+class HealthIPv6TestCase(HealthTestCase):
+
+    ADDRESS = '::1'
