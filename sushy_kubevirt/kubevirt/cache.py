@@ -97,6 +97,30 @@ class Cache:
                 return True
         return False
 
+    @property
+    def age(self):
+        """For how many seconds nothing has been heard; 0 while all watches
+        work, None before everything was listed once.
+        """
+        if not self.listed:
+            return None
+        broken = [since for since in (each.broken_since
+                                      for each in self._watchers)
+                  if since is not None]
+        return max(0.0, time.monotonic() - min(broken)) if broken else 0.0
+
+    @property
+    def problem(self):
+        """Why the watches do not work, for people; '' while they do, or
+        broke a moment ago.
+        """
+        if self.listed and not self.stale:
+            return ''
+        for each in self._watchers:
+            if each.broken_since is not None and each.error is not None:
+                return 'Following %s: %s' % (each.resource, each.error)
+        return 'The watches of the VMs do not work (yet)'
+
     def wait(self, timeout):
         """Wait until everything was listed once.
 

@@ -5,6 +5,7 @@ One try each: who wants a write to survive a bad moment wraps it in `retry`.
 Speaks urllib3 and JSON alone, as the long-lived processes are to stay small.
 """
 
+import collections
 import json
 import random
 import re
@@ -47,6 +48,7 @@ class Client:
         """Use no socket and no lock of the parent process."""
         self._connection.after_fork()
         self._lock = threading.Lock()
+        self._calls = collections.Counter()
         self._manager = None
         self._transport = None
 
@@ -162,6 +164,18 @@ class Client:
             return False
         return True
 
+    @property
+    def calls(self):
+        """The requests so far.
+
+        :returns: dict of (verb, resource, code) and their number; the verb
+            and the resource as access rights have them, such as ``update``
+            and ``virtualmachines/start.subresources.kubevirt.io``; the code
+            is HTTP's, 0 where there was no answer
+        """
+        with self._lock:
+            return dict(self._calls)
+
     def close(self):
         """Let go of all connections."""
         with self._lock:
@@ -215,15 +229,21 @@ class Client:
         timeout = urllib3.Timeout(
             connect=self._options.connect_timeout,
             read=read_timeout or self._options.patience)
+        code = 0
         try:
-            return self._pool(access).urlopen(
+            response = self._pool(access).urlopen(
                 method, url, body=body, headers=headers, retries=False,
                 redirect=False, timeout=timeout, preload_content=False)
+            code = response.status
+            return response
         except (urllib3.exceptions.HTTPError, OSError) as e:
             if isinstance(e, urllib3.exceptions.SSLError):
                 # A certificate may have been replaced: the next try has it.
                 self._connection.renew(access)
             raise _lost(call, access.server, e) from None
+        finally:
+            with self._lock:
+                self._calls[call.verb, call.resource, code] += 1
 
     def _pool(self, access):
         with self._lock:

@@ -100,6 +100,25 @@ class Cluster:
         """(namespace, name) of the VM this is about alone, or None."""
         return self._scope['vm']
 
+    # How it does, for probes and metrics
+
+    @property
+    def watch_problem(self):
+        """Why the watches do not work, a sentence; '' while they do."""
+        return self._cache.problem
+
+    @property
+    def cache_age(self):
+        """Seconds for which the watches have told nothing because they do
+        not work; 0 while they do, None before they ever did.
+        """
+        return self._cache.age
+
+    @property
+    def calls(self):
+        """See `client.Client.calls`."""
+        return self._client.calls
+
     # Finding
 
     def machines(self):

@@ -292,6 +292,27 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: not machine.cluster._cache.stale)
         self.assertLess(time.monotonic() - began, 1)
 
+    def test_what_probes_and_metrics_ask_for(self):
+        c = self.cluster()
+        self.assertIsNone(c.cache_age)
+        self.assertIn('do not work', c.watch_problem)
+        c.machines()
+        self.until(lambda: self.api.count('WATCH') == 2 and not c.cache_age)
+        self.assertEqual(('', 0), (c.watch_problem, c.cache_age))
+        self.assertEqual(
+            1, c.calls['list', 'virtualmachines.kubevirt.io', 200])
+        self.api.stop()
+        self.until(lambda: c.cache_age > 0)
+        self.until(lambda: c.watch_problem)
+        self.assertRegex(c.watch_problem, '^Following virtualmachine.* does '
+                                          'not answer')
+        self.assertLess(0, sum(
+            number for (_verb, _resource, code), number in c.calls.items()
+            if not code))
+        self.api.start()
+        self.until(lambda: not c.watch_problem)
+        self.until(lambda: c.cache_age == 0)
+
     def test_a_server_that_lost_its_history_is_believed(self):
         c = self.cluster()
         self.until(lambda: c.machines() and self.api.count('WATCH') == 2)
