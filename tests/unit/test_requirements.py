@@ -15,6 +15,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 # What pip calls them is asked of what is installed, but for these.
 OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'tests', 'tools'}
 
+# What has an extra of its own.
+EXTRAS = OPERATOR, SANDBOX = (
+    'sushy_kubevirt.operator', 'sushy_kubevirt.sandbox')
+
 
 def names(text):
     """:returns: set of the distributions in a list of requirements"""
@@ -35,7 +39,8 @@ class RequirementsTestCase(base.BaseTestCase):
         config.read(ROOT / 'setup.cfg')
         self.run = names((ROOT / 'requirements.txt').read_text())
         self.sandbox = self.run | names(config['extras']['sandbox'])
-        self.all = self.sandbox | names(
+        self.operator = self.run | names(config['extras']['operator'])
+        self.all = self.sandbox | self.operator | names(
             (ROOT / 'test-requirements.txt').read_text())
         self.distributions = metadata.packages_distributions()
 
@@ -48,17 +53,21 @@ class RequirementsTestCase(base.BaseTestCase):
                     found.add('%s, by %s' % (package, module))
         return sorted(found)
 
-    def test_emulators(self):
-        self.assertEqual([], self.missing(self.run, [
+    def missing_of(self, declared, room):
+        return self.missing(declared, [
             (module, imported)
             for module, imported in test_rooms.modules().items()
-            if not module.startswith('sushy_kubevirt.sandbox')]))
+            if room == next((one for one in EXTRAS if test_rooms.within(
+                module, {one})), None)])
+
+    def test_emulators(self):
+        self.assertEqual([], self.missing_of(self.run, None))
+
+    def test_operator(self):
+        self.assertEqual([], self.missing_of(self.operator, OPERATOR))
 
     def test_sandbox(self):
-        self.assertEqual([], self.missing(self.sandbox, [
-            (module, imported)
-            for module, imported in test_rooms.modules().items()
-            if module.startswith('sushy_kubevirt.sandbox')]))
+        self.assertEqual([], self.missing_of(self.sandbox, SANDBOX))
 
     def test_tests(self):
         self.assertEqual([], self.missing(
