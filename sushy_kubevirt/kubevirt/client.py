@@ -14,6 +14,7 @@ from urllib import parse
 
 import urllib3
 
+from sushy_kubevirt.kubevirt import answers
 from sushy_kubevirt.kubevirt import connection as connection_
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import resources
@@ -24,8 +25,6 @@ MERGE_PATCH = 'application/merge-patch+json'
 
 #: A watch that is silent for this much longer than it was to last is dead.
 WATCH_GRACE = 5
-
-_DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
 class Client:
@@ -58,7 +57,7 @@ class Client:
         :param resource: a `resources.Resource`
         :returns: the object, a dict
         """
-        call = _Call('get', resource, namespace, name)
+        call = answers.Call('get', resource, namespace, name)
         return self._answer('GET', resource.path(namespace, name), call)
 
     def pages(self, resource, namespace=None, label_selector='',
@@ -70,9 +69,9 @@ class Client:
             the whole collection
         :raises: `errors.WatchExpired` if it changed too much in between
         """
-        call = _Call('list', resource, namespace)
+        call = answers.Call('list', resource, namespace)
         fields = {'limit': self._options.page_size}
-        fields.update(_selectors(label_selector, field_selector))
+        fields.update(answers.selectors(label_selector, field_selector))
         while True:
             page = self._answer('GET', resource.path(namespace), call, fields)
             meta = page.get('metadata') or {}
@@ -88,13 +87,13 @@ class Client:
         :returns: a `Watch` that is open
         :raises: `errors.WatchExpired` if the version is too old
         """
-        call = _Call('watch', resource, namespace)
+        call = answers.Call('watch', resource, namespace)
         # Jitter: after an outage, all BMCs begin at the same moment.
         seconds = max(1, round(
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds}
-        fields.update(_selectors(label_selector, field_selector))
+        fields.update(answers.selectors(label_selector, field_selector))
         response = self._send('GET', resource.path(namespace), call, fields,
                               read_timeout=seconds + WATCH_GRACE)
         return Watch(response, call)
@@ -106,7 +105,7 @@ class Client:
         :returns: the object as it is now
         :raises: `errors.Conflict` if a ``test`` of the patch failed
         """
-        call = _Call('patch', resource, namespace, name, subresource)
+        call = answers.Call('patch', resource, namespace, name, subresource)
         return self._answer(
             'PATCH', resource.path(namespace, name, subresource), call,
             body=body,
@@ -119,7 +118,8 @@ class Client:
         :returns: the answer, a dict; {} when there is none
         """
         group = resources.SUBRESOURCES_GROUP
-        call = _Call('update', resource, namespace, name, action, group)
+        call = answers.Call('update', resource, namespace, name, action,
+                            group)
         return self._answer(
             'PUT', resource.action_path(namespace, name, action), call,
             body={} if body is None else body)
@@ -127,8 +127,8 @@ class Client:
     def expanded(self, namespace, name):
         """Read a VM with its instance type and preference filled in."""
         group = resources.SUBRESOURCES_GROUP
-        call = _Call('get', resources.VM, namespace, name, 'expand-spec',
-                     group)
+        call = answers.Call('get', resources.VM, namespace, name,
+                            'expand-spec', group)
         return self._answer('GET', resources.VM.action_path(
             namespace, name, 'expand-spec'), call)
 
@@ -137,7 +137,7 @@ class Client:
 
         :returns: it as it is now
         """
-        call = _Call('create', resource, namespace)
+        call = answers.Call('create', resource, namespace)
         return self._answer('POST', resource.path(namespace), call, body=body)
 
     def delete(self, resource, namespace, name, body=None):
@@ -145,7 +145,7 @@ class Client:
 
         :param body: DeleteOptions, such as preconditions
         """
-        call = _Call('delete', resource, namespace, name)
+        call = answers.Call('delete', resource, namespace, name)
         return self._answer('DELETE', resource.path(namespace, name), call,
                             body=body)
 
@@ -156,8 +156,8 @@ class Client:
 
         :param group: such as ``cdi.kubevirt.io``
         """
-        call = _Call('get', resources.Resource(group, '', 'apis', ''), '',
-                     group)
+        call = answers.Call(
+            'get', resources.Resource(group, '', 'apis', ''), '', group)
         try:
             self._answer('GET', '/apis/' + group, call)
         except errors.ObjectNotFound:
@@ -254,24 +254,12 @@ class Client:
 
     def _refusal(self, response, call):
         """The error that an answer means."""
-        code = response.status
-        text = 'HTTP %d' % code
-        status = {}
+        data = b''
         try:
             data = response.read()
-            status = json.loads(data)
         except (urllib3.exceptions.HTTPError, OSError):
             pass
-        except (ValueError, RecursionError):
-            # What stands behind the API server, or before it, says it in
-            # plain text.
-            if response.headers.get('Content-Type', '').startswith(
-                    'text/plain'):
-                text += ': ' + data[:200].decode(errors='replace').strip()
-        if isinstance(status, dict):
-            text = status.get('message') or text
-        retry_after = _seconds(response.headers.get('Retry-After'))
-        return _error(code, text, retry_after, call)
+        return answers.refusal(response.status, data, response.headers, call)
 
 
 class Watch:
@@ -290,9 +278,10 @@ class Watch:
                 event = json.loads(line)
                 if event['type'] == 'ERROR':
                     status = event.get('object') or {}
-                    raise _error(status.get('code') or 500,
-                                 status.get('message') or 'The watch failed',
-                                 None, self._call)
+                    raise answers.error(
+                        status.get('code') or 500,
+                        status.get('message') or 'The watch failed',
+                        None, self._call)
                 yield event['type'], event['object']
         except urllib3.exceptions.ReadTimeoutError:
             # It should have ended by itself. What it kept to itself, another
@@ -330,35 +319,6 @@ class Watch:
             pass    # ended by itself
 
 
-class _Call:
-    """What a request is about, for the messages."""
-
-    def __init__(self, verb, resource, namespace, name=None, sub=None,
-                 group=None):
-        self.verb = verb
-        self.kind = resource.kind
-        self.resource = ('%s%s.%s' % (
-            resource.plural, '/' + sub if sub else '',
-            group or resource.group)).rstrip('.')
-        self.namespace = namespace or ''
-        self.name = name
-
-    def __str__(self):
-        where = self.namespace or 'all namespaces'
-        if self.name:
-            where = '%s/%s' % (self.namespace, self.name)
-        return '%s %s of %s' % (self.verb, self.resource, where)
-
-
-def _selectors(labels, fields):
-    found = {}
-    if labels:
-        found['labelSelector'] = labels
-    if fields:
-        found['fieldSelector'] = fields
-    return found
-
-
 def _manager(access):
     common = {'num_pools': 2, 'maxsize': 8,
               'socket_options': connection_.SOCKET_OPTIONS}
@@ -385,56 +345,6 @@ def _manager(access):
         raise errors.ConfigError(
             'The proxy of %s cannot be used: %s'
             % (access.server, e)) from None
-
-
-def _error(code, text, retry_after, call):
-    if code == 401:
-        return errors.AccessDenied(
-            'The API server does not accept the credentials (%s): %s'
-            % (call, text), call.verb, call.resource, call.namespace)
-    if code == 403 and not _is_admission(text):
-        return errors.AccessDenied(
-            'The account lacks the right to %s: %s' % (call, text),
-            call.verb, call.resource, call.namespace)
-    if code == 404 and call.name is None:
-        return errors.Unavailable(
-            'The API server does not know %s: is %s installed? (%s)'
-            % (call.resource, 'CDI' if 'cdi.' in call.resource
-               else 'KubeVirt', text))
-    if code == 404:
-        return errors.ObjectNotFound(text)
-    if code == 409 or code == 422 and _is_failed_patch(text):
-        return errors.Conflict('%s: %s' % (call, text))
-    if code == 410:
-        return errors.WatchExpired(text)
-    if code == 429:
-        return errors.TooManyRequests('%s: %s' % (call, text), retry_after)
-    if code >= 500:
-        return errors.ServerError('%s: %s' % (call, text), retry_after)
-    return errors.Rejected(_DENIED.sub('', text))
-
-
-def _is_admission(text):
-    """Whether a 403 comes from admission or a quota, not from RBAC."""
-    return ('denied the request' in text or 'denied request' in text
-            or 'exceeded quota' in text)
-
-
-def _is_failed_patch(text):
-    """Whether a 422 says that a JSON patch did not fit the object.
-
-    Those are the API server's words for it (apiserver's patch handler with
-    NewGenericServerResponse); what admission or validation refuse is worded
-    by themselves.
-    """
-    return text.startswith('the server rejected our request due to an error')
-
-
-def _seconds(retry_after):
-    try:
-        return float(retry_after)
-    except (TypeError, ValueError):
-        return None
 
 
 def _lost(call, server, error):

@@ -68,6 +68,15 @@ class Access:
     def ssl_context(self):
         """:returns: a new `ssl.SSLContext`"""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.load(context)
+        return context
+
+    def load(self, context):
+        """Give a TLS context these certificates, for its next connections.
+
+        :param context: an `ssl.SSLContext`, new or that of an earlier access
+            to the same server
+        """
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -77,7 +86,6 @@ class Access:
             context.load_default_certs()
         if self.cert:
             _load_cert(context, '%s\n%s' % (self.cert, self.key or ''))
-        return context
 
 
 def _load_cert(context, pem):
@@ -156,13 +164,18 @@ class Connection:
         """URL of the API server."""
         return self._access.server
 
+    @property
+    def slow(self):
+        """Whether `access` would log in again now, which may take long."""
+        return bool(self._renew_at and time.time() >= self._renew_at)
+
     def access(self):
         """The `Access` to use now, renewed if it is about to expire.
 
         :raises: `errors.ConfigError` if that fails
         """
         access = self._access
-        if self._renew_at and time.time() >= self._renew_at:
+        if self.slow:
             try:
                 return self.renew(access)
             except errors.ConfigError as e:
