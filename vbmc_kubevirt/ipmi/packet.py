@@ -11,6 +11,14 @@ import struct
 #: RMCP version 1.0, no acknowledgement asked, class IPMI (table 13-1).
 RMCP = b'\x06\x00\xff\x07'
 
+# The same of class ASF, and then ASF's number as an enterprise (table 13-6).
+_ASF = b'\x06\x00\xff\x06' + struct.pack('>I', 4542)
+_PING, _PONG = 0x80, 0x40
+
+# What is behind a pong (section 13.2.4): no enterprise of its own, IPMI is
+# served and ASF 1.0, none of ASF's interactions.
+_PRESENCE = struct.pack('>IIBB6x', 4542, 0, 0x81, 0)
+
 AUTH_NONE = 0x00
 AUTH_RMCPP = 0x06
 
@@ -82,6 +90,33 @@ def parse(data):
     return Packet(True, kind & _TYPE, bool(kind & _ENCRYPTED),
                   bool(kind & _AUTHENTICATED), session_id, sequence, payload,
                   data[4:], data[16 + length:])
+
+
+def ping(tag):
+    """Make a presence ping (section 13.2.3).
+
+    :param tag: 0 to 254; the pong has the same
+    """
+    return _ASF + bytes((_PING, tag, 0, 0))
+
+
+def pinged(data):
+    """Read a presence ping.
+
+    :param data: datagram
+    :returns: its tag; None if it is something else
+    """
+    # Whatever sequence number it has: only FFh is never acknowledged, and
+    # the pong is as good.
+    if (len(data) >= 12 and data[:2] == _ASF[:2] and data[3:8] == _ASF[3:]
+            and data[8] == _PING):
+        return data[9]
+    return None
+
+
+def pong(tag):
+    """Make the answer to a presence ping (section 13.2.4)."""
+    return _ASF + bytes((_PONG, tag, 0, len(_PRESENCE))) + _PRESENCE
 
 
 def wrap_v15(payload):

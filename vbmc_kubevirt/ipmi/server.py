@@ -17,6 +17,7 @@ new ones, so that nobody is locked out by a table that is full:
 
 import asyncio
 import collections
+import functools
 import logging
 import os
 import struct
@@ -79,19 +80,27 @@ class Server:
     """A BMC on a port.
 
     :param name: of the BMC, for the log
-    :param username: bytes
-    :param password: bytes
+    :param account: function that returns (user name, password), both bytes,
+        and the same tuple for as long as they are the same; None while
+        nobody may log in. Asked at every packet: sessions end with the
+        account they were opened with.
     :param commands: dict of (network function, command) to `Command`
     :param guid: function that returns the managed system's GUID, 16 bytes
     :param readers: executor for commands that change nothing
     :param writers: executor for those that do
+    :ivar answers: how often each command was answered: dict of (network
+        function, command, completion code) and a number. What is not served
+        is (None, None, code).
+    :ivar opened: how many sessions were established so far
+    :ivar refused: how many were refused: no such user, another password, or
+        no way to speak to one another
     """
 
-    def __init__(self, name, username, password, commands, guid, readers,
-                 writers):
+    def __init__(self, name, account, commands, guid, readers, writers):
         self.name = name
-        self._username = username
-        self._password = password
+        self.answers = collections.Counter()
+        self.opened = self.refused = 0
+        self._account = account
         self._commands = commands
         self._guid = guid
         self._readers = readers
@@ -155,7 +164,11 @@ class Server:
         :param address: where it is from, as sockets have it
         """
         try:
-            self._receive(packet.parse(data), address)
+            tag = packet.pinged(data)
+            if tag is None:
+                self._receive(packet.parse(data), address)
+            else:
+                self._send(packet.pong(tag), address)
         except packet.Malformed:
             pass
         except Exception as exc:
@@ -188,6 +201,7 @@ class Server:
             if (session is None or session.address != address
                     or received.payload_type != codes.Payload.IPMI):
                 raise packet.Malformed()
+            self._check_account(session)
             payload, new = session.unwrap(received)
             self._in_session(session, packet.parse_request(payload), new)
         elif received.session_id or received.authenticated \
@@ -211,24 +225,30 @@ class Server:
             elif received.payload_type == codes.Payload.RAKP1:
                 session = self._find(payload, address,
                                      self._opened, self._greeted)
-                answer = session.rakp1(payload, self._password_of,
-                                       self._guid())
+                session.account = account = self._account()
+                answer = session.rakp1(
+                    payload, functools.partial(_password_of, account),
+                    self._guid())
                 self._keep(self._greeted, session)
             elif received.payload_type == codes.Payload.RAKP3:
                 session = self._find(payload, address,
                                      self._greeted, self._established)
+                self._check_account(session)
                 answer = session.rakp3(payload)
                 if session.session_id not in self._established:
+                    self.opened += 1
                     LOG.debug('%s: session with %s', self.name, address[0])
                 self._keep(self._established, session)
             else:
                 raise packet.Malformed()
         except session_.Refused as exc:
+            self.refused += 1
             if received.payload_type != codes.Payload.OPEN_SESSION_REQUEST:
                 self._forget(session)
             self._complain('no session for %s: %s', address[0], exc)
             answer = exc.answer
         except session_.Abandoned:
+            self.refused += 1
             self._forget(session)
             self._complain('no session for %s: it has another password',
                            address[0])
@@ -284,9 +304,18 @@ class Server:
         self._sweep = (self._loop.call_later(1, self._expire)
                        if left else None)
 
-    def _password_of(self, username):
-        # What users there are is no secret: RAKP tells anyway.
-        return self._password if username == self._username else None
+    @property
+    def sessions(self):
+        """How many sessions are established."""
+        return len(self._established)
+
+    def _check_account(self, session):
+        """End a session whose user name or password was replaced."""
+        if session.account is not self._account():
+            self._forget(session)
+            self._complain('a session with %s has ended: it was of other '
+                           'credentials', session.address[0])
+            raise packet.Malformed()
 
     # Commands
 
@@ -295,7 +324,9 @@ class Server:
         handle = channel.OUTSIDE.get((request.netfn, request.command))
         if handle is None:
             raise packet.Malformed()
-        message = packet.response(request, *handle(None, request.data))
+        answer = handle(None, request.data)
+        self._count(request, answer)
+        message = packet.response(request, *answer)
         self._send(packet.wrap(codes.Payload.IPMI, message) if rmcpp
                    else packet.wrap_v15(message), address)
 
@@ -375,9 +406,24 @@ class Server:
         return task
 
     def _answer(self, session, request, answer, keep=False):
+        self._count(request, answer)
         message = packet.response(request, *answer)
         if keep:
             session.answered[request] = self._loop.time(), message
             if len(session.answered) > ANSWERED_MAX:
                 session.answered.popitem(last=False)
         self._send(session.wrap(message), session.address)
+
+    def _count(self, request, answer):
+        code = request.netfn, request.command
+        if code not in self._commands and code not in channel.INSIDE:
+            # A client may make up as many as it likes.
+            code = None, None
+        self.answers[*code, int(answer[0])] += 1
+
+
+def _password_of(account, username):
+    # What users there are is no secret: RAKP tells anyway.
+    if account is None or username != account[0]:
+        return None
+    return account[1]

@@ -86,11 +86,13 @@ class Session:
     :param request: payload of the RMCP+ Open Session Request (table 13-9)
     :raises: `Refused`, `packet.Malformed`
     :ivar used: time of the last good packet; the server's to keep
+    :ivar account: what it was opened with; the server's to keep
     :ivar pending: requests that are being worked on
     :ivar answered: responses to requests that must not be carried out twice
     """
 
-    __slots__ = ('address', 'session_id', 'used', 'pending', 'answered',
+    __slots__ = ('address', 'session_id', 'used', 'account', 'pending',
+                 'answered',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
                  '_random', '_rakp3', '_rakp4', '_k1', '_aes', '_sent',
@@ -102,6 +104,7 @@ class Session:
         self.address = address
         self.session_id = session_id
         self.used = 0.0
+        self.account = None
         self.pending = set()
         self.answered = collections.OrderedDict()
         self.privilege = codes.Privilege.USER

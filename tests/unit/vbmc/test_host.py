@@ -1,99 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-import asyncio
-import time
+import socket
 import unittest
 from unittest import mock
 
-from sushy_kubevirt.kubevirt import errors
 from vbmc_kubevirt import host
 
-ENTRY = {'domain_name': 'lab/vm', 'namespace': 'lab', 'username': 'admin',
-         'password': 'p', 'address': '127.0.0.1', 'port': 0}
 
+class HostTest(unittest.IsolatedAsyncioTestCase):
 
-class LinkTest(unittest.TestCase):
+    async def start(self, name):
+        """:returns: what an entry of that name is served with"""
+        one = host.Host(None, None, None, None, 'options')
+        with mock.patch.object(host.serving, 'Entry') as entry, \
+                mock.patch.object(host.port, 'open_socket') as open_socket:
+            entry.return_value.watch = mock.AsyncMock()
+            self.assertIsNone(await one.start({
+                'domain_name': name, 'namespace': 'lab', 'username': 'admin',
+                'password': 'p', 'address': '127.0.0.1', 'port': 6230}))
+            open_socket.assert_called_once_with('127.0.0.1', 6230)
+            entry.return_value.start.assert_called_once()
+            await one.stop(name)
+            entry.return_value.stop.assert_called_once()
+            return entry.call_args.args
 
-    def setUp(self):
-        super().setUp()
-        patch = mock.patch.object(host.connection, 'Connection')
-        self.make = patch.start().from_options
-        self.addCleanup(patch.stop)
-
-    def test_it_is_made_once_and_late(self):
-        link = host.Link('/k', 'c')
-        self.make.assert_not_called()
-        self.assertIs(link.get(), link.get())
-        self.make.assert_called_once_with('/k', 'c')
-
-    def test_it_is_not_tried_too_often(self):
-        link = host.Link(None, None)
-        self.make.side_effect = errors.ConfigError('no kubeconfig')
-        for _number in range(5):
-            self.assertRaisesRegex(errors.ConfigError, 'no kubeconfig',
-                                   link.get)
-        self.assertEqual(1, self.make.call_count)
-        self.make.side_effect = None
-        later = time.monotonic() + host.RETRY_SECONDS + 1
-        with mock.patch.object(host.time, 'monotonic', lambda: later):
-            link.get()
-
-
-class EntryTest(unittest.TestCase):
-
-    def setUp(self):
-        super().setUp()
-        patch = mock.patch.object(host.cluster, 'Cluster')
-        self.cluster = patch.start()
-        self.addCleanup(patch.stop)
-        self.link = mock.Mock()
-
-    def entry(self, **more):
-        return host.Entry(self.link, 'options', dict(ENTRY, **more))
-
-    def test_access_to_the_vm_alone_suffices(self):
+    async def test_what_an_entry_says(self):
         for name in 'lab/vm', 'vm':
-            self.cluster.reset_mock()
-            entry = self.entry(domain_name=name)
-            self.cluster.return_value.machine.return_value.uuid = (
-                '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab')
-            for _twice in range(2):
-                entry.bmc.machine()
-            self.cluster.assert_called_once_with(
-                self.link.get(), options='options', vm='lab/vm')
-            self.cluster.return_value.machine.assert_called_with('lab/vm')
+            _link, *rest, account = await self.start(name)
+            self.assertEqual(['options', name, 'lab/vm'], rest)
+            self.assertEqual((b'admin', b'p'), account())
+            # A session lasts as long as its account is the very same.
+            self.assertIs(account(), account())
 
-    def test_close(self):
-        entry = self.entry()
-        entry.bmc.machine
-        entry.close()
-        self.assertRaises(errors.Unavailable, entry.bmc.machine)
-        self.cluster.assert_not_called()
-
-
-class WatchTest(unittest.IsolatedAsyncioTestCase):
-    """A BMC nobody asks watches its VM all the same."""
-
-    async def watch(self, *results):
+    async def test_a_port_that_is_taken(self):
         one = host.Host(None, None, None, None, None)
-        entry = host.Entry(mock.Mock(), None, ENTRY)
-        entry.bmc.machine = mock.Mock(side_effect=results)
-        with mock.patch.object(host, 'RETRY_SECONDS', 0):
-            async with asyncio.timeout(5):
-                await one._watch(entry)
-        self.assertEqual(len(results), entry.bmc.machine.call_count)
-        return entry.bmc
-
-    async def test_at_once(self):
-        await self.watch('machine')
-
-    async def test_until_there_is_a_way_to_the_cluster(self):
-        with self.assertLogs('vbmc_kubevirt') as logs:
-            bmc = await self.watch(errors.ConfigError('no kubeconfig'),
-                                   errors.ConfigError('no kubeconfig'),
-                                   'machine')
-        self.assertEqual(1, len(logs.records))
-        self.assertEqual('no kubeconfig', bmc.problem)
-
-    async def test_the_cluster_itself_tries_again(self):
-        bmc = await self.watch(errors.Unavailable('away'))
-        self.assertEqual('away', bmc.problem)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(('127.0.0.1', 0))
+            self.assertIn('in use', await one.start({
+                'domain_name': 'vm', 'address': '127.0.0.1',
+                'port': other.getsockname()[1]}))

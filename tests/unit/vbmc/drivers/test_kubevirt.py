@@ -13,8 +13,8 @@ from oslotest import base
 
 from sushy_kubevirt.kubevirt import errors
 from vbmc_kubevirt.drivers import kubevirt
-from vbmc_kubevirt import host
 from vbmc_kubevirt import probe
+from vbmc_kubevirt import serving
 from vbmc_kubevirt import settings
 from vbmc_kubevirt import upstream
 
@@ -50,9 +50,9 @@ class DriverTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.connection = self.useFixture(fixtures.MockPatchObject(
-            host.connection, 'Connection')).mock
+            serving.connection, 'Connection')).mock
         self.cluster = self.useFixture(fixtures.MockPatchObject(
-            host.cluster, 'Cluster')).mock
+            serving.cluster, 'Cluster')).mock
         self.useFixture(fixtures.MockPatchObject(
             settings, 'load', settings.Settings))
         self.driver = kubevirt.Driver()

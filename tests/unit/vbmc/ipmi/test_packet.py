@@ -70,3 +70,32 @@ class PacketTest(base.BaseTestCase):
         self.assertEqual(bytes((0x20, 5 << 2, 1, 0xC1)), response[3:7])
         self.assertEqual(0, sum(response[:3]) & 0xff)
         self.assertEqual(0, sum(response[3:]) & 0xff)
+
+
+class PingTest(base.BaseTestCase):
+
+    def test_as_the_specification_has_it(self):
+        # Tables 13-6 and 13-7, byte for byte.
+        ping = bytes.fromhex('0600ff06' '000011be' '80' '2a' '00' '00')
+        self.assertEqual(ping, packet.ping(0x2a))
+        self.assertEqual(0x2a, packet.pinged(ping))
+        self.assertEqual(
+            bytes.fromhex('0600ff06' '000011be' '40' '2a' '00' '10'
+                          '000011be' '00000000' '81' '00' '000000000000'),
+            packet.pong(0x2a))
+
+    def test_whatever_sequence_number_it_has(self):
+        ping = bytearray(packet.ping(7))
+        ping[2] = 0x20
+        self.assertEqual(7, packet.pinged(bytes(ping)))
+
+    def test_anything_else_is_none(self):
+        ping = packet.ping(7)
+        for size in range(len(ping)):
+            self.assertIsNone(packet.pinged(ping[:size]))
+        for index in 0, 1, 3, 4, 5, 6, 7, 8:
+            other = bytearray(ping)
+            other[index] ^= 1
+            self.assertIsNone(packet.pinged(bytes(other)), index)
+        self.assertIsNone(packet.pinged(packet.pong(7)))
+        self.assertIsNone(packet.pinged(REAL))

@@ -21,6 +21,7 @@ GUID = bytes(range(16))
 class ServerTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def asyncSetUp(self):
+        self.account = b'admin', b'secret'
         self.carried_out = []
         self.go_on = threading.Event()
         self.go_on.set()
@@ -38,7 +39,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.writers.shutdown)
         self.addCleanup(self.go_on.set)
         self.server = server.Server(
-            'vm', b'admin', b'secret', self.commands, lambda: GUID,
+            'vm', lambda: self.account, self.commands, lambda: GUID,
             self.readers, self.writers)
         self.socket = client.Socket()
         loop = asyncio.get_running_loop()
@@ -122,6 +123,96 @@ class OutsideTest(ServerTestCase):
                 self.assertEqual([], self.client().send(sent))
         self.assertEqual([], self.carried_out)
         self.assertEqual([0, 0, 0], self.count())
+
+    async def test_a_ping(self):
+        pong, = self.client().send(bytes.fromhex(
+            '0600ff06000011be802a0000'))
+        self.assertEqual(bytes.fromhex('402a0010'), pong[8:12])
+        self.assertEqual([0, 0, 0], self.count())
+
+
+class AccountTest(ServerTestCase):
+    """User name and password may be replaced while it serves."""
+
+    async def test_a_session_ends_with_its_password(self):
+        one = self.client().login()
+        self.assertEqual((0, b'quick'), await one.command(6, 1))
+        self.account = b'admin', b'other'
+        self.assertEqual([], one.request(6, 1))
+        self.assertEqual([], one.request(0, 2, b'1'))
+        self.assertEqual([], self.carried_out)
+        self.assertEqual(0, self.server.sessions)
+        self.account = b'admin', b'secret'
+        # It does not come back, whatever does.
+        self.assertEqual([], one.request(6, 1))
+
+    async def test_the_new_one_lets_in_and_the_old_one_does_not(self):
+        self.account = b'root', b'other'
+        one = self.client()
+        one.open()
+        self.assertEqual(0x0D, one.rakp1()[1])
+        one = self.client(username=b'root')
+        one.open()
+        one.rakp1()
+        self.assertEqual(0x0F, one.rakp3()[1])
+        self.client(username=b'root', password=b'other').login()
+        self.assertEqual(1, self.server.sessions)
+        self.assertEqual((1, 2), (self.server.opened, self.server.refused))
+
+    async def test_replaced_in_the_middle_of_a_login(self):
+        one = self.client()
+        one.open()
+        one.rakp1()
+        self.account = b'admin', b'other'
+        self.assertIsNone(one.rakp3())
+        self.assertEqual([0, 0, 0], self.count())
+
+    async def test_what_was_begun_is_finished_and_answered_to_nobody(self):
+        one = self.client().login()
+        one.request(6, 0x3b, b'\4')
+        self.go_on.clear()
+        self.assertEqual([], one.request(0, 2, b'1'))
+        self.account = b'admin', b'other'
+        self.assertEqual([], one.request(6, 1))
+        mark = len(self.socket.sent)
+        self.go_on.set()
+        await asyncio.gather(*self.server._tasks)
+        self.assertEqual([('write', b'1')], self.carried_out)
+        self.assertEqual(mark, len(self.socket.sent))
+
+    async def test_while_there_is_none_nobody_gets_in(self):
+        one = self.client().login()
+        self.account = None
+        self.assertEqual([], one.request(6, 1))
+        for name in b'admin', b'':
+            two = self.client(username=name, password=b'')
+            two.open()
+            self.assertEqual(0x0D, two.rakp1()[1])
+        self.assertEqual([0, 0, 0], self.count())
+
+
+class CountTest(ServerTestCase):
+
+    async def test_what_was_answered(self):
+        one = self.client().login()
+        for _twice in range(2):
+            await one.command(0, 1)
+        await one.command(0, 2)
+        one.request(6, 1)
+        for command in range(0x70, 0x78):
+            one.request(0x2e, command)
+        self.assertEqual(
+            {(0, 1, 0): 2, (0, 2, 0xD4): 1, (6, 1, 0): 1,
+             # However many a client makes up.
+             (None, None, 0xC1): 8}, dict(self.server.answers))
+
+    async def test_a_session(self):
+        one = self.client().login()
+        self.assertEqual((1, 1, 0), (
+            self.server.sessions, self.server.opened, self.server.refused))
+        one.request(6, 0x3c, one.session_id)
+        self.assertEqual((0, 1), (self.server.sessions, self.server.opened))
+        self.assertEqual(1, self.server.answers[6, 0x3c, 0])
 
 
 class HandshakeTest(ServerTestCase):
@@ -593,8 +684,8 @@ class GarbageTest(ServerTestCase):
 class SocketTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_real_one(self):
-        one = server.Server('vm', b'admin', b'secret', {}, lambda: GUID,
-                            None, None)
+        one = server.Server('vm', lambda: (b'admin', b'secret'), {},
+                            lambda: GUID, None, None)
         loop = asyncio.get_running_loop()
         sock = port_.open_socket('127.0.0.1', 0)
         port = sock.getsockname()[1]
