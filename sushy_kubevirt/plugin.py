@@ -248,6 +248,11 @@ class _State:
         self.services = services
         self._app.logger.debug('System driver %s: %s', name, made.driver)
 
+    def close(self):
+        """Let go of the driver and its threads: the program ends."""
+        with self._lock:
+            self._drop()
+
     def _drop(self):
         if isinstance(self._driver, systems.KubeVirtDriver):
             self._driver.close()

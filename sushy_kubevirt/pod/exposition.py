@@ -88,6 +88,26 @@ def text(metrics):
     return ('\n'.join(lines) + '\n').encode()
 
 
+def cluster(machines):
+    """What a BMC has to do with the API server.
+
+    :param machines: a `kubevirt.cluster.Cluster`
+    :returns: list of `Gauge`
+    """
+    labels = ('verb', 'resource', 'code')
+    return [
+        Gauge('virtbmc_api_calls_total',
+              'Requests to the Kubernetes API, by verb, resource and status '
+              'code.',
+              lambda: [(dict(zip(labels, key)), number)
+                       for key, number in sorted(machines.calls.items())],
+              'counter'),
+        Gauge('virtbmc_cache_age_seconds',
+              'How old what is known of the VM may be; 0 while it is '
+              'watched.', lambda: machines.cache_age),
+    ]
+
+
 def process():
     """What Prometheus' own clients tell of a process.
 

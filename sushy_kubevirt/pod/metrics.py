@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Redfish side of a pod tells Prometheus.
+
+Requests are counted by the rule of their route, which there are a fixed
+number of, and never by a path, of which a client can make up as many as it
+likes.
+"""
+
+import flask
+
+from sushy_kubevirt.pod import exposition
+
+#: For a path that fits no rule, and for a method that HTTP does not know.
+_NONE = 'none'
+_OTHER = 'other'
+
+_METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
+
+
+class Metrics:
+    """The metrics of one application.
+
+    :param app: sushy-emulator's application, with the kubevirt driver
+    :param connections: function; number of connections
+    """
+
+    def __init__(self, app, connections):
+        self._requests = exposition.Counter(
+            'virtbmc_redfish_requests_total',
+            'Requests answered, by route (the rule, not the path), method '
+            'and status code.', ('route', 'method', 'code'))
+        services, cluster = app.sushy_kubevirt.services, app.systems.cluster
+        self._metrics = (
+            self._requests,
+            exposition.Gauge('virtbmc_redfish_sessions',
+                             'Open sessions of Redfish.',
+                             lambda: len(services.sessions.all())),
+            exposition.Gauge('virtbmc_redfish_connections',
+                             'Open connections of clients.', connections),
+            *exposition.cluster(cluster),
+            *exposition.process(),
+        )
+        flask.request_finished.connect(self._count, app)
+
+    def text(self):
+        """:returns: bytes, for Prometheus"""
+        return exposition.text(self._metrics)
+
+    def _count(self, _app, response, **_):
+        request = flask.request
+        rule, method = request.url_rule, request.method
+        self._requests.add(_NONE if rule is None else rule.rule,
+                           method if method in _METHODS else _OTHER,
+                           response.status_code)

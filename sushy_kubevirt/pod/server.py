@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP server of a pod: Werkzeug's, a thread for each connection.
+
+What Werkzeug's lacks for long service is here: an end for clients that are
+slow or silent, a limit on their number, TLS whose certificate changes while
+it runs, and an end in good order. Its loop waits for events alone.
+"""
+
+import contextlib
+import io
+import logging
+import selectors
+import socket
+import threading
+import time
+
+from werkzeug import serving
+
+LOG = logging.getLogger(__name__)
+
+#: Connections at a time. When one more comes, the one that has been sending
+#: its request for longest is hung up on.
+MOST = 64
+
+#: Seconds from connecting to the end of the request: handshake, head, body.
+REQUEST_SECONDS = 20
+
+#: Seconds from there to the end of the answer, unless that is a stream.
+#: Inserting a medium may wait for ten minutes.
+ANSWER_SECONDS = 900
+
+#: Seconds that a client may take none of what it is sent.
+_SEND_SECONDS = 30
+
+#: Bytes of a body that are read before the application has it. What is
+#: longer it refuses unread.
+_LONGEST = 2 ** 20
+
+#: Seconds that requests have to be done with when the server is to end.
+GRACE = 8
+
+#: In whose name probes are made, which are not worth a line in the log.
+PROBE = 'sushy-kubevirt-probe'
+
+
+class Server(serving.ThreadedWSGIServer):
+    """Serves a WSGI application.
+
+    :param address: to listen on
+    :param port: TCP; 0 for a free one, which `port` then is
+    :param app: WSGI application
+    :param certificate: a `certificate.Certificate`; None for plain HTTP
+    """
+
+    def __init__(self, address, port, app, certificate=None):
+        super().__init__(address, port, app, _Handler)
+        self._certificate = certificate
+        self._connections = {}
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._bell, self._rope = socket.socketpair()
+        if certificate is not None:
+            # What Werkzeug tells the application's scheme from.
+            self.ssl_context = certificate.context()
+
+    @property
+    def connections(self):
+        """How many there are."""
+        return len(self._connections)
+
+    def stop(self):
+        """Have `serve` come to its end; may be called by a signal."""
+        with contextlib.suppress(OSError):
+            self._rope.send(b'.')
+
+    def serve(self):
+        """Serve until `stop`, and then until all requests are done with."""
+        self.socket.setblocking(False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            selector.register(self._bell, selectors.EVENT_READ)
+            while True:
+                events = selector.select(self._cut_late())
+                if any(key.fileobj is self._bell for key, _ in events):
+                    break
+                if events:
+                    self._handle_request_noblock()
+        self.server_close()
+        self._finish()
+
+    def server_close(self):
+        # Not the one that waits for all threads.
+        self.socket.close()
+
+    def get_request(self):
+        sock, address = self.socket.accept()
+        if self._certificate is not None:
+            # The handshake is the thread's; who is silent keeps nobody else
+            # waiting.
+            sock = self._certificate.context().wrap_socket(
+                sock, server_side=True, do_handshake_on_connect=False)
+        sock.settimeout(_SEND_SECONDS)
+        with self._lock:
+            late = None
+            if len(self._connections) >= MOST:
+                late = next((one for one, connection
+                             in self._connections.items()
+                             if connection.sending), None)
+                if late is None:
+                    sock.close()
+                    raise OSError('There are too many connections')
+            self._connections[sock] = _Connection()
+        if late is not None:
+            _cut(late)
+        return sock, address
+
+    def _cut_late(self):
+        """Hang up on those whose time is over.
+
+        :returns: seconds until the next one's may be; None if there is none
+        """
+        now = time.monotonic()
+        with self._lock:
+            ends = {sock: connection.end for sock, connection
+                    in self._connections.items()
+                    if connection.end is not None}
+            for sock, end in ends.items():
+                if end <= now:
+                    self._connections[sock].end = None
+                    _cut(sock)
+        left = [end - now for end in ends.values() if end > now]
+        return min(left) if left else None
+
+    def shutdown_request(self, request):
+        # The thread is done with it.
+        super().shutdown_request(request)
+        with self._lock:
+            self._connections.pop(request, None)
+            self._idle.notify_all()
+
+    def answering(self, sock, seconds):
+        """The request is here; from now on it is our turn.
+
+        :param seconds: to answer in; None if there is no end to it
+        """
+        with self._lock:
+            connection = self._connections.get(sock)
+            if connection is not None:
+                connection.sending = False
+                connection.end = (None if seconds is None
+                                  else time.monotonic() + seconds)
+
+    def _finish(self):
+        """Let requests that are being answered be done with."""
+        end = time.monotonic() + GRACE
+        with self._lock:
+            for sock, connection in self._connections.items():
+                if connection.sending:
+                    _cut(sock)
+            while self._connections and time.monotonic() < end:
+                self._idle.wait(end - time.monotonic())
+            if self._connections:
+                LOG.warning('%d requests were not done with in %d s',
+                            len(self._connections), GRACE)
+
+    def handle_error(self, request, client_address):
+        LOG.exception('A request of %s failed', client_address[0])
+
+
+class _Connection:
+    """What is known of a connection.
+
+    `sending` whether its request is awaited, `end` when it is hung up on.
+    """
+
+    def __init__(self):
+        self.sending = True
+        self.end = time.monotonic() + REQUEST_SECONDS
+
+
+class _Handler(serving.WSGIRequestHandler):
+
+    def make_environ(self):
+        """As Werkzeug does; with the body already here."""
+        environ = super().make_environ()
+        length = environ.get('CONTENT_LENGTH', '')
+        most = _LONGEST
+        if length.isdigit():
+            most = int(length)
+        elif not environ.get('wsgi.input_terminated'):
+            most = 0
+        if most <= _LONGEST:
+            environ['wsgi.input'] = io.BytesIO(
+                environ['wsgi.input'].read(most))
+        self.server.answering(self.connection, ANSWER_SECONDS)
+        return environ
+
+    def send_header(self, keyword, value):
+        if (keyword.lower() == 'content-type'
+                and value.startswith('text/event-stream')):
+            self.server.answering(self.connection, None)
+        super().send_header(keyword, value)
+
+    def version_string(self):
+        return 'sushy-kubevirt'
+
+    def log_request(self, code='-', size='-'):
+        code = int(code)
+        if (code == 200 and self.command == 'GET'
+                and self.headers.get('User-Agent') == PROBE):
+            return
+        LOG.info('%s "%s" %d', self.client_address[0],
+                 self.requestline.translate(self._control_char_table), code)
+
+    def log_error(self, format, *args):
+        LOG.info('%s: %s', self.client_address[0], (format % args).translate(
+            self._control_char_table))
+
+
+def _cut(sock):
+    """Have the thread that waits for a socket find it at its end.
+
+    Not by the method of a TLS socket, which takes it apart under the
+    thread's hands.
+    """
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
