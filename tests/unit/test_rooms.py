@@ -33,7 +33,7 @@ ROOMS = {
         'sushy_tools.emulator', 'flask', 'werkzeug'},
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services.state',
-        'cryptography'},
+        'aiohttp', 'cryptography', 'kopf', 'prometheus_client'},
     'sushy_kubevirt.sandbox.api': {
         'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
     'sushy_kubevirt.sandbox': {

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``sushy-kubevirt-operator``: from a command line to a process."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from sushy_kubevirt.kubevirt import connection as connection_
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import logs
+from sushy_kubevirt.operator import options as options_
+from sushy_kubevirt.operator import running
+
+LOG = logging.getLogger(__name__)
+
+
+def main(arguments=None):
+    """Run the operator until it is told to end.
+
+    :param arguments: list of words; None for those of the process
+    :returns: exit status: 0 when it was told to end, else 1
+    """
+    options = options_.parse(arguments)
+    logs.configure(options.log_format, options.log_level)
+    # What it may ever write to /tmp is nobody else's.
+    os.umask(0o077)
+    try:
+        connection = connection_.Connection.from_options(
+            options.kubeconfig, options.context)
+        asyncio.run(running.run(options, connection))
+    except errors.MachineError as e:
+        LOG.error('%s', e)
+        return 1
+    except OSError as e:
+        LOG.error('%s', e)
+        return 1
+    except KeyboardInterrupt:
+        # A Ctrl-C before its handler was there.
+        pass
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
