@@ -23,6 +23,19 @@ def whole(quantity):
     :param quantity: text such as ``1.5Gi``, or a number
     :returns: int; None if it is no quantity
     """
+    value = exact(quantity)
+    if value is None:
+        return None
+    # As Kubernetes caps them (Quantity, apimachinery's MaxInt64).
+    return min(int(value.to_integral_value(decimal.ROUND_CEILING)), _MOST)
+
+
+def exact(quantity):
+    """The value as it is written.
+
+    :param quantity: text such as ``500m``, or a number
+    :returns: `decimal.Decimal`; None if it is no quantity
+    """
     text = str(quantity)
     match = _QUANTITY.fullmatch(text)
     if not match or len(text) > _LONGEST:
@@ -32,5 +45,4 @@ def whole(quantity):
     if suffix:
         base, power = _SUFFIXES[suffix]
         value *= decimal.Decimal(base) ** power
-    # As Kubernetes caps them (Quantity, apimachinery's MaxInt64).
-    return min(int(value.to_integral_value(decimal.ROUND_CEILING)), _MOST)
+    return value

@@ -7,8 +7,8 @@ what to do. ``Ready`` repeats the first of the others that is not true.
 
 import dataclasses
 
-from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import endpoints
+from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permission
@@ -19,6 +19,7 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
 
 NOT_PERMITTED = 'ReferenceNotPermitted'
 NAME_TAKEN = 'NameTaken'
+REFUSED = 'Refused'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,10 @@ class World:
 
     :param vm: the VM
     :param secret: the Secret with user name and password: that which the BMC
-        names, or the one made for it
+        names, or the one made for it; its metadata are enough
+    :param secret_lacks: what it lacks: see `credentials.missing`
+    :param copied: whether the Secret that the pod mounts is there, if it is
+        the copy of one in another namespace
     :param deployment: of the pod
     :param service: of the pod
     :param certificate: whether the certificate that Redfish is to be served
@@ -51,15 +55,22 @@ class World:
     :param taken: objects that would be the BMC's but are somebody else's,
         as 'Kind name'
     :param image_allowed: whether the BMC may have the image that it names
+    :param refused: what the cluster did not let the operator do, as pairs of
+        'Kind name' and a sentence
+    :param waiting: whether an upgrade waits for those of other BMCs
     """
 
     vm: dict | None = None
     secret: dict | None = None
+    secret_lacks: tuple = ()
+    copied: bool = False
     deployment: dict | None = None
     service: dict | None = None
     certificate: bool = False
     taken: tuple = ()
     image_allowed: bool = True
+    refused: tuple = ()
+    waiting: bool = False
 
 
 def conditions(bmc, world):
@@ -138,12 +149,11 @@ def _secret(bmc, world):
                 SECRET, False, 'SecretNotFound',
                 'There is no Secret %s. Make it, with keys username and '
                 'password.' % name)
-    missing = credentials.missing(world.secret)
-    if missing:
+    if world.secret_lacks:
         return Condition(
             SECRET, False, 'SecretIncomplete',
             'Secret %s has nothing, or no text, under %s.'
-            % (name, ' and '.join(missing)))
+            % (name, ' and '.join(world.secret_lacks)))
     if bmc.auth is None:
         return Condition(
             SECRET, True, 'SecretGenerated',
@@ -163,9 +173,18 @@ def _emulator(bmc, world, vm, secret):
             EMULATOR, False, 'ImageNotAllowed',
             'Image %s is not one that this operator lets BMCs name. Leave '
             'image out, or have it added to --allowed-images.' % bmc.image)
+    wrong = media.wrong_hosts(bmc)
+    if wrong:
+        return Condition(
+            EMULATOR, False, 'AllowedHostsInvalid',
+            'virtualMedia.allowedHosts: %s. Give names, *.domain, addresses '
+            'and networks.' % wrong)
     taken = [one for one in world.taken if not one.startswith('Service ')]
     if taken:
         return _name_taken(EMULATOR, taken[0])
+    for what, why in world.refused:
+        if not what.startswith('Service '):
+            return _refused(EMULATOR, what, why)
     name = naming.base(bmc.name)
     if world.deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
@@ -185,6 +204,10 @@ def _emulator(bmc, world, vm, secret):
             'pods --namespace %s --selector %s=%s.'
             % (name, _why(told), bmc.namespace, naming.LABEL,
                naming.label(bmc.name)))
+    if world.waiting:
+        return Condition(
+            EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
+            'waits until those of other BMCs are.')
     return Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.')
 
 
@@ -192,13 +215,17 @@ def _endpoint(bmc, world):
     name = naming.base(bmc.name)
     if _taken(world, 'Service', name):
         return _name_taken(ENDPOINT, 'Service ' + name)
+    for what, why in world.refused:
+        if what == 'Service ' + name:
+            return _refused(ENDPOINT, what, why)
     if (bmc.redfish.enabled and not bmc.redfish.plain
             and not world.certificate):
         if bmc.redfish.secret:
             return Condition(
                 ENDPOINT, False, 'CertificateMissing',
-                'There is no Secret %s/%s with tls.crt and tls.key. Make it, '
-                'or leave out redfish.tls.'
+                'There is no Secret %s/%s with a certificate under tls.crt '
+                'and its key under tls.key. Make it, or leave out '
+                'redfish.tls.'
                 % (bmc.namespace, bmc.redfish.secret))
         return Condition(ENDPOINT, False, 'CertificatePending',
                          'The certificate is being issued.')
@@ -239,6 +266,10 @@ def _name_taken(type_, what):
         type_, False, NAME_TAKEN,
         '%s is there already and was not made for this BMC. It is left as '
         'it is: delete it, or give the BMC another name.' % what)
+
+
+def _refused(type_, what, why):
+    return Condition(type_, False, REFUSED, '%s: %s' % (what, why))
 
 
 def _not_permitted(type_, bmc, kind, reference):

@@ -29,6 +29,14 @@ OPERATOR = 'sushy-kubevirt-operator'
 #: reference reaches.
 FINALIZER = GROUP + '/elsewhere'
 
+#: Annotation of what is made: a digest of what was asked for. What somebody
+#: else changed is told from what is to be changed by it.
+APPLIED = GROUP + '/applied'
+
+#: Annotation of a Deployment that an upgrade has stopped, until its pod is
+#: ready again.
+UPGRADING = GROUP + '/upgrading'
+
 #: KubeVirtBMC's ending.
 _ENDING = '-virtbmc'
 

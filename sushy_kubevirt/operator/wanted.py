@@ -7,6 +7,7 @@ them: they are made once and not put right.
 
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import rights
@@ -16,19 +17,19 @@ def objects(bmc, world, defaults):
     """The objects.
 
     What is there already, and could not be made now (its Secret vanished,
-    its VM is gone), stays as long as it may: it is among them as well.
+    its VM is gone), stays as long as it may: it is among them as well, or
+    `held`.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
     :param defaults: `pods.Defaults`
     :returns: list of dicts; what is ours and not among them is to go
     """
-    found = {one.type: one for one in conditions.conditions(bmc, world)}
     if bmc.deleting:
         return []
+    found = {one.type: one for one in conditions.conditions(bmc, world)}
     wanted = [network.service(bmc)]
-    if conditions.NOT_PERMITTED in (found[conditions.VM].reason,
-                                    found[conditions.SECRET].reason):
+    if _withdrawn(found):
         # Neither rights nor a pod, also if there were some: a permission
         # that is taken back is gone.
         return wanted
@@ -37,19 +38,51 @@ def objects(bmc, world, defaults):
             'metadata']:
         wanted.append(rights.state(world.vm))
     wanted += [rights.account(bmc), rights.role(bmc), rights.binding(bmc)]
-    if bmc.redfish.enabled:
-        wanted.append(configuration.config_map(bmc))
     policy = network.policy(bmc)
     if policy is not None:
         wanted.append(policy)
-    if not _image(bmc, world):
+    if held(bmc, world):
         return wanted
-    ready = (found[conditions.SECRET].status
-             and (world.certificate or pods.tls_secret(bmc) is None))
-    if ready or world.deployment is not None:
+    if bmc.redfish.enabled:
+        wanted.append(configuration.config_map(bmc))
+    if bmc.image is not None and not world.image_allowed:
+        return wanted
+    mounted = (found[conditions.SECRET].status
+               and (world.certificate or pods.tls_secret(bmc) is None)
+               and (world.copied or not copies(bmc)))
+    if mounted or world.deployment is not None:
         wanted.append(pods.deployment(bmc, defaults))
     return wanted
 
 
-def _image(bmc, world):
-    return bmc.image is None or world.image_allowed
+def held(bmc, world):
+    """Whether the pod and its config file, if there are any, are left as
+    they are: neither changed nor deleted.
+
+    :param bmc: a `spec.Bmc`
+    :param world: a `conditions.World`
+    """
+    if media.wrong_hosts(bmc):
+        return True
+    # Nothing runs with rights, or credentials, of somebody else.
+    return any(not one.startswith('Service ') for one in world.taken)
+
+
+def copies(bmc):
+    """Whether the pod mounts the copy of a Secret of another namespace."""
+    return bmc.auth is not None and bmc.auth.namespace != bmc.namespace
+
+
+def withdrawn(bmc, world):
+    """Whether the BMC refers to what it may not use.
+
+    :param bmc: a `spec.Bmc`
+    :param world: a `conditions.World`
+    """
+    return _withdrawn({one.type: one for one in (
+        conditions.conditions(bmc, world))})
+
+
+def _withdrawn(found):
+    return conditions.NOT_PERMITTED in (found[conditions.VM].reason,
+                                        found[conditions.SECRET].reason)

@@ -39,13 +39,20 @@ CASES = (
     (bodies.body(redfish={'enabled': False}), but(NEW, certificate=False),
      ['Service', *STATE, *RIGHTS, 'Deployment']),
     (bodies.body(networkPolicy={'enabled': True}), GOOD,
-     [*ALL[:-1], 'NetworkPolicy', 'Deployment']),
+     [*ALL[:-2], 'NetworkPolicy', 'ConfigMap', 'Deployment']),
     (bodies.elsewhere(), FAR, ALL),
+    (bodies.elsewhere(), but(FAR, deployment=None), ALL[:-1]),
+    (bodies.elsewhere(), but(FAR, deployment=None, copied=True), ALL),
     # A permission that is taken back takes the pod with it.
     (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), ['Service']),
     (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), ['Service']),
     # Also one that runs.
     (bodies.body(image='evil'), but(image_allowed=False), ALL[:-1]),
+    # Left as they are.
+    (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
+     ALL[:-2]),
+    (bodies.body(), but(taken=('ServiceAccount node-virtbmc',)), ALL[:-2]),
+    (bodies.body(), but(taken=('Service node-virtbmc',)), ALL),
 )
 
 
