@@ -20,6 +20,7 @@ from sushy_kubevirt.sandbox.api import garbage
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import namespaces
+from sushy_kubevirt.sandbox.api import policing
 from sushy_kubevirt.sandbox.api import quotas
 from sushy_kubevirt.sandbox.api import reviews
 from sushy_kubevirt.sandbox.api import roles
@@ -260,6 +261,7 @@ def install(server, storage=None):
     roles.Aggregation(server)
     bootstrap_roles.install(store)
     escalation.Check(server)
+    policing.Policing(server, NAMESPACE)
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})

@@ -357,7 +357,8 @@ async def _delete_options(call):
             'uid': conditions.get('uid'),
             'version': conditions.get('resourceVersion'),
             'write': store_module.Write(
-                user=call.user.name, dry_run=call.dry_run(body))}
+                user=call.user.name, dry_run=call.dry_run(body),
+                identity=call.user)}
 
 
 async def delete(call):

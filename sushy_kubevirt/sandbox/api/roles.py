@@ -214,8 +214,8 @@ CLUSTER_ROLE_BINDING = _kind(
 KINDS = (ROLE, CLUSTER_ROLE, ROLE_BINDING, CLUSTER_ROLE_BINDING)
 
 
-def _selected(selector, labels):
-    """Whether a LabelSelector selects labels."""
+def selected(selector, labels):
+    """Whether a LabelSelector selects labels; an empty one selects all."""
     if any(labels.get(key) != value for key, value in (
             selector.get('matchLabels') or {}).items()):
         return False
@@ -255,7 +255,7 @@ class Aggregation:
         for record in self._store.shelf(CLUSTER_ROLE).now(None):
             labels = record.obj['metadata'].get('labels') or {}
             if record.key[1] != name and any(
-                    _selected(selector, labels) for selector in
+                    selected(selector, labels) for selector in
                     rule.get('clusterRoleSelectors') or ()):
                 rules += [r for r in record.obj.get('rules') or ()
                           if r not in rules]

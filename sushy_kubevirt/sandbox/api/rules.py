@@ -35,7 +35,7 @@ def problems(schema):
 def _problems(schema, path):
     for at, rule in enumerate(schema.get(RULES) or ()):
         try:
-            _compile(rule['rule'])
+            compiled(rule['rule'])
         except ValueError as exc:
             yield errors.Cause(
                 'FieldValueInvalid', f'Invalid value: "{rule["rule"]}": '
@@ -56,13 +56,11 @@ def checker(kind):
     schema = kind.schema
     if not schema or not any(True for _ in _places(schema)):
         return None
-    compiled = functools.cache(_compile)
 
     def validate(admission):
         if admission.operation == 'DELETE':
             return
-        found = list(_check(schema, admission.new, admission.old, '',
-                            compiled))
+        found = list(_check(schema, admission.new, admission.old, ''))
         if found:
             raise errors.invalid(
                 kind, admission.new['metadata'].get('name'), found)
@@ -74,7 +72,7 @@ def causes(schema, new, old=None):
 
     :param old: the object as it was, None for one that is created.
     """
-    return list(_check(schema, new, old, '', _compile))
+    return list(_check(schema, new, old, ''))
 
 
 def _places(schema):
@@ -87,7 +85,7 @@ def _places(schema):
             yield from _places(schema[name])
 
 
-def _check(schema, new, old, path, compiled):
+def _check(schema, new, old, path):
     if new is None:
         return
     for rule in schema.get(RULES) or ():
@@ -117,11 +115,10 @@ def _check(schema, new, old, path, compiled):
             below = named.get(name, others)
             if isinstance(below, dict):
                 yield from _check(below, value, before.get(name),
-                                  prefix + name, compiled)
+                                  prefix + name)
     elif isinstance(new, list) and isinstance(schema.get('items'), dict):
         for at, value in enumerate(new):
-            yield from _check(schema['items'], value, None, f'{path}[{at}]',
-                              compiled)
+            yield from _check(schema['items'], value, None, f'{path}[{at}]')
 
 
 def _value(schema, value):
@@ -146,8 +143,13 @@ def _escaped(name):
     return re.sub(r'__|[-./]', lambda found: _ESCAPES[found[0]], name)
 
 
-def _compile(rule):
+@functools.lru_cache(1000)
+def compiled(text):
+    """An expression, ready to be executed.
+
+    :raises ValueError: it is no CEL.
+    """
     # Imported here: it brings a command line with it that a cluster without
     # rules need not load.
     import cel
-    return cel.compile(rule)
+    return cel.compile(text)

@@ -77,6 +77,9 @@ class Store:
         #: Called as ``gate(kind, admission)`` before the hooks of the kind;
         #: refuses by raising :class:`errors.ApiError`.
         self.gates = []
+        #: Called as ``check(kind, admission, dry_run)`` after the hooks of
+        #: the kind; refuses likewise.
+        self.checks = []
 
     # -- reading ----------------------------------------------------------
 
@@ -313,13 +316,14 @@ class Store:
                 raise errors.conflict(
                     kind, name, f'Precondition failed: {field} in '
                     f'precondition: {wanted}, {field} in object meta: {has}')
-        if kind.validate or kind.mutate:
-            admission = kinds_module.Admission(
-                'DELETE', '', None, old, self, write.user, write.warnings,
-                write.identity)
-            for hook in (kind.mutate, kind.validate):
-                if hook:
-                    hook(admission)
+        admission = kinds_module.Admission(
+            'DELETE', '', None, old, self, write.user, write.warnings,
+            write.identity)
+        for hook in (kind.mutate, kind.validate):
+            if hook:
+                hook(admission)
+        for check in self.checks:
+            check(kind, admission, write.dry_run)
         if write.dry_run:
             return old
         obj = trees.copy(old)
@@ -401,6 +405,8 @@ class Store:
             raise errors.invalid(kind, obj['metadata'].get('name'), found)
         if kind.validate:
             kind.validate(admission)
+        for check in self.checks:
+            check(kind, admission, write.dry_run)
         return admission.new
 
     @staticmethod
