@@ -16,9 +16,15 @@ class ImageServer(fixtures.Fixture):
     the name of an image, as in ``size-1000000.iso``, says how large it is;
     else it has 4096 bytes. What is not there while `missing` matches its
     path is a 404.
+
+    :param address: to listen on.
     """
 
     USER, PASSWORD = 'me', 'pa55-w0rd'
+
+    def __init__(self, address='127.0.0.1'):
+        super().__init__()
+        self._address = address
 
     def _setUp(self):
         self.requests = []          # (method, path)
@@ -52,4 +58,5 @@ class ImageServer(fixtures.Fixture):
 
             do_HEAD = do_GET
 
-        self.url = self.useFixture(webserver.WebServer(Handler)).url
+        self.url = self.useFixture(webserver.WebServer(
+            Handler, address=self._address)).url

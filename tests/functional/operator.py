@@ -312,6 +312,7 @@ def bmc_manifest(name, vm=None, secret=None, **spec):
     :param secret: name of the Secret; None for one that the operator makes.
     """
     spec.setdefault('virtualMachineRef', {'name': vm or name})
+    spec = {key: value for key, value in spec.items() if value is not None}
     if secret:
         spec['authSecretRef'] = {'name': secret}
     return {'apiVersion': 'bmc.kubevirt.io/v1beta1',

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A web server on loopback as a fixture; what it answers, others say."""
+"""A web server as a fixture; what it answers, others say."""
 
 import functools
 import http.server
+import socket
 import threading
 
 import fixtures
@@ -17,6 +18,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def own_address():
+    """An IPv4 address of this machine that is not loopback, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            # Nothing is sent: it is only said by which address it would go.
+            one.connect(('192.0.2.1', 9))
+        except OSError:
+            return None
+        return one.getsockname()[0]
+
+
 class WebServer(fixtures.Fixture):
     """A web server with a thread for each connection.
 
@@ -26,12 +38,14 @@ class WebServer(fixtures.Fixture):
     :param handler: class of `http.server.BaseHTTPRequestHandler`, or a
         function that makes one.
     :param context: an ``ssl.SSLContext``, for HTTPS.
+    :param address: to listen on.
     """
 
-    def __init__(self, handler, context=None):
+    def __init__(self, handler, context=None, address='127.0.0.1'):
         super().__init__()
         self._handler = handler
         self._context = context
+        self._address = address
 
     def _setUp(self):
 
@@ -42,7 +56,7 @@ class WebServer(fixtures.Fixture):
             def handle_error(self, *_args):
                 """Clients that hang up, or are killed, are no news."""
 
-        server = Server(('127.0.0.1', 0), self._handler)
+        server = Server((self._address, 0), self._handler)
         scheme = 'http'
         if self._context is not None:
             scheme = 'https'
@@ -51,7 +65,7 @@ class WebServer(fixtures.Fixture):
                 server.socket, server_side=True,
                 do_handshake_on_connect=False)
         self.port = server.server_port
-        self.url = '%s://127.0.0.1:%d' % (scheme, self.port)
+        self.url = '%s://%s:%d' % (scheme, self._address, self.port)
         thread = threading.Thread(target=server.serve_forever, daemon=True,
                                   kwargs={'poll_interval': 0.02})
         thread.start()

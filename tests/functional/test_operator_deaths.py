@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator dies after each of its writes; the next one finishes.
+
+The write is carried out and its answer never comes, and nothing else gets
+through: that is how the cluster sees a process that is killed then.
+"""
+
+import base64
+import copy
+import itertools
+import json
+import time
+
+from tests.functional import operator
+
+FIRST = {'ipmi': {'enabled': True}, 'redfish': {'plainHTTP': False},
+         'networkPolicy': {'enabled': False}, 'service': {
+             'type': 'ClusterIP', 'annotations': None},
+         'authSecretRef': {'name': 'box-bmc'}, 'runStrategy': None}
+
+SECOND = {'ipmi': {'enabled': False}, 'redfish': {'plainHTTP': True},
+          'networkPolicy': {'enabled': True, 'allowedCIDRs': ['10.0.0.0/8']},
+          'service': {'type': 'NodePort', 'annotations': {'a': 'b'}},
+          'authSecretRef': {'name': 'other'}, 'runStrategy': 'Manual'}
+
+# What the cluster, or chance, chooses.
+CHOSEN = {'uid', 'resourceVersion', 'creationTimestamp', 'generation',
+          'managedFields', 'clusterIP', 'clusterIPs', 'nodePort', 'status',
+          'deployment.kubernetes.io/revision'}
+
+
+def without(value, keys):
+    """A value without members of some names, however deep."""
+    if isinstance(value, dict):
+        return {key: without(one, keys) for key, one in value.items()
+                if key not in keys}
+    if isinstance(value, list):
+        return [without(one, keys) for one in value]
+    return value
+
+
+class DeathTestCase(operator.OperatorTestCase):
+
+    RUNS = False
+    SANDBOX = ('--pods', 'pretended')
+
+    def setUp(self):
+        super().setUp()
+        self.running = None
+        self.addCleanup(self.stop)
+        self.start()
+
+    def start(self, wait=True):
+        """Start the next operator; the dead one's Lease is taken away."""
+        self.stop()
+        self.admin('delete', 'lease', operator.NAME, '-n',
+                   operator.NAMESPACE, '--ignore-not-found')
+        self.running = operator.Operator(self.account, self.ARGUMENTS, wait)
+        self.running.setUp()
+
+    def stop(self):
+        if self.running is not None:
+            running, self.running = self.running, None
+            running.cleanUp()
+
+    def dies_after(self, writes):
+        """Let so many writes of the operator happen, and no more."""
+        more = {'verb': 'WRITE', 'where': r'^(?!.*/leases)',
+                'user': operator.USER, 'after': writes - 1}
+        self.sandbox.fault('silence', **more)
+        self.sandbox.fault('hang', **dict(more, count=10 ** 6))
+
+    def killed(self, finished, seconds=30):
+        """Kill the operator when its last write is done.
+
+        :param finished: tells that there was nothing more to write.
+        :returns: whether it came to that.
+        """
+        deadline = time.monotonic() + seconds
+        while not (died := self.sandbox.faults()['faults'][0]['hits']):
+            if finished():
+                # Something may be written still, about it.
+                time.sleep(0.3)
+                died = self.sandbox.faults()['faults'][0]['hits']
+                break
+            self.assertLess(time.monotonic(), deadline, 'not finished')
+            time.sleep(0.02)
+        self.running.process.kill()
+        self.sandbox.clear_faults()
+        return not died
+
+    def wanted(self):
+        """All objects of the BMC, without what is chosen."""
+        found = {}
+        for one in self.kubectl.get(
+                'deployments,services,serviceaccounts,roles,rolebindings,'
+                'configmaps,secrets,networkpolicies', '-l',
+                operator.LABEL + 'box')['items']:
+            name = '%s/%s' % (one['kind'], one['metadata']['name'])
+            one = without(copy.deepcopy(one), CHOSEN)
+            if one['kind'] == 'Secret':
+                one['data'] = sorted(one['data'])
+            found[name] = one
+        return found
+
+    def is_ready(self, generation=1):
+        status = self.box.status
+        return (status.get('observedGeneration') == generation
+                and self.box.condition() == ('True', 'ServiceReady'))
+
+    def gone(self, name='box'):
+        self.until('nothing left', lambda: self.kubectl.names(
+            operator.OWNED + ',vmbmc', '-l', operator.LABEL + name), [])
+
+    def test_create(self):
+        self.vm()
+        self.secret()
+        reference = None
+        for writes in itertools.count(0):
+            if writes:
+                self.dies_after(writes)
+            self.box = self.bmc(networkPolicy={'enabled': True})
+            finished = False
+            if writes:
+                finished = self.killed(self.is_ready)
+                self.start()
+            self.until(f'ready, after {writes}', self.is_ready)
+            if reference is None:
+                reference = self.wanted()
+            self.assertEqual(reference, self.wanted(), f'after {writes}')
+            self.kubectl('delete', 'vmbmc', 'box')
+            self.gone()
+            if finished:
+                break
+        self.assertGreater(writes, 8)
+
+    def test_update(self):
+        self.secret('other')
+        self.box = self.bmc()
+        self.until('ready', self.is_ready)
+        specs, references = (SECOND, FIRST), []
+        for number in itertools.count(0):
+            writes = number // 2
+            if writes:
+                self.dies_after(writes)
+            self.kubectl('patch', 'vmbmc', 'box', '--type=merge', '-p',
+                         json.dumps({'spec': specs[number % 2]}))
+            finished = False
+            if writes:
+                finished = self.killed(lambda n=number: self.is_ready(n + 2))
+                self.start()
+            self.until(f'ready, after {writes}',
+                       lambda n=number: self.is_ready(n + 2))
+            if not writes:
+                references.append(self.wanted())
+            self.until(f'as wanted, after {writes}', self.wanted,
+                       references[number % 2])
+            if finished and number % 2:
+                break
+        self.assertGreater(writes, 4)
+
+    def test_delete(self):
+        """What is in another namespace has to be gone too."""
+        elsewhere = self.new_namespace()
+        other = self.admin.within(elsewhere)
+        self.vm('far', namespace=elsewhere)
+        other('annotate', 'vm', 'far',
+              'bmc.kubevirt.io/allow-from=' + self.namespace)
+        for writes in itertools.count(1):
+            self.kubectl.apply(operator.bmc_manifest(
+                'box', virtualMachineRef=None, virtualMachine={
+                    'name': 'far', 'namespace': elsewhere}))
+            self.box = operator.Bmc(self.kubectl, 'box', 'admin', None)
+            self.until('ready', self.is_ready)
+            self.assertEqual(2, len(other.names(
+                'roles,rolebindings', '-l', operator.LABEL + 'box')))
+            self.dies_after(writes)
+            self.kubectl('delete', 'vmbmc', 'box', '--wait=false')
+
+            def gone():
+                return not self.kubectl.names('vmbmc')
+            finished = self.killed(gone)
+            self.start()
+            self.until(f'gone, after {writes}', gone)
+            self.gone()
+            self.until('nothing elsewhere', lambda: other.names(
+                'roles,rolebindings,secrets', '-l', operator.LABEL + 'box'),
+                [])
+            if finished:
+                break
+        self.assertGreater(writes, 2)
+
+    def test_the_authority(self):
+        """Its Secret is made once, also by one that dies at once."""
+        for writes in (1, 2, 3):
+            self.stop()
+            self.admin('delete', 'secret', 'sushy-kubevirt-ca', '-n',
+                       operator.NAMESPACE, '--ignore-not-found')
+            self.dies_after(writes)
+            self.box = self.bmc('box', secret=None)
+            self.start(wait=False)
+            self.killed(self.is_ready)
+            self.start()
+            self.until('ready', self.is_ready)
+            text = self.kubectl.get('configmap', 'box-virtbmc-ca')['data'][
+                'ca.crt']
+            made = self.admin.get('secret', 'sushy-kubevirt-ca', '-n',
+                                  operator.NAMESPACE)['data']['tls.crt']
+            self.assertEqual(base64.b64decode(made).decode(), text)
+            self.kubectl('delete', 'vmbmc', 'box')
+            self.gone()

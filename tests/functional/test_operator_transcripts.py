@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What KubeVirtBMC's users have in their notes and scripts works here.
+
+The commands are those of KubeVirtBMC's README (v0.7.0) and guides, run by a
+shell. The cluster's names are told to curl, as there is no DNS here; the
+Service is found by the label, as there, and is named after the BMC.
+"""
+
+import json
+import re
+import subprocess
+
+import yaml
+
+from tests.functional import imageserver
+from tests.functional import operator
+from tests.functional import process
+from tests.functional import webserver
+
+# The VM of that README, its Secret and its VirtualMachineBMC.
+VM = '''
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata:
+  name: test-vm
+  namespace: default
+spec:
+  runStrategy: Halted
+  template:
+    metadata:
+      labels:
+        kubevirt.io/domain: test-vm
+    spec:
+      domain:
+        cpu:
+          cores: 2
+        devices:
+          disks:
+          - cdrom:
+              bus: sata
+            name: cdrom
+          interfaces:
+          - name: default
+            masquerade: {}
+        features:
+          acpi:
+            enabled: true
+        firmware:
+          bootloader:
+            efi:
+              secureBoot: false
+        machine:
+          type: q35
+        memory:
+          guest: 4Gi
+        resources:
+          limits:
+            cpu: "2"
+            memory: 4Gi
+      hostname: test-vm
+      networks:
+      - name: default
+        pod: {}
+      evictionStrategy: LiveMigrateIfPossible
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: vmbmc-auth-secret
+  namespace: default
+data:
+  password: cGFzc3dvcmQ= # password
+  username: YWRtaW4=     # admin
+'''
+
+BMC = '''
+apiVersion: bmc.kubevirt.io/v1beta1
+kind: VirtualMachineBMC
+metadata:
+  name: test-vmbmc
+  namespace: default
+spec:
+  virtualMachineRef:
+    name: test-vm
+  authSecretRef:
+    name: vmbmc-auth-secret
+'''
+
+JSON = '-H "Content-Type: application/json"'
+
+
+class TranscriptTestCase(operator.OperatorTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.default = self.admin.within('default')
+
+    def shell(self, command, stdin=None):
+        """What a command prints in the shell of somebody in the cluster."""
+        done = subprocess.run(
+            ['sh', '-c', command], input=stdin, capture_output=True,
+            text=True, timeout=90, env=process.environment(
+                self.operator.home, {'KUBECONFIG': self.sandbox.kubeconfig,
+                                     'CURL_HOME': self.operator.home}))
+        self.assertEqual(0, done.returncode, (command, done.stderr))
+        return done.stdout
+
+    def curl(self, command):
+        """An answer that curl shows, and its body if that is JSON."""
+        text = self.shell(command)
+        head, _, body = text.replace('\r', '').partition('\n\n')
+        found = re.match(r'HTTP/1\.1 (\d+) ([A-Za-z ]+)\n', head + '\n')
+        self.assertIsNotNone(found, text)
+        return '%s %s' % found.groups(), head, body
+
+    def find(self, name, plain):
+        """Find a BMC's Service by the label; the host name of its."""
+        found = self.default.get('services', '-l',
+                                 operator.LABEL + name)['items']
+        self.assertEqual(1, len(found), found)
+        service = found[0]
+        self.assertEqual('ClusterIP', service['spec']['type'])
+        address = service['spec']['clusterIP']
+        ports = {(one['protocol'], one['port'])
+                 for one in service['spec']['ports']}
+        port = 80 if plain else 443
+        self.assertEqual({('UDP', 623), ('TCP', port)}, ports)
+        host = '%s.default.svc' % service['metadata']['name']
+        lines = ['resolve = "%s:%d:%s"' % (host, port, address),
+                 'noproxy = "*"', 'silent', 'show-error']
+        if not plain:
+            ca = self.operator.home / 'ca.crt'
+            ca.write_text(self.shell(
+                'kubectl get configmap %s-virtbmc-ca -o '
+                'jsonpath="{.data.ca\\.crt}"' % name))
+            lines.append('cacert = "%s"' % ca)
+        (self.operator.home / '.curlrc').write_text('\n'.join(lines))
+        self.addCleanup((self.operator.home / '.curlrc').unlink)
+        return address, ('http://' if plain else 'https://') + host
+
+    def power_cycle_by_ipmi(self, address):
+        ipmi = 'ipmitool -I lanplus -U admin -P password -H %s ' % address
+        self.assertEqual('Chassis Power is off\n',
+                         self.shell(ipmi + 'power status'))
+        self.assertEqual('Chassis Power Control: Up/On\n',
+                         self.shell(ipmi + 'power on'))
+        self.until('power', lambda: self.shell(ipmi + 'power status'),
+                   'Chassis Power is on\n')
+
+    def all_by_redfish(self, url):
+        """The README's transcript, a VM that is off before and after."""
+        root = json.loads(self.shell('curl -L %s/redfish/v1' % url))
+        self.assertEqual({'@odata.id': '/redfish/v1/Systems'},
+                         root['Systems'])
+        self.assertEqual('/redfish/v1/SessionService/Sessions',
+                         root['Links']['Sessions']['@odata.id'])
+
+        said, head, body = self.curl(
+            'curl -i -X POST %s %s/redfish/v1/SessionService/Sessions '
+            '-d \'{"UserName":"admin","Password":"password"}\''
+            % (JSON, url))
+        self.assertEqual('201 CREATED', said.upper())
+        self.assertEqual('admin', json.loads(body)['UserName'])
+        session = re.search(r'(?im)^Location: (\S+)$', head)[1]
+        self.assertIn('/redfish/v1/SessionService/Sessions/', session)
+        session = session.partition('/redfish/')[2]
+        token = '-H "X-Auth-Token: %s"' % re.search(
+            r'(?im)^X-Auth-Token: (\S+)$', head)[1]
+
+        where = url + '/redfish/v1/Systems/1'
+
+        def system():
+            return json.loads(self.shell('curl %s %s' % (token, where)))
+        self.assertEqual('Off', system()['PowerState'])
+        self.assertEqual('/redfish/v1/Systems/1/Actions/ComputerSystem.Reset',
+                         system()['Actions']['#ComputerSystem.Reset'][
+                             'target'])
+
+        said, _, body = self.curl(
+            'curl -i -X PATCH %s %s %s -d \'{"Boot":{'
+            '"BootSourceOverrideTarget":"Pxe",'
+            '"BootSourceOverrideEnabled":"Continuous"}}\''
+            % (JSON, token, where))
+        self.assertEqual(('204 NO CONTENT', ''), (said.upper(), body))
+        self.assertEqual(
+            ('Pxe', 'Continuous'),
+            (system()['Boot']['BootSourceOverrideTarget'],
+             system()['Boot']['BootSourceOverrideEnabled']))
+
+        def reset(kind):
+            said, _, body = self.curl(
+                'curl -i -X POST %s %s %s/Actions/ComputerSystem.Reset '
+                '-d \'{"ResetType":"%s"}\'' % (JSON, token, where, kind))
+            self.assertEqual(('204 NO CONTENT', ''), (said.upper(), body),
+                             kind)
+
+        boots = len(self.sandbox.boots('test-vm'))
+        reset('On')
+        self.until('power', lambda: system()['PowerState'], 'On')
+        self.sandbox.wait_boot('test-vm', boots + 1)
+        reset('ForceRestart')
+        boot = self.sandbox.wait_boot('test-vm', boots + 2)
+        self.assertEqual('Pxe', boot['class'])
+        reset('GracefulShutdown')
+        self.until('power', lambda: system()['PowerState'], 'Off')
+
+        said, _, body = self.curl('curl -i -X DELETE %s %s/redfish/%s'
+                                  % (token, url, session))
+        self.assertEqual(('204 NO CONTENT', ''), (said.upper(), body))
+        said, _, _ = self.curl('curl -i %s %s' % (token, where))
+        self.assertEqual('401 UNAUTHORIZED', said.upper())
+
+    def medium(self, url):
+        """Virtual media, by the manager's name that is written there."""
+        # A BMC takes nothing from loopback.
+        images = self.useFixture(imageserver.ImageServer(
+            webserver.own_address())).url + '/live-server-amd64.iso'
+        user = '-u admin:password'
+        where = url + '/redfish/v1/Managers/BMC/VirtualMedia/CD1'
+        manager = json.loads(self.shell(
+            'curl %s %s/redfish/v1/Managers/BMC' % (user, url)))
+        self.assertEqual('/redfish/v1/Managers/BMC/VirtualMedia',
+                         manager['VirtualMedia']['@odata.id'])
+        said, _, body = self.curl('curl -i %s %s' % (user, where))
+        self.assertEqual('200 OK', said)
+        self.assertFalse(json.loads(body)['Inserted'])
+        said, _, _ = self.curl(
+            'curl -i -X POST %s %s %s/Actions/VirtualMedia.InsertMedia -d '
+            '\'{"Image": "%s", "Inserted": true}\''
+            % (JSON, user, where, images))
+        self.assertEqual('204 NO CONTENT', said.upper())
+        _, _, body = self.curl('curl -i %s %s' % (user, where))
+        self.assertEqual((True, images), (
+            json.loads(body)['Inserted'], json.loads(body)['Image']))
+        said, _, _ = self.curl(
+            'curl -i -X POST %s %s %s/Actions/VirtualMedia.EjectMedia '
+            '-d \'{}\'' % (JSON, user, where))
+        self.assertEqual('204 NO CONTENT', said.upper())
+        _, _, body = self.curl('curl -i %s %s' % (user, where))
+        self.assertFalse(json.loads(body)['Inserted'])
+
+    def nothing_is_left(self, *names):
+        for name in names:
+            self.default('delete', 'vmbmc', name)
+            self.until('nothing left', lambda name=name: self.default.names(
+                operator.OWNED, '-l', operator.LABEL + name), [])
+
+    def test_the_readme(self):
+        self.default.apply(VM)
+        self.addCleanup(self.default, 'delete', 'vm/test-vm',
+                        'secret/vmbmc-auth-secret')
+        # As it stands there, and then by HTTP as it is served there.
+        self.shell('cat <<EOF | kubectl apply -f -%sEOF' % BMC)
+        self.shell('kubectl wait --for=condition=Ready '
+                   'virtualmachinebmcs/test-vmbmc --timeout=60s')
+        status = yaml.safe_load(self.shell(
+            'kubectl get virtualmachinebmcs test-vmbmc -o yaml'))['status']
+        address, url = self.find('test-vmbmc', plain=False)
+        self.assertEqual(address, status['clusterIP'])
+        self.assertIn(('Ready', 'True', 'ServiceReady'), [
+            (one['type'], one['status'], one['reason'])
+            for one in status['conditions']])
+        lines = self.shell('kubectl get pods,services -l '
+                           + operator.LABEL + 'test-vmbmc').splitlines()
+        self.assertRegex(lines[1], r'^pod/test-vmbmc-virtbmc-\S+ +2/2 +'
+                                   r'Running +0 ')
+        self.assertRegex(
+            lines[-1], r'^service/test-vmbmc-virtbmc +ClusterIP +'
+            + re.escape(address) + r' +<none> +443/TCP,623/UDP ')
+        self.power_cycle_by_ipmi(address)
+        self.shell('ipmitool -I lanplus -U admin -P password -H %s power off'
+                   % address)
+        self.sandbox.wait_stopped('test-vm')
+        self.all_by_redfish(url)
+
+        self.default('patch', 'vmbmc', 'test-vmbmc', '--type=merge', '-p',
+                     '{"spec":{"redfish":{"plainHTTP":true}}}')
+        operator.Bmc(self.default, 'test-vmbmc', 'admin',
+                     'password').current()
+        again, url = self.find('test-vmbmc', plain=True)
+        self.assertEqual(address, again)
+        self.all_by_redfish(url)
+        if webserver.own_address():
+            self.medium(url)
+        self.nothing_is_left('test-vmbmc')
+
+    def test_the_guide(self):
+        """What "Getting Started" tells to do, in its other words."""
+        self.default('apply', '-f', '-', stdin=VM.partition('---')[0].replace(
+            'test-vm', 'testvm'))
+        self.shell('kubectl create secret generic bmc-secret '
+                   '--from-literal=username=admin '
+                   '--from-literal=password=admin123 -n default')
+        self.addCleanup(self.default, 'delete', 'vm/testvm',
+                        'secret/bmc-secret')
+        for name, refs in (('test-bmc', ('virtualMachineRef',
+                                         'authSecretRef')),
+                           ('other-bmc', ('virtualMachine', 'authSecret'))):
+            self.default.apply({
+                'apiVersion': 'bmc.kubevirt.io/v1beta1',
+                'kind': 'VirtualMachineBMC', 'metadata': {'name': name},
+                'spec': {refs[0]: {'name': 'testvm'},
+                         refs[1]: {'name': 'bmc-secret'},
+                         'redfish': {'plainHTTP': True}}})
+        for name in ('test-bmc', 'other-bmc'):
+            self.default.wait('vmbmc/' + name, 'condition=Ready')
+            address, url = self.find(name, plain=True)
+            system = json.loads(self.shell(
+                'curl -u admin:admin123 %s/redfish/v1/Systems/1' % url))
+            self.assertEqual('Off', system['PowerState'])
+            token = self.shell(
+                'curl -s -i -X POST %s %s/redfish/v1/SessionService/Sessions '
+                '-d \'{"UserName":"admin","Password":"admin123"}\' | grep -i '
+                '"X-Auth-Token" | cut -d" " -f2 | tr -d "\\r"' % (JSON, url))
+            self.assertIn('"PowerState"', self.shell(
+                'curl -H "X-Auth-Token: %s" %s/redfish/v1/Systems/1'
+                % (token.strip(), url)))
+            self.assertEqual('Chassis Power is off\n', self.shell(
+                'ipmitool -I lanplus -U admin -P admin123 -H %s power status'
+                % address))
+        self.nothing_is_left('test-bmc', 'other-bmc')
+
+    def test_the_samples(self):
+        """Those of this project."""
+        folder = operator.MANIFESTS / 'samples'
+        for name in ('vm', 'secret', 'bmc'):
+            self.shell('kubectl apply -f %s/%s.yaml' % (folder, name))
+        self.addCleanup(self.default, 'delete', 'vm/node-0',
+                        'secret/node-0-bmc')
+        self.default('apply', '-f', '-', stdin=VM)
+        self.shell('kubectl apply -f %s/kubevirtbmc.yaml' % folder)
+        self.addCleanup(self.default, 'delete', 'vm/test-vm',
+                        'secret/vmbmc-auth-secret')
+        for name in ('node-0', 'test-vmbmc'):
+            bmc = operator.Bmc(self.default, name, 'admin', 'password')
+            self.assertEqual('Off', bmc.ready().works())
+        self.nothing_is_left('node-0', 'test-vmbmc')
