@@ -146,6 +146,14 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             raise errors.MachineNotFound(identity)
         return machine
 
+    @property
+    def only(self):
+        """The identity of the machine that alone may be reached, or None.
+
+        Not of one that has no others beside it just now.
+        """
+        return self.settings.vm
+
     def _choose(self, identity, candidates):
         """Of several machines, the one that may be reached."""
         found = []

@@ -8,6 +8,11 @@ system named there (its manager and its chassis have its UUID). So a route
 that is added later is guarded without being told. `KubeVirtDriver.machine` is
 the one place that decides; views get a machine from here and never look one
 up.
+
+Where a single VM is served and there can be no other, as in the pod of a BMC,
+it also goes by the names that KubeVirtBMC has for its only one, so that what
+was written for that works here: `ALIASES`. They are no redirects, which many
+a client does not follow with a POST.
 """
 
 import functools
@@ -16,6 +21,12 @@ import flask
 
 _OWNERS = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
            '/redfish/v1/Chassis/<')
+
+#: Of the only VM there is: its system, its manager.
+ALIASES = {'/redfish/v1/Systems/<': '1', '/redfish/v1/Managers/<': 'BMC'}
+
+#: Of its device for CDs: as a view's argument, the alias, what it is for.
+_DEVICE = ('device', 'CD1', 'Cd')
 
 
 @functools.cache
@@ -48,11 +59,32 @@ def guard():
     argument = None if rule is None else owner(rule.rule)
     if argument is None:
         return None
-    identity = request.view_args[argument]
-    machine = flask.current_app.systems.machine(identity)
-    if identity.lower() != machine.uuid:
-        return _redirect(argument, machine.uuid)
+    arguments = request.view_args
+    identity = arguments[argument]
+    systems = flask.current_app.systems
+    only = systems.only
+    if only is not None:
+        name, alias, device = _DEVICE
+        if arguments.get(name) == alias:
+            arguments[name] = device
+    if only is not None and identity == _alias(request.url_rule.rule):
+        machine = systems.machine(only)
+        # For upstream's views, which look it up.
+        arguments[argument] = machine.uuid
+    else:
+        machine = systems.machine(identity)
+        if identity.lower() != machine.uuid:
+            return _redirect(argument, machine.uuid)
     about.machine = machine
+    return None
+
+
+@functools.cache
+def _alias(rule):
+    """What the only system is called in a route, or None."""
+    for prefix, alias in ALIASES.items():
+        if rule.startswith(prefix):
+            return alias
     return None
 
 

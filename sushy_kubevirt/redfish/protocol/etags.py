@@ -79,7 +79,8 @@ def check():
         return
     # The tag for an action is that of the resource that has it.
     path = request.path.partition('/Actions/')[0]
-    lock = _locks[hash(path.rstrip('/')) % len(_locks)]
+    lock = _locks[hash((_owner(), *path.rstrip('/').split('/')[5:]))
+                  % len(_locks)]
     if not lock.acquire(timeout=_PATIENCE):
         raise errors.unavailable('Another change is being carried out.')
     environ[_LOCK] = lock
@@ -91,6 +92,13 @@ def check():
         refused = tag is not None and match(if_none_match, tag)
     if refused:
         raise failed()
+
+
+def _owner():
+    """Beginning of the path, the same for all names of a system."""
+    machine = flask.g.machine
+    start = flask.request.path.split('/')[3:5]
+    return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
 def failed():

@@ -205,3 +205,84 @@ class TestNames(Case):
                          answer.headers['Location'])
         self.assertEqual(404, client.get(
             '/redfish/v1/Chassis/none').status_code)
+
+
+class TestOnly(Case):
+    """The names that KubeVirtBMC has for its only VM."""
+
+    VM = 'default/vm-a'
+    ALIASES = (('/redfish/v1/Systems/', '1'), ('/redfish/v1/Managers/', 'BMC'))
+
+    def test_every_route_answers_as_by_its_uuid(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        number = 0
+        for method, path in urls(self.app, fakes.A):
+            for prefix, alias in self.ALIASES:
+                if not path.startswith(prefix):
+                    continue
+                number += 1
+                wanted = client.open(path, method=method, json={})
+                found = client.open(path.replace(fakes.A, alias, 1),
+                                    method=method, json={})
+                self.assertEqual(wanted.status_code, found.status_code, path)
+                self.assertEqual(
+                    wanted.get_data(as_text=True),
+                    found.get_data(as_text=True).replace(
+                        prefix + alias, prefix + fakes.A), path)
+                self.assertEqual(wanted.headers.get('ETag'),
+                                 found.headers.get('ETag'))
+        self.assertGreater(number, 100)
+
+    def test_action(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        answer = client.post(
+            '/redfish/v1/Systems/1/Actions/ComputerSystem.Reset',
+            json={'ResetType': 'On'})
+        self.assertEqual(204, answer.status_code)
+        self.assertIn('reset', str(self.a.calls))
+
+    def test_if_match(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        tag = client.get('/redfish/v1/Systems/' + fakes.A).headers['ETag']
+        answer = client.patch('/redfish/v1/Systems/1', json={'AssetTag': 'x'},
+                              headers={'If-Match': tag})
+        self.assertEqual(204, answer.status_code)
+
+    def test_device(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        for owner in 'Managers/BMC', 'Systems/1', 'Systems/' + fakes.A:
+            answer = client.get('/redfish/v1/%s/VirtualMedia/CD1' % owner)
+            self.assertEqual(200, answer.status_code)
+            self.assertEqual('Cd', answer.json['Id'])
+        answer = client.post(
+            '/redfish/v1/Managers/BMC/VirtualMedia/CD1/Actions/'
+            'VirtualMedia.InsertMedia', json={'Image': 'http://host/a.iso'})
+        self.assertEqual(204, answer.status_code)
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Managers/BMC/VirtualMedia/CD2').status_code)
+
+    def test_each_is_for_its_own_collection(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        for path in 'Systems/BMC', 'Managers/1', 'Chassis/1':
+            self.assertEqual(404, client.get(
+                '/redfish/v1/' + path).status_code)
+
+    def test_not_among_several(self):
+        self.cluster.all[:] = [self.a]
+        client = self.client()
+        for prefix, alias in self.ALIASES:
+            self.assertEqual(404, client.get(prefix + alias).status_code)
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Systems/%s/VirtualMedia/CD1' % fakes.A).status_code)
+
+    def test_vm_is_gone(self):
+        self.cluster.all.remove(self.a)
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        answer = client.get('/redfish/v1/Systems/1')
+        self.assertEqual(404, answer.status_code)
+
+    def test_no_way_around_the_list(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM,
+                             SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for prefix, alias in self.ALIASES:
+            self.assertEqual(404, client.get(prefix + alias).status_code)
