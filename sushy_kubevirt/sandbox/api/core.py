@@ -6,7 +6,6 @@ of claims is in ``volumes``, of quotas in ``quotas``.
 """
 import base64
 import binascii
-import itertools
 
 from sushy_kubevirt.sandbox.api import accounts
 from sushy_kubevirt.sandbox.api import bootstrap_roles
@@ -20,10 +19,12 @@ from sushy_kubevirt.sandbox.api import garbage
 from sushy_kubevirt.sandbox.api import kinds
 from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import namespaces
+from sushy_kubevirt.sandbox.api import pod_schemas
 from sushy_kubevirt.sandbox.api import policing
 from sushy_kubevirt.sandbox.api import quotas
 from sushy_kubevirt.sandbox.api import reviews
 from sushy_kubevirt.sandbox.api import roles
+from sushy_kubevirt.sandbox.api import services
 from sushy_kubevirt.sandbox.api import tables
 from sushy_kubevirt.sandbox.api import volumes
 
@@ -61,32 +62,37 @@ def _count(*names):
     return lambda obj: sum(len(obj.get(n) or {}) for n in names)
 
 
-_addresses = itertools.count(1)
-
-
-def _complete_service(admission):
-    """Give a service an address, as the control plane would."""
-    new = admission.new
-    if new is None:
-        return
-    spec = new.setdefault('spec', {})
-    if spec.get('type') == 'ExternalName':
-        return
-    if not spec.get('clusterIP'):
-        old = (admission.old or {}).get('spec', {}).get('clusterIP')
-        number = 0 if old else next(_addresses)
-        spec['clusterIP'] = old or (
-            f'10.96.{number // 250 % 256}.{number % 250 + 1}')
-    spec['clusterIPs'] = [spec['clusterIP']]
-    for port in spec.get('ports') or ():
-        if isinstance(port, dict) and 'port' in port:
-            port.setdefault('targetPort', port['port'])
-
-
 def _ready(obj):
     statuses = obj.get('status', {}).get('containerStatuses', [])
     total = len(obj.get('spec', {}).get('containers', []))
     return f'{sum(bool(s.get("ready")) for s in statuses)}/{total}'
+
+
+def complete_containers(spec):
+    """When images are pulled, if nobody says so, in place."""
+    for name in ('containers', 'initContainers'):
+        for one in spec.get(name) or ():
+            image = one.get('image', '').partition('@')
+            tag = image[0].rpartition('/')[2].partition(':')[2]
+            one.setdefault('imagePullPolicy', 'IfNotPresent'
+                           if image[2] or tag not in ('', 'latest')
+                           else 'Always')
+
+
+def _complete_pod(admission):
+    new = admission.new
+    if new is None or admission.subresource:
+        return
+    spec = new.setdefault('spec', {})
+    complete_containers(spec)
+    if admission.operation == 'CREATE':
+        spec.setdefault('enableServiceLinks', True)
+        for one in (*(spec.get('containers') or ()),
+                    *(spec.get('initContainers') or ())):
+            resources = one.get('resources') or {}
+            if resources.get('limits'):
+                resources['requests'] = {
+                    **resources['limits'], **(resources.get('requests') or {})}
 
 
 def _pod_grace(pod, wanted):
@@ -176,7 +182,8 @@ SERVICE = _kind(
         kinds.Column('External-IP', value=_external),
         kinds.Column('Port(s)', value=_ports)),
     short_names=('svc',), categories=('all',), status=True,
-    schema=schemas.SERVICE, mutate=_complete_service,
+    schema=services.SCHEMA, omits=True, mutate=services.complete,
+    validate=services.validator(lambda: SERVICE),
     selectable_fields=('spec.clusterIP', 'spec.type'))
 POD = _kind(
     '', 'v1', 'Pod', 'pods', (
@@ -186,7 +193,8 @@ POD = _kind(
             s.get('restartCount', 0) for s in obj.get('status', {}).get(
                 'containerStatuses', [])))),
     short_names=('po',), categories=('all',), status=True,
-    generation=True, schema=schemas.POD, grace=_pod_grace,
+    generation=True, schema=pod_schemas.POD, omits=True, grace=_pod_grace,
+    mutate=_complete_pod,
     selectable_fields=('spec.nodeName', 'spec.restartPolicy',
                        'spec.schedulerName', 'spec.serviceAccountName',
                        'status.phase', 'status.podIP'))

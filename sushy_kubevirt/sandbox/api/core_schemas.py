@@ -11,8 +11,12 @@ TIME = {'type': 'string', 'format': 'date-time'}
 ANYTHING = {'type': 'object', **KEEP}
 STRINGS = {'type': 'array', 'items': STRING}
 TEXTS = {'type': 'object', 'additionalProperties': STRING}
-QUANTITIES = {'type': 'object', 'additionalProperties': {
-    'x-kubernetes-int-or-string': True}}
+QUANTITY = {'x-kubernetes-int-or-string': True, 'format': 'quantity'}
+QUANTITIES = {'type': 'object', 'additionalProperties': QUANTITY}
+
+#: Marks a number or a flag that is left out when it is zero or false; see
+#: :mod:`go_types`.
+OMITTED = 'x-sandbox-omitted-when-zero'
 
 
 def about(schema, text):
@@ -47,7 +51,12 @@ def members(items=STRING):
 CONDITIONS = keyed(thing(
     type=STRING, status=STRING, reason=STRING, message=STRING,
     lastTransitionTime=TIME), 'type')
-SELECTOR = {**thing(matchLabels=TEXTS), 'x-kubernetes-map-type': 'atomic'}
+SELECTOR = {
+    **strict(matchLabels=TEXTS, matchExpressions={
+        'type': 'array', 'items': strict(
+            key=STRING, operator=STRING, values=STRINGS),
+        'x-kubernetes-list-type': 'atomic'}),
+    'x-kubernetes-map-type': 'atomic'}
 REFERENCE = {**strict(
     apiVersion=STRING, kind=STRING, namespace=STRING, name=STRING,
     uid=STRING, resourceVersion=STRING, fieldPath=STRING),
@@ -104,47 +113,6 @@ CLAIM = about(strict(
                  conditions=CONDITIONS)),
     'PersistentVolumeClaim is a user\'s request for and claim to a '
     'persistent volume')
-
-SERVICE = about(strict(
-    spec=thing(
-        ports=keyed(thing(
-            name=STRING, protocol={**STRING, 'default': 'TCP'}, port=INTEGER,
-            targetPort={'x-kubernetes-int-or-string': True},
-            nodePort=INTEGER, appProtocol=STRING), 'port', 'protocol',
-            patch='port'),
-        selector={**TEXTS, 'x-kubernetes-map-type': 'atomic'},
-        clusterIP=STRING,
-        clusterIPs={'type': 'array', 'items': STRING,
-                    'x-kubernetes-list-type': 'atomic'},
-        type={**STRING, 'default': 'ClusterIP'}, externalIPs=STRINGS,
-        sessionAffinity={**STRING, 'default': 'None'}),
-    status=thing(conditions=CONDITIONS)),
-    'Service is a named abstraction of software service consisting of local '
-    'port that the proxy listens on, and the selector that determines which '
-    'pods will answer requests sent through the proxy.')
-
-_CONTAINER = thing(
-    name=STRING, image=STRING, command=STRINGS, args=STRINGS,
-    env=keyed(thing(name=STRING, value=STRING), 'name'),
-    ports=keyed(thing(name=STRING, containerPort=INTEGER,
-                      protocol={**STRING, 'default': 'TCP'}),
-                'containerPort', 'protocol'),
-    volumeMounts=keyed(thing(mountPath=STRING, name=STRING), 'mountPath'),
-    resources=thing(limits=QUANTITIES, requests=QUANTITIES))
-POD = about(strict(
-    spec=thing(
-        containers=keyed(_CONTAINER, 'name'),
-        initContainers=keyed(_CONTAINER, 'name'),
-        volumes=keyed(thing(name=STRING), 'name'),
-        nodeName=STRING, nodeSelector={
-            **TEXTS, 'x-kubernetes-map-type': 'atomic'},
-        restartPolicy={**STRING, 'default': 'Always'},
-        serviceAccountName=STRING,
-        imagePullSecrets=keyed(LOCAL_REFERENCE, 'name'),
-        terminationGracePeriodSeconds={**INTEGER, 'default': 30}),
-    status=thing(phase=STRING, conditions=CONDITIONS, podIP=STRING,
-                 podIPs=keyed(thing(ip=STRING), 'ip'))),
-    'Pod is a collection of containers that can run on a host.')
 
 NODE = about(strict(
     spec=thing(unschedulable=BOOLEAN, providerID=STRING, podCIDR=STRING,

@@ -86,6 +86,7 @@ class Kind:
     :param unconditional_update: a PUT needs no resourceVersion.
     :param selectable_fields: paths allowed in field selectors beside
         metadata.name and metadata.namespace, e.g. ``status.phase``.
+    :param omits: what is empty is left out, see :mod:`go_types`.
     :param path_names: names are any that fit into a path, e.g.
         ``system:discovery``.
     :param verbs: what the API offers.
@@ -118,6 +119,7 @@ class Kind:
     generation: bool = True
     unconditional_update: bool = False
     selectable_fields: tuple[str, ...] = ()
+    omits: bool = False
     path_names: bool = False
     verbs: tuple[str, ...] = ALL_VERBS
     create: Callable | None = None

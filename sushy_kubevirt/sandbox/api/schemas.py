@@ -171,7 +171,8 @@ def _check(schema, value, path, found, skip=None):
         return
     wanted = schema.get('type')
     if schema.get(INT_OR_STRING):
-        if type(value) not in (int, str):
+        if type(value) not in (int, str) and not (
+                type(value) is float and schema.get('format') == 'quantity'):
             _wrong_type(found, path, value, 'integer,string')
             return
     elif wanted and not _is(value, wanted):

@@ -11,6 +11,7 @@ import collections
 import logging
 
 from sushy_kubevirt.sandbox.api import errors
+from sushy_kubevirt.sandbox.api import go_types
 from sushy_kubevirt.sandbox.api import history
 from sushy_kubevirt.sandbox.api import kinds as kinds_module
 from sushy_kubevirt.sandbox.api import metadata
@@ -385,6 +386,8 @@ class Store:
             decode(kind, obj)
             same = _same_fields(obj, old)
             schemas.prune(kind.schema, obj, write.unknown, same)
+            if not kind.crd:
+                go_types.settle(kind, obj, same)
             schemas.fill_defaults(kind.schema, obj, same)
         if write.check:
             write.warnings += write.check()

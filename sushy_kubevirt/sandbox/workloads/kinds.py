@@ -5,16 +5,15 @@ Pods and Services themselves are kinds of the core. What is checked and
 filled in follows kubernetes/pkg/apis/apps (1.36).
 """
 
+from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import core_schemas as schemas
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import kinds
+from sushy_kubevirt.sandbox.api import pod_schemas
 from sushy_kubevirt.sandbox.workloads import labels
 
 _AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp')
 _NUMBER_OR_SHARE = {'x-kubernetes-int-or-string': True}
-_TEMPLATE = schemas.thing(
-    metadata=schemas.thing(labels=schemas.TEXTS, annotations=schemas.TEXTS),
-    spec=schemas.POD['properties']['spec'])
 
 
 def _number(*path):
@@ -54,12 +53,20 @@ def _ready(obj):
             f'{obj["spec"].get("replicas", 0)}')
 
 
+def _complete_template(admission):
+    new = admission.new
+    if new is not None and not admission.subresource:
+        template = (new.get('spec') or {}).get('template') or {}
+        core.complete_containers(template.get('spec') or {})
+
+
 def _complete(admission):
     """Fill in what a Deployment does not say."""
     new = admission.new
     if new is None or admission.subresource:
         return
     spec = new.setdefault('spec', {})
+    _complete_template(admission)
     strategy = spec.setdefault('strategy', {})
     strategy.setdefault('type', 'RollingUpdate')
     if strategy['type'] == 'RollingUpdate':
@@ -131,20 +138,20 @@ _COUNTS = {name: schemas.INTEGER for name in (
 
 DEPLOYMENT = kinds.Kind(
     'apps', 'v1', 'Deployment', 'deployments', 'deployment', ('deploy',),
-    ('all',), status=True, unconditional_update=True,
+    ('all',), status=True, unconditional_update=True, omits=True,
     columns=(kinds.Column('Ready', value=_ready),
              _column('Up-to-date', 'status', 'updatedReplicas'),
              _column('Available', 'status', 'availableReplicas'), _AGE,
              *_WIDE),
     schema=schemas.about(schemas.strict(
-        spec=schemas.thing(
+        spec=schemas.strict(
             replicas={**schemas.INTEGER, 'default': 1},
-            selector=schemas.SELECTOR, template=_TEMPLATE,
-            strategy=schemas.thing(type=schemas.STRING,
-                                   rollingUpdate=schemas.thing(
-                                       maxSurge=_NUMBER_OR_SHARE,
-                                       maxUnavailable=_NUMBER_OR_SHARE)),
-            minReadySeconds=schemas.INTEGER, paused=schemas.BOOLEAN,
+            selector=schemas.SELECTOR, template=pod_schemas.TEMPLATE,
+            strategy=schemas.strict(
+                type=schemas.STRING, rollingUpdate=schemas.strict(
+                    maxSurge=_NUMBER_OR_SHARE,
+                    maxUnavailable=_NUMBER_OR_SHARE)),
+            minReadySeconds=pod_schemas.NUMBER, paused=pod_schemas.FLAG,
             revisionHistoryLimit=schemas.INTEGER,
             progressDeadlineSeconds=schemas.INTEGER),
         status=schemas.thing(conditions=schemas.CONDITIONS, **_COUNTS)),
@@ -153,20 +160,20 @@ DEPLOYMENT = kinds.Kind(
 
 REPLICA_SET = kinds.Kind(
     'apps', 'v1', 'ReplicaSet', 'replicasets', 'replicaset', ('rs',),
-    ('all',), status=True, unconditional_update=True,
+    ('all',), status=True, unconditional_update=True, omits=True,
     columns=(_column('Desired', 'spec', 'replicas'),
              _column('Current', 'status', 'replicas'),
              _column('Ready', 'status', 'readyReplicas'), _AGE, *_WIDE),
     selectable_fields=('status.replicas',),
     schema=schemas.about(schemas.strict(
-        spec=schemas.thing(
+        spec=schemas.strict(
             replicas={**schemas.INTEGER, 'default': 1},
-            selector=schemas.SELECTOR, template=_TEMPLATE,
-            minReadySeconds=schemas.INTEGER),
+            selector=schemas.SELECTOR, template=pod_schemas.TEMPLATE,
+            minReadySeconds=pod_schemas.NUMBER),
         status=schemas.thing(conditions=schemas.CONDITIONS, **_COUNTS)),
         'ReplicaSet ensures that a specified number of pod replicas are '
         'running at any given time.'),
-    validate=_check(lambda: REPLICA_SET))
+    mutate=_complete_template, validate=_check(lambda: REPLICA_SET))
 
 
 def _slice_ports(obj):
