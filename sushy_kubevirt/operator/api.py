@@ -205,6 +205,16 @@ class Api:
             tries += 1
             await asyncio.sleep(max(wait * random.uniform(0.5, 1), pause))
 
+    async def served(self, resource, namespace=None):
+        """Read whether there are such objects, or could be.
+
+        :raises: `errors.Unavailable` if the server does not know the kind
+        """
+        await self._answer(
+            'GET', resource.path(namespace),
+            answers.Call('list', resource, namespace), {'limit': 1},
+            accept=_META[1])
+
     async def _pages(self, resource, namespace, query, accept):
         call = answers.Call('list', resource, namespace)
         fields = {'limit': PAGE, **query}

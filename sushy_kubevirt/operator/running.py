@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's process: what begins and ends when.
+
+kopf is run from here and made small: it watches BMCs, calls what `handlers`
+registers, and writes nothing itself, neither to a BMC nor Events.
+"""
+
+import asyncio
+import logging
+import signal
+
+import kopf
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import handlers
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import leading
+from sushy_kubevirt.operator import login
+from sushy_kubevirt.operator import metrics as metrics_
+from sushy_kubevirt.operator import probes
+from sushy_kubevirt.operator import transport as transport_
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between looks for a definition that is not there.
+DEFINITION_SECONDS = 5
+
+
+class _Ended(Exception):
+    """The process is to end."""
+
+
+async def run(options, connection):
+    """Run the operator until SIGTERM or SIGINT.
+
+    :param options: `options.Options`
+    :param connection: a `connection.Connection`
+    :raises: `errors.MachineError`, OSError
+    """
+    await Operator(options, connection).run()
+
+
+class Operator:
+    """One replica.
+
+    :param options: `options.Options`
+    :param connection: a `connection.Connection`
+    """
+
+    def __init__(self, options, connection):
+        self._options = options
+        self._stopping = asyncio.Event()
+        self.metrics = metrics_.Metrics()
+        self._transport = transport_.Transport(
+            connection, self.metrics.called)
+        self._lead = None
+        self._work = None
+
+    async def run(self):
+        """Run until a signal; see `run`."""
+        self._heed_signals()
+        options = self._options
+        served = probes.Probes(self.metrics.text, self._problem)
+        always = api_.Api(self._transport)
+        try:
+            if options.listen:
+                await served.start(*options.listen)
+            if options.leader_election:
+                self._lead = leading.Lead(
+                    always, options.system_namespace, options.identity,
+                    options.lease_seconds)
+                await self._unless_stopped(self._lead.acquire())
+            self.metrics.leads(True)
+            await self._work_on()
+        except _Ended:
+            pass
+        finally:
+            self.metrics.leads(False)
+            if self._lead is not None:
+                await self._lead.release()
+            await served.close()
+            await always.close()
+        LOG.info('The end')
+
+    async def _work_on(self):
+        api = api_.Api(self._transport,
+                       self._lead.must_hold if self._lead else _may)
+        try:
+            await self._unless_stopped(self._definition(api))
+            self._work = handlers.Work(
+                self._options, api, self.metrics)
+            try:
+                await self._work.start()
+                await self._run_kopf()
+            finally:
+                await self._work.close()
+        finally:
+            await api.close()
+
+    async def _run_kopf(self):
+        registry = kopf.OperatorRegistry()
+        login.register(registry, self._transport)
+        self._work.register(registry)
+        existing = asyncio.all_tasks()
+        announcing = asyncio.create_task(self._announce())
+        existing.add(announcing)
+        try:
+            tasks = await kopf.spawn_tasks(
+                registry=registry, settings=_settings(), standalone=True,
+                namespaces=self._options.namespaces,
+                clusterwide=not self._options.namespaces,
+                stop_flag=self._stopping)
+            # kopf has put its own handlers in their place.
+            self._heed_signals()
+            await kopf.run_tasks(tasks, ignored=existing)
+        finally:
+            announcing.cancel()
+
+    async def _announce(self):
+        await self._work.listed.wait()
+        LOG.info('ready')
+
+    async def _definition(self, api):
+        """Wait for the definition of BMCs, which kopf needs to be there."""
+        namespace = (self._options.namespaces or (None,))[0]
+        told = None
+        while True:
+            try:
+                await api.served(kinds.BMC, namespace)
+                return
+            except (errors.Unavailable, errors.AccessDenied) as e:
+                if str(e) != told:
+                    told = str(e)
+                    LOG.warning('%s', e)
+            await asyncio.sleep(DEFINITION_SECONDS)
+
+    def _problem(self):
+        """What keeps this replica from being ready, or None."""
+        if self._lead is not None and not self._lead.holds:
+            # It waits, which is all that it is to do.
+            return None
+        if self._work is None:
+            return 'It begins'
+        return self._work.ready()
+
+    async def _unless_stopped(self, what):
+        """Do something that may take for ever.
+
+        :raises: `_Ended` when the process is to end
+        """
+        doing = asyncio.ensure_future(what)
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({doing, stopped},
+                               return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise _Ended
+            return doing.result()
+        finally:
+            for task in doing, stopped:
+                task.cancel()
+            await asyncio.gather(doing, stopped, return_exceptions=True)
+
+    def _heed_signals(self):
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+
+
+def _may():
+    """Nobody else is asked."""
+
+
+def _settings():
+    settings = kopf.OperatorSettings()
+    # Neither definitions nor namespaces are watched, which would need
+    # rights in the whole cluster: both are there when it begins.
+    settings.scanning.disabled = True
+    # Events are our own affair.
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.watching.server_timeout = api_.WATCH_SECONDS
+    settings.watching.client_timeout = (
+        api_.WATCH_SECONDS + api_.WATCH_GRACE)
+    settings.watching.connect_timeout = api_.CONNECT_SECONDS
+    settings.watching.chunk_size = api_.PAGE
+    settings.networking.request_timeout = api_.PATIENCE
+    # A handler only notes what there is: no worker need wait for more.
+    settings.queueing.idle_timeout = 0.1
+    return settings
