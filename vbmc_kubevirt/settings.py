@@ -5,13 +5,10 @@ import dataclasses
 
 from sushy_kubevirt.kubevirt import options as options_
 from sushy_kubevirt.kubevirt import runstrategy
+from vbmc_kubevirt import patience
 from vbmc_kubevirt import upstream
 
 SECTION = 'kubevirt'
-
-#: ``ipmitool`` asks four times, in ten seconds, and calls a BMC dead that
-#: has not answered then. Better it hears that the node is busy.
-PATIENCE = {'write_deadline': 8.0, 'read_deadline': 4.0}
 
 #: A day in seconds. NaN and infinity are numbers, too.
 _MOST = 86400
@@ -32,7 +29,7 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
-    options: options_.Options = options_.Options(**PATIENCE)
+    options: options_.Options = options_.Options(**patience.PATIENCE)
 
 
 def load():
@@ -42,7 +39,7 @@ def load():
     :raises: `upstream.VirtualBMCError`, naming the option and the value
     """
     own = {'kubeconfig': None, 'context': None, 'namespace': None}
-    values = dict(PATIENCE)
+    values = dict(patience.PATIENCE)
     fields = {field.name: field.type
               for field in dataclasses.fields(options_.Options)
               if field.name != 'media'}     # IPMI has none

@@ -131,6 +131,16 @@ class Server:
         self._socket = sock
         self._loop.add_reader(sock, self._read)
 
+    async def finish(self, seconds):
+        """Take nothing in any more, answer what was asked, and stop.
+
+        :param seconds: that what was begun has for that
+        """
+        self._loop.remove_reader(self._socket)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        self.stop()
+
     def stop(self):
         """End all sessions and give the port back."""
         for task in self._tasks:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import socket
+import unittest
+
+from vbmc_kubevirt.ipmi import ping
+from vbmc_kubevirt.ipmi import port as port_
+from vbmc_kubevirt.ipmi import server
+
+
+class PingTest(unittest.IsolatedAsyncioTestCase):
+
+    async def ask(self, address, port, seconds=5):
+        return await asyncio.to_thread(ping.answered, address, port, seconds)
+
+    async def test_a_server_answers(self):
+        for listens, asked in (('127.0.0.1', '127.0.0.1'), ('::1', '::1'),
+                               ('::', '::'), ('::', '127.0.0.1'),
+                               ('0.0.0.0', '0.0.0.0')):
+            one = server.Server('vm', lambda: None, {}, lambda: b'', None,
+                                None)
+            sock = port_.open_socket(listens, 0)
+            one.start(sock)
+            self.assertTrue(await self.ask(asked, sock.getsockname()[1]))
+            one.stop()
+
+    async def test_nobody_is_there(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(('127.0.0.1', 0))
+            number = sock.getsockname()[1]
+        async with asyncio.timeout(4):
+            self.assertFalse(await self.ask('127.0.0.1', number))
+
+    async def test_somebody_is_silent(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(('127.0.0.1', 0))
+            self.assertFalse(await self.ask(
+                '127.0.0.1', sock.getsockname()[1], 0.05))
+
+    async def test_somebody_says_something_else(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(('127.0.0.1', 0))
+            asked = asyncio.create_task(self.ask(
+                '127.0.0.1', sock.getsockname()[1]))
+            _data, address = await asyncio.to_thread(sock.recvfrom, 100)
+            sock.sendto(b'good morning', address)
+            self.assertFalse(await asked)

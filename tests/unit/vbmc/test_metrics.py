@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import collections
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.pod import exposition
+from vbmc_kubevirt import bmc
+from vbmc_kubevirt.ipmi import channel
+from vbmc_kubevirt import metrics
+
+
+class MetricsTest(base.BaseTestCase):
+
+    def text(self, cluster):
+        server = mock.Mock(
+            answers=collections.Counter({
+                (0, 1, 0): 3, (0, 1, 0xC0): 1, (None, None, 0xC1): 2}),
+            sessions=1, opened=5, refused=2)
+        return exposition.text(metrics.of(
+            mock.Mock(server=server, cluster=cluster))).decode()
+
+    def test_all_that_is_told(self):
+        text = self.text(mock.Mock(cache_age=1.5, calls={
+            ('patch', 'virtualmachines.kubevirt.io', 200): 4}))
+        for line in (
+                'virtbmc_ipmi_commands_total'
+                '{command="Get Chassis Status",code="0x00"} 3',
+                'virtbmc_ipmi_commands_total'
+                '{command="Get Chassis Status",code="0xc0"} 1',
+                'virtbmc_ipmi_commands_total'
+                '{command="other",code="0xc1"} 2',
+                'virtbmc_ipmi_sessions 1',
+                'virtbmc_ipmi_sessions_total{result="established"} 5',
+                'virtbmc_ipmi_sessions_total{result="refused"} 2',
+                'virtbmc_api_calls_total{verb="patch",'
+                'resource="virtualmachines.kubevirt.io",code="200"} 4',
+                'virtbmc_cache_age_seconds 1.5'):
+            self.assertIn(line + '\n', text)
+
+    def test_before_there_is_a_cluster(self):
+        text = self.text(None)
+        self.assertIn('virtbmc_ipmi_sessions 1\n', text)
+        self.assertNotRegex(text, '(?m)^virtbmc_(api|cache)')
+
+    def test_every_command_has_a_name(self):
+        served = bmc.Bmc('vm', None, (1, 0), None).commands
+        self.assertEqual({*served, *channel.INSIDE}, set(metrics.COMMANDS))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a BMC of its own process tells Prometheus about itself."""
+
+from sushy_kubevirt.pod import exposition
+from vbmc_kubevirt.ipmi import codes
+
+_APP, _CHASSIS = codes.APPLICATION, codes.CHASSIS
+
+#: The commands that are served, as the specification names them (appendix G).
+COMMANDS = {
+    (_APP, 0x01): 'Get Device ID',
+    (_APP, 0x02): 'Cold Reset',
+    (_APP, 0x37): 'Get System GUID',
+    (_APP, 0x38): 'Get Channel Authentication Capabilities',
+    (_APP, 0x3B): 'Set Session Privilege Level',
+    (_APP, 0x3C): 'Close Session',
+    (_APP, 0x48): 'Activate Payload',
+    (_APP, 0x49): 'Deactivate Payload',
+    (_APP, 0x54): 'Get Channel Cipher Suites',
+    (_CHASSIS, 0x01): 'Get Chassis Status',
+    (_CHASSIS, 0x02): 'Chassis Control',
+    (_CHASSIS, 0x06): 'Set Power Restore Policy',
+    (_CHASSIS, 0x08): 'Set System Boot Options',
+    (_CHASSIS, 0x09): 'Get System Boot Options',
+}
+
+#: What is not served goes by this name, whatever it was.
+OTHER = 'other'
+
+
+def of(entry):
+    """The metrics of a BMC.
+
+    :param entry: a `serving.Entry`
+    :returns: list of `exposition.Gauge`
+    """
+    server = entry.server
+    return [
+        exposition.Gauge(
+            'virtbmc_ipmi_commands_total',
+            'IPMI commands answered, by name and completion code.',
+            lambda: _commands(server), 'counter'),
+        exposition.Gauge(
+            'virtbmc_ipmi_sessions', 'IPMI sessions that are established.',
+            lambda: server.sessions),
+        exposition.Gauge(
+            'virtbmc_ipmi_sessions_total',
+            'IPMI sessions asked for, by what became of them.',
+            lambda: [({'result': 'established'}, server.opened),
+                     ({'result': 'refused'}, server.refused)], 'counter'),
+        exposition.Gauge(
+            'virtbmc_api_calls_total',
+            'Calls of the Kubernetes API, by verb, resource and HTTP code, '
+            '0 without an answer.', lambda: _calls(entry.cluster),
+            'counter'),
+        exposition.Gauge(
+            'virtbmc_cache_age_seconds',
+            'For how long the watches of the VM have told nothing because '
+            'they do not work.',
+            lambda: entry.cluster and entry.cluster.cache_age),
+    ] + exposition.process()
+
+
+def _commands(server):
+    return [({'command': COMMANDS.get((netfn, command), OTHER),
+              'code': '0x%02x' % code}, number)
+            for (netfn, command, code), number in sorted(
+                server.answers.copy().items(), key=str)]
+
+
+def _calls(cluster):
+    if cluster is None:
+        return None
+    return [({'verb': verb, 'resource': resource, 'code': code}, number)
+            for (verb, resource, code), number in sorted(
+                cluster.calls.items())]
