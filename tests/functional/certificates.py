@@ -9,15 +9,21 @@ from sushy_kubevirt.sandbox.api import certificates
 
 
 class Certificate(fixtures.Fixture):
-    """A certificate for ``127.0.0.1`` and ``localhost``.
+    """A certificate of an authority of its own.
+
+    :param names: names and addresses that it is good for.
 
     ``certificate``, ``key`` and ``ca`` are paths; ``tls`` is all three, as
     :class:`tests.functional.emulator.Emulator` takes them.
     """
 
+    def __init__(self, names=('127.0.0.1', 'localhost')):
+        super().__init__()
+        self._names = list(names)
+
     def _setUp(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        made = certificates.make(['127.0.0.1', 'localhost'])
+        made = certificates.make(self._names)
         self.certificate = home / 'server.crt'
         self.key = home / 'server.key'
         self.ca = home / 'ca.crt'

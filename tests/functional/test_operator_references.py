@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs and Secrets that come later, go, come back, or are elsewhere."""
+
+import json
+
+from tests.functional import machines
+from tests.functional import operator
+
+ALLOW = 'bmc.kubevirt.io/allow-from'
+
+
+class ReferencesTestCase(operator.OperatorTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.mark = self.operator.process.mark()
+
+    def tearDown(self):
+        self.quiet(self.mark)
+        super().tearDown()
+
+    def unready(self, bmc, reason):
+        self.until('reason', bmc.condition, ('False', reason))
+
+    def test_a_vm_that_comes_later_goes_and_comes_back(self):
+        password = self.secret()
+        self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
+        box = operator.Bmc(self.kubectl, 'box', 'admin', password)
+        self.unready(box, 'VirtualMachineNotFound')
+        self.assertIn('There is no VirtualMachine %s/box' % self.namespace,
+                      box.message())
+        self.vm()
+        box.ready()
+        self.until('power', box.works, 'Off')
+        pids = box.processes()
+        box.ipmi('power', 'on')
+        self.sandbox.wait_running('box', self.namespace)
+        self.until('power', box.works, 'On')
+
+        self.kubectl('delete', 'vm', 'box')
+        self.unready(box, 'VirtualMachineNotFound')
+        self.assertEqual(404, box.curl().code) if box.status.get(
+            'endpoints') else None
+
+        # Another machine of that name.
+        new = machines.vm('box', 'Halted', self.namespace)
+        self.kubectl.apply(new)
+        box.ready()
+        self.until('power', box.works, 'Off')
+        self.assertEqual(machines.uuid_of(new), box.curl().json()['UUID'])
+        box.ipmi('power', 'on')
+        self.sandbox.wait_running('box', self.namespace)
+        self.until('power', box.works, 'On')
+        self.assertEqual(pids, box.processes())
+        # What emulators remember is that VM's, and goes with it.
+        uid = self.sandbox.vm('box', self.namespace)['metadata']['uid']
+        state = self.kubectl.get('secret', 'box-bmc-state')
+        self.assertEqual([uid], [one['uid'] for one in state['metadata'][
+            'ownerReferences']])
+
+    def test_a_secret_that_comes_later_and_is_incomplete(self):
+        self.vm()
+        self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
+        box = operator.Bmc(self.kubectl, 'box', 'admin', None)
+        self.unready(box, 'SecretNotFound')
+        self.assertIn('%s/box-bmc' % self.namespace, box.message())
+        self.assertEqual(('True', 'VirtualMachineFound'), box.condition(
+            'VirtualMachineAvailable'))
+        self.kubectl('create', 'secret', 'generic', 'box-bmc',
+                     '--from-literal=username=admin')
+        self.unready(box, 'SecretIncomplete')
+        self.assertIn('password', box.message())
+        box.password = self.secret()
+        box.ready()
+        self.until('power', box.works, 'Off')
+
+    def test_a_secret_that_goes(self):
+        box = self.bmc().ready()
+        pids = box.processes()
+        self.kubectl('delete', 'secret', 'box-bmc')
+        self.unready(box, 'SecretNotFound')
+        # Those who have the password can still help themselves.
+        self.assertEqual('Off', box.works())
+        old, box.password = box.password, self.secret()
+        box.ready()
+        self.until('power', lambda: box.curl().code, 200)
+        self.until('power', box.works, 'Off')
+        self.assertEqual(401, box.curl(password=old).code)
+        self.assertEqual(pids, box.processes())
+
+    def test_rotated_credentials(self):
+        box = self.bmc().ready()
+        pids = box.processes()
+        for username in ('admin', 'root'):
+            old = box.username, box.password
+            box.password = self.secret(username=username)
+            box.username = username
+            self.until('Redfish', lambda: box.curl().code, 200)
+            self.until('IPMI', lambda: box.ipmitool(
+                'power', 'status').returncode, 0)
+            self.assertEqual('Off', box.works())
+            was = operator.Bmc(self.kubectl, 'box', *old)
+            self.assertEqual(401, was.curl(ca=box.trust()).code)
+            self.assertNotEqual(0, was.ipmitool(
+                'power', 'status', options=('-N', '1', '-R', '1')
+            ).returncode)
+        self.assertEqual(pids, box.processes())
+        self.assertEqual(('True', 'ServiceReady'), box.condition())
+
+    # Elsewhere
+
+    def elsewhere(self):
+        """A VM and a Secret in another namespace: kubectl for there."""
+        namespace = self.new_namespace()
+        self.vm('far', namespace=namespace)
+        self.far_password = self.secret('far-bmc', namespace=namespace)
+        return self.admin.within(namespace)
+
+    def far_bmc(self, there, **more):
+        self.kubectl.apply(operator.bmc_manifest(
+            'box', virtualMachineRef=None, virtualMachine={
+                'name': 'far', 'namespace': there.namespace}, **more))
+        return operator.Bmc(self.kubectl, 'box', 'admin', self.far_password)
+
+    def rights(self, there):
+        return there.names('roles,rolebindings', '-l',
+                           operator.LABEL + 'box')
+
+    def may(self, verb, what, there):
+        """Whether the BMC's account may do something there."""
+        return self.admin.run(
+            'auth', 'can-i', verb, what, '-n', there.namespace, '--as',
+            'system:serviceaccount:%s:box-virtbmc' % self.namespace
+        ).returncode == 0
+
+    def test_elsewhere_needs_permission(self):
+        there = self.elsewhere()
+        box = self.far_bmc(there, authSecret={
+            'name': 'far-bmc', 'namespace': there.namespace})
+        self.unready(box, 'ReferenceNotPermitted')
+        self.assertIn(ALLOW + '=' + self.namespace, box.message())
+        self.assertEqual([], self.rights(there))
+        self.assertEqual([], self.kubectl.names('deployments,secrets'))
+        # For another one; for no exact name.
+        for allowed in ('other', self.namespace + '-x', '*', ''):
+            there('annotate', '--overwrite', 'vm/far', 'secret/far-bmc',
+                  ALLOW + '=' + allowed)
+        # The VM alone.
+        there('annotate', '--overwrite', 'vm/far',
+              '%s=other, %s' % (ALLOW, self.namespace))
+        self.until('vm', lambda: box.condition('VirtualMachineAvailable'),
+                   ('True', 'VirtualMachineFound'))
+        self.unready(box, 'ReferenceNotPermitted')
+        self.assertIn('Secret', box.message())
+        self.assertEqual([], self.kubectl.names('deployments,secrets'))
+        there('annotate', '--overwrite', 'secret/far-bmc',
+              ALLOW + '=' + self.namespace)
+        box.ready()
+        self.until('power', box.works, 'Off')
+        self.assertTrue(self.may('get', 'vm/far', there))
+        self.assertFalse(self.may('get', 'vm/other', there))
+        self.assertFalse(self.may('get', 'secret/far-bmc', there))
+        box.ipmi('power', 'on')
+        self.sandbox.wait_running('far', there.namespace)
+
+        # The copy follows.
+        box.password = self.secret('far-bmc', namespace=there.namespace)
+        there('annotate', '--overwrite', 'secret/far-bmc',
+              ALLOW + '=' + self.namespace)
+        self.until('new password', lambda: box.curl().code, 200)
+        self.until('power', box.works, 'On')
+
+        # Withdrawn: no rights, no copy, no pod.
+        there('annotate', 'secret/far-bmc', ALLOW + '-')
+        self.unready(box, 'ReferenceNotPermitted')
+        self.until('gone', lambda: self.kubectl.names(
+            'deployments,pods,secrets'), [])
+        self.assertEqual([], self.rights(there))
+        self.assertFalse(self.may('get', 'vm/far', there))
+        there('annotate', 'secret/far-bmc', ALLOW + '=' + self.namespace)
+        box.ready()
+        there('annotate', '--overwrite', 'vm/far', ALLOW + '=other')
+        self.unready(box, 'ReferenceNotPermitted')
+        self.until('gone', lambda: self.rights(there), [])
+        self.assertFalse(self.may('get', 'vm/far', there))
+
+    def test_elsewhere_is_tidied_up(self):
+        there = self.elsewhere()
+        there('annotate', 'vm/far', ALLOW + '=' + self.namespace)
+        self.far_bmc(there)
+        for how in ('vmbmc', 'namespace', 'far namespace'):
+            box = self.far_bmc(there)
+            box.ready()
+            self.assertEqual(2, len(self.rights(there)))
+            if how == 'vmbmc':
+                self.kubectl('delete', 'vmbmc', 'box', '--timeout=30s')
+                self.until('nothing left', self.owned, [])
+            elif how == 'namespace':
+                self.admin('delete', 'namespace', self.namespace,
+                           '--timeout=60s')
+                self.namespace = self.new_namespace()
+                self.kubectl = self.admin.within(self.namespace)
+                there('annotate', '--overwrite', 'vm/far',
+                      ALLOW + '=' + self.namespace)
+            else:
+                self.admin('delete', 'namespace', there.namespace,
+                           '--timeout=60s')
+                self.unready(box, 'ReferenceNotPermitted')
+                self.kubectl('delete', 'vmbmc', 'box', '--timeout=30s')
+                self.until('nothing left', self.owned, [])
+                break
+            self.assertEqual([], self.rights(there), how)
+            # The VM is somebody else's, with what is remembered of it.
+            self.assertEqual(['virtualmachine.kubevirt.io/far'],
+                             there.names('vm'))
+
+    def test_a_far_secret_alone(self):
+        there = self.elsewhere()
+        self.vm()
+        there('annotate', 'secret/far-bmc', ALLOW + '=' + self.namespace)
+        self.kubectl.apply(operator.bmc_manifest(
+            'box', virtualMachineRef=None, virtualMachine={'name': 'box'},
+            authSecret={'name': 'far-bmc', 'namespace': there.namespace}))
+        box = operator.Bmc(self.kubectl, 'box', 'admin', self.far_password)
+        box.ready()
+        self.until('power', box.works, 'Off')
+        self.assertEqual([], self.rights(there))
+        self.assertEqual('box-virtbmc-auth', box.status['authSecret'])
+        self.kubectl('delete', 'vmbmc', 'box', '--timeout=30s')
+        self.until('nothing left', self.owned, [])
+        self.assertEqual(['secret/far-bmc'], [
+            one for one in there.names('secrets') if 'state' not in one])
+
+    def test_the_finalizer_is_there_only_when_needed(self):
+        there = self.elsewhere()
+        box = self.bmc()
+        box.ready()
+        self.assertNotIn('finalizers', box.resource['metadata'])
+        self.kubectl('delete', 'vmbmc', 'box')
+        far = self.far_bmc(there)
+        self.unready(far, 'ReferenceNotPermitted')
+        self.assertNotIn('kopf', json.dumps(far.resource))

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every field of the spec is changed on a BMC that is in use."""
+
+import json
+
+from tests.functional import certificates
+from tests.functional import imageserver
+from tests.functional import operator
+from tests.functional import webserver
+
+
+class SpecTestCase(operator.OperatorTestCase):
+
+    ARGUMENTS = ('--image', 'registry.test/emulator:1',
+                 '--allowed-images', 'registry.test/emulator')
+
+    def setUp(self):
+        super().setUp()
+        self.mark = self.operator.process.mark()
+        self.box = self.bmc().ready()
+
+    def tearDown(self):
+        self.quiet(self.mark)
+        super().tearDown()
+
+    def pod(self):
+        """The one pod that there is when all is settled."""
+        found = [one for one in self.kubectl.get(
+            'pods', '-l', operator.LABEL + 'box')['items']
+            if 'deletionTimestamp' not in one['metadata']]
+        self.assertEqual(1, len(found))
+        return found[0]
+
+    def containers(self):
+        return {one['name']: one for one in self.pod()['spec']['containers']}
+
+    def service(self):
+        return self.kubectl.get('service', self.box.base)
+
+    def ports(self):
+        return {one['port'] for one in self.service()['spec']['ports']}
+
+    def endpoints(self):
+        return set(self.box.status['endpoints'])
+
+    def test_protocols(self):
+        at = self.box.status['endpoints']['ipmi']
+        url = self.box.url()
+        self.box.patch(ipmi={'enabled': False})
+        self.box.current()
+        self.assertEqual({'redfish'}, self.endpoints())
+        self.assertEqual({'redfish'}, self.containers().keys())
+        self.assertEqual({443}, self.ports())
+        self.assertEqual('Off', self.box.power())
+        self.assertNotEqual(0, operator.vbmcd.ipmitool(
+            address(at), 'mc', 'info', username='admin',
+            password=self.box.password,
+            options=('-N', '1', '-R', '1')).returncode)
+
+        self.box.patch(ipmi={'enabled': True}, redfish={'enabled': False})
+        self.box.current()
+        self.assertEqual({'ipmi'}, self.endpoints())
+        self.assertEqual({'ipmi'}, self.containers().keys())
+        self.assertEqual({623}, self.ports())
+        self.assertIn('is off', self.box.ipmi('power', 'status'))
+        self.assertRaises(AssertionError, operator.curl, url)
+        # What only Redfish has is not there any more.
+        self.until('config', lambda: self.kubectl.names(
+            'configmaps', '-l', operator.LABEL + 'box'), [])
+
+        self.box.patch(redfish={'enabled': True})
+        self.box.current()
+        self.assertEqual('Off', self.box.works())
+
+        self.assertIn('enable ipmi, redfish or both', self.kubectl.refused(
+            'patch', 'vmbmc', 'box', '--type=merge', '-p', json.dumps(
+                {'spec': {'ipmi': {'enabled': False},
+                          'redfish': {'enabled': False}}})))
+
+    def test_plain_http(self):
+        self.box.patch(redfish={'plainHTTP': True})
+        self.box.current()
+        self.assertRegex(self.box.url(), r'^http://[0-9.]+/redfish/v1/Sys')
+        self.assertEqual({80, 623}, self.ports())
+        self.assertNotIn('certificateAuthority',
+                         self.box.status['endpoints']['redfish'])
+        self.assertEqual('Off', self.box.works())
+        self.box.patch(redfish={'plainHTTP': None})
+        self.box.current()
+        self.assertRegex(self.box.url(), r'^https://')
+        self.assertEqual('Off', self.box.works())
+
+    def test_own_certificate(self):
+        self.box.patch(redfish={'tls': {'secretName': 'mine'}})
+        self.until('reason', self.box.condition,
+                   ('False', 'CertificateMissing'))
+        self.assertIn('mine', self.box.message())
+        address = self.service()['spec']['clusterIP']
+        first = self.own_secret(address)
+        self.box.current()
+        self.assertNotIn('certificateAuthority',
+                         self.box.status['endpoints']['redfish'])
+        self.assertEqual('Off', self.box.power(ca=first.ca))
+        # Renewed, as cert-manager does: nothing is started again.
+        pids = self.box.processes()
+        second = self.own_secret(address)
+        self.until('new certificate', lambda: self.answers(second), 'Off')
+        self.assertIsNone(self.answers(first))
+        self.assertEqual(pids, self.box.processes())
+        self.box.patch(redfish={'tls': None})
+        self.box.current()
+        self.assertEqual('Off', self.box.works())
+
+    def own_secret(self, address):
+        """Make, or change, a Secret with a certificate: the fixture."""
+        made = self.useFixture(certificates.Certificate([address]))
+        self.kubectl.apply(self.kubectl(
+            'create', 'secret', 'tls', 'mine', '--cert', made.certificate,
+            '--key', made.key, '--dry-run=client', '-o', 'yaml'))
+        return made
+
+    def answers(self, certificate):
+        """The power state, to one who trusts a certificate; or None."""
+        try:
+            return self.box.power(ca=certificate.ca)
+        except AssertionError:
+            return None
+
+    def test_ways_to_it(self):
+        node = self.admin.get('nodes')['items'][0]['status']['addresses'][0][
+            'address']
+        self.box.patch(service={'type': 'NodePort', 'annotations': {
+            'example.test/a': 'b'}})
+        self.box.current()
+        ports = {one['name']: one['nodePort']
+                 for one in self.service()['spec']['ports']}
+        self.assertEqual('b', self.service()['metadata']['annotations'][
+            'example.test/a'])
+        self.assertIn('is off', self.box.ipmi(
+            'power', 'status', host=node, port=ports['ipmi']))
+        self.assertEqual(200, operator.curl(
+            'https://%s:%d/redfish/v1' % (node, ports['redfish']),
+            '--insecure', '-L').code)
+
+        self.box.patch(service={'nodePorts': {'redfish': 31443,
+                                              'ipmi': 31623}})
+        self.box.current()
+        self.assertEqual(
+            {'ipmi': 31623, 'redfish': 31443},
+            {one['name']: one['nodePort']
+             for one in self.service()['spec']['ports']})
+        self.until('answer', lambda: self.box.ipmitool(
+            'power', 'status', host=node, port=31623).returncode, 0)
+
+        # (A fixed node port is the cluster's to give once.)
+        self.box.patch(service={'type': 'LoadBalancer', 'nodePorts': None,
+                                'annotations': None})
+        self.box.current()
+        found = self.service()
+        self.assertNotIn('example.test/a',
+                         found['metadata'].get('annotations') or {})
+        balancer = found['status']['loadBalancer']['ingress'][0]['ip']
+        status = self.box.status
+        self.assertEqual(balancer, status['endpoints']['ipmi']['host'])
+        self.assertIn(balancer, self.box.url())
+        self.assertEqual(found['spec']['clusterIP'], status['serviceIP'])
+        # By the certificate, which is good for that address too.
+        self.until('power', self.box.works, 'Off')
+
+        self.box.patch(service={'type': 'ClusterIP', 'ports': {
+            'redfish': 8443, 'ipmi': 6623}})
+        self.box.current()
+        self.assertEqual({8443, 6623}, self.ports())
+        self.assertIn(':8443/', self.box.url())
+        self.until('power', self.box.works, 'Off')
+        self.assertEqual('ClusterIP', self.service()['spec']['type'])
+
+    def test_a_class_of_load_balancers(self):
+        self.box.patch(service={'type': 'LoadBalancer',
+                                'loadBalancerClass': 'example.test/none'})
+        self.until('reason', self.box.condition,
+                   ('False', 'LoadBalancerPending'))
+        self.assertEqual('example.test/none',
+                         self.service()['spec']['loadBalancerClass'])
+        # A class cannot be changed: the Service is made anew.
+        self.box.patch(service={'loadBalancerClass': None})
+        self.box.current()
+        self.until('power', self.box.works, 'Off')
+
+    def test_credentials_of_another_secret(self):
+        old = self.box.password
+        self.box.password = self.secret('second')
+        self.box.patch(authSecretRef={'name': 'second'})
+        self.box.current()
+        self.assertEqual('second', self.box.status['authSecret'])
+        self.until('power', self.box.works, 'Off')
+        self.assertEqual(401, self.box.curl(password=old).code)
+        # And one that the operator makes.
+        self.box.patch(authSecretRef=None)
+        self.box.current()
+        self.assertEqual('box-virtbmc-auth', self.box.status['authSecret'])
+        self.assertEqual(401, self.box.curl().code)
+        self.box.password = self.kubectl(
+            'get', 'secret', 'box-virtbmc-auth', '-o',
+            'go-template={{.data.password | base64decode}}')
+        self.passwords.add(self.box.password)
+        self.until('power', self.box.works, 'Off')
+
+    def test_media(self):
+        here = webserver.own_address()
+        if here is None:
+            self.skipTest('only loopback: a BMC takes nothing from there')
+        url = self.useFixture(imageserver.ImageServer(here)).url + '/a.iso'
+        where = '/redfish/v1/Managers/BMC/VirtualMedia/CD1/Actions/' \
+                'VirtualMedia.%sMedia'
+
+        def insert():
+            return self.box.curl(
+                where % 'Insert', '-X', 'POST', '-H',
+                'Content-Type: application/json', '-d',
+                json.dumps({'Image': url}))
+
+        def eject():
+            self.assertEqual(204, self.box.curl(
+                where % 'Eject', '-X', 'POST', '-H',
+                'Content-Type: application/json', '-d', '{}').code)
+
+        self.box.patch(virtualMedia={'allowedHosts': ['other.test']})
+        self.box.current()
+        answer = insert()
+        self.assertEqual(400, answer.code, answer.text)
+        self.assertIn('MEDIA_ALLOWED_HOSTS', answer.text)
+        self.box.patch(virtualMedia={
+            'allowedHosts': [here], 'storageClassName': 'slow',
+            'mode': 'import'})
+        self.box.current()
+        answer = insert()
+        self.assertEqual(204, answer.code, answer.text)
+        found = self.kubectl.get('datavolumes')['items']
+        self.assertEqual(['slow'], [
+            (one['spec'].get('storage') or one['spec'].get('pvc'))[
+                'storageClassName'] for one in found])
+        self.assertIn('http', found[0]['spec']['source'])
+        eject()
+        self.box.patch(virtualMedia={'mode': 'upload',
+                                     'storageClassName': None})
+        self.box.current()
+        answer = insert()
+        self.assertEqual(204, answer.code, answer.text)
+        self.until('upload', lambda: [
+            set(one['spec']['source']) for one in
+            self.kubectl.get('datavolumes')['items']], [{'upload'}])
+        eject()
+        # A host that is none is no reason to stop what works.
+        pids = self.box.processes()
+        self.box.patch(virtualMedia={'allowedHosts': ['http://nonsense/']})
+        self.until('said', lambda: self.box.condition()[0], 'False')
+        self.assertIn('nonsense', self.box.message())
+        self.assertEqual(pids, self.box.processes())
+        self.box.patch(virtualMedia=None)
+        self.box.current()
+        self.assertEqual('Off', self.box.works())
+
+    def test_run_strategy(self):
+        for strategy, by in (('Manual', self.by_ipmi),
+                             ('Always', self.by_redfish)):
+            self.box.patch(runStrategy=strategy)
+            self.box.current()
+            by('on')
+            self.sandbox.wait_running('box', self.namespace)
+            self.assertEqual(strategy, self.sandbox.vm(
+                'box', self.namespace)['spec']['runStrategy'])
+            by('off')
+            self.sandbox.wait_stopped('box', self.namespace)
+
+    def by_ipmi(self, state):
+        self.box.ipmi('power', state)
+
+    def by_redfish(self, state):
+        answer = self.box.curl(
+            '/redfish/v1/Systems/1/Actions/ComputerSystem.Reset', '-X',
+            'POST', '-H', 'Content-Type: application/json', '-d', json.dumps(
+                {'ResetType': 'On' if state == 'on' else 'ForceOff'}))
+        self.assertEqual(204, answer.code, answer.text)
+
+    def test_where_the_pod_is(self):
+        node = self.admin.get('nodes')['items'][0]['metadata']['name']
+        self.addCleanup(self.admin, 'taint', 'node', node, 'only-')
+        self.addCleanup(self.admin, 'label', 'node', node, 'rack-')
+        self.admin('taint', 'node', node, 'only=bmcs:NoSchedule')
+        self.box.patch(nodeSelector={'rack': 'one'}, resources={
+            'redfish': {'requests': {'memory': '99Mi'},
+                        'limits': {'memory': '123Mi'}},
+            'ipmi': {'requests': {'cpu': '3m'}}})
+        self.until('reason', lambda: self.box.condition()[0], 'False')
+        self.admin('label', 'node', node, 'rack=one')
+        self.box.patch(tolerations=[{'key': 'only', 'operator': 'Equal',
+                                     'value': 'bmcs'}])
+        self.box.current()
+        found = self.containers()
+        self.assertEqual({'requests': {'memory': '99Mi'},
+                          'limits': {'memory': '123Mi'}},
+                         found['redfish']['resources'])
+        self.assertEqual({'requests': {'cpu': '3m'}},
+                         found['ipmi']['resources'])
+        self.assertEqual('Off', self.box.works())
+        self.box.patch(nodeSelector=None, resources=None)
+        self.box.current()
+        self.assertNotIn('nodeSelector', self.pod()['spec'])
+
+    def test_image(self):
+        self.assertEqual('registry.test/emulator:1',
+                         self.containers()['redfish']['image'])
+        self.box.patch(image='registry.test/emulator:2')
+        self.box.current()
+        self.assertEqual({'registry.test/emulator:2'}, {
+            one['image'] for one in self.containers().values()})
+        pids = self.box.processes()
+        self.box.patch(image='evil.test/emulator:2')
+        self.until('reason', self.box.condition,
+                   ('False', 'ImageNotAllowed'))
+        self.assertEqual(pids, self.box.processes())
+        self.box.patch(image=None)
+        self.box.current()
+        self.assertEqual('registry.test/emulator:1',
+                         self.containers()['ipmi']['image'])
+        self.assertEqual('Off', self.box.works())
+
+    def test_network_policy(self):
+        def policies():
+            return self.kubectl.get('networkpolicies')['items']
+        self.assertEqual([], policies())
+        self.box.patch(networkPolicy={
+            'enabled': True, 'allowedCIDRs': ['10.0.0.0/8'],
+            'allowedNamespaces': ['metal']})
+        self.box.current()
+        self.until('made', lambda: len(policies()), 1)
+        rule = policies()[0]['spec']['ingress'][0]
+        self.assertEqual(2, len(rule['from']))
+        self.assertEqual({('TCP', 8000), ('UDP', 6230)}, {
+            (one['protocol'], one['port']) for one in rule['ports']})
+        self.box.patch(networkPolicy={'allowedNamespaces': None})
+        self.until('changed', lambda: len(policies()[0]['spec']['ingress'][
+            0]['from']), 1)
+        self.box.patch(networkPolicy=None)
+        self.until('gone', policies, [])
+
+    def test_the_vm_stays(self):
+        said = self.kubectl.refused(
+            'patch', 'vmbmc', 'box', '--type=merge', '-p',
+            '{"spec":{"virtualMachineRef":{"name":"other"}}}')
+        self.assertIn('the virtual machine cannot be changed', said)
+
+
+def address(told):
+    """What the status tells of IPMI, for ipmitool."""
+    at = operator.vbmcd.Bmc('box', port=told['port'])
+    at.address = told['host']
+    return at
