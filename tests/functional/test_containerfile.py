@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The images, as far as they can be tried without a container engine."""
+
+import base64
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import fixtures
+import yaml
+
+from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import spec
+from tests.functional import base
+from tests.functional import containerfile
+from tests.functional import kubectl
+from tests.functional import operator
+from tests.functional import ports
+from tests.functional import process
+from tests.functional import sandbox
+
+VERSION = '7.6.5'
+
+TARGETS = 'emulator', 'operator'
+
+#: Runs one of our programs with another folder for the pod's account.
+AS_POD = '''
+import importlib.metadata
+import os
+import sys
+from sushy_kubevirt.kubevirt import connection
+connection.ACCOUNT_DIR = os.environ['TEST_ACCOUNT']
+program, *arguments = sys.argv[1:]
+sys.argv = [program, *arguments]
+entry, = importlib.metadata.entry_points(
+    group='console_scripts', name=program)
+sys.exit(entry.load()())
+'''
+
+
+class FileTestCase(base.FunctionalTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.arguments, self.stages = containerfile.read()
+
+    def inherited(self, target, word):
+        return [text for stage in containerfile.lineage(self.stages, target)
+                for text in stage.all(word)]
+
+    def test_what_it_copies_is_there(self):
+        ignored = (process.ROOT / '.dockerignore').read_text().splitlines()
+        self.assertIn('*', ignored)
+        seen = list(self.stages)
+        for position, stage in enumerate(self.stages.values()):
+            for text in stage.all('COPY'):
+                if text.startswith('--from='):
+                    name = text.partition('=')[2].split()[0]
+                    self.assertIn(name, seen[:position])
+                    continue
+                for source in text.split()[:-1]:
+                    self.assertNotEqual(
+                        [], containerfile.tracked(source), source)
+                    self.assertIn('!' + source, ignored)
+
+    def test_base_is_pinned(self):
+        self.assertRegex(self.arguments['BASE'],
+                         r'^python:\d+\.\d+\.\d+-slim-[a-z]+$')
+        for stage in self.stages.values():
+            if stage.base not in self.stages:
+                self.assertEqual('${BASE}', stage.base)
+
+    def test_images_run_as_nobody_and_say_what_they_are(self):
+        for target in TARGETS:
+            user = self.inherited(target, 'USER')[-1]
+            self.assertEqual('65532:65532', user)
+            labels = ' '.join(self.inherited(target, 'LABEL'))
+            for name in ('title', 'description', 'version', 'revision',
+                         'licenses'):
+                self.assertIn('org.opencontainers.image.%s=' % name, labels)
+
+    def test_packages_of_debian_are_those_of_bindep(self):
+        text = (process.ROOT / 'bindep.txt').read_text()
+        for run in self.inherited('build', 'RUN'):
+            if 'apt-get install' in run:
+                words = run.partition('apt-get install')[2]
+                for name in words.partition('&&')[0].split():
+                    if not name.startswith('-'):
+                        self.assertRegex(
+                            text, r'(?m)^%s( |$)' % re.escape(name))
+
+
+class ImagesTestCase(base.FunctionalTestCase):
+    """What the steps make: both images' programs, in clean environments."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        _, stages = containerfile.read()
+        folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
+        cls.builder = containerfile.Builder(folder, VERSION)
+        cls.opt = cls.builder.opt
+        # What both begin with is made once. Each tree lies at the same
+        # place, where its programs look for it, while it is used.
+        cls.trees = {}
+        common = None
+        for target in TARGETS:
+            source, = (text.partition('=')[2].split()[0]
+                       for text in stages[target].all('COPY'))
+            first, *more = containerfile.lineage(stages, source)
+            if common is None:
+                cls.builder.build(first)
+                common = cls.opt.rename(folder / first.name)
+            cls.trees[target] = folder / ('image-' + target)
+            shutil.copytree(common, cls.trees[target], symlinks=True)
+            cls.use(cls.trees[target])
+            for stage in more:
+                cls.builder.build(stage)
+        cls.sandbox = cls.share(sandbox.Sandbox(vms=0))
+
+    @classmethod
+    def use(cls, tree):
+        cls.opt.unlink(missing_ok=True)
+        cls.opt.symlink_to(tree)
+
+    def program(self, target, name):
+        self.use(self.trees[target])
+        path = self.opt / 'bin' / name
+        self.assertTrue(path.exists(), name)
+        return path
+
+    def environment(self, **more):
+        env = process.environment('/nonexistent', {
+            'PYTHONDONTWRITEBYTECODE': '1', **more})
+        env['PATH'] = '%s:/usr/bin:/bin' % (self.opt / 'bin')
+        return env
+
+    def test_all_of_our_modules_are_installed(self):
+        for target in TARGETS:
+            site, = self.trees[target].glob('lib/python*/site-packages')
+            for package in 'sushy_kubevirt', 'vbmc_kubevirt':
+                for name in containerfile.tracked(package):
+                    self.assertTrue((site / name).exists(), name)
+
+    def test_nothing_of_what_is_taken_out_is_left(self):
+        for target in TARGETS:
+            site, = self.trees[target].glob('lib/python*/site-packages')
+            for name in 'kubernetes', 'libvirt.py', 'pip':
+                self.assertFalse((site / name).exists(), name)
+
+    def test_every_program_starts(self):
+        for target, programs in {
+                'emulator': ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi'),
+                'operator': ('sushy-kubevirt-operator',)}.items():
+            for name in programs:
+                done = subprocess.run(
+                    [self.program(target, name), '--version'],
+                    env=self.environment(), capture_output=True, text=True,
+                    timeout=60)
+                self.assertEqual(0, done.returncode, done.stderr)
+                self.assertIn(VERSION, done.stdout)
+
+    # In a pod
+
+    def account(self, name, namespace):
+        """Files that Kubernetes mounts for a pod's account."""
+        config = yaml.safe_load(
+            self.sandbox.account(name, namespace).read_text())
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (folder / 'ca.crt').write_bytes(base64.b64decode(
+            config['clusters'][0]['cluster']['certificate-authority-data']))
+        (folder / 'namespace').write_text(namespace)
+        (folder / 'token').write_text(config['users'][0]['user']['token'])
+        return folder
+
+    def start(self, target, program, account, ready, arguments=(), **more):
+        self.program(target, program)
+        host, _, port = self.sandbox.url.rpartition('/')[2].rpartition(':')
+        return self.useFixture(process.Process(
+            [self.opt / 'bin/python', '-I', '-c', AS_POD, program,
+             *arguments],
+            ready=ready, env=self.environment(
+                KUBERNETES_SERVICE_HOST=host, KUBERNETES_SERVICE_PORT=port,
+                TEST_ACCOUNT=account, **more)))
+
+    def test_emulators_serve_with_the_account_of_a_pod(self):
+        self.sandbox.apply(operator.MANIFESTS / 'samples/vm.yaml')
+        self.sandbox.apply(operator.MANIFESTS / 'bmc.yaml')
+        account = self.account('bmc', 'default')
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, text in ('username', 'admin'), ('password', 'password'):
+            (folder / name).write_text(text)
+        bmc = spec.read({
+            'metadata': {'name': 'node-0', 'namespace': 'default',
+                         'uid': 'u', 'generation': 1},
+            'spec': {'virtualMachine': {'name': 'node-0'},
+                     'redfish': {'plainHTTP': True}}})
+        deployment = pods.deployment(bmc, pods.Defaults('any'))
+        for container in deployment['spec']['template']['spec'][
+                'containers']:
+            health = self.useFixture(ports.Port()).number
+            program, = container['command']
+            self.start('emulator', program, account, None, **self.variables(
+                bmc, container, folder, health))
+            self.assertEqual(200, self.ready(health), program)
+
+    def variables(self, bmc, container, folder, health):
+        """The environment of a container, for this machine."""
+        made = {one['name']: one.get('value')
+                for one in container['env']}
+        made.update(POD_IP='127.0.0.1', VIRTBMC_HEALTH_PORT=health)
+        port = self.useFixture(ports.Port()).number
+        if 'VIRTBMC_PORT' in made:
+            made['VIRTBMC_PORT'] = port
+            made['VIRTBMC_AUTH_FOLDER'] = folder
+        else:
+            config = folder / 'emulator.conf'
+            config.write_text(configuration.text(bmc).replace(
+                configuration.AUTH_FOLDER, str(folder)).replace(
+                    str(configuration.PORT), str(port)))
+            made['SUSHY_EMULATOR_CONFIG'] = config
+        return made
+
+    def ready(self, port):
+        """Ask a probe until it answers that all is well, or 20 seconds."""
+        done = subprocess.run(
+            ['curl', '-s', '-o', os.devnull, '-w', '%{http_code}', '-f',
+             '--retry', '40', '--retry-delay', '0', '--retry-max-time', '20',
+             '--retry-connrefused', '--noproxy', '*',
+             'http://127.0.0.1:%d/readyz' % port],
+            stdout=subprocess.PIPE, text=True, timeout=60)
+        return int(done.stdout[-3:])
+
+    def test_operator_works_with_the_account_of_a_pod(self):
+        if not kubectl.KUBECTL:
+            self.skipTest('kubectl is not installed')
+        operator.install(kubectl.Kubectl(self.sandbox.kubeconfig))
+        account = self.account(naming.OPERATOR, operator.NAMESPACE)
+        self.start('operator', naming.OPERATOR, account, operator.READY,
+                   ['--metrics-address', ''])
