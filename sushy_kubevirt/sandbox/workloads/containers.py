@@ -19,6 +19,10 @@ from sushy_kubevirt.sandbox.workloads import logs
 from sushy_kubevirt.sandbox.workloads import probes
 from sushy_kubevirt.sandbox.workloads import processes
 
+#: A node notices so much later that a container runs, seconds: it looks once
+#: a second.
+_NOTICED = 0.5
+
 #: Back-off grows up to so many times the first one; who ran for twice as
 #: long begins anew.
 _LONGEST = 30
@@ -63,6 +67,7 @@ class Container:
         self._pod = pod
         self._policy = policy
         self._process = None
+        self._clock = self._began = None
         self._stopping = asyncio.Event()
         self._failures = 0
         self._number = 0
@@ -103,16 +108,19 @@ class Container:
                                 f'{self.name} needs a command')
                 await self._stopping.wait()
                 break
-            try:
-                words, env = self._make()
-            except fields.Missing as exc:
-                self._wait('CreateContainerConfigError', str(exc))
-                self._pod.event(events.WARNING, 'Failed', f'Error: {exc}')
-                await self._pod.something(self._stopping)
-                continue
-            began = asyncio.get_running_loop().time()
-            await self._one(words, env)
-            ran = asyncio.get_running_loop().time() - began
+            async with self._pod.turns.one() as turn:
+                if self._stopping.is_set():
+                    break
+                try:
+                    words, env = self._make()
+                except fields.Missing as exc:
+                    turn.over()
+                    self._wait('CreateContainerConfigError', str(exc))
+                    self._pod.event(events.WARNING, 'Failed', f'Error: {exc}')
+                    await self._pod.something(self._stopping)
+                    continue
+                await self._one(words, env, turn)
+            ran = asyncio.get_running_loop().time() - self._began
             if self._stopping.is_set() or not again(self._policy, self.code):
                 break
             await self._back_off(ran)
@@ -127,8 +135,13 @@ class Container:
         return environment.make(self.spec, given, more, environment.Places(
             mounts, self._pod.address))
 
-    async def _one(self, words, env):
-        """One run, from start to end."""
+    async def _one(self, words, env, turn):
+        """One run, from start to end.
+
+        :param turn: a :class:`starting.Turn`, for as long as it starts.
+        """
+        loop = asyncio.get_running_loop()
+        self._began = loop.time()
         self.previous, self.log = self.log, logs.Log()
         self._number += 1
         since = metadata.now()
@@ -147,10 +160,16 @@ class Container:
         self._pod.event(events.NORMAL, 'Started',
                         f'Started container {self.name}')
         self._pod.tell()
-        task = asyncio.create_task(self._probe(words, env))
+        if self.ready:
+            turn.over()
+        self._clock = probes.Clock(self._pod.began, self._began)
+        noticed = loop.call_later(_NOTICED, self.look)
+        task = asyncio.create_task(self._probe(env, turn))
         try:
             await gone.wait()
         finally:
+            self._clock = None
+            noticed.cancel()
             task.cancel()
         code = self._process.code
         self._process = None
@@ -217,9 +236,16 @@ class Container:
 
     # -- probes -----------------------------------------------------------
 
-    async def _probe(self, words, env):
+    def look(self):
+        """Whether it is ready is asked for, out of turn if it is not."""
+        if self._clock and self.started and not self.ready and (
+                asyncio.get_running_loop().time()
+                >= self._began + _NOTICED):
+            self._clock.nudge.set()
+
+    async def _probe(self, env, turn):
         checks = probes.Checks(
-            self._pod.session, self._pod.address, self.spec,
+            self._pod.address, self.spec,
             lambda command: self._execute(command, env))
         startup = self.spec.get('startupProbe')
         if startup:
@@ -232,14 +258,16 @@ class Container:
                 await passed.wait()
             finally:
                 task.cancel()
+            turn.over()
             self.started = True
             self.ready = 'readinessProbe' not in self.spec
+            self._clock.nudge.set()
             self._pod.tell()
         async with asyncio.TaskGroup() as group:
             if 'readinessProbe' in self.spec:
                 group.create_task(self._follow(
                     checks, 'Readiness', self.spec['readinessProbe'], False,
-                    self._set_ready))
+                    lambda good: self._set_ready(good, turn)))
             if 'livenessProbe' in self.spec:
                 group.create_task(self._follow(
                     checks, 'Liveness', self.spec['livenessProbe'], True,
@@ -250,14 +278,18 @@ class Container:
         return probes.follow(
             spec, checks.once, value, on_change,
             lambda wrong: self._pod.event(
-                events.WARNING, 'Unhealthy', f'{name} probe failed: {wrong}'))
+                events.WARNING, 'Unhealthy', f'{name} probe failed: {wrong}'),
+            self._clock, name == 'Readiness')
 
-    def _set_ready(self, good):
+    def _set_ready(self, good, turn):
+        turn.over()
         if self.running:
             self.ready = good
             self._pod.tell()
 
     def _restart(self, why):
+        if self._stopping.is_set():
+            return
         self._pod.event(events.NORMAL, 'Killing', f'Container {self.name} '
                         f'{why}, will be restarted')
         self.ready = False

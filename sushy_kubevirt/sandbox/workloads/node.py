@@ -7,8 +7,6 @@ virtual machines are no objects of the API.)
 
 import asyncio
 
-import aiohttp
-
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import metadata
@@ -18,6 +16,7 @@ from sushy_kubevirt.sandbox.workloads import ownership
 from sushy_kubevirt.sandbox.workloads import pods
 from sushy_kubevirt.sandbox.workloads import podstate
 from sushy_kubevirt.sandbox.workloads import processes
+from sushy_kubevirt.sandbox.workloads import starting
 
 
 def unfit(node, spec):
@@ -73,7 +72,8 @@ class Node:
         self.token = token
         self.back_off = back_off
         self.processes = processes.Processes()
-        self.session = None
+        self.turns = starting.Turns()
+        self._begun = False
         self._hosts = hosts
         self._server = server
         self._pods = {}
@@ -95,10 +95,7 @@ class Node:
 
     async def start(self):
         """Begin to run pods."""
-        # No cookies, no proxies, and each probe a connection of its own.
-        self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True, limit=0),
-            cookie_jar=aiohttp.DummyCookieJar())
+        self._begun = True
         for pod in self.store.list(core.POD):
             self._saw('ADDED', pod, None)
 
@@ -110,8 +107,6 @@ class Node:
         for pod in list(self._pods.values()):
             await pod.close()
         self.processes.close()
-        if self.session is not None:
-            await self.session.close()
 
     def host(self, pod):
         """The address of the node that a pod is on."""
@@ -132,7 +127,7 @@ class Node:
     # -- what happens -----------------------------------------------------
 
     def _saw(self, type_, pod, old):
-        if self.session is None:
+        if not self._begun:
             return
         uid = pod['metadata']['uid']
         known = self._pods.get(uid)

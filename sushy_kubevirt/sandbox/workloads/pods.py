@@ -44,7 +44,9 @@ class Pod:
         self.title = f'{meta["name"]}_{meta["namespace"]}({meta["uid"]})'
         self.back_off = node.back_off
         self.processes = node.processes
-        self.session = node.session
+        self.turns = node.turns
+        #: When it was taken up, time of the loop.
+        self.began = asyncio.get_running_loop().time()
         self.address = None
         self._node = node
         self._obj = obj
@@ -337,6 +339,8 @@ class Pod:
             self._node.store.change(
                 core.POD, *self.key, change, subresource='status',
                 manager=_MANAGER)
+        for one in self.containers:
+            one.look()
 
 
 def put(pod, kind, value, reason=None, message=None):

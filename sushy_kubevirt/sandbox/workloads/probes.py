@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 
-import aiohttp
+from sushy_kubevirt.sandbox.workloads import httpprobe
 
 
 @dataclasses.dataclass
@@ -73,15 +73,13 @@ def port_of(value, container):
 class Checks:
     """How to make probes of one container.
 
-    :param session: an :class:`aiohttp.ClientSession`.
     :param address: of the pod.
     :param container: its spec.
     :param run: coroutine function (words) that gives the exit code of a
         command in the container.
     """
 
-    def __init__(self, session, address, container, run):
-        self._session = session
+    def __init__(self, address, container, run):
         self._address = address
         self._container = container
         self._run = run
@@ -104,51 +102,102 @@ class Checks:
                 return 'the sandbox has no such probe'
         except TimeoutError:
             return f'timed out after {seconds} s'
-        except (OSError, aiohttp.ClientError, ValueError) as exc:
-            return str(exc) or type(exc).__name__
+        except (OSError, ValueError) as exc:
+            return _why(exc)
 
     async def _http(self, spec):
         host = spec.get('host') or self._address
         port = port_of(spec.get('port'), self._container)
         path = spec.get('path') or '/'
-        url = (f'{(spec.get("scheme") or "HTTP").lower()}://{host}:{port}'
-               f'{path if path.startswith("/") else "/" + path}')
-        headers = {'User-Agent': 'kube-probe/1.36', **{
-            h['name']: h['value'] for h in spec.get('httpHeaders') or ()}}
-        # As a node does: the certificate is not looked at.
-        async with self._session.get(
-                url, headers=headers, ssl=False,
-                allow_redirects=False) as answer:
-            if 200 <= answer.status < 400:
-                return ''
-            return f'HTTP probe failed with statuscode: {answer.status}'
+        scheme = (spec.get('scheme') or 'HTTP').lower()
+        path = path if path.startswith('/') else '/' + path
+        try:
+            status = await httpprobe.status(
+                host, port, path, [
+                    (h.get('name', ''), h.get('value', ''))
+                    for h in spec.get('httpHeaders') or ()],
+                scheme == 'https')
+        except OSError as exc:
+            return f'Get "{scheme}://{host}:{port}{path}": {_why(exc)}'
+        if 200 <= status < 400:
+            return ''
+        return f'HTTP probe failed with statuscode: {status}'
 
     async def _tcp(self, spec):
-        _, writer = await asyncio.open_connection(
-            spec.get('host') or self._address,
-            port_of(spec.get('port'), self._container))
+        host = spec.get('host') or self._address
+        port = port_of(spec.get('port'), self._container)
+        _, writer = await asyncio.open_connection(host, port)
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
         return ''
 
 
-async def follow(spec, once, value, on_change, on_failure):
-    """Probe again and again.
+def _why(exc):
+    if isinstance(exc, ConnectionRefusedError):
+        return 'connect: connection refused'
+    return (getattr(exc, 'strerror', '') or str(exc)
+            or type(exc).__name__)
+
+
+class Clock:
+    """When the probes of a container are due.
+
+    A node has a clock for each probe that begins with the pod and ticks
+    every ``periodSeconds``, whenever the container started; only readiness
+    is looked at in between, whenever the pod's status is made anew while the
+    container is not ready.
+
+    :param pod: when the pod began, time of the loop.
+    :param container: when the container did.
+    """
+
+    def __init__(self, pod, container):
+        self.nudge = asyncio.Event()
+        self._pod = pod
+        self._container = container
+
+    async def wait(self, plan, nudged):
+        """Wait until the next probe is due.
+
+        :param nudged: whether :attr:`nudge` is heeded.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            # A little more: timers may be early by a little.
+            gone = (loop.time() - self._pod + 0.001) // plan.period
+            due = self._pod + (gone + 1) * plan.period
+            if nudged:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(due):
+                        await self.nudge.wait()
+                self.nudge.clear()
+            else:
+                await asyncio.sleep(due - loop.time())
+            if loop.time() - self._container >= plan.delay:
+                return
+
+
+async def follow(spec, once, value, on_change, on_failure, clock,
+                 nudged=False):
+    """Probe again and again, until a container is given up.
 
     :param spec: of the probe.
     :param once: coroutine function (spec); see :meth:`Checks.once`.
     :param value: what is believed at the beginning.
     :param on_change: function of the new value.
     :param on_failure: function of what was wrong, each time.
+    :param clock: a :class:`Clock`.
+    :param nudged: it is readiness, for which one failure is no end.
     """
     plan = Plan.read(spec)
     verdict = Verdict(plan, value)
-    await asyncio.sleep(plan.delay)
     while True:
+        await clock.wait(plan, nudged)
         wrong = await once(spec)
         if wrong:
             on_failure(wrong)
         if verdict.add(not wrong):
             on_change(verdict.value)
-        await asyncio.sleep(plan.period)
+            if not verdict.value and not nudged:
+                return  # a container is ended once

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose turn it is to start.
+
+Hundreds of processes that start at once on a few processors would all take
+minutes and be killed by their startup probes. So a few start at a time: a
+container holds its turn until it has started, or has ended, or for some
+seconds if it does not say.
+"""
+
+import asyncio
+import collections
+import contextlib
+import os
+
+#: A container that has not started by then lets others try, seconds.
+LONGEST = 10
+
+
+class Turns:
+    """The turns of a machine.
+
+    :param count: how many start at a time; None: twice as many as there are
+        processors.
+    """
+
+    def __init__(self, count=None):
+        self._free = count or 2 * (os.cpu_count() or 1)
+        self._waiting = collections.deque()
+
+    @contextlib.asynccontextmanager
+    async def one(self):
+        """A turn: a context that gives a :class:`Turn`, held at first."""
+        turn = Turn(self._release)
+        if self._free:
+            self._free -= 1
+        else:
+            ready = asyncio.get_running_loop().create_future()
+            self._waiting.append(ready)
+            try:
+                await ready
+            except asyncio.CancelledError:
+                if ready.done() and not ready.cancelled():
+                    self._release()
+                raise
+        turn.begin()
+        try:
+            yield turn
+        finally:
+            turn.over()
+
+    def _release(self):
+        while self._waiting:
+            ready = self._waiting.popleft()
+            if not ready.done():
+                ready.set_result(None)
+                return
+        self._free += 1
+
+
+class Turn:
+    """A turn that somebody has; it may end before its context does."""
+
+    def __init__(self, release):
+        self._release = release
+        self._end = None
+
+    def begin(self):
+        """From now on others may have to wait."""
+        self._end = asyncio.get_running_loop().call_later(
+            LONGEST, self.over)
+
+    def over(self):
+        """It is somebody else's turn."""
+        release, self._release = self._release, None
+        if release is not None:
+            self._end.cancel()
+            release()
