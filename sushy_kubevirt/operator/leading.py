@@ -96,9 +96,13 @@ class Lead:
         """
         follower = asyncio.create_task(self._follow(), name='lease')
         self._tasks.append(follower)
+        # It never ends by itself.
+        follower.add_done_callback(lambda task: self._changed.set())
         told = None
         while True:
             self._changed.clear()
+            if follower.done():
+                follower.result()
             wait = None
             if self._theirs is not None:
                 wait = self._theirs - self._now()
@@ -135,7 +139,7 @@ class Lead:
         # From here on nothing is written, whatever comes of it.
         self._until = None
         self._watchdog_wakes.set()
-        spec = {**self._lease['spec'], 'holderIdentity': '',
+        spec = {**_spec(self._lease), 'holderIdentity': '',
                 'leaseDurationSeconds': 1, 'renewTime': _time()}
         try:
             await self._replace(spec)
@@ -164,11 +168,11 @@ class Lead:
                 self._theirs = self._now()
             # Else somebody took it away from whoever held it, who may not
             # know: it is respected to its end.
-        elif before is None or before['spec'] != lease['spec']:
+        elif before is None or _spec(before) != _spec(lease):
             self._theirs = self._now()
             if _holder(lease):
                 self._theirs += (
-                    lease['spec'].get('leaseDurationSeconds')
+                    _spec(lease).get('leaseDurationSeconds')
                     or self._seconds)
         self._changed.set()
 
@@ -205,7 +209,7 @@ class Lead:
                     'spec': spec})
         else:
             spec['leaseTransitions'] = 1 + (
-                self._lease['spec'].get('leaseTransitions') or 0)
+                _spec(self._lease).get('leaseTransitions') or 0)
             lease = await self._replace(spec)
         self._lease, self._until = lease, until
 
@@ -228,7 +232,7 @@ class Lead:
             try:
                 async with asyncio.timeout(self._until - self._now()):
                     lease = await self._replace(
-                        {**self._lease['spec'], 'renewTime': _time()})
+                        {**_spec(self._lease), 'renewTime': _time()})
             except errors.Conflict:
                 await self._look()
             except errors.ObjectNotFound:
@@ -264,8 +268,13 @@ class Lead:
             self._watchdog_wakes.clear()
 
 
+def _spec(lease):
+    # A Lease may have none.
+    return lease.get('spec') or {}
+
+
 def _holder(lease):
-    return lease['spec'].get('holderIdentity') or ''
+    return _spec(lease).get('holderIdentity') or ''
 
 
 def _version(lease):

@@ -13,6 +13,7 @@ import kopf
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import automatic
 from sushy_kubevirt.operator import handlers
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import leading
@@ -29,6 +30,17 @@ DEFINITION_SECONDS = 5
 
 class _Ended(Exception):
     """The process is to end."""
+
+
+class _All:
+    """Holds everything.
+
+    When kopf ends it waits for each task that it does not know to be older
+    than itself. None of ours is its affair.
+    """
+
+    def __contains__(self, item):
+        return True
 
 
 async def run(options, connection):
@@ -90,11 +102,15 @@ class Operator:
             await self._unless_stopped(self._definition(api))
             self._work = handlers.Work(
                 self._options, api, self.metrics)
+            making = asyncio.create_task(self._make(api))
             try:
                 await self._work.start()
                 await self._run_kopf()
             finally:
+                making.cancel()
                 await self._work.close()
+            if making.done() and not making.cancelled():
+                making.result()
         finally:
             await api.close()
 
@@ -102,9 +118,7 @@ class Operator:
         registry = kopf.OperatorRegistry()
         login.register(registry, self._transport)
         self._work.register(registry)
-        existing = asyncio.all_tasks()
         announcing = asyncio.create_task(self._announce())
-        existing.add(announcing)
         try:
             tasks = await kopf.spawn_tasks(
                 registry=registry, settings=_settings(), standalone=True,
@@ -113,9 +127,19 @@ class Operator:
                 stop_flag=self._stopping)
             # kopf has put its own handlers in their place.
             self._heed_signals()
-            await kopf.run_tasks(tasks, ignored=existing)
+            await kopf.run_tasks(tasks, ignored=_All())
         finally:
             announcing.cancel()
+
+    async def _make(self, api):
+        """Make BMCs automatically, if that is wanted."""
+        if not self._options.auto_create:
+            return
+        try:
+            await automatic.Automatic(self._options, api).run()
+        finally:
+            # It never ends by itself; nothing goes on without it.
+            self._stopping.set()
 
     async def _announce(self):
         await self._work.listed.wait()
