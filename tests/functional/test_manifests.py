@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``etc/kubernetes``: what kustomize makes of it, and an API server takes."""
+
+import pathlib
+import re
+import shutil
+import unittest
+
+import fixtures
+import yaml
+
+from sushy_kubevirt.operator import metrics
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import options
+from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import spec
+from tests.functional import base
+from tests.functional import kubectl
+from tests.functional import operator
+from tests.functional import process
+from tests.functional import sandbox
+
+OVERLAYS = operator.MANIFESTS / 'overlays'
+SAMPLES = operator.MANIFESTS / 'samples'
+ALL = (operator.MANIFESTS, *sorted(OVERLAYS.iterdir()))
+
+#: Kinds of others that overlays and samples have objects of.
+OTHERS = ('monitoring.coreos.com/v1 ServiceMonitor servicemonitors',
+          'monitoring.coreos.com/v1 PodMonitor podmonitors',
+          'monitoring.coreos.com/v1 PrometheusRule prometheusrules',
+          'cert-manager.io/v1 Issuer issuers',
+          'cert-manager.io/v1 Certificate certificates')
+
+
+@unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
+class ManifestsCase(base.FunctionalTestCase):
+
+    def objects(self, folder=operator.MANIFESTS):
+        """What kustomize makes of a folder: by kind, then by name."""
+        found = {}
+        for one in operator.manifests(kubectl.Kubectl('/dev/null'), folder):
+            found.setdefault(one['kind'], {})[one['metadata']['name']] = one
+        return found
+
+    def container(self, objects):
+        deployment = objects['Deployment'][naming.OPERATOR]
+        return deployment['spec']['template']['spec']['containers'][0]
+
+    def options(self, objects):
+        """What the operator makes of its command line."""
+        container = self.container(objects)
+        environ = {one['name']: one.get('value', 'n')
+                   for one in container['env']}
+        environ['POD_IP'] = '10.0.0.1'
+        words = [re.sub(r'\$\((\w+)\)', lambda m: environ[m[1]], word)
+                 for word in container['args']]
+        return options.parse(words, environ)
+
+
+class KustomizeTestCase(ManifestsCase):
+
+    def test_each_has_all_of_the_base(self):
+        base = {(kind, name) for kind, named in self.objects().items()
+                for name in named if kind != 'ClusterRoleBinding'}
+        for folder in ALL:
+            objects = self.objects(folder)
+            self.assertEqual([], sorted(base - {
+                (kind, name) for kind, named in objects.items()
+                for name in named}))
+            self.assertEqual([naming.OPERATOR],
+                             self.container(objects)['command'])
+            self.options(objects)
+
+    def test_operator_is_told(self):
+        told = self.options(self.objects())
+        self.assertEqual('sushy-kubevirt-emulator:latest', told.image)
+        self.assertEqual(('10.0.0.1', 8080), told.listen)
+        self.assertEqual((), told.namespaces)
+        self.assertIsNone(told.auto_create)
+
+    def test_namespaced(self):
+        objects = self.objects(OVERLAYS / 'namespaced')
+        self.assertEqual(('default', 'lab'),
+                         self.options(objects).namespaces)
+        self.assertNotIn('ClusterRoleBinding', objects)
+        self.assertEqual({'default', 'lab'}, {
+            one['metadata']['namespace'] for one in yaml.safe_load_all(
+                (OVERLAYS / 'namespaced/namespaces.yaml').read_text())})
+
+    def test_auto_create(self):
+        self.assertEqual(
+            'bmc.kubevirt.io/auto=true', self.options(
+                self.objects(OVERLAYS / 'auto-create')).auto_create)
+
+    def test_images_are_named_in_one_place(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'k'
+        shutil.copytree(operator.MANIFESTS, folder)
+        place = folder / 'base/kustomization.yaml'
+        changed = yaml.safe_load(place.read_text())
+        for image in changed['images']:
+            image.update(newName='registry.test/lab/' + image['name'],
+                         newTag='1.2')
+        place.write_text(yaml.safe_dump(changed))
+        objects = self.objects(folder)
+        self.assertEqual('registry.test/lab/sushy-kubevirt-operator:1.2',
+                         self.container(objects)['image'])
+        told = self.options(objects)
+        self.assertEqual('registry.test/lab/sushy-kubevirt-emulator:1.2',
+                         told.image)
+        self.assertEqual(('registry.test/lab/sushy-kubevirt-emulator',),
+                         told.allowed_images)
+
+    def test_labels_that_select_are_those_of_the_pods(self):
+        objects = self.objects(OVERLAYS / 'prometheus')
+        deployment = objects['Deployment'][naming.OPERATOR]['spec']
+        labels = deployment['template']['metadata']['labels'].items()
+        budget = objects['PodDisruptionBudget'][naming.OPERATOR]['spec']
+        service = objects['Service'][naming.OPERATOR]
+        for selector in (deployment['selector']['matchLabels'],
+                         budget['selector']['matchLabels'],
+                         service['spec']['selector']):
+            self.assertLessEqual(selector.items(), labels)
+        monitor = objects['ServiceMonitor'][naming.OPERATOR]['spec']
+        self.assertLessEqual(monitor['selector']['matchLabels'].items(),
+                             service['metadata']['labels'].items())
+        self.assertEqual(
+            [one['name'] for one in service['spec']['ports']],
+            [one['port'] for one in monitor['endpoints']])
+        # None of the operator's own labels is that of a BMC's pod.
+        bmc = naming.selector('node-0')
+        self.assertNotIn('virtbmc', dict(labels).values())
+        monitor = objects['PodMonitor']['virtbmc']['spec']
+        self.assertLessEqual(monitor['selector']['matchLabels'].items(),
+                             bmc.items())
+        self.assertEqual([naming.LABEL], monitor['podTargetLabels'])
+
+    def test_ports_of_bmcs_that_are_monitored(self):
+        monitor = self.objects(OVERLAYS / 'prometheus')['PodMonitor']
+        made = pods.deployment(spec.read({
+            'metadata': {'name': 'b', 'namespace': 'n', 'uid': 'u',
+                         'generation': 1},
+            'spec': {'virtualMachine': {'name': 'v'}}}),
+            pods.Defaults('any'))
+        names = {port['name'] for container in made['spec']['template'][
+            'spec']['containers'] for port in container['ports']}
+        monitored = {one['port'] for one in monitor['virtbmc']['spec'][
+            'podMetricsEndpoints']}
+        self.assertEqual({'redfish-health', 'ipmi-health'}, monitored)
+        self.assertLessEqual(monitored, names)
+
+    def test_alerts_are_about_metrics_that_there_are(self):
+        rules = self.objects(OVERLAYS / 'prometheus')['PrometheusRule']
+        told = metrics.Metrics()
+        told.states({'ServiceReady': 1})
+        known = set(re.findall(r'(?m)^# TYPE (\S+)', told.text().decode()))
+        source = ''.join(
+            path.read_text() for room in ('sushy_kubevirt/pod',
+                                          'vbmc_kubevirt')
+            for path in (process.ROOT / room).rglob('*.py'))
+        known |= set(re.findall(r"'(virtbmc_\w+)'", source))
+        used = set()
+        for group in rules[naming.OPERATOR]['spec']['groups']:
+            for rule in group['rules']:
+                found = set(re.findall(
+                    r'\b(?:sushy_kubevirt_operator|virtbmc)_\w+',
+                    rule['expr']))
+                self.assertNotEqual(set(), found, rule['alert'])
+                used |= found
+        self.assertEqual(set(), used - known)
+
+
+class ApplyTestCase(ManifestsCase):
+    """The API server takes all of it, with nothing to say against it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox = cls.share(sandbox.Sandbox(vms=0))
+        cls.admin = kubectl.Kubectl(cls.sandbox.kubeconfig)
+        cls.admin('create', 'namespace', 'lab')
+        cls.admin.apply(*(definition(one) for one in OTHERS))
+        for one in OTHERS:
+            api, _, plural = one.split()
+            cls.admin.wait('crd/%s.%s' % (plural, api.partition('/')[0]),
+                           'condition=Established')
+
+    def apply(self, *words):
+        done = self.admin.run('apply', *words)
+        self.assertEqual((0, ''), (done.returncode, done.stderr))
+
+    def test_all_of_them_one_after_the_other(self):
+        for folder in ALL:
+            self.apply('-k', folder)
+            self.assertEqual(
+                2, self.admin.get('deployment', naming.OPERATOR, '-n',
+                                  operator.NAMESPACE)['spec']['replicas'])
+        for path in sorted(SAMPLES.glob('*.yaml')):
+            self.apply('-f', path)
+        self.apply('--server-side', '--force-conflicts', '-k',
+                   operator.MANIFESTS)
+        for folder in ALL:
+            self.admin('delete', '--ignore-not-found', '--wait=false', '-k',
+                       folder)
+
+
+def definition(words):
+    """A definition of a kind of others, that knows nothing of it."""
+    api, kind, plural = words.split()
+    group, _, version = api.partition('/')
+    return {
+        'apiVersion': 'apiextensions.k8s.io/v1',
+        'kind': 'CustomResourceDefinition',
+        'metadata': {'name': '%s.%s' % (plural, group)},
+        'spec': {'group': group, 'scope': 'Namespaced',
+                 'names': {'kind': kind, 'plural': plural,
+                           'singular': kind.lower()},
+                 'versions': [{
+                     'name': version, 'served': True, 'storage': True,
+                     'schema': {'openAPIV3Schema': {
+                         'type': 'object',
+                         'x-kubernetes-preserve-unknown-fields': True}}}]}}
