@@ -347,10 +347,12 @@ class Sandbox(fixtures.Fixture):
         """Let the next calls of a kind go wrong.
 
         :param action: ``409``, ``429``, ``500``, ``503``, ``hang``,
-            ``reset``, ``drop-after``, ``gone`` or ``break``.
-        :param verb: HTTP method, ``WATCH`` or ``*``.
+            ``silence``, ``reset``, ``drop-after``, ``gone``, ``break`` or
+            ``delay``.
+        :param verb: HTTP method, ``WATCH``, ``WRITE`` or ``*``.
         :param where: regular expression, searched in the path.
         :param count: how many calls.
+        :param more: ``delay``, ``event``, ``user`` and ``after``.
         """
         self.request('POST', '/sandbox/faults', dict(
             more, verb=verb, path=where, count=count,

@@ -39,8 +39,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
 
         self.kubectl('delete', 'vm', 'box')
         self.unready(box, 'VirtualMachineNotFound')
-        self.assertEqual(404, box.curl().code) if box.status.get(
-            'endpoints') else None
+        self.until('no system', lambda: box.curl().code, 404)
 
         # Another machine of that name.
         new = machines.vm('box', 'Halted', self.namespace)

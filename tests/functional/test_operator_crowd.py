@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many BMCs at once.
+
+Two hundred of them have pods that the sandbox only says are running; how
+many have real ones in this test is a matter of memory and of time.
+"""
+
+import time
+
+from testtools import content
+
+from tests.functional import machines
+from tests.functional import operator
+
+
+class CrowdTestCase(operator.OperatorTestCase):
+    """All are Ready, and leave nothing."""
+
+    SANDBOX = ('--pods', 'pretended')
+    COUNT = 200
+    SECONDS = 90
+
+    def manifests(self, namespace):
+        """VMs, Secrets and BMCs, as one file."""
+        for number in range(self.COUNT):
+            name = 'box-%d' % number
+            yield machines.vm(name, 'Halted', namespace)
+            yield operator.secret_manifest(name + '-bmc')
+            yield operator.bmc_manifest(name, secret=name + '-bmc')
+
+    def unready(self):
+        return [one['metadata']['name']
+                for one in self.sandbox.request(
+                    'GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/'
+                    'virtualmachinebmcs' % self.namespace).json()['items']
+                if not any(
+                    (condition['type'], condition['status']) == (
+                        'Ready', 'True') for condition in (
+                        one.get('status') or {}).get('conditions') or ())]
+
+    def left(self, namespace):
+        """What there is with a label of the operator, anywhere."""
+        return [line for line in self.admin(
+            'get', operator.OWNED + ',vmbmc', '-A', '-o', 'name').split()
+            if 'virtbmc' in line or 'box-' in line]
+
+    def test_at_once(self):
+        mark = self.operator.process.mark()
+        self.sandbox.reset_stats()
+        objects = list(self.manifests(self.namespace))
+        for one in objects:
+            plural = {'VirtualMachine': 'virtualmachines',
+                      'Secret': 'secrets'}.get(one['kind'])
+            if plural:
+                self.sandbox.create(plural, one, self.namespace)
+        began = time.monotonic()
+        self.kubectl.apply(*[one for one in objects
+                             if one['kind'] == 'VirtualMachineBMC'])
+        self.until('ready', self.unready, [], self.SECONDS)
+        self.took = time.monotonic() - began
+        self.addDetail('ready', content.text_content(
+            '%d in %.1f s' % (self.COUNT, self.took)))
+        self.quiet(mark)
+        self.look()
+        self.admin('delete', 'namespace', self.namespace, '--timeout=120s',
+                   timeout=150)
+        self.until('nothing left', lambda: self.left(self.namespace), [])
+        self.quiet(mark)
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+        # No conflicts, nothing made twice: so many writes a BMC, no more.
+        calls = self.sandbox.stats()['calls']
+        self.assertLessEqual(
+            calls['create'].get('deployments.apps', 0), self.COUNT)
+
+    def look(self):
+        """What else is to be seen while all are there."""
+
+
+class RealCrowdTestCase(CrowdTestCase):
+    """With processes, and asked by clients."""
+
+    SANDBOX = ()
+    COUNT = 12
+
+    def look(self):
+        for number in range(0, self.COUNT, 5):
+            bmc = operator.Bmc(self.kubectl, 'box-%d' % number, 'admin',
+                               'password')
+            self.assertEqual('Off', bmc.works())

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upgrades, pauses, and a second operator that takes over."""
+
+import signal
+import threading
+
+import yaml
+
+from tests.functional import operator
+from tests.functional.test_operator_upkeep import of_pod
+from tests.functional.test_sandbox_workloads import processes
+
+IMAGE = 'registry.test/emulator:'
+
+
+class Observer(threading.Thread):
+    """Notes how many Deployments are not available, at each change."""
+
+    def __init__(self, sandbox, namespace):
+        super().__init__(daemon=True)
+        self.most = 0
+        self._states = {}
+        self._session = sandbox.request(
+            'GET', '/apis/apps/v1/namespaces/%s/deployments' % namespace,
+            params={'watch': 'true'}, stream=True, timeout=(5, 120),
+            expect=200)
+
+    def run(self):
+        try:
+            for line in self._session.iter_lines(chunk_size=1):
+                if line:
+                    self._note(yaml.safe_load(line)['object'])
+        except Exception:
+            # Closed, which is how it ends.
+            return
+
+    def _note(self, deployment):
+        status = deployment.get('status') or {}
+        self._states[deployment['metadata']['name']] = (
+            status.get('observedGeneration', 0)
+            >= deployment['metadata']['generation']
+            and status.get('availableReplicas', 0) > 0
+            and status.get('updatedReplicas', 0) > 0)
+        self.most = max(self.most, sum(
+            not one for one in self._states.values()))
+
+    def close(self):
+        self._session.close()
+
+
+class UpgradeTestCase(operator.OperatorTestCase):
+
+    SANDBOX = ('--pods', 'pretended')
+    ARGUMENTS = ('--image', IMAGE + '1', '--max-unavailable', '2')
+    COUNT = 9
+
+    def restart(self, *arguments):
+        self.operator.process.send(signal.SIGTERM)
+        self.assertEqual(0, self.operator.process.wait())
+        self.operator.process.command[3:] = arguments
+        self.operator.process.restart()
+
+    def images(self):
+        return {one['metadata']['name'].removesuffix('-virtbmc'): {
+            container['image'].removeprefix(IMAGE) for container in one[
+                'spec']['template']['spec']['containers']}
+            for one in self.kubectl.get('deployments')['items']}
+
+    def setUp(self):
+        super().setUp()
+        self.names = ['box-%d' % number for number in range(self.COUNT)]
+        self.vm()
+        self.secret()
+        self.kubectl.apply(*[
+            operator.bmc_manifest(name, 'box', 'box-bmc')
+            for name in self.names])
+        self.kubectl.apply(operator.bmc_manifest(
+            'own', 'box', 'box-bmc', image=IMAGE + 'own'))
+        self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
+                     '--timeout=60s')
+        self.assertEqual({'1'}, set.union(*(
+            self.images()[name] for name in self.names)))
+
+    def reasons(self):
+        return sorted(next(
+            condition['reason'] for condition in one['status']['conditions']
+            if condition['type'] == 'BMCEmulatorReady')
+            for one in self.kubectl.get('vmbmc')['items'])
+
+    def upgraded(self, *names):
+        return {self.images()[name] == {'2'} for name in names} == {True}
+
+    def all_upgraded(self):
+        return all(self.images()[name] == {'2'} for name in self.names)
+
+    def test_a_few_at_a_time(self):
+        observer = Observer(self.sandbox, self.namespace)
+        observer.start()
+        self.addCleanup(observer.close)
+        self.restart('--image', IMAGE + '2', '--max-unavailable', '2')
+        self.until('all', self.all_upgraded)
+        self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
+                     '--timeout=60s')
+        self.assertEqual({'own'}, self.images()['own'])
+        self.assertIn(observer.most, (1, 2))
+        self.quiet()
+        self.restart('--image', IMAGE + '1', '--max-unavailable', '2')
+        self.until('back', lambda: any(
+            self.images()[name] == {'2'} for name in self.names), False)
+
+    def test_an_upgrade_that_goes_wrong_stops(self):
+        node = self.admin.get('nodes')['items'][0]['metadata']['name']
+        self.admin('cordon', node)
+        self.addCleanup(self.admin, 'uncordon', node)
+        self.restart('--image', IMAGE + '2', '--max-unavailable', '2')
+        self.until('stuck', lambda: self.reasons().count('RolloutWaiting'),
+                   self.COUNT - 2)
+        self.assertEqual(2, sum(one == {'2'}
+                                for one in self.images().values()))
+        # The others work.
+        available = [one for one in self.kubectl.get('deployments')['items']
+                     if one['status'].get('availableReplicas')]
+        self.assertEqual(self.COUNT - 2 + 1, len(available))
+        # What its user changes does not wait.
+        waiting = next(name for name in self.names
+                       if self.images()[name] == {'1'})
+        operator.Bmc(self.kubectl, waiting, '', '').patch(
+            runStrategy='Manual')
+        self.until('changed', lambda: self.upgraded(waiting))
+        self.admin('uncordon', node)
+        self.until('all', self.all_upgraded)
+        self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
+                     '--timeout=60s')
+        self.restart('--image', IMAGE + '1', '--max-unavailable', '2')
+        self.until('back', lambda: any(
+            self.images()[name] == {'2'} for name in self.names), False)
+
+
+class AwayTestCase(operator.OperatorTestCase):
+    """BMCs work without the operator; what it missed is made up for."""
+
+    def test_while_it_is_away(self):
+        box, late, gone = self.bmc(), None, self.bmc('gone')
+        box.ready()
+        gone.ready()
+        self.operator.process.send(signal.SIGTERM)
+        self.assertEqual(0, self.operator.process.wait())
+        self.assertEqual('', self.admin.get('lease', operator.NAME, '-n',
+                                            operator.NAMESPACE)['spec'].get(
+                                                'holderIdentity') or '')
+        box.password = self.secret()
+        self.until('power', lambda: box.curl().code, 200)
+        self.until('power', box.works, 'Off')
+        pid = self.redfish_of('box')
+        self.kubectl('delete', 'vmbmc', 'gone')
+        late = self.bmc('late', secret=None)
+        box.patch(ipmi={'enabled': False})
+        self.kubectl('scale', 'deployment/box-virtbmc', '--replicas=2')
+        self.kubectl('delete', 'role', 'box-virtbmc')
+        self.operator.process.restart()
+        late.ready()
+        box.current()
+        self.until('protocols', lambda: set(box.status['endpoints']),
+                   {'redfish'})
+        self.until('power', box.power, 'Off')
+        self.until('replicas', lambda: self.kubectl.get(
+            'deployment', 'box-virtbmc')['spec']['replicas'], 1)
+        self.until('role', lambda: bool(self.kubectl.names(
+            'roles', '-l', operator.LABEL + 'box')))
+        self.until('gone', lambda: self.owned('gone'), [])
+        self.assertNotEqual(pid, self.redfish_of('box'))
+        self.quiet()
+
+    def redfish_of(self, name):
+        uids = [one['metadata']['uid'] for one in self.kubectl.get(
+            'pods', '-l', operator.LABEL + name)['items']]
+        return {pid for uid in uids for pid in
+                set(of_pod(uid)) & set(processes('sushy-kubevirt-redfish'))}
+
+
+class ReplicasTestCase(operator.OperatorTestCase):
+    """The operator as it is installed: two pods, one of them works."""
+
+    RUNS = False
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.system = cls.admin.within(operator.NAMESPACE)
+        cls.system('patch', 'deployment', operator.NAME, '--type=json', '-p',
+                   '[{"op": "add", "path": "/spec/template/spec/containers/'
+                   '0/args/-", "value": "--lease-seconds=4"},'
+                   '{"op": "replace", "path": "/spec/replicas", "value": 2}]')
+        cls.system('rollout', 'status', 'deployment/' + operator.NAME,
+                   '--timeout=60s', timeout=90)
+
+    def holder(self):
+        return self.system.get('lease', operator.NAME)['spec'].get(
+            'holderIdentity') or ''
+
+    def pods(self):
+        return {one['metadata']['name']: one['metadata']['uid']
+                for one in self.system.get('pods')['items']}
+
+    def leader(self):
+        """Pod that holds the Lease, by its name in it; None for nobody."""
+        holder = self.holder()
+        return next((name for name in self.pods()
+                     if holder.startswith(name)), None)
+
+    def test_take_over(self):
+        self.until('leader', lambda: self.leader() is not None)
+        box = self.bmc().ready()
+        self.assertEqual('Off', box.works())
+        first = self.leader()
+        # It ends as it should: the other one comes at once.
+        self.system('delete', 'pod', first, '--wait=false')
+        self.until('another', lambda: self.leader() not in (None, first),
+                   seconds=10)
+        self.bmc('second', 'box').ready()
+        # It is killed: the other one comes when its time is up.
+        holder = self.holder()
+        for pid in of_pod(self.pods()[self.leader()]):
+            if pid in processes(operator.NAME):
+                operator.os.kill(pid, signal.SIGKILL)
+        self.bmc('third', 'box').ready()
+        self.assertNotEqual(holder, self.holder())
+        # Both are ready, and what they say has no complaint.
+        self.system('rollout', 'status', 'deployment/' + operator.NAME,
+                    '--timeout=60s')
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+        for pod in self.pods():
+            for line in self.system('logs', pod).splitlines():
+                self.assertIn('"level": "info"', line)
+
+    def test_drained(self):
+        """One is enough, and none is found again."""
+        self.system('scale', 'deployment', operator.NAME, '--replicas=0')
+        self.until('none', self.pods, {})
+        box = self.bmc()
+        self.system('scale', 'deployment', operator.NAME, '--replicas=1')
+        box.ready()
+        self.system('scale', 'deployment', operator.NAME, '--replicas=2')
+        self.system('rollout', 'status', 'deployment/' + operator.NAME,
+                    '--timeout=60s')
