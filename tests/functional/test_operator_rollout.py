@@ -61,10 +61,12 @@ class UpgradeTestCase(operator.OperatorTestCase):
         self.operator.process.restart()
 
     def images(self):
-        return {one['metadata']['name'].removesuffix('-virtbmc'): {
-            container['image'].removeprefix(IMAGE) for container in one[
-                'spec']['template']['spec']['containers']}
-            for one in self.kubectl.get('deployments')['items']}
+        found = {}
+        for one in self.kubectl.get('deployments')['items']:
+            found[one['metadata']['name'].removesuffix('-virtbmc')] = {
+                container['image'].removeprefix(IMAGE) for container in
+                one['spec']['template']['spec']['containers']}
+        return found
 
     def setUp(self):
         super().setUp()
