@@ -383,8 +383,8 @@ class Store:
     def _prune(kind, obj, old, write):
         metadata.prune(obj, write.unknown)
         if kind.schema is not None:
-            decode(kind, obj)
             same = _same_fields(obj, old)
+            decode(kind, obj, same)
             schemas.prune(kind.schema, obj, write.unknown, same)
             if not kind.crd:
                 go_types.settle(kind, obj, same)
@@ -427,18 +427,19 @@ class Store:
         ) and ownership.same(new_meta, old_meta)
 
 
-def decode(kind, obj):
+def decode(kind, obj, same=()):
     """Refuse an object that has values of wrong types.
 
     A real API server reads the kinds of Kubernetes itself into Go types, so
     hooks of these kinds may rely on them; custom resources are checked
     against their schema later.
 
+    :param same: fields at the root that need not be looked into.
     :raises errors.ApiError: 400.
     """
     if kind.crd or kind.schema is None:
         return
-    for cause in schemas.causes(kind.schema, obj):
+    for cause in schemas.causes(kind.schema, obj, same):
         if cause.reason == 'FieldValueTypeInvalid':
             raise errors.bad_request(
                 f'{kind.kind} in version "{kind.version}" cannot be handled '
