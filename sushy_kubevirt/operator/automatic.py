@@ -274,5 +274,5 @@ class Automatic:
                                    body(machine))
             LOG.info('It is made, as the labels of its VM want it')
         elif machine and not machine.deleting and not naming_it:
-            LOG.warning('VM %s/%s gets no BMC: the one of its name is for '
-                        'another VM', *key)
+            LOG.info('VM %s/%s gets no BMC: the one of its name is for '
+                     'another VM', *key)

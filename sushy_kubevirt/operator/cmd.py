@@ -10,7 +10,6 @@ from sushy_kubevirt.kubevirt import connection as connection_
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import options as options_
-from sushy_kubevirt.operator import running
 
 LOG = logging.getLogger(__name__)
 
@@ -25,6 +24,7 @@ def main(arguments=None):
     logs.configure(options.log_format, options.log_level)
     # What it may ever write to /tmp is nobody else's.
     os.umask(0o077)
+    running = _running()
     try:
         connection = connection_.Connection.from_options(
             options.kubeconfig, options.context)
@@ -39,6 +39,23 @@ def main(arguments=None):
         # A Ctrl-C before its handler was there.
         pass
     return 0
+
+
+def _running():
+    """Load what works, which is not needed to say how it is used.
+
+    kopf would load the Kubernetes client wherever that is installed, only to
+    know its classes if it sees them: 18 MiB.
+    """
+    hidden = 'kubernetes' not in sys.modules
+    if hidden:
+        sys.modules['kubernetes'] = None
+    try:
+        from sushy_kubevirt.operator import running
+    finally:
+        if hidden:
+            del sys.modules['kubernetes']
+    return running
 
 
 if __name__ == '__main__':
