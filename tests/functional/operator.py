@@ -403,10 +403,14 @@ class OperatorTestCase(base.FunctionalTestCase):
         return found
 
     def owned(self, name=None):
-        """What BMCs, or one, have in this namespace: ``kind/name``."""
+        """What BMCs, or one, have in this namespace: ``kind/name``.
+
+        What is remembered of a VM is the VM's, and no part of it.
+        """
         selector = ('-l', LABEL + name) if name else (
             '-l', 'app.kubernetes.io/managed-by=' + NAME)
-        return self.kubectl.names(OWNED, *selector)
+        return [one for one in self.kubectl.names(OWNED, *selector)
+                if not one.endswith('-bmc-state')]
 
     def quiet(self, mark=0):
         """The operator had nothing to complain of, and told no password."""
