@@ -116,6 +116,30 @@ def due(certificate, names, authority=None, now=None):
     return now >= found.not_valid_after_utc - life / 3
 
 
+def usable(pair):
+    """Whether a server can serve with a certificate.
+
+    :param pair: `Pair`, maybe of somebody else's making
+    """
+    try:
+        found = x509.load_pem_x509_certificate(pair.certificate.encode())
+        key = serialization.load_pem_private_key(pair.key.encode(), None)
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
+        return False
+    return found.public_key() == key.public_key()
+
+
+def renewal(certificate):
+    """When a certificate is to be made anew for its age.
+
+    :param certificate: PEM text
+    :returns: aware `datetime.datetime`
+    """
+    found = x509.load_pem_x509_certificate(certificate.encode())
+    life = found.not_valid_after_utc - found.not_valid_before_utc
+    return found.not_valid_after_utc - life / 3
+
+
 def _builder(subject, issuer, key, now, life):
     now = now or _now()
     return (x509.CertificateBuilder()

@@ -78,6 +78,17 @@ def status(bmc, service):
     return found
 
 
+def authority(bmc, bundle):
+    """The ConfigMap with what clients check the BMC's certificate with.
+
+    :param bmc: a `spec.Bmc`
+    :param bundle: PEM text
+    """
+    return {'apiVersion': 'v1', 'kind': 'ConfigMap',
+            'metadata': naming.metadata(bmc, naming.authority(bmc.name)),
+            'data': {AUTHORITY_KEY: bundle}}
+
+
 def _redfish(bmc, at, port):
     scheme = 'http' if bmc.redfish.plain else 'https'
     where = _bracketed(at)

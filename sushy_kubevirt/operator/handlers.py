@@ -1,15 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens when something happens."""
+"""What happens when something happens: who is looked at then.
+
+kopf tells of BMCs. What belongs to them is watched by label, VMs and Secrets
+by their metadata alone: kopf would keep the whole of each. Nothing is done
+here but taking note; `reconcile` does the work, one BMC at a time.
+"""
 
 import asyncio
+import collections
 import logging
+import time
 
 import kopf
 
+from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import certificates
 from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import known
 from sushy_kubevirt.operator import logs
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import reconcile
+from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator import status
+from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
+
+#: BMCs that are worked on at a time.
+WORKERS = 8
+
+#: Seconds that what is under way has at the end.
+_LAST_SECONDS = 5
+
+_OURS = '%s=%s' % (naming.MANAGED_BY, naming.OPERATOR)
+
+#: A BMC that has no status yet.
+_NEW = 'New'
 
 
 class Work:
@@ -18,25 +45,239 @@ class Work:
     :param options: `options.Options`
     :param api: an `api.Api`
     :param metrics: `metrics.Metrics`
+
+    ``listed`` is set when all that there is is known.
     """
 
     def __init__(self, options, api, metrics):
+        self._api = api
+        self._metrics = metrics
+        self._namespaces = options.namespaces or (None,)
+        self._system = options.system_namespace
+        self._known = known.Known(api)
+        self._certificates = certificates.Certificates(
+            api, options.system_namespace)
+        self._rollout = rollout.Rollout(options.max_unavailable)
+        self._reconciler = reconcile.Reconciler(
+            options, api, self._known, self._certificates, self._rollout)
+        self._queue = workqueue.Queue(self._reconcile, WORKERS)
+        self._states = {}
+        self._tasks = []
+        self._missing = set()
+        self._expected = None
         self.listed = asyncio.Event()
 
     def register(self, registry):
-        """Have kopf tell of BMCs."""
+        """Have kopf tell of BMCs.
+
+        :param registry: a `kopf.OperatorRegistry`
+        """
         @kopf.on.event(kinds.BMC.group, kinds.BMC.version, kinds.BMC.plural,
                        registry=registry, id='bmc')
         async def bmc(event, namespace, name, **_):
-            with logs.about(namespace, name):
-                LOG.info('%s', event['type'])
+            if event['type'] != 'DELETED':
+                self._bmc(event['object'])
 
     async def start(self):
-        """Begin."""
-        self.listed.set()
+        """Begin to watch; work begins when all is listed."""
+        for namespace in self._namespaces:
+            for resource in kinds.OWNED:
+                self._follow(self._owned, resource, namespace)
+            self._follow(self._machines, kinds.VM, namespace)
+            self._follow(self._secrets, kinds.SECRET, namespace)
+            self._follow(self._existing, kinds.BMC, namespace)
+        self._tasks.append(asyncio.create_task(self._authority()))
 
     async def close(self):
         """Finish what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._queue.close(_LAST_SECONDS)
 
     def ready(self):
         """:returns: a sentence if it does not work, or None"""
+        if self._missing:
+            return 'Not listed yet: %s' % ', '.join(sorted({
+                str(resource) for resource, _ in self._missing}))
+        return None
+
+    def _follow(self, take, resource, namespace):
+        self._missing.add((resource, namespace))
+        self._tasks.append(asyncio.create_task(take(resource, namespace)))
+
+    def _is_listed(self, resource, namespace):
+        self._missing.discard((resource, namespace))
+        self._begin()
+
+    def _begin(self):
+        """Begin to work, as soon as all is known."""
+        if self.listed.is_set() or self._missing:
+            return
+        if self._expected is not None:
+            # kopf has not told of all of them yet.
+            self._expected -= set(self._known.bmcs())
+            if self._expected:
+                return
+        self.listed.set()
+        for key in self._known.bmcs():
+            self._queue.add(key)
+        self._queue.start()
+
+    # What happens
+
+    def _bmc(self, body):
+        metadata = body['metadata']
+        key = metadata['namespace'], metadata['name']
+        if not self._known.put_bmc(dict(body)):
+            return
+        self._count(key)
+        self._wake((key,))
+        if not self.listed.is_set():
+            self._begin()
+
+    def _bmc_gone(self, key):
+        self._known.drop_bmc(key)
+        self._queue.forget(key)
+        self._states.pop(key, None)
+        self._count(None)
+        self._wake(self._rollout.forget(key))
+
+    async def _existing(self, resource, namespace):
+        """Who is there no more: kopf does not tell what vanished while it
+        could not watch."""
+        there = self._api.watch(resource, namespace, metadata_only=True)
+        async for kind, found in there:
+            if kind == api_.LISTED:
+                for key in self._known.bmcs():
+                    if key not in found and namespace in (None, key[0]):
+                        self._bmc_gone(key)
+                self._expected = (self._expected or set()) | found
+                self._is_listed(resource, namespace)
+                continue
+            metadata = found['metadata']
+            key = metadata['namespace'], metadata['name']
+            if kind == 'DELETED':
+                (self._expected or set()).discard(key)
+                body = self._known.bmc(key)
+                if body and body['metadata']['uid'] == metadata['uid']:
+                    self._bmc_gone(key)
+                self._begin()
+
+    async def _owned(self, resource, namespace):
+        objects = self._known.objects
+        async for kind, found in self._api.watch(
+                resource, namespace, label_selector=_OURS):
+            if kind == api_.LISTED:
+                self._vanished(resource, namespace, found,
+                               objects.names(resource), objects.drop)
+                self._is_listed(resource, namespace)
+                continue
+            if kind == 'DELETED':
+                news = objects.gone(resource, found)
+            else:
+                news = objects.put(resource, found)
+            if not news:
+                continue
+            keys = self._minding(resource, found)
+            if resource == kinds.DEPLOYMENT:
+                self._deployment(keys, found, kind == 'DELETED')
+            self._wake(keys)
+
+    def _deployment(self, keys, obj, gone):
+        stopped = not gone and naming.UPGRADING in (
+            obj['metadata'].get('annotations') or {}) and (
+                not pods.is_ready(obj))
+        for key in keys:
+            self._wake(self._rollout.mark(key, stopped))
+
+    async def _machines(self, resource, namespace):
+        machines = self._known.machines
+        async for kind, found in self._api.watch(
+                resource, namespace, metadata_only=True):
+            if kind == api_.LISTED:
+                self._vanished(
+                    resource, namespace, found, machines.names(),
+                    lambda _, *at: machines.drop(*at))
+                self._is_listed(resource, namespace)
+                continue
+            if kind == 'DELETED':
+                metadata = found['metadata']
+                news = machines.drop(metadata['namespace'], metadata['name'])
+            else:
+                news = machines.put(found)
+            if news:
+                self._wake(self._minding(resource, found))
+
+    async def _secrets(self, resource, namespace):
+        secrets = self._known.secrets
+        async for kind, found in self._api.watch(
+                resource, namespace, metadata_only=True):
+            if kind == api_.LISTED:
+                self._vanished(
+                    resource, namespace, found, secrets.names(),
+                    lambda _, *at: secrets.drop(*at))
+                self._is_listed(resource, namespace)
+                continue
+            if kind == 'DELETED':
+                news = secrets.gone(found)
+            else:
+                news = secrets.put(found)
+            if news:
+                self._wake(self._minding(resource, found))
+
+    async def _authority(self):
+        """Look again when somebody changes the authority."""
+        first = True
+        async for kind, _ in self._api.watch(
+                kinds.SECRET, self._system, metadata_only=True,
+                field_selector='metadata.name=' + naming.AUTHORITY):
+            self._certificates.forget()
+            if kind == api_.LISTED and first:
+                first = False
+            elif not first and kind != api_.LISTED:
+                self._wake(self._known.bmcs())
+
+    def _vanished(self, resource, namespace, there, known, drop):
+        for at in known:
+            if at not in there and namespace in (None, at[0]):
+                drop(resource, *at)
+                self._wake(self._known.minding(resource, *at))
+
+    def _minding(self, resource, obj):
+        metadata = obj['metadata']
+        return self._known.minding(resource, metadata['namespace'],
+                                   metadata['name'])
+
+    def _wake(self, keys):
+        if not self.listed.is_set():
+            # All of them are looked at then.
+            return
+        for key in keys:
+            self._queue.add(key)
+        self._metrics.queue(len(self._queue))
+
+    # What is done about it
+
+    async def _reconcile(self, key):
+        began, failed = time.monotonic(), True
+        self._metrics.queue(len(self._queue))
+        try:
+            with logs.about(*key):
+                later = await self._reconciler.reconcile(key)
+            failed = False
+            return later
+        finally:
+            self._metrics.reconciled(time.monotonic() - began, failed)
+            self._count(key)
+
+    def _count(self, key):
+        """Tell how many BMCs there are in each state."""
+        if key is not None:
+            body = self._known.bmc(key)
+            if body is None:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = status.ready(
+                    body.get('status') or {}) or _NEW
+        self._metrics.states(collections.Counter(self._states.values()))

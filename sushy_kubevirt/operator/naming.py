@@ -25,6 +25,9 @@ NAMESPACE_LABEL = GROUP + '/namespace'
 MANAGED_BY = 'app.kubernetes.io/managed-by'
 OPERATOR = 'sushy-kubevirt-operator'
 
+#: The Secret with the operator's certificate authority.
+AUTHORITY = 'sushy-kubevirt-ca'
+
 #: Finalizer of a BMC that has objects in another namespace, which no owner
 #: reference reaches.
 FINALIZER = GROUP + '/elsewhere'
@@ -148,6 +151,11 @@ def is_ours(bmc, obj):
     return (tags.get(MANAGED_BY) == OPERATOR
             and tags.get(LABEL) == label(bmc.name)
             and tags.get(NAMESPACE_LABEL) == bmc.namespace)
+
+
+def made_by_us(obj):
+    """Whether an object says that the operator made it."""
+    return (obj['metadata'].get('labels') or {}).get(MANAGED_BY) == OPERATOR
 
 
 def _digest(name):

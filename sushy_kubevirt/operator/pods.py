@@ -80,6 +80,18 @@ def deployment(bmc, defaults):
             'template': {'metadata': template, 'spec': pod}}}
 
 
+def is_ready(deployment):
+    """Whether the pod of a Deployment, as it is to be, is ready.
+
+    :param deployment: dict, as the cluster has it
+    """
+    told = deployment.get('status') or {}
+    return (told.get('observedGeneration', 0)
+            >= deployment['metadata'].get('generation', 0)
+            and told.get('updatedReplicas', 0) > 0
+            and told.get('readyReplicas', 0) > 0)
+
+
 def auth_secret(bmc):
     """Name of the Secret with user name and password that is mounted.
 
@@ -136,7 +148,7 @@ def _container(name, bmc, defaults, command, env, mounts, port, health_port):
                          'containerPort': health_port, 'protocol': 'TCP'}],
         'volumeMounts': [_mount('auth', configuration.AUTH_FOLDER),
                          {'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
-        'startupProbe': _probe(name, '/livez', 2, 30),
+        'startupProbe': _probe(name, '/livez', 1, 60),
         'livenessProbe': _probe(name, '/livez', 20, 3),
         'readinessProbe': _probe(name, '/readyz', 10, 2),
         'resources': bmc.resources.get(name)

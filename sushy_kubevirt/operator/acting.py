@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out the steps of a plan, one call or a few each.
+
+What the calls answer becomes known at once; the watches tell it again.
+"""
+
+import logging
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import compare
+from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import secrets
+
+LOG = logging.getLogger(__name__)
+
+#: What of a Service is ours alone; the cluster fills in the rest.
+_PARTS = {'Service': (('spec', 'ports'), ('spec', 'selector'))}
+
+
+def subject(step, bmc):
+    """What a step is about.
+
+    :param step: one of `plan`
+    :param bmc: a `spec.Bmc`
+    :returns: 'Kind name'
+    """
+    body = getattr(step, 'body', None)
+    if body is not None:
+        return '%s %s' % (body['kind'], body['metadata']['name'])
+    if isinstance(step, plan.Delete):
+        return '%s %s' % (step.resource.kind, step.at.name)
+    if isinstance(step, (plan.Generate, plan.Copy)):
+        return 'Secret ' + naming.auth(bmc.name)
+    if isinstance(step, plan.Issue):
+        return 'Secret ' + naming.tls(bmc.name)
+    if isinstance(step, plan.Settle):
+        return 'Deployment ' + naming.base(bmc.name)
+    return '%s %s' % (naming.KIND, bmc.name)
+
+
+class Acting:
+    """Carries out steps.
+
+    :param api: an `api.Api`
+    :param known: a `known.Known`
+    """
+
+    def __init__(self, api, known):
+        self._api = api
+        self._known = known
+        self._ways = {
+            plan.Create: self._create, plan.Apply: self._apply,
+            plan.Replace: self._replace, plan.Delete: self._delete,
+            plan.Generate: self._generate, plan.Copy: self._copy,
+            plan.Issue: self._issue, plan.Settle: self._settle,
+            plan.Finalizer: self._finalizer}
+
+    async def act(self, bmc, step, seen, tried):
+        """Carry out a step.
+
+        :param bmc: a `spec.Bmc`
+        :param step: one of `plan`
+        :param seen: `observed.Observed`
+        :param tried: dict: see `plan.steps`; what did not help is added
+        :raises: `errors.MachineError`
+        """
+        LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
+        await self._ways[type(step)](bmc, step, seen, tried)
+
+    async def _create(self, bmc, step, seen, tried):
+        body = step.body
+        resource, metadata = kinds.of(body), body['metadata']
+        namespace, name = metadata['namespace'], metadata['name']
+        try:
+            made = await self._api.create(resource, namespace, body)
+        except errors.Conflict:
+            # Made by who worked before, or somebody else's: the next plan
+            # will tell.
+            await self._look(resource, namespace, name)
+            return
+        self._take(resource, made)
+
+    async def _apply(self, bmc, step, seen, tried):
+        body = step.body
+        resource, metadata = kinds.of(body), body['metadata']
+        namespace, name = metadata['namespace'], metadata['name']
+        live = await self._look(resource, namespace, name)
+        if live is None or live['metadata']['uid'] != step.uid:
+            return
+        entries = _adopted(live['metadata'].get('managedFields') or ())
+        if entries:
+            # What was made by a POST, apply would never take away again.
+            live = await self._api.patch(resource, namespace, name, [
+                {'op': 'test', 'path': '/metadata/resourceVersion',
+                 'value': live['metadata']['resourceVersion']},
+                {'op': 'replace', 'path': '/metadata/managedFields',
+                 'value': entries}])
+        made = await self._api.apply(
+            resource, namespace, name,
+            {**body, 'metadata': {**metadata, 'uid': step.uid}})
+        self._take(resource, made)
+        if compare.differs(body, made):
+            tried[body['kind'], namespace, name] = (
+                plan.Apply, plan.version(made))
+
+    async def _replace(self, bmc, step, seen, tried):
+        body = step.body
+        resource, metadata = kinds.of(body), body['metadata']
+        namespace, name = metadata['namespace'], metadata['name']
+        patch = [{'op': 'test', 'path': '/metadata/uid', 'value': step.uid}]
+        parts = _PARTS.get(body['kind'], tuple(
+            (part,) for part in body
+            if part not in ('apiVersion', 'kind', 'metadata', 'roleRef')))
+        for path in parts:
+            value = body
+            for part in path:
+                value = value[part]
+            patch.append({'op': 'replace', 'path': '/' + '/'.join(path),
+                          'value': value})
+        made = await self._api.patch(resource, namespace, name, patch)
+        self._take(resource, made)
+        if compare.differs(body, made):
+            tried[body['kind'], namespace, name] = (
+                plan.Replace, plan.version(made))
+
+    async def _delete(self, bmc, step, seen, tried):
+        at = step.at
+        try:
+            await self._api.delete(step.resource, at.namespace, at.name,
+                                   step.uid)
+        except errors.ObjectNotFound:
+            pass
+        except errors.Conflict:
+            # Another one by now.
+            await self._look(step.resource, at.namespace, at.name)
+            return
+        if step.resource == kinds.SECRET:
+            self._known.secrets.drop(at.namespace, at.name)
+        else:
+            self._known.objects.drop(step.resource, at.namespace, at.name)
+
+    async def _generate(self, bmc, step, seen, tried):
+        made = credentials.made(bmc)
+        if step.uid is None:
+            await self._create(bmc, plan.Create(made), seen, tried)
+            return
+        await self._data(made, step.uid, {
+            key: made['data'][key] for key in step.lacks})
+
+    async def _copy(self, bmc, step, seen, tried):
+        named = observed.names(bmc)
+        source = await self._api.get(
+            kinds.SECRET, named.source.namespace, named.source.name)
+        found = self._known.secrets.take(source)
+        if found.lacks or not permission.permitted(
+                bmc.namespace, found.obj):
+            return
+        made = credentials.copied(bmc, source)
+        if step.uid is None:
+            await self._create(bmc, plan.Create(made), seen, tried)
+            return
+        await self._data(made, step.uid, made['data'])
+
+    async def _issue(self, bmc, step, seen, tried):
+        pair = authority.issue(seen.authority.pair, step.names)
+        made = {
+            'apiVersion': 'v1', 'kind': 'Secret',
+            'type': 'kubernetes.io/tls',
+            'metadata': naming.metadata(bmc, naming.tls(bmc.name)),
+            'data': secrets.data(pair)}
+        if step.uid is None:
+            await self._create(bmc, plan.Create(made), seen, tried)
+            return
+        await self._data(made, step.uid, made['data'])
+
+    async def _settle(self, bmc, step, seen, tried):
+        name = naming.base(bmc.name)
+        self._take(kinds.DEPLOYMENT, await self._api.patch(
+            kinds.DEPLOYMENT, bmc.namespace, name, {'metadata': {
+                'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
+
+    async def _finalizer(self, bmc, step, seen, tried):
+        body = await self._api.get(kinds.BMC, bmc.namespace, bmc.name)
+        metadata = body['metadata']
+        there = metadata.get('finalizers') or []
+        wanted = [one for one in there if one != naming.FINALIZER]
+        if step.on:
+            wanted.append(naming.FINALIZER)
+        if metadata['uid'] != bmc.uid or wanted == there:
+            self._known.put_bmc(body)
+            return
+        body = await self._api.patch(
+            kinds.BMC, bmc.namespace, bmc.name, {'metadata': {
+                'resourceVersion': metadata['resourceVersion'],
+                'finalizers': wanted or None}})
+        if not step.on and not wanted:
+            # That was its end.
+            self._known.drop_bmc((bmc.namespace, bmc.name))
+            return
+        self._known.put_bmc(body)
+
+    async def _data(self, made, uid, data):
+        metadata = made['metadata']
+        self._take(kinds.SECRET, await self._api.patch(
+            kinds.SECRET, metadata['namespace'], metadata['name'],
+            {'metadata': {'uid': uid}, 'data': data}))
+
+    async def _look(self, resource, namespace, name):
+        try:
+            obj = await self._api.get(resource, namespace, name)
+        except errors.ObjectNotFound:
+            self._known.objects.drop(resource, namespace, name)
+            return None
+        self._take(resource, obj)
+        return obj
+
+    def _take(self, resource, obj):
+        if resource == kinds.SECRET:
+            self._known.secrets.take(obj)
+        else:
+            self._known.objects.put(resource, obj)
+
+
+def _adopted(entries):
+    """Have server-side apply own what this operator wrote otherwise.
+
+    A POST or another patch leaves an entry of its own in managedFields; a
+    field that is in it stays when an apply leaves it out. (client-go has
+    ``util/csaupgrade`` for the same.)
+
+    :param entries: list of dicts, managedFields
+    :returns: what they have to be; None if they are so
+    """
+    mine = [one for one in entries if one.get('manager') == naming.OPERATOR
+            and not one.get('subresource')]
+    if all(one.get('operation') == 'Apply' for one in mine):
+        return None
+    fields = {}
+    for one in mine:
+        _merge(fields, one.get('fieldsV1') or {})
+    return [one for one in entries if one not in mine] + [{
+        **mine[0], 'operation': 'Apply', 'fieldsV1': fields}]
+
+
+def _merge(into, other):
+    for name, value in other.items():
+        _merge(into.setdefault(name, {}), value)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's authority, kept in a Secret of its own namespace.
+
+It is made when the first BMC needs it. One that is renewed leaves its old
+certificate beside it, so that clients can check with either until the BMCs'
+own were issued anew.
+"""
+
+import asyncio
+import base64
+import logging
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import secrets
+
+LOG = logging.getLogger(__name__)
+
+#: The certificate before the one that signs now.
+PREVIOUS = 'previous.crt'
+
+_COMMON_NAME = naming.OPERATOR
+
+
+class Certificates:
+    """The authority.
+
+    :param api: an `api.Api`
+    :param namespace: where its Secret is
+    """
+
+    def __init__(self, api, namespace):
+        self._api = api
+        self._namespace = namespace
+        self._found = None
+        self._fresh = False
+        self._lock = asyncio.Lock()
+
+    def forget(self):
+        """Look again: the Secret was changed."""
+        self._fresh = False
+
+    async def authority(self):
+        """Who signs.
+
+        :returns: `observed.Authority`
+        :raises: `errors.MachineError`
+        """
+        async with self._lock:
+            if self._fresh and not authority.due(
+                    self._found.pair.certificate, ()):
+                return self._found
+            self._found = await self._read_or_make()
+            self._fresh = True
+            return self._found
+
+    async def _read_or_make(self):
+        try:
+            secret = await self._get()
+        except errors.ObjectNotFound:
+            # One that somebody deleted is put back: BMCs and their clients
+            # have it still.
+            secret = await self._make(
+                self._found.pair if self._found else _new(),
+                self._found.bundle if self._found else '')
+        found = _read(secret)
+        if not authority.usable(found.pair):
+            raise errors.Rejected(
+                'Secret %s/%s has no certificate, or one without its key. '
+                'Mend it, or delete it to have a new one made'
+                % (self._namespace, naming.AUTHORITY))
+        if not authority.due(found.pair.certificate, ()) or (
+                not naming.made_by_us(secret)):
+            return found
+        LOG.info('The certificate authority is renewed')
+        return _read(await self._api.patch(
+            kinds.SECRET, self._namespace, naming.AUTHORITY, {
+                'metadata': {'resourceVersion': secret['metadata'][
+                    'resourceVersion']},
+                'data': _data(_new(), found.pair.certificate)}))
+
+    async def _get(self):
+        return await self._api.get(kinds.SECRET, self._namespace,
+                                   naming.AUTHORITY)
+
+    async def _make(self, pair, bundle):
+        previous = bundle.replace(pair.certificate, '')
+        try:
+            return await self._api.create(kinds.SECRET, self._namespace, {
+                'apiVersion': 'v1', 'kind': 'Secret', 'type': secrets.TYPE,
+                'metadata': {
+                    'name': naming.AUTHORITY, 'namespace': self._namespace,
+                    'labels': {naming.MANAGED_BY: naming.OPERATOR}},
+                'data': _data(pair, previous)})
+        except errors.Conflict:
+            return await self._get()
+
+
+def _new():
+    return authority.make(_COMMON_NAME)
+
+
+def _read(secret):
+    pair = secrets.pair(secret)
+    previous = secrets.text(secret, PREVIOUS)
+    return observed.Authority(pair, pair.certificate + previous)
+
+
+def _data(pair, previous):
+    data = secrets.data(pair)
+    if previous:
+        data[PREVIOUS] = base64.b64encode(previous.encode()).decode()
+    return data

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that the operator knows of the cluster, and which BMC minds what.
+
+It is filled by watches and by the answers to writes, and empty when the
+operator starts: nothing in it is needed that the cluster does not tell again.
+"""
+
+from sushy_kubevirt.operator import directory
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import store
+
+
+class Known:
+    """What is known.
+
+    :param api: an `api.Api`
+
+    ``objects`` is a `store.Store` of BMCs and what was made for them,
+    ``machines`` and ``secrets`` are those of `directory`.
+    """
+
+    def __init__(self, api):
+        self.objects = store.Store()
+        self.machines = directory.Machines()
+        self.secrets = directory.Secrets(api)
+        self._minds = {}
+        self._refs = {}
+
+    def bmc(self, key):
+        """A BMC as it was last seen.
+
+        :param key: (namespace, name)
+        :returns: dict, or None
+        """
+        return self.objects.get(kinds.BMC, *key)
+
+    def put_bmc(self, body):
+        """Take what was seen of a BMC.
+
+        :param body: dict
+        :returns: whether it was news
+        """
+        if not self.objects.put(kinds.BMC, body):
+            return False
+        bmc = spec.read(body)
+        key = bmc.namespace, bmc.name
+        refs = tuple(_refs(bmc))
+        if self._refs.get(key) != refs:
+            self._unmind(key)
+            self._refs[key] = refs
+            for ref in refs:
+                self._minds[ref] = (*self._minds.get(ref, ()), key)
+        return True
+
+    def drop_bmc(self, key):
+        """Take that a BMC is gone.
+
+        :returns: whether there was one
+        """
+        self._unmind(key)
+        return self.objects.drop(kinds.BMC, *key)
+
+    def bmcs(self):
+        """:returns: list of keys"""
+        return self.objects.names(kinds.BMC)
+
+    def minding(self, resource, namespace, name):
+        """The BMCs that mind an object.
+
+        :returns: tuple of keys
+        """
+        return self._minds.get((resource.plural, namespace, name), ())
+
+    def live(self, bmc):
+        """The objects of a BMC that there are.
+
+        :param bmc: a `spec.Bmc`
+        :returns: dict of (kind, namespace, name) and object
+        """
+        found = {}
+        for resource, namespace, name in observed.objects(bmc):
+            obj = self.objects.get(resource, namespace, name)
+            if obj is not None:
+                found[resource.kind, namespace, name] = obj
+        return found
+
+    def _unmind(self, key):
+        for ref in self._refs.pop(key, ()):
+            left = tuple(one for one in self._minds[ref] if one != key)
+            if left:
+                self._minds[ref] = left
+                continue
+            del self._minds[ref]
+            if ref[0] == kinds.SECRET.plural:
+                self.secrets.forget(spec.Reference(*ref[1:]))
+
+
+def _refs(bmc):
+    for resource, namespace, name in observed.objects(bmc):
+        yield resource.plural, namespace, name
+    yield kinds.VM.plural, bmc.vm.namespace, bmc.vm.name
+    for at in observed.names(bmc).all():
+        yield kinds.SECRET.plural, at.namespace, at.name

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do next for a BMC: a pure function of what is there.
+
+Nothing is remembered of what was done. An operator that was killed between
+any two steps looks again, and what is left is its plan.
+"""
+
+import dataclasses
+
+from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import compare
+from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import endpoints
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import wanted
+
+
+@dataclasses.dataclass(frozen=True)
+class Create:
+    """Make an object; if there is one of that name, look at it.
+
+    :param body: dict
+    """
+
+    body: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Apply:
+    """Change an object by server-side apply.
+
+    :param body: dict
+    :param uid: of the object that is meant
+    :param upgrade: whether the reason is the operator's own change, which
+        may have to wait for its turn
+    """
+
+    body: dict
+    uid: str
+    upgrade: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Replace:
+    """Put the whole of an object in the place of what is there, because
+    others added to it what apply does not take away.
+
+    :param body: dict
+    :param uid: of the object that is meant
+    """
+
+    body: dict
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Delete:
+    """Delete an object.
+
+    :param resource: a `resources.Resource`
+    :param at: `spec.Reference`
+    :param uid: of the object that is meant
+    """
+
+    resource: resources.Resource
+    at: spec.Reference
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Generate:
+    """Make a user name and a password, or what lacks of them.
+
+    :param uid: of the Secret that lacks them; None if there is none
+    :param lacks: keys
+    """
+
+    uid: str | None = None
+    lacks: tuple = (credentials.USERNAME, credentials.PASSWORD)
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """Copy user name and password from the Secret of another namespace.
+
+    :param uid: of the copy that is there; None if there is none
+    """
+
+    uid: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Issue:
+    """Issue a certificate.
+
+    :param names: host names and addresses
+    :param uid: of the Secret that has another one; None if there is none
+    """
+
+    names: tuple
+    uid: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settle:
+    """Take from a Deployment the mark of an upgrade that is over.
+
+    :param uid: of the Deployment
+    """
+
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Finalizer:
+    """Give the BMC our finalizer, or take it away.
+
+    :param on: whether it is to be there
+    """
+
+    on: bool
+
+
+def steps(bmc, seen, defaults, tried=None, now=None):
+    """The steps to take, in their order.
+
+    After them there may be others; who has taken these asks again.
+
+    :param bmc: a `spec.Bmc`
+    :param seen: `observed.Observed`
+    :param defaults: `pods.Defaults`
+    :param tried: dict of a (kind, namespace, name) and (step's class,
+        version), what did not help at that version of the object
+    :param now: aware `datetime.datetime`; the present when left out
+    :returns: list; empty if all is as it is to be
+    """
+    if bmc.deleting:
+        return _farewell(bmc, seen)
+    found = []
+    if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
+        found.append(Finalizer(True))
+    objects = wanted.objects(bmc, seen.world, defaults)
+    out = wanted.withdrawn(bmc, seen.world)
+    if seen.authority and not out:
+        objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
+    first, *others = objects
+    found += _towards(bmc, first, seen, tried)
+    found += _auth(bmc, seen, out) + _tls(bmc, seen, out, now)
+    for obj in others:
+        found += _towards(bmc, obj, seen, tried)
+    return found + _settle(seen) + _away(bmc, seen, objects, out)
+
+
+def version(obj):
+    """What changes when somebody changes an object, but not with its status.
+
+    :param obj: dict, as the API has it
+    """
+    metadata = obj['metadata']
+    return metadata.get('generation') or metadata.get('resourceVersion')
+
+
+def marked(obj):
+    """An object with the digest of what is asked for.
+
+    :param obj: dict
+    """
+    metadata = obj['metadata']
+    return {**obj, 'metadata': {**metadata, 'annotations': {
+        **metadata.get('annotations', {}),
+        naming.APPLIED: compare.digest(obj)}}}
+
+
+def _farewell(bmc, seen):
+    if not seen.finalizer:
+        return []
+    left = [step for step in _away(bmc, seen, [], True)
+            if step.at.namespace != bmc.namespace]
+    return left or [Finalizer(False)]
+
+
+def _towards(bmc, obj, seen, tried):
+    metadata = obj['metadata']
+    ref = obj['kind'], metadata['namespace'], metadata['name']
+    if obj['kind'] == 'Secret':
+        return [] if seen.state else [Create(obj)]
+    live = seen.live.get(ref)
+    if live is None:
+        return [Create(marked(obj))]
+    uid = live['metadata'].get('uid')
+    if (not naming.is_ours(bmc, live)
+            or 'deletionTimestamp' in live['metadata']):
+        return []
+    if compare.is_past_changing(obj, live):
+        return [Delete(kinds.of(obj), _at(live), uid)]
+    if compare.asked(live) != compare.digest(obj):
+        return [Apply(marked(obj), uid, seen.settled and _is_rolled_out(
+            bmc, obj))]
+    if not compare.differs(obj, live):
+        return []
+    last = (tried or {}).get(ref)
+    if last == (Apply, version(live)):
+        return [Replace(marked(obj), uid)]
+    if last == (Replace, version(live)):
+        # The cluster will have it so.
+        return []
+    return [Apply(marked(obj), uid)]
+
+
+def _is_rolled_out(bmc, obj):
+    """Whether the pod is stopped by a change of an object, or changed."""
+    return obj['kind'] == 'Deployment' or (
+        obj['kind'] == 'ConfigMap'
+        and obj['metadata']['name'] == naming.base(bmc.name))
+
+
+def _auth(bmc, seen, out):
+    if wanted.copies(bmc):
+        if out or seen.source is None or seen.source.lacks:
+            return []
+        if seen.auth is None:
+            return [Copy()]
+        if (naming.is_ours(bmc, seen.auth.obj)
+                and seen.auth.digest != seen.source.digest):
+            return [Copy(_uid(seen.auth))]
+        return []
+    if bmc.auth is not None:
+        return []
+    if seen.auth is None:
+        return [Generate()]
+    if naming.is_ours(bmc, seen.auth.obj) and seen.auth.lacks:
+        return [Generate(_uid(seen.auth), seen.auth.lacks)]
+    return []
+
+
+def _tls(bmc, seen, out, now):
+    service = seen.world.service
+    if (seen.authority is None or out or service is None
+            or endpoints.cluster_ip(service) is None):
+        return []
+    names = endpoints.names(bmc, service)
+    if seen.tls is None:
+        return [Issue(names)]
+    if naming.is_ours(bmc, seen.tls.obj) and (
+            seen.tls.certificate is None or authority.due(
+                seen.tls.certificate, names, seen.authority.pair, now)):
+        return [Issue(names, _uid(seen.tls))]
+    return []
+
+
+def _settle(seen):
+    live = seen.world.deployment
+    if live is None or naming.UPGRADING not in (
+            live['metadata'].get('annotations') or {}):
+        return []
+    return [Settle(live['metadata']['uid'])] if pods.is_ready(live) else []
+
+
+def _away(bmc, seen, objects, out):
+    """What is ours and not to be there."""
+    stay = {(obj['kind'], obj['metadata']['namespace'],
+             obj['metadata']['name']) for obj in objects}
+    base = naming.base(bmc.name)
+    if not out and wanted.held(bmc, seen.world):
+        stay |= {('ConfigMap', bmc.namespace, base),
+                 ('Deployment', bmc.namespace, base)}
+    found = []
+    for resource, namespace, name in observed.objects(bmc):
+        live = seen.live.get((resource.kind, namespace, name))
+        if (live is not None and (resource.kind, namespace, name) not in stay
+                and naming.is_ours(bmc, live)
+                and 'deletionTimestamp' not in live['metadata']):
+            found.append(Delete(resource, spec.Reference(namespace, name),
+                                live['metadata'].get('uid')))
+    spare = []
+    if bmc.auth is not None and (out or not wanted.copies(bmc)):
+        spare.append(seen.auth)
+    if seen.authority is None:
+        spare.append(seen.tls)
+    return found + [
+        Delete(kinds.SECRET, _at(one.obj), _uid(one)) for one in spare
+        if one is not None and naming.is_ours(bmc, one.obj)
+        and 'deletionTimestamp' not in one.obj['metadata']]
+
+
+def _at(obj):
+    metadata = obj['metadata']
+    return spec.Reference(metadata['namespace'], metadata['name'])
+
+
+def _uid(seen):
+    return seen.obj['metadata'].get('uid')

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings one BMC to what it is to be: looks, plans, acts, and says so.
+
+Everything here may be ended between any two calls. Each round begins with
+what there is, and nothing is kept that the next process would need.
+"""
+
+import dataclasses
+import datetime
+import logging
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import acting
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import happenings
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import status as status_
+from sushy_kubevirt.operator import workqueue
+
+LOG = logging.getLogger(__name__)
+
+#: A BMC that still has steps after so many rounds is at odds with somebody
+#: who changes it back, and gets a rest.
+_ROUNDS = 8
+
+#: The longest text of the cluster that is repeated in a condition.
+_LONGEST = 1024
+
+#: What every create is answered with in a namespace that is on its way out.
+_TERMINATING = 'is being terminated'
+
+
+class Reconciler:
+    """Brings BMCs to what they are to be.
+
+    :param options: `options.Options`
+    :param api: an `api.Api`
+    :param known: a `known.Known`
+    :param certificates: a `certificates.Certificates`
+    :param rollout: a `rollout.Rollout`
+    """
+
+    def __init__(self, options, api, known, certificates, rollout):
+        self._api = api
+        self._known = known
+        self._certificates = certificates
+        self._rollout = rollout
+        self._allowed = options.allowed_images
+        self._defaults = pods.Defaults(
+            options.image, pull_policy=options.pull_policy)
+        self._acting = acting.Acting(api, known)
+        self._tried = {}
+
+    async def reconcile(self, key):
+        """Bring one BMC to what it is to be.
+
+        :param key: (namespace, name)
+        :returns: seconds after which to look again; None if that is when
+            something happens
+        :raises: `workqueue.Failure`
+        """
+        body = self._known.bmc(key)
+        if body is None:
+            self._tried.pop(key, None)
+            return None
+        try:
+            return await self._reconcile(key, body)
+        except errors.Unavailable as e:
+            LOG.log(logging.INFO if isinstance(e, errors.Conflict)
+                    else logging.WARNING, '%s', e)
+            raise workqueue.Failure(e.retry_after) from None
+        except errors.MachineError as e:
+            if _TERMINATING in str(e):
+                raise workqueue.Failure from None
+            LOG.warning('%s', e)
+            raise workqueue.Failure from None
+
+    async def _reconcile(self, key, body):
+        tried, looked = self._tried.setdefault(key, {}), False
+        for _ in range(_ROUNDS):
+            bmc = spec.read(body)
+            seen = await self._look(bmc, body)
+            steps = plan.steps(bmc, seen, self._defaults, tried)
+            steps, waiting = self._turn(key, steps)
+            if not steps:
+                break
+            if not looked:
+                # Its watch may be behind: nothing is made for a BMC that is
+                # gone.
+                body = await self._fresh(key)
+                if body is None:
+                    return None
+                looked = True
+                if spec.read(body) != bmc:
+                    continue
+            for step in steps:
+                try:
+                    await self._acting.act(bmc, step, seen, tried)
+                except (errors.Rejected, errors.AccessDenied) as e:
+                    if _TERMINATING not in str(e):
+                        await self._refused(bmc, body, step, e)
+                    raise
+            body = self._known.bmc(key)
+            if body is None:
+                return None
+        else:
+            LOG.warning('Somebody changes what belongs to this BMC as soon '
+                        'as it is put right')
+            raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
+        if bmc.deleting:
+            return None
+        await self._tell(bmc, body, dataclasses.replace(
+            seen.world, waiting=waiting))
+        return _renewal(seen)
+
+    async def _look(self, bmc, body):
+        known, named = self._known, observed.names(bmc)
+        seen = {at: await known.secrets.get(at) for at in named.all()}
+        issuer = None
+        if observed.needs_authority(bmc) and not bmc.deleting:
+            issuer = await self._certificates.authority()
+        return observed.put_together(
+            bmc, body, known.live(bmc), known.machines.get(bmc.vm), seen,
+            issuer, self._allowed)
+
+    async def _fresh(self, key):
+        """Ask for a BMC.
+
+        :returns: dict; None if it is gone, or another one by now
+        """
+        known = self._known.bmc(key)
+        try:
+            body = await self._api.get(kinds.BMC, *key)
+        except errors.ObjectNotFound:
+            self._known.drop_bmc(key)
+            return None
+        self._known.put_bmc(body)
+        if known and body['metadata']['uid'] != known['metadata']['uid']:
+            # What is known was the other's.
+            raise workqueue.Failure
+        return body
+
+    def _turn(self, key, steps):
+        """Leave out what has to wait until it is this BMC's turn.
+
+        :returns: the steps, and whether some are left out
+        """
+        upgrades = [step for step in steps if getattr(
+            step, 'upgrade', False)]
+        if not upgrades:
+            self._rollout.calm(key)
+            return steps, False
+        if not self._rollout.may(key):
+            return [step for step in steps if step not in upgrades], True
+        return [_marked(step) if step in upgrades else step
+                for step in steps], False
+
+    async def _refused(self, bmc, body, step, error):
+        """Say in the status what the cluster does not let the operator do.
+        """
+        what = acting.subject(step, bmc)
+        seen = await self._look(bmc, body)
+        await self._tell(bmc, body, dataclasses.replace(
+            seen.world, refused=((what, str(error)[:_LONGEST]),)))
+
+    async def _tell(self, bmc, body, world):
+        """Write status and Events, if there is something new."""
+        old = body.get('status') or {}
+        now = _now()
+        new = status_.document(bmc, world, old, now)
+        patch = status_.changes(old, new)
+        if not patch:
+            return
+        # Before the status: what was told twice is counted, what was never
+        # told is lost.
+        for type_, reason, message in happenings.of(
+                old.get('conditions'), new['conditions']):
+            await self._event(bmc, type_, reason, message, now)
+        try:
+            body = await self._api.patch(
+                kinds.BMC, bmc.namespace, bmc.name,
+                {'metadata': {'uid': bmc.uid}, 'status': patch}, 'status')
+        except errors.ObjectNotFound:
+            self._known.drop_bmc((bmc.namespace, bmc.name))
+            return
+        self._known.put_bmc(body)
+        before, after = status_.ready(old), status_.ready(new)
+        if before != after:
+            LOG.info('%s: %s', after, new['conditions'][-1]['message'])
+
+    async def _event(self, bmc, *what):
+        try:
+            await happenings.tell(self._api, happenings.event(bmc, *what))
+        except errors.MachineError as e:
+            # Nothing depends on it.
+            LOG.info('%s', e)
+
+
+def _marked(step):
+    """An upgrade of a Deployment says so until its pod is ready again."""
+    if step.body['kind'] != 'Deployment':
+        return step
+    metadata = step.body['metadata']
+    return dataclasses.replace(step, body={**step.body, 'metadata': {
+        **metadata, 'annotations': {**metadata.get('annotations', {}),
+                                    naming.UPGRADING: 'true'}}})
+
+
+def _renewal(seen):
+    """Seconds until the certificate has to be made anew, or None."""
+    if seen.authority is None or not (seen.tls and seen.tls.certificate):
+        return None
+    at = authority.renewal(seen.tls.certificate)
+    return max((at - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)
+
+
+def _now():
+    return datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator remembers of a Secret: nothing that is secret.
+
+A Secret is read by name when its version moves, looked at, and forgotten.
+"""
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+import hmac
+import os
+
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import permission
+
+TYPE = 'Opaque'
+
+_KEPT = ('name', 'namespace', 'uid', 'resourceVersion', 'labels',
+         'ownerReferences', 'deletionTimestamp')
+
+CERTIFICATE, KEY = 'tls.crt', 'tls.key'
+
+# Credentials are told apart by a digest that is good for nothing outside of
+# this process.
+_SALT = os.urandom(32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A Secret, as far as it is remembered.
+
+    :param obj: dict with its metadata alone
+    :param type: its type
+    :param lacks: what it lacks as credentials: see `credentials.missing`
+    :param digest: bytes that change with its user name and password
+    :param certificate: PEM text of its certificate if that can be used, and
+        its key is there and belongs to it; else None
+    """
+
+    obj: dict
+    type: str
+    lacks: tuple
+    digest: bytes
+    certificate: str | None
+
+    @property
+    def version(self):
+        """The resourceVersion that was looked at."""
+        return self.obj['metadata'].get('resourceVersion', '')
+
+
+def look(secret):
+    """Look at a Secret.
+
+    :param secret: dict, as the API has it
+    :returns: `Seen`
+    """
+    data, metadata = secret.get('data') or {}, secret['metadata']
+    served = pair(secret)
+    return Seen(
+        {'metadata': trimmed(metadata)},
+        secret.get('type', TYPE), credentials.missing(secret),
+        digest(data),
+        served.certificate if authority.usable(served) else None)
+
+
+def trimmed(metadata):
+    """What is remembered of metadata.
+
+    The annotation of ``kubectl apply`` is not: a Secret's holds it all.
+    """
+    kept = {name: metadata[name] for name in _KEPT if name in metadata}
+    allowed = (metadata.get('annotations') or {}).get(permission.ANNOTATION)
+    if allowed is not None:
+        kept['annotations'] = {permission.ANNOTATION: allowed}
+    return kept
+
+
+def digest(data):
+    """:returns: bytes that change with a user name and a password"""
+    made = hmac.new(_SALT, digestmod=hashlib.sha256)
+    for key in (credentials.USERNAME, credentials.PASSWORD):
+        made.update(str(data.get(key)).encode() + b'\0')
+    return made.digest()
+
+
+def pair(secret):
+    """The certificate and the key of a Secret.
+
+    :param secret: dict
+    :returns: `authority.Pair`
+    """
+    data = secret.get('data') or {}
+    return authority.Pair(_text(data.get(CERTIFICATE)),
+                          _text(data.get(KEY)))
+
+
+def text(secret, key):
+    """:returns: what stands under a key; '' if that is no text"""
+    return _text((secret.get('data') or {}).get(key))
+
+
+def data(pair):
+    """What a Secret with a certificate holds.
+
+    :param pair: `authority.Pair`
+    :returns: dict
+    """
+    return {CERTIFICATE: base64.b64encode(pair.certificate.encode()).decode(),
+            KEY: base64.b64encode(pair.key.encode()).decode()}
+
+
+def _text(value):
+    try:
+        return base64.b64decode(value or '', validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ''
