@@ -2,7 +2,8 @@
 """The config file of the emulator in a BMC's pod, in its ConfigMap.
 
 The file is Python, and what a user wrote into the resource stands in it as
-literals only. Passwords and keys are no part of it: they are mounted.
+literals only. Passwords and keys are no part of it: they are mounted, and the
+pod's environment tells where.
 """
 
 import hashlib
@@ -14,6 +15,10 @@ FILE = 'emulator.conf'
 FOLDER = '/etc/virtbmc/config'
 AUTH_FOLDER = '/etc/virtbmc/auth'
 TLS_FOLDER = '/etc/virtbmc/tls'
+
+#: Variables of the environment that tell the pod of the last two.
+AUTH_VARIABLE = 'VIRTBMC_AUTH_FOLDER'
+TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
 
 #: Port of Redfish in the pod, which runs without privileges.
 PORT = 8000
@@ -41,6 +46,12 @@ def text(bmc):
 
     :param bmc: a `spec.Bmc`
     """
+    lines = _head(bmc)
+    lines += ['%s = %r' % option for option in _options(bmc)]
+    return '\n'.join(lines) + '\n'
+
+
+def _head(bmc):
     lines = ['# Made by %s from %s %s/%s.' % (
         naming.OPERATOR, naming.KIND, bmc.namespace, bmc.name),
         'import os',
@@ -49,19 +60,19 @@ def text(bmc):
         '',
         'plugin.enable()',
         '',
-        "SUSHY_EMULATOR_LISTEN_IP = os.environ['POD_IP']"]
-    lines += ['%s = %r' % option for option in _options(bmc)]
-    return '\n'.join(lines) + '\n'
+        "SUSHY_EMULATOR_LISTEN_IP = os.environ['POD_IP']",
+        '%sACCOUNTS = os.environ[%r]' % (_OURS, AUTH_VARIABLE)]
+    if not bmc.redfish.plain:
+        lines += ['SUSHY_EMULATOR_SSL_%s = os.environ[%r] + %r' % (
+            name, TLS_VARIABLE, file) for name, file in (
+                ('CERT', '/tls.crt'), ('KEY', '/tls.key'))]
+    return lines
 
 
 def _options(bmc):
     yield 'SUSHY_EMULATOR_LISTEN_PORT', PORT
     yield 'SUSHY_EMULATOR_SYSTEM_DRIVER', 'kubevirt'
     yield _OURS + 'VM', str(bmc.vm)
-    yield _OURS + 'ACCOUNTS', AUTH_FOLDER
-    if not bmc.redfish.plain:
-        yield 'SUSHY_EMULATOR_SSL_CERT', TLS_FOLDER + '/tls.crt'
-        yield 'SUSHY_EMULATOR_SSL_KEY', TLS_FOLDER + '/tls.key'
     if bmc.run_strategy:
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
     if bmc.media.storage_class:

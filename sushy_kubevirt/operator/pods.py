@@ -111,20 +111,20 @@ def tls_secret(bmc):
 
 def _redfish(bmc, defaults):
     mounts = [_mount('config', configuration.FOLDER)]
+    env = [{'name': 'SUSHY_EMULATOR_CONFIG', 'value': '%s/%s' % (
+        configuration.FOLDER, configuration.FILE)}]
     if tls_secret(bmc):
         mounts.append(_mount('tls', configuration.TLS_FOLDER))
+        env.append({'name': configuration.TLS_VARIABLE,
+                    'value': configuration.TLS_FOLDER})
     return _container(
-        REDFISH, bmc, defaults, ['sushy-kubevirt-redfish'], [
-            {'name': 'SUSHY_EMULATOR_CONFIG', 'value': '%s/%s' % (
-                configuration.FOLDER, configuration.FILE)}],
+        REDFISH, bmc, defaults, ['sushy-kubevirt-redfish'], env,
         mounts, {'name': REDFISH, 'containerPort': configuration.PORT,
                  'protocol': 'TCP'}, REDFISH_HEALTH_PORT)
 
 
 def _ipmi(bmc, defaults):
     env = [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
-           {'name': 'VIRTBMC_AUTH_FOLDER',
-            'value': configuration.AUTH_FOLDER},
            {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)}]
     if bmc.run_strategy:
         env.append({'name': 'VIRTBMC_RUN_STRATEGY',
@@ -143,6 +143,8 @@ def _container(name, bmc, defaults, command, env, mounts, port, health_port):
         'env': [{'name': 'POD_IP', 'valueFrom': {
             'fieldRef': {'fieldPath': 'status.podIP'}}},
             {'name': 'VIRTBMC_HEALTH_PORT', 'value': str(health_port)},
+            {'name': configuration.AUTH_VARIABLE,
+             'value': configuration.AUTH_FOLDER},
             *env],
         'ports': [port, {'name': name + '-health',
                          'containerPort': health_port, 'protocol': 'TCP'}],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import ast
 import dataclasses
+from unittest import mock
 
 from oslotest import base
 
@@ -10,12 +11,19 @@ from sushy_kubevirt import settings
 from tests.unit.operator import bodies
 
 
+ENVIRON = {'POD_IP': '10.1.2.3',
+           'VIRTBMC_AUTH_FOLDER': '/etc/virtbmc/auth',
+           'VIRTBMC_TLS_FOLDER': '/etc/virtbmc/tls'}
+
+
 def options(bmc):
-    """What the config file sets, to literals."""
-    return {node.targets[0].id: ast.literal_eval(node.value)
-            for node in ast.parse(configuration.text(bmc)).body
-            if isinstance(node, ast.Assign)
-            and not isinstance(node.value, ast.Subscript)}
+    """What the config file sets, in a pod."""
+    pod = mock.Mock(spec_set=['environ'], environ=ENVIRON)
+    return {node.targets[0].id: eval(compile(
+        ast.Expression(node.value), 'emulator.conf', 'eval'),
+        {'__builtins__': {}, 'os': pod})
+        for node in ast.parse(configuration.text(bmc)).body
+        if isinstance(node, ast.Assign)}
 
 
 # fields of the spec, attribute of the emulator's settings, its value
