@@ -13,10 +13,10 @@ from vbmc_kubevirt import patience
 from vbmc_kubevirt import pod
 
 USAGE = """\
-usage: sushy-kubevirt-ipmi
+usage: sushy-kubevirt-ipmi [--help] [--version]
 
-Serves IPMI for one KubeVirt VM until SIGTERM. It has no options; the
-operator says in the environment what is wanted:
+Serves IPMI for one KubeVirt VM until SIGTERM. The operator says in the
+environment what is wanted:
 
   VIRTBMC_VM            the VM, as namespace/name
   VIRTBMC_AUTH_FOLDER   folder with the files username and password, such as
@@ -82,6 +82,10 @@ def main(argv=None):
     :param argv: list of words, without the program's name
     """
     argv = sys.argv[1:] if argv is None else argv
+    if argv == ['--version']:
+        from importlib import metadata
+        print('sushy-kubevirt-ipmi', metadata.version('sushy-kubevirt'))
+        return 0
     if argv:
         asked = argv in (['-h'], ['--help'])
         (sys.stdout if asked else sys.stderr).write(USAGE)

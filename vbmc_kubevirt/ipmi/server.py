@@ -17,6 +17,7 @@ new ones, so that nobody is locked out by a table that is full:
 
 import asyncio
 import collections
+import contextlib
 import functools
 import logging
 import os
@@ -52,6 +53,10 @@ ANSWERED_SECONDS = 30.0
 #: What takes longer is answered by its not being known what becomes of it,
 #: and goes on. ``ipmitool`` waits for ten seconds in all.
 ANSWER_SECONDS = 9.0
+
+#: A client that has had its last answer closes its session, and asks for ten
+#: seconds more when that is not answered.
+GOODBYE_SECONDS = 0.5
 
 #: Datagrams read before others have their turn, and the size of one. All
 #: that is served here fits into 255 bytes and a header.
@@ -115,6 +120,7 @@ class Server:
         self._socket = None
         self._sweep = None
         self._changing = None
+        self._leaving = None
         self._tasks = set()
         self._complained = set()
         self._quiet_until = 0.0
@@ -132,13 +138,17 @@ class Server:
         self._loop.add_reader(sock, self._read)
 
     async def finish(self, seconds):
-        """Take nothing in any more, answer what was asked, and stop.
+        """Begin nothing any more, answer what was begun, and stop.
 
         :param seconds: that what was begun has for that
         """
-        self._loop.remove_reader(self._socket)
+        self._leaving = asyncio.Event()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
+        if self._established:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await self._leaving.wait()
         self.stop()
 
     def stop(self):
@@ -220,7 +230,7 @@ class Server:
         elif received.payload_type == codes.Payload.IPMI:
             self._outside(received.rmcpp,
                           packet.parse_request(received.payload), address)
-        else:
+        elif self._leaving is None:
             self._handshake(received, address)
 
     def _handshake(self, received, address):
@@ -361,6 +371,8 @@ class Server:
             self._answer(session, request, answer)
             if code == channel.CLOSE and answer[0] == codes.Completion.OK:
                 self._forget(session)
+                if self._leaving is not None and not self._established:
+                    self._leaving.set()
             return
         command = self._commands.get(code)
         if command is None:
@@ -375,6 +387,9 @@ class Server:
         elif len(request.data) < command.length:
             self._answer(session, request,
                          (codes.Completion.LENGTH_INVALID, b''))
+        elif self._leaving is not None:
+            self._answer(session, request,
+                         (codes.Completion.NODE_BUSY, b''))
         elif command.quick:
             self._answer(session, request,
                          command.handle(session, request.data))

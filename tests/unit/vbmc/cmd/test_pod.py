@@ -59,7 +59,12 @@ class MainTest(base.BaseTestCase):
                      'VIRTBMC_RUN_STRATEGY'):
             self.assertIn(name, out)
 
-    def test_options_there_are_none(self):
+    def test_version(self):
+        code, out, err = self.main('--version')
+        self.assertEqual((0, ''), (code, err))
+        self.assertRegex(out, r'^sushy-kubevirt-ipmi \d+\.\d+')
+
+    def test_other_options_there_are_none(self):
         code, out, err = self.main('--port', '1')
         self.assertEqual((2, ''), (code, out))
         self.assertIn('usage', err)

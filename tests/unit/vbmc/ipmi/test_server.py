@@ -191,6 +191,43 @@ class AccountTest(ServerTestCase):
         self.assertEqual([0, 0, 0], self.count())
 
 
+class FinishTest(ServerTestCase):
+
+    async def test_what_was_begun_is_answered(self):
+        one = self.client().login()
+        one.request(6, 0x3b, b'\4')
+        self.go_on.clear()
+        one.request(0, 2, b'1')
+        mark = len(self.socket.sent)
+        finish = asyncio.create_task(self.server.finish(5))
+        await asyncio.sleep(0)
+        # Nothing else is begun, nor is anybody let in.
+        self.assertEqual([(0xC0, b'')], one.request(0, 2, b'2'))
+        self.assertEqual([(0xC0, b'')], one.request(6, 1))
+        self.assertIsNone(self.client().open())
+        self.assertFalse(self.socket.closed)
+        self.go_on.set()
+        async with asyncio.timeout(5):
+            while len(self.socket.sent) < mark + 3:
+                await asyncio.sleep(0.001)
+        self.assertEqual((0, b'\1'),
+                         one.reveal(self.socket.sent[-1][0])[:2])
+        # It takes its leave.
+        self.assertEqual([(0, b'')], one.request(6, 0x3c, one.session_id))
+        async with asyncio.timeout(server.GOODBYE_SECONDS / 2):
+            await finish
+        self.assertTrue(self.socket.closed)
+        self.assertEqual([('write', b'1')], self.carried_out)
+
+    async def test_nobody_is_waited_for_for_ever(self):
+        one = self.client().login()
+        self.go_on.clear()
+        one.request(0, 1)
+        async with asyncio.timeout(5):
+            await self.server.finish(0.01)
+        self.assertTrue(self.socket.closed)
+
+
 class CountTest(ServerTestCase):
 
     async def test_what_was_answered(self):

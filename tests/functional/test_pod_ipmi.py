@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container of a pod that serves IPMI, with ``ipmitool``.
+
+With the rights that the operator gives it, and no pod around it: what a
+cluster gives a container is an environment and a folder with a Secret.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import secrets
+import signal
+import subprocess
+import time
+
+import fixtures
+import requests
+
+from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import spec
+from tests.functional import base
+from tests.functional import machines
+from tests.functional import memory
+from tests.functional import mount
+from tests.functional import process
+from tests.functional import vbmcd
+
+#: MiB. Both containers of a pod that has nothing to do are to have less than
+#: 64 of PSS together; what no file has is what does not depend on who else
+#: runs on this machine.
+MOST_MEMORY = 23
+
+
+class Pod(fixtures.Fixture):
+    """A running ``sushy-kubevirt-ipmi``.
+
+    :param kubeconfig: path.
+    :param vm: name of a VM in namespace ``default``.
+    """
+
+    address = '127.0.0.1'
+    username = 'admin'
+
+    def __init__(self, kubeconfig, vm):
+        super().__init__()
+        self.kubeconfig = kubeconfig
+        self.vm = self.name = vm
+
+    def _setUp(self):
+        self.password = secrets.token_hex(8)
+        self.mount = self.useFixture(mount.Mount(
+            username=b'admin', password=self.password.encode()))
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.process = self.useFixture(process.Process(
+            ['sushy-kubevirt-ipmi'],
+            ready=r'UDP port (\d+); probes and metrics on TCP port (\d+)',
+            env=process.environment(home, {
+                'KUBECONFIG': self.kubeconfig, 'POD_IP': self.address,
+                'VIRTBMC_VM': 'default/' + self.vm, 'VIRTBMC_PORT': 0,
+                'VIRTBMC_HEALTH_PORT': 0,
+                'VIRTBMC_AUTH_FOLDER': self.mount.path})))
+        self.port, self.health_port = map(int, self.process.match.groups())
+
+    def ask(self, path):
+        return requests.get('http://%s:%d%s' % (
+            self.address, self.health_port, path), timeout=10)
+
+    def probe(self, path):
+        """:returns: (HTTP code, text)"""
+        answer = self.ask(path)
+        return answer.status_code, answer.text.strip()
+
+    def metric(self, line):
+        """:returns: the value of a metric with these labels, or None"""
+        found = re.search('^%s (.*)$' % re.escape(line),
+                          self.ask('/metrics').text, re.MULTILINE)
+        return found and float(found[1])
+
+    def ipmitool(self, *words, **options):
+        return vbmcd.ipmitool(self, *words, **options)
+
+    def ipmi(self, *words):
+        done = self.ipmitool(*words)
+        if done.returncode:
+            raise AssertionError(done.stdout)
+        return done.stdout.strip()
+
+    @contextlib.contextmanager
+    def shell(self):
+        """An ``ipmitool`` that stays in one session.
+
+        Yields a function that runs a command and returns the line that it
+        prints, or None if there is none in time.
+        """
+        with subprocess.Popen(
+                ['ipmitool', '-I', 'lanplus', '-H', self.address, '-p',
+                 str(self.port), '-U', self.username, '-E', '-N', '1', '-R',
+                 '1', 'shell'], env=process.environment('/nonexistent', {
+                     'IPMI_PASSWORD': self.password}),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, bufsize=0) as shell:
+            try:
+                yield lambda words: _say(shell, words)
+            finally:
+                shell.kill()
+
+
+def _say(shell, words):
+    shell.stdin.write(words.encode() + b'\n')
+    while line := shell.stdout.readline().decode():
+        # It repeats what it is told.
+        line = line.replace('ipmitool>', '').replace(words, '').strip()
+        if line:
+            return line
+    return None
+
+
+class PodTestCase(base.SandboxTestCase):
+
+    VMS = 0
+
+    def pod(self, run_strategy='Halted', vm=True):
+        """Make a VM, and a pod for it with its own account.
+
+        :param vm: whether to make the VM.
+        """
+        self.name = name = 'box-' + secrets.token_hex(3)
+        if vm:
+            self.make(name, run_strategy)
+        bmc = spec.read({
+            'apiVersion': 'bmc.kubevirt.io/v1beta1',
+            'kind': 'VirtualMachineBMC',
+            'metadata': {'name': name, 'namespace': 'default',
+                         'uid': 'a3f0c2e9-6dd2-4c0a-b1d2-1234567890ab'},
+            'spec': {'virtualMachineRef': {'name': name},
+                     'redfish': {'enabled': False}}})
+        for plural, made in (('serviceaccounts', rights.account(bmc)),
+                             ('roles', rights.role(bmc)),
+                             ('rolebindings', rights.binding(bmc))):
+            # There is no BMC that they could belong to.
+            del made['metadata']['ownerReferences']
+            self.sandbox.create(plural, made)
+            self.addCleanup(self.sandbox.delete, plural,
+                            made['metadata']['name'])
+        account = rights.account(bmc)['metadata']['name']
+        self.user = 'system:serviceaccount:default:' + account
+        return self.useFixture(Pod(self.sandbox.account(account), name))
+
+    def make(self, name, run_strategy='Halted'):
+        self.sandbox.create('virtualmachines',
+                            machines.vm(name, run_strategy))
+        self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
+
+    def until(self, look, seconds=15):
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            self.assertLess(time.monotonic(), deadline, found)
+            time.sleep(0.05)
+        return found
+
+    def wait_ready(self, pod):
+        self.until(lambda: pod.probe('/readyz')[0] == 200)
+
+    def refused(self):
+        return self.sandbox.stats()['refused'].get(self.user, {})
+
+
+class ServeTest(PodTestCase):
+
+    def test_power_and_boot(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        self.assertEqual('Chassis Power is off', pod.ipmi('power', 'status'))
+        pod.ipmi('chassis', 'bootdev', 'pxe')
+        pod.ipmi('power', 'on')
+        self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
+        self.until(lambda: pod.ipmi('power', 'status').endswith('on'))
+        self.assertEqual(1, pod.metric(
+            'virtbmc_ipmi_commands_total{command="Chassis Control",'
+            'code="0x00"}'))
+        self.assertEqual(0, pod.metric('virtbmc_cache_age_seconds'))
+        self.assertEqual(1, pod.metric(
+            'virtbmc_api_calls_total{verb="list",'
+            'resource="virtualmachines.kubevirt.io",code="200"}'))
+        self.assertEqual({}, self.refused())
+
+    def test_memory(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        for _number in range(20):
+            pod.ipmi('power', 'status')
+        self.assertLess(memory.anonymous(pod.process.pid),
+                        MOST_MEMORY * 1024)
+
+    def test_it_ends_when_it_is_told_to(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        self.sandbox.fault('delay', verb='PATCH',
+                           where='virtualmachines/' + self.name, delay=1)
+        with subprocess.Popen(
+                ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p',
+                 str(pod.port), '-U', 'admin', '-E', '-N', '5', 'power',
+                 'on'], env=process.environment('/nonexistent', {
+                     'IPMI_PASSWORD': pod.password}),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
+            self.until(lambda: self.sandbox.faults()['faults'][0]['hits'])
+            os.kill(pod.process.pid, signal.SIGTERM)
+            # What was begun is finished, and told.
+            self.assertIn(b'Up/On', client.communicate(timeout=20)[0])
+        self.until(lambda: pod.process.returncode is not None)
+        self.assertEqual(0, pod.process.returncode)
+        self.assertIn('ended', pod.process.output)
+        self.sandbox.wait_running(self.name)
+
+    def test_a_vm_that_comes_and_goes(self):
+        pod = self.pod(vm=False)
+        self.wait_ready(pod)
+        self.assertIn('not found', pod.ipmitool('power', 'status').stdout)
+        self.make(self.name)
+        self.until(lambda: pod.ipmitool('power', 'status').stdout.strip()
+                   == 'Chassis Power is off')
+        self.sandbox.delete('virtualmachines', self.name)
+        self.sandbox.wait('virtualmachines', self.name,
+                          lambda vm: vm is None)
+        self.until(lambda: 'not found' in pod.ipmitool(
+            'power', 'status').stdout)
+        self.sandbox.create('virtualmachines',
+                            machines.vm(self.name, 'Halted'))
+        self.until(lambda: pod.ipmitool('power', 'status').stdout.strip()
+                   == 'Chassis Power is off')
+        self.assertEqual(200, pod.probe('/readyz')[0])
+
+    def test_the_api_goes_away(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        self.sandbox.outage(8)
+        code, text = self.until(
+            lambda: (found := pod.probe('/readyz'))[0] == 503 and found)
+        self.assertRegex(text, 'Following virtualmachine')
+        self.assertEqual((200, 'ok'), pod.probe('/livez'))
+        self.assertLess(0, pod.metric('virtbmc_cache_age_seconds'))
+        self.wait_ready(pod)
+
+    def test_a_process_that_hangs_is_told_of(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        os.kill(pod.process.pid, signal.SIGSTOP)
+        try:
+            self.assertRaises(requests.RequestException, requests.get,
+                              'http://%s:%d/livez' % (
+                                  pod.address, pod.health_port), timeout=1)
+        finally:
+            os.kill(pod.process.pid, signal.SIGCONT)
+        self.assertEqual((200, 'ok'), pod.probe('/livez'))
+
+
+class RotationTest(PodTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.one = self.pod()
+        self.wait_ready(self.one)
+        self.pid = self.one.process.pid
+
+    def change(self, **files):
+        self.one.mount.update(**files)
+
+    def refuses(self, **options):
+        done = self.one.ipmitool('power', 'status', options=(
+            '-N', '1', '-R', '1'), **options)
+        self.assertNotEqual(0, done.returncode, done.stdout)
+        return done.stdout
+
+    def test_another_password(self):
+        old = self.one.password
+        with self.one.shell() as say:
+            self.assertEqual('Chassis Power is off', say('power status'))
+            self.assertEqual(1, self.one.metric('virtbmc_ipmi_sessions'))
+            self.one.password = secrets.token_hex(10)
+            self.change(username=b'admin',
+                        password=self.one.password.encode())
+            # The session is of the old one.
+            self.assertNotEqual('Chassis Power is off', say('power status'))
+        self.assertEqual('Chassis Power is off',
+                         self.one.ipmi('power', 'status'))
+        self.assertIn('Unable to establish', self.refuses(password=old))
+        self.assertEqual(200, self.one.probe('/readyz')[0])
+        self.assertNotIn(old, self.one.process.output)
+        self.assertNotIn(self.one.password, self.one.process.output)
+        self.assertEqual(self.pid, self.one.process.pid)
+
+    def test_another_user(self):
+        self.change(username=b'root', password=self.one.password.encode())
+        self.refuses()
+        done = self.one.ipmitool('power', 'status', username='root')
+        self.assertEqual(0, done.returncode, done.stdout)
+
+    def test_a_session_goes_on_when_nothing_has_changed(self):
+        with self.one.shell() as say:
+            self.assertEqual('Chassis Power is off', say('power status'))
+            self.change(username=b'admin', more=b'x',
+                        password=self.one.password.encode())
+            self.assertEqual('Chassis Power is off', say('power status'))
+
+    def test_a_secret_that_cannot_be_used(self):
+        password = self.one.password.encode()
+        for files in ({'username': b'admin'}, {},
+                      {'username': b'admin', 'password': b''},
+                      {'username': b'admin', 'password': password * 3},
+                      {'username': b'\xff', 'password': password}):
+            self.change(**files)
+            code, text = self.one.probe('/readyz')
+            self.assertEqual(503, code)
+            self.assertIn('cannot be used', text)
+            self.assertEqual(200, self.one.probe('/livez')[0])
+        self.refuses()
+        self.refuses(password='')
+        self.refuses(username='', password='')
+        self.change(username=b'admin', password=password)
+        self.assertEqual('Chassis Power is off',
+                         self.one.ipmi('power', 'status'))
+        self.assertEqual(200, self.one.probe('/readyz')[0])
+        self.assertEqual(self.pid, self.one.process.pid)
+        self.assertIsNone(self.one.process.returncode)
