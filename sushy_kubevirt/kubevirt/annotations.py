@@ -67,7 +67,7 @@ the VM is right and the annotation is forgotten.
     ``httpUri``
         What HTTP boot is to boot.
 
-``sushy-kubevirt.openstack.org/media-attempt`` (on DataVolumes)
+``sushy-kubevirt.openstack.org/media-attempt`` (on DataVolumes and Secrets)
     The ``id`` of the attempt that one was made in.
 
 ``sushy-kubevirt.openstack.org/upload`` (on DataVolumes)

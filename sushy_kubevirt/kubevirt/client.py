@@ -22,6 +22,13 @@ from sushy_kubevirt.kubevirt import resources
 JSON = 'application/json'
 JSON_PATCH = 'application/json-patch+json'
 MERGE_PATCH = 'application/merge-patch+json'
+APPLY = 'application/apply-patch+yaml'
+
+#: Field manager of what is made by server-side apply.
+MANAGER = 'sushy-kubevirt'
+
+#: A resourceVersion that no object has: etcd's first, before it holds any.
+_NONE = '1'
 
 #: A watch that is silent for this much longer than it was to last is dead.
 WATCH_GRACE = 5
@@ -132,12 +139,26 @@ class Client:
         return self._answer('GET', resources.VM.action_path(
             namespace, name, 'expand-spec'), call)
 
-    def create(self, resource, namespace, body):
+    def create(self, resource, namespace, body, named=False):
         """Create an object.
 
+        :param named: whether to do it by server-side apply. For that an API
+            server asks whether one may ``create`` an object of this name
+            (apiserver/pkg/endpoints/handlers/patch.go; and ``patch``), for
+            all else whether one may create any. The resourceVersion keeps it
+            from changing one that is there: it is looked at then, and
+            forgotten where there is none (registry/generic/registry/store.go,
+            Update).
         :returns: it as it is now
+        :raises: `errors.Conflict` if there is one
         """
         call = answers.Call('create', resource, namespace)
+        if named:
+            metadata = dict(body['metadata'], resourceVersion=_NONE)
+            return self._answer(
+                'PATCH', resource.path(namespace, metadata['name']), call,
+                {'fieldManager': MANAGER}, dict(body, metadata=metadata),
+                APPLY)
         return self._answer('POST', resource.path(namespace), call, body=body)
 
     def delete(self, resource, namespace, name, body=None):

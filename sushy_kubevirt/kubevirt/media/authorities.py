@@ -12,6 +12,7 @@ import ssl
 
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt.media import credentials
 from sushy_kubevirt.kubevirt.media import datavolumes
 from sushy_kubevirt.kubevirt.media import model
 from sushy_kubevirt.kubevirt.media import record
@@ -185,7 +186,8 @@ def _put(machine, device, key, text):
             client.patch(*place, [_ours(machine), {
                 'op': 'add', 'path': '/data/' + key, 'value': text}])
         except errors.ObjectNotFound:
-            client.create(*place[:2], body)
+            client.create(*place[:2], body,
+                          named=credentials.is_named(machine))
         except errors.Conflict:
             _whose(machine, device)
             raise

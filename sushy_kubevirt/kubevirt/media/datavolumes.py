@@ -8,6 +8,7 @@ controller-base.go) and doc/datavolumes.md, 1.63 and main of 2026-08.
 import dataclasses
 
 from sushy_kubevirt.kubevirt import annotations
+from sushy_kubevirt.kubevirt.media import credentials
 from sushy_kubevirt.kubevirt.media import model
 from sushy_kubevirt.kubevirt import resources
 
@@ -68,7 +69,7 @@ def body(machine, device, entry, size, authorities=None):
     if not entry.upload:
         http = {'url': entry.url}
         if entry.credentials:
-            http['secretRef'] = secret_name(entry)
+            http['secretRef'] = credentials.name(machine, entry)
         if authorities:
             http['certConfigMap'] = authorities
         if not entry.verify:
@@ -116,42 +117,6 @@ def owner(machine):
     return {'apiVersion': resources.VM.api_version,
             'kind': resources.VM.kind, 'name': machine.name,
             'uid': machine.uid}
-
-
-def secret_name(entry):
-    """:returns: the name of an attempt's Secret
-
-    No other attempt has it: one that is there already was made by this one,
-    so that nobody needs the right to read or change Secrets. It goes with its
-    DataVolume.
-    """
-    return '%s-%s' % (entry.volume, entry.id)
-
-
-def secret(machine, device, entry, volume, source):
-    """The Secret with a server's user name and password.
-
-    :param entry: its `record.Entry`
-    :param volume: the DataVolume that uses it, as the API has it
-    :param source: a `model.Source`
-    """
-    metadata = volume['metadata']
-    return {
-        'apiVersion': resources.SECRET.api_version,
-        'kind': resources.SECRET.kind,
-        'metadata': {
-            'name': secret_name(entry),
-            'namespace': machine.namespace,
-            'labels': {LABEL: device.id},
-            'ownerReferences': [{
-                'apiVersion': resources.DATA_VOLUME.api_version,
-                'kind': resources.DATA_VOLUME.kind,
-                'name': metadata['name'], 'uid': metadata['uid']}],
-        },
-        'type': 'Opaque',
-        'stringData': {'accessKeyId': source.username,
-                       'secretKey': source.password},
-    }
 
 
 def is_ours(volume, machine):

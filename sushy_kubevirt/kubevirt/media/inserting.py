@@ -22,6 +22,7 @@ from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt.media import addresses
 from sushy_kubevirt.kubevirt.media import authorities
 from sushy_kubevirt.kubevirt.media import cleaning
+from sushy_kubevirt.kubevirt.media import credentials
 from sushy_kubevirt.kubevirt.media import datavolumes
 from sushy_kubevirt.kubevirt.media import drives
 from sushy_kubevirt.kubevirt.media import model
@@ -246,8 +247,8 @@ class _Insertion:
                 volume = self._create(size.bytes)
                 self._uid = volume['metadata']['uid']
                 self._check(volume)
-                if self._entry.credentials and not self._entry.upload:
-                    self._create_secret(volume)
+                credentials.create(self._machine, self._device, self._entry,
+                                   volume, self._asked)
                 return volume
             except _Taken as e:
                 LOG.info('%s of %s: the name %s is taken: %s',
@@ -268,11 +269,14 @@ class _Insertion:
         place = (resources.DATA_VOLUME, self._machine.namespace)
 
         def step():
-            if not self._maybe and (there := self._look_for_claim()):
-                return there
+            if not self._maybe:
+                if there := self._look_for_claim():
+                    return there
+                self._look_for_secret()
             self._maybe = True
             try:
-                return client.create(*place, body)
+                return client.create(
+                    *place, body, named=credentials.is_named(self._machine))
             except errors.Conflict as e:
                 return self._find(e)
             except errors.Rejected as e:
@@ -316,6 +320,21 @@ class _Insertion:
         else:
             # Its claim goes with it, and nobody else may delete it.
             return self._find(lingers)
+        self._linger(lingers)
+
+    def _look_for_secret(self):
+        """See to it that there is no Secret of the name."""
+        try:
+            credentials.make_way(self._machine, self._entry)
+        except credentials.Foreign:
+            raise _Taken('a Secret that is not ours has it') from None
+        except credentials.Lingering:
+            self._linger(errors.Conflict(
+                'The password of what was in %s of %s before is still there'
+                % (self._device.id, self._machine.qualified_name)))
+
+    def _linger(self, lingers):
+        """Something of before is still there: another name, or wait."""
         if not self._waits:
             raise _Lingering
         raise lingers
@@ -352,21 +371,6 @@ class _Insertion:
                 'This CDI always verifies certificates. Set '
                 'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload what '
                 'CDI cannot import')
-
-    def _create_secret(self, volume):
-        client = self._machine.cluster.client
-        body = datavolumes.secret(self._machine, self._device, self._entry,
-                                  volume, self._asked)
-
-        def step():
-            try:
-                client.create(resources.SECRET, self._machine.namespace, body)
-            except errors.Conflict as e:
-                if 'exists' not in str(e):
-                    raise
-                # The answer was lost, the write was not.
-
-        self._run(step)
 
     # Step 4
 

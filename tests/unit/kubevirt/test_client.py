@@ -47,6 +47,24 @@ class ClientTestCase(base.BaseTestCase):
         pages = list(self.client.pages(resources.VM))
         self.assertEqual([2, 2, 1], [len(items) for items, _ in pages])
 
+    def test_an_object_is_made_by_its_name(self):
+        body = {'metadata': {'name': 'b', 'namespace': 'default'}}
+        for code in (201, 409):
+            self.api.rule('PATCH', '/virtualmachines/b', (code, body))
+            try:
+                made = self.client.create(resources.VM, 'default', body,
+                                          named=True)
+            except errors.Conflict:
+                made = None
+            self.assertEqual(body if code == 201 else None, made)
+            method, path, query, headers, sent = self.api.requests[-1]
+            self.assertEqual(('PATCH', client.APPLY, 'sushy-kubevirt'), (
+                method, headers['Content-Type'], query['fieldManager']))
+            self.assertNotIn('force', query)
+            # One that is there is never changed.
+            self.assertEqual('1', sent['metadata']['resourceVersion'])
+        self.assertNotIn('resourceVersion', body['metadata'])
+
     def test_no_such_object(self):
         self.assertRaises(errors.ObjectNotFound, self.client.get,
                           resources.VM, 'default', 'none')

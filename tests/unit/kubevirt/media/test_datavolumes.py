@@ -13,9 +13,10 @@ W, I, R, F = (model.State.WAITING, model.State.IMPORTING, model.State.READY,
               model.State.FAILED)
 
 
-def machine(**media):
+def machine(vm=None, **media):
     return types.SimpleNamespace(
         name='node', namespace='default', uid='vm-uid',
+        cluster=types.SimpleNamespace(vm=vm),
         options=options.Options(media=options.MediaOptions(**media)))
 
 
@@ -59,6 +60,12 @@ class BodyTestCase(base.BaseTestCase):
                  {'upload': {}})):
             self.assertEqual(source, body(**fields)['spec']['source'])
 
+    def test_a_secret_that_rights_can_name(self):
+        made = datavolumes.body(machine(('default', 'node')), model.CD,
+                                entry(credentials=True), 1)
+        self.assertEqual('node-bmc-cd-0',
+                         made['spec']['source']['http']['secretRef'])
+
     def test_older_cdi(self):
         for url, verify, known, wanted in (
                 ('https://h/x.iso', False, False, True),
@@ -88,18 +95,6 @@ class BodyTestCase(base.BaseTestCase):
         self.assertFalse(datavolumes.is_ours(made, machine()))
         self.assertFalse(datavolumes.is_ours(
             {'metadata': {'name': 'node-bmc-cd-0'}}, machine()))
-
-    def test_secret(self):
-        made = body()
-        made['metadata']['uid'] = 'dv-uid'
-        secret = datavolumes.secret(
-            machine(), model.CD, entry(), made,
-            model.Source('u', 'me', 'pass'))
-        self.assertEqual('dv-uid', secret['metadata']['ownerReferences'][0][
-            'uid'])
-        self.assertEqual({'accessKeyId': 'me', 'secretKey': 'pass'},
-                         secret['stringData'])
-        self.assertNotIn('pass', repr(model.Source('u', 'me', 'pass')))
 
 
 class StatusTestCase(base.BaseTestCase):
