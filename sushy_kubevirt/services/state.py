@@ -3,9 +3,9 @@
 
 What clients may set about the services themselves (and not about a VM, which
 keeps its own) has to survive a restart and be the same for every worker. It
-lies in sections, each a JSON object under a key of one Secret, which is made
-by the first write. The rights for it can name it: ``get`` and ``patch``;
-``create``, which Kubernetes cannot limit to a name, is needed once.
+lies in sections, each a JSON object under a key of one Secret. The rights for
+it name it: ``get`` and ``patch``. Where it is not made beforehand the first
+write makes it, which takes the right to create any Secret.
 
 Reads cost no API call: what is held is renewed aside, now and then, for
 changes made on other hosts; the workers of one emulator tell each other over
@@ -170,10 +170,22 @@ class State:
             'app.kubernetes.io/managed-by': 'sushy-kubevirt'}}
         if owner:
             metadata['ownerReferences'] = [owner]
-        return self._cluster.client.create(resources.SECRET, namespace, {
-            'apiVersion': resources.SECRET.api_version,
-            'kind': resources.SECRET.kind, 'type': 'Opaque',
-            'metadata': metadata, 'data': data})
+        try:
+            return self._cluster.client.create(resources.SECRET, namespace, {
+                'apiVersion': resources.SECRET.api_version,
+                'kind': resources.SECRET.kind, 'type': 'Opaque',
+                'metadata': metadata, 'data': data})
+        except errors.AccessDenied as e:
+            try:
+                self._cluster.client.get(resources.SECRET, *self._where)
+            except errors.ObjectNotFound:
+                pass
+            else:
+                raise errors.Conflict('%s is there by now' % self) from None
+            # Whoever gave the other rights makes it, the operator at once.
+            raise errors.Unavailable(
+                '%s is not there, and this account may not make it: make '
+                'one of type Opaque (%s)' % (self, e)) from None
 
     def _patch(self, secret, data, owner):
         operations = [

@@ -172,8 +172,26 @@ class TestState(base.BaseTestCase):
         denied = errors.AccessDenied('no', 'get', 'secrets', 'default')
         self.client.fails = [denied, denied, denied]
         self.assertEqual({}, self.state.read('a'))
-        self.client.fails = [denied, denied]
+        self.client.fails = [denied, denied, denied]
         self.assertRaises(errors.AccessDenied, self.write, x=1)
+
+    def test_whoever_may_not_make_it_waits_for_it(self):
+        denied = errors.AccessDenied('no', 'create', 'secrets', 'default')
+        self.client.fails = [None, denied, None]
+        self.cluster.options = options.Options(write_deadline=0)
+        e = self.assertRaises(errors.Unavailable, self.write, x=1)
+        self.assertIn('of type Opaque', str(e))
+        # As soon as the operator has made it.
+        self.cluster.options = options.Options()
+        self.client.fails = [None, denied]
+        create = self.client.create
+
+        def refused(*args):
+            self.client.secret = {'metadata': {'resourceVersion': '1'}}
+            return create(*args)
+
+        self.client.create = refused
+        self.assertEqual({'x': 1}, self.write(x=1))
 
     def test_away(self):
         self.client.fails = [errors.Unavailable('away')] * 2
