@@ -12,10 +12,14 @@ the same:
 ``create`` of DataVolumes, Secrets and ConfigMaps *is* named. An API server
 asks with the name when the object is made by server-side apply
 (apiserver/pkg/endpoints/handlers/patch.go), and so the pod makes them.
-Whoever may create any Secret and read one could have the token of any account
-of the namespace written into it.
 
-The one Secret that is read, the `state`, is made by the operator, so that its
+Rights cannot say what is written into an object. Whoever may create a Secret
+and read it could have the token of any account of the namespace written into
+it, and whoever may patch a VM could give its guest any volume. That is what
+the policies in ``etc/kubernetes/base/admission.yaml`` are for: they are about
+accounts whose names end as those of BMCs do.
+
+The Secret with settings, the `state`, is made by the operator, so that its
 type is settled. The gates of KubeVirt everybody may read by KubeVirt's own
 ClusterRole.
 """
@@ -122,8 +126,9 @@ def _media(vm):
               ['create', 'get', 'list', 'watch', 'patch', 'delete'], slots),
         # Whether the claim of the medium before is gone.
         _rule('', ['persistentvolumeclaims'], ['get'], slots),
-        # User name and password of an image's server: written, never read.
-        _rule('', ['secrets'], ['create', 'patch'], slots),
+        # User name and password of an image's server. Whoever may patch may
+        # read: the answer is the whole object.
+        _rule('', ['secrets'], ['create', 'get', 'patch'], slots),
         # Certificates of images' servers.
         _rule('', ['configmaps'], ['create', 'get', 'patch', 'delete'],
               [record.authorities(vm, device) for device in _DEVICES]),

@@ -30,7 +30,12 @@ GROUPS = {
     **dict.fromkeys(
         ('roles', 'rolebindings', 'clusterroles', 'clusterrolebindings'),
         'apis/rbac.authorization.k8s.io/v1'),
+    **dict.fromkeys(
+        ('validatingadmissionpolicies', 'validatingadmissionpolicybindings'),
+        'apis/admissionregistration.k8s.io/v1'),
 }
+
+MANIFESTS = process.ROOT / 'etc' / 'kubernetes'
 
 
 def path(plural, name=None, namespace='default'):
@@ -194,6 +199,8 @@ class Sandbox(fixtures.Fixture):
         """
         for obj in yaml.safe_load_all(manifest.read_text()):
             meta, plural = obj['metadata'], obj['kind'].lower() + 's'
+            if plural.endswith('ys'):
+                plural = plural[:-2] + 'ies'
             self.request('PATCH', path(plural, meta['name'], meta.get(
                 'namespace')), obj, params={
                     'fieldManager': 'tests', 'force': 'true'},
@@ -222,8 +229,9 @@ class Sandbox(fixtures.Fixture):
 
         :returns: path of the file.
         """
-        self.apply(process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml')
-        return self.account('bmc')
+        self.apply(MANIFESTS / 'base' / 'admission.yaml')
+        self.apply(MANIFESTS / 'bmc.yaml')
+        return self.account('emulator-virtbmc')
 
     # Waiting
 

@@ -190,7 +190,7 @@ class ImagesTestCase(base.FunctionalTestCase):
     def test_emulators_serve_with_the_account_of_a_pod(self):
         self.sandbox.apply(operator.MANIFESTS / 'samples/vm.yaml')
         self.sandbox.apply(operator.MANIFESTS / 'bmc.yaml')
-        account = self.account('bmc', 'default')
+        account = self.account('emulator-virtbmc', 'default')
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         for name, text in ('username', 'admin'), ('password', 'password'):
             (folder / name).write_text(text)

@@ -22,7 +22,7 @@ from tests.functional import process
 from tests.functional import vbmcd
 
 KUBECTL = shutil.which('kubectl')
-WHO = 'system:serviceaccount:default:bmc'
+WHO = 'system:serviceaccount:default:emulator-virtbmc'
 
 
 class BmcAccountTestCase(base.SandboxTestCase):

@@ -66,7 +66,7 @@ class Policing:
                         match, kind, admission, True):
                     continue
                 if found is None:
-                    found = list(_said(spec, self._inputs(
+                    found = list(said(spec, self._inputs(
                         kind, admission, dry_run)))
                 for message, reason in found:
                     actions = binding['spec']['validationActions']
@@ -166,8 +166,13 @@ def _is_resource(wanted, plural, subresource):
         sub == '*' or bool(subresource) and sub == subresource)
 
 
-def _said(spec, inputs):
-    """What a policy has against a write: (message, reason) each."""
+def said(spec, inputs):
+    """What a policy has against a write.
+
+    :param spec: of the policy.
+    :param inputs: {name of a variable of CEL: its value}.
+    :returns: iterator of (message, reason).
+    """
     variables = {one['name']: one['expression']
                  for one in spec.get('variables') or ()}
     seen = {}

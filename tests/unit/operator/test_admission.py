@@ -8,11 +8,13 @@ import cel
 from oslotest import base
 import yaml
 
+from sushy_kubevirt.kubevirt.media import credentials
 from sushy_kubevirt.kubevirt.media import datavolumes
 from sushy_kubevirt.kubevirt.media import model
 from sushy_kubevirt.kubevirt.media import record
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.operator import rights
+from sushy_kubevirt.sandbox.api import policing
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
@@ -42,28 +44,180 @@ SOURCES = (
     (None, 'by upload only'),
 )
 
+STORAGE = {'resources': {'requests': {'storage': '1Gi'}}}
+
+# What else a DataVolume says, what is said of it
+VOLUMES = (
+    ({'spec': {'storage': {**STORAGE, 'storageClassName': 'a',
+                           'accessModes': ['ReadWriteOnce']}}}, None),
+    ({'spec': {'storage': {**STORAGE, 'dataSource': {
+        'kind': 'PersistentVolumeClaim', 'name': 'other'}}}},
+     'how large'),
+    ({'spec': {'storage': {**STORAGE, 'dataSourceRef': {}}}}, 'how large'),
+    ({'spec': {'storage': {**STORAGE, 'volumeName': 'a'}}}, 'how large'),
+    ({'spec': {'pvc': {}}}, 'how large'),
+    ({'spec': {'priorityClassName': 'system-node-critical'}}, 'how large'),
+    ({'spec': {'sourceRef': {'kind': 'DataSource', 'name': 'a'}}},
+     'by upload only'),
+    ({'annotations': {
+        'cdi.kubevirt.io/storage.import.secretExtraHeaders.0': 'a'}},
+     'nothing by annotations'),
+    ({'annotations': {'cdi.kubevirt.io/storage.checkStaticVolume': 'a'}},
+     'nothing by annotations'),
+    # CDI's own stay when a BMC notes how far it is.
+    ({'annotations': {'cdi.kubevirt.io/a': 'b'}, 'old': {
+        'cdi.kubevirt.io/a': 'b'}}, None),
+    ({'annotations': {'cdi.kubevirt.io/a': 'c'}, 'old': {
+        'cdi.kubevirt.io/a': 'b'}}, 'nothing by annotations'),
+)
+
 DISK = {'name': 'root', 'persistentVolumeClaim': {'claimName': 'root'}}
 MEDIUM = {'name': 'cd', 'dataVolume': {'name': SLOT}}
 STOLEN = {'name': 'x', 'secret': {'secretName': 'admins-token'}}
 KEYS = [{'sshPublicKey': {'source': {'secret': {'secretName': 'a'}}}}]
+LONG = 'v' * 60
 
-# Of the VM's template: what was there, what is to be, what is said of it
-TEMPLATES = (
-    ({}, {}, None),
-    ({'volumes': [DISK]}, {'volumes': [DISK, MEDIUM]}, None),
-    ({'volumes': [DISK, MEDIUM]}, {'volumes': [DISK]}, None),
-    ({}, {'volumes': [MEDIUM]}, None),
-    # A user's own stays.
-    ({'volumes': [STOLEN]}, {'volumes': [STOLEN, MEDIUM]}, None),
-    ({'volumes': [DISK]}, {'volumes': [DISK, STOLEN]}, 'adds no volumes'),
-    ({}, {'volumes': [STOLEN]}, 'adds no volumes'),
-    ({'volumes': [DISK]}, {'volumes': [{**DISK, 'persistentVolumeClaim': {
-        'claimName': 'other'}}]}, 'adds no volumes'),
-    ({'volumes': [DISK]}, {'volumes': [DISK, {
-        'name': 'x', 'serviceAccount': {'serviceAccountName': 'admin'}}]},
+
+def spec(**fields):
+    """Of a VM, with such a template."""
+    return {'spec': {'template': {'spec': {'domain': {}, **fields}}}}
+
+
+def devices(**fields):
+    return spec(domain={'devices': fields})
+
+
+def firmware(**fields):
+    return spec(domain={'firmware': fields})
+
+
+def metadata(**fields):
+    return {'metadata': {'name': 'vm', **fields}, **spec()}
+
+
+def template(**fields):
+    return {'spec': {'template': {'metadata': fields, **spec()['spec'][
+        'template']}}}
+
+
+def templates(*sources):
+    return {'spec': {**spec()['spec'], 'dataVolumeTemplates': [
+        {'metadata': {'name': 'a'}, 'spec': {**STORAGE, **source}}
+        for source in sources]}}
+
+
+def kind(**fields):
+    return {'spec': {**spec()['spec'], **fields}}
+
+
+HTTP_SOURCE = {'source': {'http': HTTP}}
+CLONE = {'source': {'pvc': {'name': 'other', 'namespace': 'lab'}}}
+OURS = 'sushy-kubevirt.openstack.org/boot-once'
+SIDECAR = 'hooks.kubevirt.io/hookSidecars'
+
+# A VM as it was, as it is to be, what is said of it
+MACHINES = (
+    (spec(), spec(), None),
+    # What a BMC does.
+    (kind(runStrategy='Halted'), kind(runStrategy='Always'), None),
+    (kind(running=True), kind(runStrategy='Always'), None),
+    (firmware(), firmware(bootloader={'efi': {'secureBoot': False}}), None),
+    (devices(disks=[{'name': 'a'}], interfaces=[{'name': 'b'}]),
+     devices(disks=[{'name': 'a', 'bootOrder': 2}],
+             interfaces=[{'name': 'b', 'bootOrder': 1}]), None),
+    (metadata(), metadata(annotations={OURS: '1'}), None),
+    (metadata(annotations={OURS: '1'}), metadata(), None),
+    (template(), template(annotations={OURS: '1'}), None),
+    (template(annotations={OURS: '1', 'a': 'b'}), template(annotations={
+        'a': 'b'}), None),
+    (spec(), template(annotations={OURS: '1'}), None),
+    (spec(volumes=[DISK]), spec(volumes=[DISK, MEDIUM]), None),
+    (spec(volumes=[DISK, MEDIUM]), spec(volumes=[DISK]), None),
+    (spec(), spec(volumes=[MEDIUM]), None),
+    ({'metadata': {'name': LONG}, **spec()}, {'metadata': {'name': LONG}, **(
+        spec(volumes=[{'name': 'cd', 'dataVolume': {'name': record.slots(
+            LONG, model.USB_STICK.id)[2]}}]))}, None),
+    # Of a name that is not shortened yet, and of the longest that is not.
+    *(({'metadata': {'name': name}, **spec()}, {
+        'metadata': {'name': name}, **spec(volumes=[
+            {'name': 'cd', 'dataVolume': {'name': slot}}])}, None)
+      for name in ('v' * size for size in range(48, 54))
+      for device in (model.CD, model.USB_STICK, model.HTTP_BOOT)
+      for slot in record.slots(name, device.id)),
+    # What others have set stays, and what KubeVirt fills in.
+    (spec(volumes=[STOLEN]), spec(volumes=[STOLEN, MEDIUM]), None),
+    (spec(accessCredentials=KEYS), spec(accessCredentials=KEYS), None),
+    (firmware(kernelBoot={'a': 'b'}), firmware(kernelBoot={'a': 'b'}), None),
+    (spec(), spec(architecture='amd64'), None),
+    (templates(CLONE), templates(CLONE), None),
+    (templates(CLONE), templates({**CLONE, 'storage': {
+        'storageClassName': 'a'}}), None),
+    (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}),
+     None),
+    # What a BMC does not.
+    (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'adds no volumes'),
+    (spec(), spec(volumes=[STOLEN]), 'adds no volumes'),
+    (spec(volumes=[DISK]), spec(volumes=[{**DISK, 'persistentVolumeClaim': {
+        'claimName': 'other'}}]), 'adds no volumes'),
+    (spec(volumes=[DISK]), spec(volumes=[DISK, {
+        'name': 'x', 'serviceAccount': {'serviceAccountName': 'admin'}}]),
      'adds no volumes'),
-    ({}, {'accessCredentials': KEYS}, 'no credentials'),
-    ({'accessCredentials': KEYS}, {'accessCredentials': KEYS}, None),
+    (spec(), spec(volumes=[{'name': 'a', 'dataVolume': {
+        'name': 'other-bmc-cd-0'}}]), 'adds no volumes'),
+    (spec(), spec(volumes=[{'name': 'a', 'dataVolume': {
+        'name': record.slots(LONG, model.CD.id)[0]}}]), 'adds no volumes'),
+    (spec(), spec(accessCredentials=KEYS), 'credentials'),
+    (spec(accessCredentials=KEYS), spec(), 'credentials'),
+    (spec(), spec(networks=[{'multus': {'networkName': 'secret'}}]),
+     'networks'),
+    (spec(), spec(nodeSelector={'a': 'b'}), 'place'),
+    (spec(), spec(tolerations=[{'operator': 'Exists'}]), 'place'),
+    (spec(), spec(utilityVolumes=[{'claimName': 'other'}]), 'claims'),
+    (devices(), devices(hostDevices=[{'deviceName': 'a'}]), 'of the host'),
+    (devices(), devices(gpus=[{'deviceName': 'a'}]), 'of the host'),
+    (spec(), devices(filesystems=[{'name': 'a'}]), 'of the host'),
+    (devices(interfaces=[{'name': 'a', 'bridge': {}}]),
+     devices(interfaces=[{'name': 'a', 'binding': {'name': 'b'}}]),
+     'of the host'),
+    (firmware(), firmware(kernelBoot={'container': {'image': 'a'}}),
+     'boots no kernel'),
+    (spec(), firmware(acpi={'slicNameRef': 'a'}), 'boots no kernel'),
+    (kind(), kind(instancetype={'name': 'gpu'}), 'no instance type'),
+    (kind(preference={'name': 'a'}), kind(preference={'name': 'b'}),
+     'no preference'),
+    (templates(), templates(CLONE), 'no DataVolumes'),
+    (templates(HTTP_SOURCE), templates(CLONE), 'no DataVolumes'),
+    (templates(HTTP_SOURCE), templates({'source': {'http': {
+        **HTTP, 'secretExtraHeaders': ['a']}}}), 'no DataVolumes'),
+    (spec(), templates(CLONE), 'no DataVolumes'),
+    (template(), template(annotations={SIDECAR: '[]'}),
+     "others' annotations"),
+    (template(annotations={SIDECAR: '[]'}), template(annotations={
+        SIDECAR: '[{}]'}), "others' annotations"),
+    (template(), template(labels={'app': 'database'}), 'no labels'),
+    (template(labels={'a': 'b'}), template(), 'no labels'),
+    (metadata(), metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
+     'to nobody'),
+    (metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
+     metadata(annotations={'bmc.kubevirt.io/allow-from': 'x, y'}),
+     'to nobody'),
+    (metadata(), metadata(ownerReferences=[{'uid': 'gone'}]),
+     'whether its VM stays'),
+    (metadata(finalizers=['a']), metadata(), 'whether its VM stays'),
+)
+
+START = [{'action': 'Start'}]
+
+# Status of a VM as it was, as it is to be, whether a BMC may
+STATUSES = (
+    ({'ready': False, 'stateChangeRequests': START}, {'ready': False}, True),
+    ({'stateChangeRequests': START}, {'stateChangeRequests': START}, True),
+    ({'stateChangeRequests': START}, None, True),
+    ({}, {'stateChangeRequests': START}, False),
+    ({}, {'volumeRequests': [{'addVolumeOptions': {}}]}, False),
+    (None, {'memoryDumpRequest': {'claimName': 'other'}}, False),
+    ({'ready': False}, {'ready': True}, False),
+    ({'ready': False}, {}, False),
 )
 
 
@@ -81,10 +235,9 @@ class AdmissionTestCase(base.BaseTestCase):
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
     def said(self, policy, obj, old=None):
-        values = {'object': obj, 'oldObject': old}
-        return [one['message'] for one in self.policies[policy][
-            'validations'] if cel.evaluate(one['expression'], values)
-            is not True]
+        return [message for message, _ in policing.said(
+            {**self.policies[policy], 'matchConditions': []},
+            {'object': obj, 'oldObject': old})]
 
     def assert_said(self, wanted, found):
         if wanted is None:
@@ -119,7 +272,8 @@ class AdmissionTestCase(base.BaseTestCase):
 
     def test_what_the_bmc_makes_is_let_pass(self):
         machine = types.SimpleNamespace(
-            namespace='lab', name='vm', uid='u', options=options.Options())
+            namespace='lab', name='vm', uid='u', options=options.Options(),
+            cluster=types.SimpleNamespace(vm=('lab', 'vm')))
         for entry in (
                 record.Entry('1', 'https://a.test', SLOT, credentials=True),
                 record.Entry('1', 'https://a.test', SLOT, upload=True),
@@ -130,10 +284,41 @@ class AdmissionTestCase(base.BaseTestCase):
                         machine, model.CD, entry, 1 << 20,
                         record.authorities('vm', model.CD.id))))
 
+    def test_what_data_volumes_say(self):
+        for says, wanted in VOLUMES:
+            with self.subTest(says=says):
+                meta = {'name': SLOT, 'annotations': says.get(
+                    'annotations', {})}
+                old = None
+                if 'old' in says:
+                    old = {'metadata': {'annotations': says['old']}}
+                self.assert_said(wanted, self.said('virtbmc-datavolumes', {
+                    'metadata': meta, 'spec': {
+                        'source': {'http': HTTP}, **says.get('spec', {})}},
+                    old))
+
+    def test_secrets(self):
+        for type_, allowed in (
+                (credentials.TYPE, True), ('Opaque', False),
+                ('kubernetes.io/service-account-token', False)):
+            with self.subTest(type=type_):
+                self.assert_said(
+                    None if allowed else 'for servers of images',
+                    self.said('virtbmc-secrets', {'type': type_}))
+
     def test_virtual_machines(self):
-        for old, new, wanted in TEMPLATES:
+        for old, new, wanted in MACHINES:
+            old, new = ({'metadata': {'name': 'vm'}, **one}
+                        for one in (old, new))
             with self.subTest(old=old, new=new):
                 self.assert_said(wanted, self.said(
-                    'virtbmc-virtualmachines',
-                    {'spec': {'template': {'spec': new}}},
-                    {'spec': {'template': {'spec': old}}}))
+                    'virtbmc-virtualmachines', new, old))
+
+    def test_status_of_virtual_machines(self):
+        for old, new, allowed in STATUSES:
+            old, new = ({} if one is None else {'status': one}
+                        for one in (old, new))
+            with self.subTest(old=old, new=new):
+                self.assert_said(
+                    None if allowed else 'takes back requests', self.said(
+                        'virtbmc-virtualmachines-status', new, old))
