@@ -12,7 +12,6 @@ import asyncio
 import dataclasses
 import logging
 import random
-import time
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api as api_
@@ -226,7 +225,7 @@ class Automatic:
     async def _work(self):
         while True:
             self._wake.clear()
-            now = time.monotonic()
+            now = _now()
             if not self._unlisted:
                 due = [key for key, (when, _) in self._waiting.items()
                        if when <= now]
@@ -235,7 +234,7 @@ class Automatic:
             times = [when for when, _ in self._waiting.values()]
             wait = None
             if times and not self._unlisted:
-                wait = max(0, min(times) - time.monotonic())
+                wait = max(0, min(times) - _now())
             try:
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
@@ -249,7 +248,7 @@ class Automatic:
                 await self._put_right(key)
         except errors.MachineError as e:
             pause = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
-            when = time.monotonic() + pause * random.uniform(0.5, 1)
+            when = _now() + pause * random.uniform(0.5, 1)
             # Unless something new is known of it meanwhile.
             self._waiting.setdefault(key, (when, tries + 1))
             if not isinstance(e, errors.Conflict):
@@ -276,3 +275,7 @@ class Automatic:
         elif machine and not machine.deleting and not naming_it:
             LOG.info('VM %s/%s gets no BMC: the one of its name is for '
                      'another VM', *key)
+
+
+def _now():
+    return asyncio.get_running_loop().time()

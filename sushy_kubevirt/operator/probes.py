@@ -39,9 +39,10 @@ class Probes:
             web.get('/livez', self._livez), web.get('/readyz', self._readyz),
             web.get('/metrics', self._text)])
         self._runner = web.AppRunner(application, access_log=None,
-                                     handle_signals=False)
+                                     handle_signals=False,
+                                     shutdown_timeout=1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, address, port, shutdown_timeout=1)
+        site = web.TCPSite(self._runner, address, port)
         await site.start()
         port = self._runner.addresses[0][1]
         LOG.info('Metrics and probes are at http://%s:%d',
