@@ -12,6 +12,7 @@ from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import pods
 
 VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
@@ -20,6 +21,10 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
 NOT_PERMITTED = 'ReferenceNotPermitted'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
+
+#: Reason of a Deployment's condition Progressing when its pods were ready
+#: (pkg/controller/deployment/util).
+_COMPLETE = 'NewReplicaSetAvailable'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,14 +195,12 @@ def _emulator(bmc, world, vm, secret):
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          'Deployment %s is being made.' % name)
     told = world.deployment.get('status') or {}
-    observed = told.get('observedGeneration', 0)
-    if (observed < world.deployment['metadata'].get('generation', 0)
-            or told.get('updatedReplicas', 0) < 1):
-        return Condition(
-            EMULATOR, False, 'EmulatorStarting',
-            'The pod of Deployment %s is being started.%s'
-            % (name, _why(told)))
-    if told.get('readyReplicas', 0) < 1:
+    if not pods.is_ready(world.deployment):
+        # Until it was ready once, as it is to be now, it is on its way.
+        if _is_coming(world.deployment):
+            return Condition(
+                EMULATOR, False, 'EmulatorStarting',
+                'The pod of Deployment %s is being started.' % name)
         return Condition(
             EMULATOR, False, 'EmulatorNotReady',
             'The pod of Deployment %s is not ready.%s See kubectl describe '
@@ -245,6 +248,20 @@ def _endpoint(bmc, world):
 def _runs(world):
     told = (world.deployment or {}).get('status') or {}
     return told.get('readyReplicas', 0) > 0
+
+
+def _is_coming(deployment):
+    """Whether Kubernetes says that a Deployment gets on."""
+    told = deployment.get('status') or {}
+    if (told.get('observedGeneration', 0)
+            < deployment['metadata'].get('generation', 0)):
+        return True
+    found = {one.get('type'): one for one in told.get('conditions') or ()}
+    if found.get('ReplicaFailure', {}).get('status') == 'True':
+        return False
+    progress = found.get('Progressing', {})
+    return (progress.get('status', 'True') == 'True'
+            and progress.get('reason') != _COMPLETE)
 
 
 def _why(told):

@@ -34,7 +34,9 @@ class Store:
         known = self._objects.get(ref)
         if known is not None and now <= known[0]:
             return False
-        if now <= self._gone.get(ref, -1):
+        # One that only lost the label it is watched by has the version that
+        # it was told to be gone with.
+        if now < self._gone.get(ref, -1):
             return False
         self._gone.pop(ref, None)
         self._objects[ref] = now, zlib.compress(json.dumps(

@@ -64,12 +64,22 @@ CASES = (
      EMULATOR, False, 'EmulatorStarting', ''),
     (bodies.body(), but(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1)), EMULATOR, False,
+     'EmulatorStarting', ''),
+    (bodies.body(), but(deployment=bodies.deployment(
+        observedGeneration=2, updatedReplicas=1, conditions=[{
+            'type': 'Progressing', 'status': 'True',
+            'reason': 'NewReplicaSetAvailable'}])), EMULATOR, False,
      'EmulatorNotReady', 'kubectl describe pods --namespace lab'),
+    (bodies.body(), but(deployment=bodies.deployment(
+        observedGeneration=2, updatedReplicas=1, conditions=[{
+            'type': 'Progressing', 'status': 'False',
+            'message': 'exceeded its deadline'}])), EMULATOR, False,
+     'EmulatorNotReady', 'exceeded its deadline'),
     (bodies.body(), but(deployment=bodies.deployment(
         observedGeneration=2, conditions=[{
             'type': 'ReplicaFailure', 'status': 'True',
             'message': 'exceeded quota'}])), EMULATOR, False,
-     'EmulatorStarting', 'exceeded quota'),
+     'EmulatorNotReady', 'exceeded quota'),
     (bodies.body(), but(taken=('Deployment node-virtbmc',)), EMULATOR,
      False, 'NameTaken', 'Deployment node-virtbmc'),
     (bodies.body(image='evil'), but(image_allowed=False), EMULATOR, False,
