@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every reason that a condition can have is explained, where it belongs."""
+
+import ast
+import pathlib
+import re
+
+from oslotest import base
+
+from sushy_kubevirt.operator import conditions
+
+ROOT = pathlib.Path(__file__).parents[3]
+PAGE = ROOT / 'doc/source/operator/not-ready.rst'
+
+TYPES = (conditions.VM, conditions.SECRET, conditions.EMULATOR,
+         conditions.ENDPOINT, conditions.READY)
+
+
+def reasons():
+    """What conditions.py makes: {(type, reason)}.
+
+    Read from its source, so that a new one is not forgotten: each is made
+    by ``Condition(TYPE, status, REASON, message)`` or by one of the
+    functions that do so for a type they are given.
+    """
+    tree = ast.parse(pathlib.Path(conditions.__file__).read_text())
+    helpers = {}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for call in made(function):
+                if getattr(call.args[0], 'id', '') == 'type_':
+                    helpers[function.name] = value(call.args[2])
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, 'id', '')
+        if name in helpers:
+            found.add((value(node.args[0]), helpers[name]))
+        elif name == 'Condition' and getattr(
+                node.args[0], 'id', '') != 'type_':
+            found.add((value(node.args[0]), value(node.args[2])))
+    return found
+
+
+def made(function):
+    return [node for node in ast.walk(function)
+            if isinstance(node, ast.Call)
+            and getattr(node.func, 'id', '') == 'Condition']
+
+
+def value(node):
+    """Of a literal, or of a name of the module."""
+    return (node.value if isinstance(node, ast.Constant)
+            else getattr(conditions, node.id))
+
+
+class ReasonsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        text = PAGE.read_text()
+        titles = [(match[1], match.end()) for match in re.finditer(
+            r'(?m)^``(\w+)``\n=+\n', text)]
+        ends = [end for _, end in titles[1:]] + [len(text)]
+        self.sections = {
+            title: text[begin:end]
+            for (title, begin), end in zip(titles, ends)}
+
+    def test_every_type_has_a_section(self):
+        self.assertEqual(list(TYPES), list(self.sections))
+
+    def test_every_reason_is_explained_and_no_other(self):
+        told = {(title, reason) for title, text in self.sections.items()
+                for line in text.splitlines() if line.startswith('``')
+                for reason in re.findall(r'``(\w+)``', line)
+                if reason not in TYPES}
+        found = reasons()
+        self.assertGreater(len(found), 20)
+        self.assertEqual([], sorted(found - told), 'not explained')
+        self.assertEqual([], sorted(told - found), 'no longer there')

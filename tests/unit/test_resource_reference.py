@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference of the resource is what its definition says."""
+
+from oslotest import base
+import yaml
+
+from tools import resource_reference
+
+
+class ResourceReferenceTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.definition = yaml.safe_load(resource_reference.CRD.read_text())
+        version, = self.definition['spec']['versions']
+        self.schema = version['schema']['openAPIV3Schema']
+        self.page = resource_reference.page(self.definition)
+
+    def fields(self, where, schema):
+        for name, one in (schema.get('properties') or {}).items():
+            path = '%s.%s' % (where, name)
+            yield path, one
+            yield from self.fields(path, one)
+            yield from self.fields(path + '[]', one.get('items') or {})
+
+    def all(self):
+        for part in 'spec', 'status':
+            yield from self.fields(part, self.schema['properties'][part])
+
+    def test_page_is_up_to_date(self):
+        self.assertEqual(
+            self.page, resource_reference.PAGE.read_text(),
+            'run: python -m tools.resource_reference > %s'
+            % resource_reference.PAGE)
+
+    def test_every_field_is_explained(self):
+        found = dict(self.all())
+        self.assertGreater(len(found), 60)
+        self.assertEqual([], [path for path, one in found.items()
+                              if not one.get('description')])
+        for path in found:
+            self.assertIn('\n``%s``\n    ' % path, self.page)
+
+    def test_what_a_value_may_be_is_told(self):
+        for text in ('Text, needed, 1 to 253 letters.',
+                     'Default: ``ClusterIP``. One of ``ClusterIP``,',
+                     'Whole number, 1 to 65535.',
+                     'List of texts, at most 64 of them.'):
+            self.assertIn(text, self.page)
+
+    def test_every_rule_is_told(self):
+        text = ' '.join(self.page.split())
+        for one in (self.schema['properties']['spec'],
+                    *(one for _, one in self.all())):
+            for rule in one.get('x-kubernetes-validations') or ():
+                self.assertIn('- ' + rule['message'], text)
