@@ -5,7 +5,7 @@ All are DMTF's and referred to where DMTF publishes them; there is no schema
 of our own.
 """
 
-from xml.sax import saxutils
+import html
 
 import flask
 
@@ -56,10 +56,14 @@ def metadata():
 def _reference(name, namespaces, alias=None):
     includes = ''.join(
         '    <edmx:Include Namespace=%s%s/>\n' % (
-            saxutils.quoteattr(one),
-            ' Alias=%s' % saxutils.quoteattr(alias) if alias else '')
+            _quoted(one), ' Alias=%s' % _quoted(alias) if alias else '')
         for one in namespaces)
-    return _REFERENCE % (saxutils.quoteattr(schemas.csdl_uri(name)), includes)
+    return _REFERENCE % (_quoted(schemas.csdl_uri(name)), includes)
+
+
+def _quoted(text):
+    # Not xml.sax.saxutils, which brings half of urllib and a parser along.
+    return '"%s"' % html.escape(text)
 
 
 def _files():

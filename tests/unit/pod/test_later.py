@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+import importlib
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+
+from oslotest import base
+
+from sushy_kubevirt.pod import later
+from sushy_kubevirt.pod import redfish
+
+
+class LaterTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        sys.path.insert(0, folder.name)
+        self.addCleanup(sys.path.remove, folder.name)
+        before = list(sys.meta_path), set(sys.modules)
+        self.addCleanup(self._put_back, *before)
+
+    def _put_back(self, finders, names):
+        sys.meta_path[:] = finders
+        for name in set(sys.modules) - names:
+            if name.partition('.')[0].startswith('sample'):
+                del sys.modules[name]
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        importlib.invalidate_caches()
+
+    def loads(self):
+        """How often ``sample`` was loaded: it writes that down."""
+        try:
+            return (self.folder / 'loads').read_text().count('x')
+        except FileNotFoundError:
+            return 0
+
+    def sample(self, text='value = 7\n'):
+        self.write('sample.py', (
+            "with open(%r, 'a') as stream:\n    stream.write('x')\n"
+            % str(self.folder / 'loads')) + text)
+        later.load('sample')
+
+    def test_not_before_it_is_used(self):
+        self.sample()
+        import sample
+        import sample as again
+        self.assertTrue(bool(sample))
+        self.assertEqual(str(self.folder / 'sample.py'), sample.__file__)
+        self.assertEqual(0, self.loads())
+        self.assertEqual(7, sample.value)
+        self.assertEqual(7, again.value)
+        self.assertEqual(1, self.loads())
+        self.assertNotIn('__getattr__', vars(sample))
+
+    def test_from(self):
+        self.sample()
+        from sample import value
+        self.assertEqual(7, value)
+
+    def test_missing_attribute(self):
+        self.sample()
+        import sample
+        self.assertFalse(hasattr(sample, 'nothing'))
+        self.assertRaises(AttributeError, getattr, sample, 'nothing')
+        self.assertEqual(1, self.loads())
+
+    def test_not_installed(self):
+        later.load('sample_none')
+        self.assertRaises(ModuleNotFoundError, importlib.import_module,
+                          'sample_none')
+
+    def test_one_that_fails_is_tried_again(self):
+        self.sample('import sample_none\nvalue = 7\n')
+        import sample
+        self.assertRaises(ModuleNotFoundError, getattr, sample, 'value')
+        self.write('sample_none.py', '')
+        self.assertEqual(7, sample.value)
+
+    def test_package_and_what_is_below(self):
+        self.write('sample_package/__init__.py', 'first = 1\n')
+        self.write('sample_package/below.py', """
+            import sample_package
+            # Not by way of the package's attributes.
+            assert 'first' in vars(sample_package)
+            second = 2
+            """)
+        later.load('sample_package')
+        import sample_package.below
+        self.assertEqual(2, sample_package.below.second)
+
+    def test_one_below(self):
+        self.write('sample_package/__init__.py', 'first = 1\n')
+        self.write('sample_package/below.py', 'second = 2\n')
+        later.load('sample_package.below')
+        from sample_package import below
+        self.assertNotIn('second', vars(below))
+        self.assertEqual(2, below.second)
+
+    def test_own_hook(self):
+        self.sample('def __getattr__(name):\n    return name.upper()\n')
+        import sample
+        self.assertEqual('X', sample.x)
+        self.assertEqual('Y', sample.y)
+        self.assertEqual(1, self.loads())
+
+    def test_threads(self):
+        self.sample('import time\ntime.sleep(0.05)\nvalue = 7\n')
+        import sample
+        found = []
+        threads = [threading.Thread(
+            target=lambda: found.append(sample.value)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([7] * 8, found)
+        self.assertEqual(1, self.loads())
+
+    def test_uses_itself_while_it_loads(self):
+        self.sample('import sample\nseen = hasattr(sample, "later")\n'
+                    'later = 1\n')
+        import sample
+        self.assertFalse(sample.seen)
+
+
+class RareTestCase(base.BaseTestCase):
+
+    def test_upstream_works_and_leaves_them(self):
+        # A list that has become wrong is no error, but dear.
+        code = textwrap.dedent("""
+            from sushy_kubevirt.pod import later
+            from sushy_kubevirt.pod import redfish
+            later.load(*redfish.RARE)
+            from sushy_tools.emulator import main
+            import sys
+            loaded = [name for name in redfish.RARE if name in sys.modules
+                      and not later._waits(sys.modules[name])]
+            print(' '.join(loaded))
+            # They are there, as upstream's choice of a driver wants them.
+            assert main.novadriver.is_loaded and main.ironicdriver.is_loaded
+            assert main.novadriver.openstack.connection.Connection
+            assert main.fakedriver.FakeDriver.initialize
+            """)
+        done = subprocess.run([sys.executable, '-c', code], text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual('', done.stderr)
+        dear = {'libvirt', 'openstack', 'requests', 'webob', 'argparse',
+                'html', 'shutil'}
+        self.assertEqual(set(), dear & set(done.stdout.split()))
+
+    def test_no_module_of_ours(self):
+        self.assertEqual([], [name for name in redfish.RARE
+                              if name.startswith('sushy_kubevirt')])
