@@ -231,4 +231,44 @@ NETWORK_POLICY = kinds.Kind(
         'NetworkPolicy describes what network traffic is allowed for a set '
         'of Pods'))
 
-KINDS = (DEPLOYMENT, REPLICA_SET, ENDPOINTS, ENDPOINT_SLICE, NETWORK_POLICY)
+
+def _hosts(obj):
+    return ','.join(rule['host'] for rule in (obj.get('spec') or {}).get(
+        'rules') or () if rule.get('host')) or '*'
+
+
+# As before: there is no controller of ingresses.
+INGRESS = kinds.Kind(
+    'networking.k8s.io', 'v1', 'Ingress', 'ingresses', 'ingress', ('ing',),
+    status=True, unconditional_update=True,
+    columns=(kinds.Column('Class', jsonPath='.spec.ingressClassName'),
+             kinds.Column('Hosts', value=_hosts), _AGE),
+    schema=schemas.about(
+        schemas.strict(
+            spec=schemas.strict(
+                ingressClassName=schemas.STRING,
+                defaultBackend=schemas.ANYTHING, rules=_ANY_LIST,
+                tls=_ANY_LIST),
+            status=schemas.thing()),
+        'Ingress is a collection of rules that allow inbound connections to '
+        'reach the endpoints defined by a backend.'))
+
+# As before: nobody drains a node.
+DISRUPTION_BUDGET = kinds.Kind(
+    'policy', 'v1', 'PodDisruptionBudget', 'poddisruptionbudgets',
+    'poddisruptionbudget', ('pdb',), status=True, unconditional_update=True,
+    columns=(kinds.Column('Min Available', jsonPath='.spec.minAvailable'),
+             kinds.Column('Max Unavailable',
+                          jsonPath='.spec.maxUnavailable'), _AGE),
+    schema=schemas.about(
+        schemas.strict(
+            spec=schemas.strict(
+                minAvailable=_NUMBER_OR_SHARE,
+                maxUnavailable=_NUMBER_OR_SHARE, selector=schemas.SELECTOR,
+                unhealthyPodEvictionPolicy=schemas.STRING),
+            status=schemas.thing()),
+        'PodDisruptionBudget is an object to define the max disruption that '
+        'can be caused to a collection of pods'))
+
+KINDS = (DEPLOYMENT, REPLICA_SET, ENDPOINTS, ENDPOINT_SLICE, NETWORK_POLICY,
+         INGRESS, DISRUPTION_BUDGET)
