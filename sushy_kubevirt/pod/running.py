@@ -29,7 +29,7 @@ def main(argv):
         _explain(argv)
     if not os.environ.get(_CONFIG):
         return _fail('%s has to name a config file' % _CONFIG)
-    port = os.environ.get(_HEALTH_PORT) or '0'
+    port = os.environ.get(_HEALTH_PORT) or '8081'
     if not port.isdecimal() or int(port) > 65535:
         return _fail('%s has to be a TCP port, not %r' % (_HEALTH_PORT, port))
     # Before the application, which makes its own otherwise.
@@ -83,7 +83,7 @@ def _explain(argv):
         prog=_PROGRAM, description='Serve Redfish for one KubeVirt VM, as in '
         'the pod of a BMC. What there is to set is in the config file of '
         'sushy-emulator that %s names; %s is the TCP port for probes and '
-        'metrics (/livez, /readyz, /metrics), a free one if it is not set.'
+        'metrics (/livez, /readyz, /metrics), 8081 if it is not set.'
         % (_CONFIG, _HEALTH_PORT))
     parser.parse_args(argv)
 

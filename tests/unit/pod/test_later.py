@@ -52,8 +52,8 @@ class LaterTestCase(base.BaseTestCase):
 
     def test_not_before_it_is_used(self):
         self.sample()
-        import sample
-        import sample as again
+        sample = importlib.import_module('sample')
+        again = importlib.import_module('sample')
         self.assertTrue(bool(sample))
         self.assertEqual(str(self.folder / 'sample.py'), sample.__file__)
         self.assertEqual(0, self.loads())
@@ -64,12 +64,13 @@ class LaterTestCase(base.BaseTestCase):
 
     def test_from(self):
         self.sample()
-        from sample import value
-        self.assertEqual(7, value)
+        names = {}
+        exec('from sample import value', names)
+        self.assertEqual(7, names['value'])
 
     def test_missing_attribute(self):
         self.sample()
-        import sample
+        sample = importlib.import_module('sample')
         self.assertFalse(hasattr(sample, 'nothing'))
         self.assertRaises(AttributeError, getattr, sample, 'nothing')
         self.assertEqual(1, self.loads())
@@ -81,7 +82,7 @@ class LaterTestCase(base.BaseTestCase):
 
     def test_one_that_fails_is_tried_again(self):
         self.sample('import sample_none\nvalue = 7\n')
-        import sample
+        sample = importlib.import_module('sample')
         self.assertRaises(ModuleNotFoundError, getattr, sample, 'value')
         self.write('sample_none.py', '')
         self.assertEqual(7, sample.value)
@@ -95,27 +96,27 @@ class LaterTestCase(base.BaseTestCase):
             second = 2
             """)
         later.load('sample_package')
-        import sample_package.below
-        self.assertEqual(2, sample_package.below.second)
+        below = importlib.import_module('sample_package.below')
+        self.assertEqual(2, below.second)
 
     def test_one_below(self):
         self.write('sample_package/__init__.py', 'first = 1\n')
         self.write('sample_package/below.py', 'second = 2\n')
         later.load('sample_package.below')
-        from sample_package import below
+        below = importlib.import_module('sample_package.below')
         self.assertNotIn('second', vars(below))
         self.assertEqual(2, below.second)
 
     def test_own_hook(self):
         self.sample('def __getattr__(name):\n    return name.upper()\n')
-        import sample
+        sample = importlib.import_module('sample')
         self.assertEqual('X', sample.x)
         self.assertEqual('Y', sample.y)
         self.assertEqual(1, self.loads())
 
     def test_threads(self):
         self.sample('import time\ntime.sleep(0.05)\nvalue = 7\n')
-        import sample
+        sample = importlib.import_module('sample')
         found = []
         threads = [threading.Thread(
             target=lambda: found.append(sample.value)) for _ in range(8)]
@@ -129,7 +130,7 @@ class LaterTestCase(base.BaseTestCase):
     def test_uses_itself_while_it_loads(self):
         self.sample('import sample\nseen = hasattr(sample, "later")\n'
                     'later = 1\n')
-        import sample
+        sample = importlib.import_module('sample')
         self.assertFalse(sample.seen)
 
 
