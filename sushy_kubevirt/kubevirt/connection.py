@@ -68,15 +68,6 @@ class Access:
     def ssl_context(self):
         """:returns: a new `ssl.SSLContext`"""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self.load(context)
-        return context
-
-    def load(self, context):
-        """Give a TLS context these certificates, for its next connections.
-
-        :param context: an `ssl.SSLContext`, new or that of an earlier access
-            to the same server
-        """
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -86,6 +77,7 @@ class Access:
             context.load_default_certs()
         if self.cert:
             _load_cert(context, '%s\n%s' % (self.cert, self.key or ''))
+        return context
 
 
 def _load_cert(context, pem):

@@ -274,6 +274,9 @@ class Api:
               content=_JSON, accept=_JSON,
               timeout=aiohttp.ClientTimeout(
                   total=PATIENCE, sock_connect=CONNECT_SECONDS)):
+        if self._session.closed:
+            # Certificates were replaced.
+            self._session = self._transport.session()
         return _Sent(self, call, self._session.request(
             method, self._transport.server + path, params=fields,
             data=None if body is None else json.dumps(body).encode(),

@@ -2,13 +2,16 @@
 """Sessions with the API server for what speaks aiohttp: ours and kopf's.
 
 Both use the credentials of one `connection.Connection`, looked up for each
-request, so that a token that rotates or a login that is renewed needs no new
-session; and both are counted.
+request, so that a token that rotates needs no new session; and both are
+counted. Certificates that are replaced do need one: what there is is closed
+then, and whoever finds its session closed (kopf does as well) asks for
+another one.
 """
 
 import asyncio
 import socket
 import ssl
+import weakref
 
 import aiohttp
 
@@ -38,26 +41,29 @@ class Transport:
         self._connection = connection
         self._counted = counted
         self._renewing = asyncio.Lock()
-        access = connection.access()
-        self._transport = access.transport
-        self._server_name = access.tls_server_name
-        self.server = access.server
-        self._proxy = access.proxy
-        if self._proxy and not self._proxy.startswith('http:'):
+        self._sessions = weakref.WeakSet()
+        self._take(connection.access())
+
+    def _take(self, access):
+        if access.proxy and not access.proxy.startswith('http:'):
             raise errors.ConfigError(
                 'The operator can go through an HTTP proxy only, not '
                 'through the one that the kubeconfig names for %s'
                 % access.server)
-        self._ssl = True
-        if access.server.startswith('https:'):
-            self._ssl = access.ssl_context()
+        self._transport = access.transport
+        self._server_name = access.tls_server_name
+        self._proxy = access.proxy
+        self._ssl = (access.ssl_context()
+                     if access.server.startswith('https:') else True)
+        #: URL of the API server.
+        self.server = access.server
 
     def session(self):
         """A new session, to be closed by the caller.
 
         :returns: `aiohttp.ClientSession`; URLs must be whole
         """
-        return aiohttp.ClientSession(
+        made = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=self._ssl, limit=CONNECTIONS,
                 socket_factory=_socket),
@@ -66,6 +72,8 @@ class Transport:
                 total=None, sock_connect=CONNECT_SECONDS),
             middlewares=[self._send], proxy=self._proxy,
             cookie_jar=aiohttp.DummyCookieJar())
+        self._sessions.add(made)
+        return made
 
     async def _send(self, request, handler):
         """Send a request, and once again if the credentials had expired."""
@@ -101,20 +109,21 @@ class Transport:
         async with self._renewing:
             if not self._connection.slow:
                 return self._connection.access()
-            return self._follow(
+            return await self._follow(
                 await asyncio.to_thread(self._connection.access))
 
     async def _renewed(self, access):
         async with self._renewing:
-            return self._follow(
+            return await self._follow(
                 await asyncio.to_thread(self._connection.renew, access))
 
-    def _follow(self, access):
-        """Have new connections made with the certificates of now."""
+    async def _follow(self, access):
+        """Have connections made with the certificates of now."""
         if access.transport != self._transport:
-            self._transport = access.transport
-            if isinstance(self._ssl, ssl.SSLContext):
-                access.load(self._ssl)
+            self._take(access)
+            old, self._sessions = list(self._sessions), weakref.WeakSet()
+            for session in old:
+                await session.close()
         return access
 
 

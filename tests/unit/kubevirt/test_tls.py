@@ -146,16 +146,20 @@ class TlsTestCase(base.BaseTestCase):
             f.write(text)
         return path
 
-    def get(self, cluster, user=None):
+    def kubeconfig(self, cluster, user=None):
         where = {'server': 'https://127.0.0.1:%d' % self.server.server_port}
-        path = self.file('config', yaml.safe_dump({
+        return self.file('config', yaml.safe_dump({
             'current-context': 'x',
             'clusters': [{'name': 'x', 'cluster': {**where, **cluster}}],
             'users': [{'name': 'x', 'user': user or {'token': 't'}}],
             'contexts': [{'name': 'x', 'context': {
                 'cluster': 'x', 'user': 'x'}}]}))
-        mine = client.Client(connection.Connection.from_options(path),
-                             options.Options(request_timeout=5))
+
+    def get(self, cluster, user=None):
+        mine = client.Client(
+            connection.Connection.from_options(
+                self.kubeconfig(cluster, user)),
+            options.Options(request_timeout=5))
         self.addCleanup(mine.close)
         return mine.get(resources.VM, 'default', 'a')
 
