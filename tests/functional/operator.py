@@ -81,7 +81,8 @@ class Operator(fixtures.Fixture):
     def _setUp(self):
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.process = self.useFixture(process.Process(
-            [NAME, '--kubeconfig', self.kubeconfig, *self.arguments],
+            [NAME, '--kubeconfig', self.kubeconfig, '--metrics-address',
+             '127.0.0.1:0', *self.arguments],
             ready=READY if self.wait else None, timeout=60,
             env=process.environment(self.home)))
 
