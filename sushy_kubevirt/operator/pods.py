@@ -20,6 +20,10 @@ IPMI_HEALTH_PORT = 8082
 #: Annotation of the pod: what its config file is made of.
 CONFIGURATION = naming.GROUP + '/configuration'
 
+#: For a process of which there is one for each VM: a megabyte less of what
+#: threads leave behind (glibc), and of columns in tracebacks (CPython).
+_SMALL = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
+
 #: Nobody's user and group.
 _USER = 65532
 
@@ -145,6 +149,7 @@ def _container(name, bmc, defaults, command, env, mounts, port, health_port):
             {'name': 'VIRTBMC_HEALTH_PORT', 'value': str(health_port)},
             {'name': configuration.AUTH_VARIABLE,
              'value': configuration.AUTH_FOLDER},
+            *({'name': each, 'value': value} for each, value in _SMALL),
             *env],
         'ports': [port, {'name': name + '-health',
                          'containerPort': health_port, 'protocol': 'TCP'}],
