@@ -7,6 +7,9 @@ does one thing to a machine. After WRITES writes to the API it kills itself,
 as by ``kill -9`` or a power cut, before it hears the answer; -1: never. Its
 keeper does not run, so that nothing is put right by it afterwards.
 
+WRITES may end in ``!``: it is a BMC for this machine alone, as that of a
+pod.
+
 Actions: ``reset TYPE``; ``boot TARGET ENABLED [MODE]``; ``keep``: put right
 what is to be put right; ``insert DEVICE URL [USER PASSWORD]``;
 ``eject DEVICE``.
@@ -51,9 +54,12 @@ def _keep(machine, vm, vmi):
 
 
 def main(kubeconfig, name, writes, action, *values):
-    _die_after(int(writes))
+    _die_after(int(writes.rstrip('!')))
+    alone = writes.endswith('!')
     with_none = cluster.Cluster(
-        connection.Connection.from_options(kubeconfig), ('default',),
+        connection.Connection.from_options(kubeconfig),
+        () if alone else ('default',),
+        vm='default/' + name if alone else None,
         options=options.Options(keeper=False, media=options.MediaOptions(
             allow_loopback=True)))
     machine = with_none.machine(name)

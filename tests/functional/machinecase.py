@@ -42,11 +42,19 @@ class MachineTestCase(base.SandboxTestCase):
     VMS = 0
     BOOT_SECONDS = 0.1
 
+    #: ``!`` for BMCs of one machine each.
+    ALONE = ''
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.account = cls.sandbox.bmc_account()
         cls.connection = connection.Connection.from_options(
-            str(cls.sandbox.bmc_account()))
+            str(cls.account))
+
+    def account_of(self, name):
+        """The kubeconfig of whoever is the BMC of a machine."""
+        return self.account
 
     def bmc(self, **settings):
         """What a BMC process has: a cluster, with its keeper."""
@@ -176,8 +184,8 @@ class MachineTestCase(base.SandboxTestCase):
         """
         done = subprocess.run(
             [sys.executable, '-m', driver.__name__,
-             str(self.sandbox.kubeconfig), name,
-             '-1' if writes is None else str(writes), *words],
+             str(self.account_of(name)), name,
+             ('-1' if writes is None else str(writes)) + self.ALONE, *words],
             cwd=process.ROOT, timeout=60, capture_output=True, text=True)
         if done.returncode not in (0, -9):
             self.fail(done.stderr[-3000:])

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual media with the rights of a pod, all of which name one VM."""
+
+import itertools
+
+from sushy_kubevirt.kubevirt import boot
+from sushy_kubevirt.kubevirt import cluster
+from sushy_kubevirt.kubevirt import connection
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt.media import credentials
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import spec
+from tests.functional import machinecase
+from tests.functional import mediacase
+from tests.functional import test_media_robust as robust
+
+S = mediacase.S
+
+
+class NamedMixin:
+    """BMCs that are about one machine each, with its pod's account."""
+
+    ALONE = '!'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox.reset_stats()
+        cls.addClassCleanup(cls.nothing_was_refused)
+        cls.accounts = {}
+
+    @classmethod
+    def nothing_was_refused(cls):
+        refused = cls.sandbox.stats()['refused']
+        if refused:
+            raise AssertionError('Refused: %r' % refused)
+
+    def account_of(self, name):
+        """The account that the operator makes for the BMC of a VM."""
+        if name not in self.accounts:
+            vm = self.sandbox.get('virtualmachines', name)
+            bmc = spec.read({
+                'metadata': {'name': name, 'namespace': 'default',
+                             'uid': vm['metadata']['uid'], 'generation': 1},
+                'spec': {'virtualMachineRef': {'name': name}}})
+            for plural, made in (
+                    ('serviceaccounts', rights.account(bmc)),
+                    ('secrets', rights.state(vm)),
+                    ('roles', rights.role(bmc)),
+                    ('rolebindings', rights.binding(bmc))):
+                # There is no BMC that they could go with. They stay: what is
+                # under way when a BMC is closed is to be no refusal.
+                made['metadata'].pop('ownerReferences', None)
+                self.sandbox.create(plural, made)
+            self.accounts[name] = self.sandbox.account(name + '-virtbmc')
+        return self.accounts[name]
+
+    def bmc_of(self, name, media_options=None, **settings):
+        settings = {**dict(
+            write_deadline=10, request_timeout=3, watch_backoff=0.5,
+            gates_seconds=0), **settings}
+        made = cluster.Cluster(
+            connection.Connection.from_options(str(self.account_of(name))),
+            vm='default/' + name, options=options.Options(
+                media=options.MediaOptions(
+                    **dict(self.MEDIA, **(media_options or {}))),
+                **settings))
+        self.addCleanup(made.close)
+        made.wait_ready()
+        return made
+
+    def alone(self, strategy='Halted', **settings):
+        """A machine, and a BMC of its own."""
+        name = self.make(strategy, change=mediacase.drop_medium)
+        return self.handle(self.bmc_of(name, **settings), name)
+
+    def private(self, name='n'):
+        return self.source(self.url('private/%s.iso' % name),
+                           username=self.images.USER,
+                           password=self.images.PASSWORD)
+
+
+class NamedTestCase(NamedMixin, mediacase.UploadingTestCase):
+
+    def test_all_of_it(self):
+        machine = self.alone()
+        machine.insert_media('Cd', self.private())
+        machine.insert_media('USBStick', self.source())
+        for device in ('Cd', 'USBStick'):
+            self.comes(machine, S.READY, device)
+        made = self.sandbox.get('secrets', machine.name + '-bmc-cd-0')
+        self.assertEqual(credentials.TYPE, made['type'])
+        # Another one instead, with a Secret of its own.
+        machine.insert_media('Cd', self.private('o'))
+        self.comes(machine, S.READY)
+        self.until('one Secret', lambda: self.owned('secrets', machine) == [
+            machine.name + '-bmc-cd-1', machine.name + '-bmc-state'])
+        for device in ('Cd', 'USBStick'):
+            machine.eject_media(device)
+        self.until('nothing left', lambda: not self.data_volumes(machine)
+                   and self.owned('secrets', machine) == [
+                       machine.name + '-bmc-state'])
+
+    def test_uploads(self):
+        machine = self.alone(media_options=dict(self.proxy, mode='upload'))
+        machine.insert_media('Cd', self.private())
+        self.comes(machine, S.READY)
+
+    def test_certificates(self):
+        machine = self.alone()
+        text = self.images_certificate()
+        number = machine.add_media_certificate('Cd', text).id
+        self.assertEqual([text.strip()], [
+            one.pem.strip() for one in machine.media_certificates('Cd')])
+        machine.delete_media_certificate('Cd', number)
+        self.assertIsNone(self.sandbox.get(
+            'configmaps', machine.name + '-bmc-cd-ca'))
+
+    def images_certificate(self):
+        bundle = self.sandbox.get('configmaps',
+                                  'cdi-uploadproxy-signer-bundle', 'cdi')
+        return bundle['data']['ca-bundle.crt']
+
+    def test_secrets_in_the_way(self):
+        machine = self.alone()
+        slots = ['%s-bmc-cd-%d' % (machine.name, number)
+                 for number in range(2)]
+        # Somebody else's is left alone; that of another insert may go yet.
+        for slot, type_ in zip(slots, ('Opaque', credentials.TYPE)):
+            self.sandbox.create('secrets', {
+                'metadata': {'name': slot}, 'type': type_,
+                'stringData': {'accessKeyId': 'a', 'secretKey': 'b'}})
+            self.addCleanup(self.sandbox.delete, 'secrets', slot)
+        before = [self.sandbox.get('secrets', slot) for slot in slots]
+        machine.insert_media('Cd', self.private())
+        self.assertEqual(machine.name + '-bmc-cd-2',
+                         self.comes(machine, S.READY).data_volume)
+        self.assertEqual(before, [self.sandbox.get('secrets', slot)
+                                  for slot in slots])
+        # Without a password nobody looks at it.
+        machine.eject_media('Cd')
+        machine.insert_media('Cd', self.source())
+        self.comes(machine, S.READY)
+
+    def test_power_and_boot(self):
+        machine = self.alone()
+        machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
+        machine.reset(robust.R.ON)
+        self.becomes(machine, machinecase.ON)
+        machine.reset(robust.R.FORCE_RESTART)
+        machine.set_boot(boot.Target.HDD, boot.Enabled.CONTINUOUS)
+        machine.reset(robust.R.FORCE_OFF)
+        self.becomes(machine, machinecase.OFF)
+
+
+class NamedDeathTestCase(NamedMixin, mediacase.MediaTestCase):
+
+    def test_insert(self):
+        name = self.make('Halted', change=mediacase.drop_medium)
+        for writes in itertools.count(1):
+            finished = self.drive(
+                name, 'insert', 'Cd', self.images.url + '/private/k.iso',
+                self.images.USER, self.images.PASSWORD, writes=writes)
+            machine = self.handle(self.bmc_of(name), name)
+            self.until('no half insert', lambda: '"next"' not in (
+                self.remembered(machine) or ''))
+            if machine.medium('Cd') is not None:
+                self.comes(machine, S.READY)
+            else:
+                self.until('nothing left',
+                           lambda: not self.data_volumes(machine))
+            machine.insert_media('Cd', self.private())
+            self.comes(machine, S.READY)
+            machine.eject_media('Cd')
+            self.until('nothing left', lambda: self.owned(
+                'secrets', machine) == [name + '-bmc-state'])
+            machine.cluster.close()
+            if finished:
+                break
+        self.assertGreater(writes, 3)
+
+    def test_every_write_survives_a_bad_moment(self):
+        machine = self.alone()
+        for action, where in itertools.product(
+                ('409', '503', 'drop-after'), ('datavolumes', 'secrets')):
+            self.sandbox.clear_faults()
+            self.sandbox.fault(action, verb='PATCH', where='/' + where)
+            machine.insert_media('Cd', self.private())
+            self.comes(machine, S.READY)
+            machine.eject_media('Cd')
+            self.assertEqual([1], self.fault_hits(), (action, where))
+            self.until('nothing left',
+                       lambda: not self.data_volumes(machine))
+
+    def test_two_processes(self):
+        name = self.make('Halted', change=mediacase.drop_medium)
+        both = [self.handle(self.bmc_of(name), name) for _ in range(2)]
+        for _ in range(4):
+            found = robust.at_once(*[
+                lambda one=one: one.insert_media('Cd', self.private())
+                for one in both])
+            for each in found:
+                if isinstance(each, Exception):
+                    self.assertIsInstance(each, errors.WrongState)
+            medium = self.comes(both[0], S.READY)
+            self.until('one of them', lambda: [
+                medium.data_volume] == self.data_volumes(both[0]))
+            self.until('its Secret', lambda: self.owned(
+                'secrets', both[0]) == [medium.data_volume,
+                                        name + '-bmc-state'])
