@@ -69,19 +69,24 @@ class Control:
         return answer
 
     async def _show_stats(self, request):
-        refused = {}
-        for (user, verb, resource), count in sorted(
-                self._server.access.refused.items()):
-            refused.setdefault(user, {}).setdefault(verb, {})[
-                resource] = count
+        access = self._server.access
         return web.json_response({
             **self.stats.report(), 'watches': len(self._server.watches),
-            'refused': refused})
+            'refused': _by_user(access.refused),
+            'used': _by_user(access.used)})
 
     async def _reset_stats(self, request):
         self.stats.reset()
         self._server.access.refused.clear()
+        self._server.access.used.clear()
         return web.Response(status=204)
+
+
+def _by_user(counts):
+    found = {}
+    for (user, verb, resource), count in sorted(counts.items()):
+        found.setdefault(user, {}).setdefault(verb, {})[resource] = count
+    return found
 
 
 def install(server):

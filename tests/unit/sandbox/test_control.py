@@ -203,6 +203,8 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual({'system:anonymous': {
             'get': {'/metrics': 1, 'things.example.test/status': 1},
             'list': {'pods': 2}}}, body['refused'])
+        # Masters need no rights.
+        self.assertEqual({}, body['used'])
         self.assertEqual(4, body['total'])
 
 
