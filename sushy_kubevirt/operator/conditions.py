@@ -51,6 +51,7 @@ class World:
     :param secret: the Secret with user name and password: that which the BMC
         names, or the one made for it; its metadata are enough
     :param secret_lacks: what it lacks: see `credentials.missing`
+    :param secret_unfit: what IPMI cannot use of it: see `credentials.unfit`
     :param copied: whether the Secret that the pod mounts is there, if it is
         the copy of one in another namespace
     :param deployment: of the pod
@@ -68,6 +69,7 @@ class World:
     vm: dict | None = None
     secret: dict | None = None
     secret_lacks: tuple = ()
+    secret_unfit: tuple = ()
     copied: bool = False
     deployment: dict | None = None
     service: dict | None = None
@@ -159,6 +161,13 @@ def _secret(bmc, world):
             SECRET, False, 'SecretIncomplete',
             'Secret %s has nothing, or no text, under %s.'
             % (name, ' and '.join(world.secret_lacks)))
+    if bmc.ipmi and world.secret_unfit:
+        return Condition(
+            SECRET, False, 'SecretUnusable',
+            'IPMI cannot use what Secret %s has under %s: it takes user '
+            'names of up to 16 bytes and passwords of up to 20, without '
+            'control characters. Change it, or set ipmi.enabled to false.'
+            % (name, ' and '.join(world.secret_unfit)))
     if bmc.auth is None:
         return Condition(
             SECRET, True, 'SecretGenerated',

@@ -13,6 +13,9 @@ USERNAME, PASSWORD = 'username', 'password'
 #: The user of a Secret that the operator makes.
 DEFAULT_USERNAME = 'admin'
 
+#: The most bytes of each that IPMI 2.0 has room for (sections 22.28, 22.30).
+_MOST = {USERNAME: 16, PASSWORD: 20}
+
 # IPMI 2.0 takes at most 20 bytes of a password (section 22.30). Letters and
 # digits need no quoting in a shell: 119 bits.
 _LENGTH = 20
@@ -52,6 +55,20 @@ def missing(secret):
     """
     return tuple(key for key in (USERNAME, PASSWORD)
                  if not _text((secret.get('data') or {}).get(key)))
+
+
+def unfit(secret):
+    """What IPMI cannot use of a Secret.
+
+    :param secret: dict
+    :returns: tuple of keys that are too long for it, or no plain text
+    """
+    found = {key: _text((secret.get('data') or {}).get(key))
+             for key in (USERNAME, PASSWORD)}
+    return tuple(key for key, text in found.items()
+                 if len(text.encode()) > _MOST[key]
+                 or any(ord(letter) < 0x20 or ord(letter) == 0x7f
+                        for letter in text))
 
 
 def _text(value):

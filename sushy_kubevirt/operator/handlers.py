@@ -19,10 +19,10 @@ from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import known
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import status
+from sushy_kubevirt.operator import strangers
 from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
@@ -57,9 +57,11 @@ class Work:
         self._known = known.Known(api)
         self._certificates = certificates.Certificates(
             api, options.system_namespace)
-        self._rollout = rollout.Rollout(options.max_unavailable)
+        self._rollout = rollout.Rollout(options.max_unavailable, self._wake)
+        self._strangers = strangers.Strangers(api, self._known, self._wake)
         self._reconciler = reconcile.Reconciler(
-            options, api, self._known, self._certificates, self._rollout)
+            options, api, self._known, self._certificates, self._rollout,
+            self._strangers)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._states = {}
         self._tasks = []
@@ -90,6 +92,7 @@ class Work:
 
     async def close(self):
         """Finish what is under way."""
+        self._strangers.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -120,8 +123,11 @@ class Work:
             if self._expected:
                 return
         self.listed.set()
-        for key in self._known.bmcs():
-            self._queue.add(key)
+        for namespace, name in self._known.bmcs():
+            self._rollout.mark(
+                (namespace, name), rollout.is_stopped(self._known.objects.get(
+                    kinds.DEPLOYMENT, namespace, naming.base(name))))
+            self._queue.add((namespace, name))
         self._queue.start()
 
     # What happens
@@ -141,7 +147,8 @@ class Work:
         self._queue.forget(key)
         self._states.pop(key, None)
         self._count(None)
-        self._wake(self._rollout.forget(key))
+        self._rollout.forget(key)
+        self._strangers.forget(key)
 
     async def _existing(self, resource, namespace):
         """Who is there no more: kopf does not tell what vanished while it
@@ -181,15 +188,10 @@ class Work:
                 continue
             keys = self._minding(resource, found)
             if resource == kinds.DEPLOYMENT:
-                self._deployment(keys, found, kind == 'DELETED')
+                for key in keys:
+                    self._rollout.mark(key, rollout.is_stopped(
+                        None if kind == 'DELETED' else found))
             self._wake(keys)
-
-    def _deployment(self, keys, obj, gone):
-        stopped = not gone and naming.UPGRADING in (
-            obj['metadata'].get('annotations') or {}) and (
-                not pods.is_ready(obj))
-        for key in keys:
-            self._wake(self._rollout.mark(key, stopped))
 
     async def _machines(self, resource, namespace):
         machines = self._known.machines

@@ -32,3 +32,8 @@ def of(obj):
     :returns: `resources.Resource`
     """
     return _BY_KIND[obj['kind']]
+
+
+def called(kind):
+    """:returns: the `resources.Resource` of a kind of ours"""
+    return _BY_KIND[kind]

@@ -142,6 +142,7 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, refused=(),
     world = conditions.World(
         vm=vm, secret=secret and secret.obj,
         secret_lacks=secret.lacks if secret else (),
+        secret_unfit=secret.unfit if secret else (),
         copied=_ours(bmc, auth) is not None,
         deployment=own('Deployment'), service=own('Service'),
         certificate=bool(served and served.certificate),

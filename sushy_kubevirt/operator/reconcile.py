@@ -18,6 +18,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import rollout as rollout_
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import status as status_
 from sushy_kubevirt.operator import workqueue
@@ -43,13 +44,16 @@ class Reconciler:
     :param known: a `known.Known`
     :param certificates: a `certificates.Certificates`
     :param rollout: a `rollout.Rollout`
+    :param strangers: a `strangers.Strangers`
     """
 
-    def __init__(self, options, api, known, certificates, rollout):
+    def __init__(self, options, api, known, certificates, rollout,
+                 strangers):
         self._api = api
         self._known = known
         self._certificates = certificates
         self._rollout = rollout
+        self._strangers = strangers
         self._allowed = options.allowed_images
         self._defaults = pods.Defaults(
             options.image, pull_policy=options.pull_policy)
@@ -88,6 +92,9 @@ class Reconciler:
             steps = plan.steps(bmc, seen, self._defaults, tried)
             steps, waiting = self._turn(key, steps)
             if not steps:
+                self._strangers.follow(key, [
+                    ref for ref, obj in seen.live.items()
+                    if not naming.is_ours(bmc, obj)])
                 break
             if not looked:
                 # Its watch may be behind: nothing is made for a BMC that is
@@ -98,13 +105,12 @@ class Reconciler:
                 looked = True
                 if spec.read(body) != bmc:
                     continue
-            for step in steps:
-                try:
-                    await self._acting.act(bmc, step, seen, tried)
-                except (errors.Rejected, errors.AccessDenied) as e:
-                    if _TERMINATING not in str(e):
-                        await self._refused(bmc, body, step, e)
-                    raise
+            try:
+                await self._take(bmc, body, steps, seen, tried)
+            finally:
+                self._rollout.mark(key, rollout_.is_stopped(
+                    self._known.objects.get(
+                        kinds.DEPLOYMENT, key[0], naming.base(key[1]))))
             body = self._known.bmc(key)
             if body is None:
                 return None
@@ -117,6 +123,15 @@ class Reconciler:
         await self._tell(bmc, body, dataclasses.replace(
             seen.world, waiting=waiting))
         return _renewal(seen)
+
+    async def _take(self, bmc, body, steps, seen, tried):
+        for step in steps:
+            try:
+                await self._acting.act(bmc, step, seen, tried)
+            except (errors.Rejected, errors.AccessDenied) as e:
+                if _TERMINATING not in str(e):
+                    await self._refused(bmc, body, step, e)
+                raise
 
     async def _look(self, bmc, body):
         known, named = self._known, observed.names(bmc)

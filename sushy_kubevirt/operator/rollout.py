@@ -6,15 +6,30 @@ ready again; so an operator that takes over counts the same. A new image that
 does not work stops the rollout at those that it was tried with.
 """
 
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import pods
+
+
+def is_stopped(deployment):
+    """Whether a BMC is stopped by an upgrade.
+
+    :param deployment: dict, its Deployment, or None
+    """
+    return (deployment is not None and naming.UPGRADING in (
+        deployment['metadata'].get('annotations') or {})
+        and not pods.is_ready(deployment))
+
 
 class Rollout:
     """Whose turn it is.
 
     :param most: how many may be stopped at a time
+    :param wake: function of keys, called when it is their turn
     """
 
-    def __init__(self, most):
+    def __init__(self, most, wake):
         self._most = most
+        self._wake = wake
         self._stopped = set()
         self._waiting = {}
 
@@ -22,14 +37,13 @@ class Rollout:
         """Take what a BMC's Deployment says.
 
         :param key: of the BMC
-        :param stopped: whether it carries the mark and is not ready
-        :returns: keys whose turn it is now
+        :param stopped: see `is_stopped`
         """
         if stopped:
             self._stopped.add(key)
-            return ()
-        self._stopped.discard(key)
-        return self._next()
+        elif key in self._stopped:
+            self._stopped.discard(key)
+            self._next()
 
     def may(self, key):
         """Whether a BMC may be stopped now; it is, as far as this goes.
@@ -48,14 +62,11 @@ class Rollout:
         self._waiting.pop(key, None)
 
     def forget(self, key):
-        """A BMC is gone.
-
-        :returns: keys whose turn it is now
-        """
+        """A BMC is gone."""
         self._waiting.pop(key, None)
-        self._stopped.discard(key)
-        return self._next()
+        self.mark(key, False)
 
     def _next(self):
-        free = max(self._most - len(self._stopped), 0)
-        return tuple(self._waiting)[:free]
+        free = self._most - len(self._stopped)
+        if free > 0 and self._waiting:
+            self._wake(tuple(self._waiting)[:free])

@@ -34,6 +34,7 @@ class Seen:
     :param obj: dict with its metadata alone
     :param type: its type
     :param lacks: what it lacks as credentials: see `credentials.missing`
+    :param unfit: what IPMI cannot use of it: see `credentials.unfit`
     :param digest: bytes that change with its user name and password
     :param certificate: PEM text of its certificate if that can be used, and
         its key is there and belongs to it; else None
@@ -42,6 +43,7 @@ class Seen:
     obj: dict
     type: str
     lacks: tuple
+    unfit: tuple
     digest: bytes
     certificate: str | None
 
@@ -62,6 +64,7 @@ def look(secret):
     return Seen(
         {'metadata': trimmed(metadata)},
         secret.get('type', TYPE), credentials.missing(secret),
+        credentials.unfit(secret),
         digest(data),
         served.certificate if authority.usable(served) else None)
 
