@@ -196,7 +196,12 @@ class Api:
                 LOG.debug('%s: %s', where, e)
                 version = ''
             except errors.Unavailable as e:
-                told, pause = _tell(told, e), e.retry_after or 0
+                pause = e.retry_after or 0
+                if tries:
+                    told = _tell(told, e)
+                else:
+                    # Connections do break.
+                    LOG.debug('%s', e)
             except errors.MachineError as e:
                 # A right that is missing; or a selector that the server
                 # does not understand.
@@ -334,7 +339,8 @@ async def _lines(content):
         if len(rest) > _LONGEST_LINE:
             raise ValueError('an object without an end')
     if rest.strip():
-        raise ValueError('it ended within an object')
+        # No JSON if it was cut off.
+        yield bytes(rest)
 
 
 def _tell(told, error):

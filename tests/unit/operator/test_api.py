@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's requests, and watches that never end."""
+
+import asyncio
+import contextlib
+import threading
+import unittest
+from unittest import mock
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import transport
+from tests.unit.kubevirt import api as server_
+
+VM = '/virtualmachines/a'
+
+
+class ApiTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def asyncSetUp(self):
+        self.server = server_.Api()
+        self.server.start()
+        self.addCleanup(self.server.stop)
+        self.vm = self.server.put('virtualmachines', server_.vm('a'))
+        self.api = api_.Api(transport.Transport(self.server.connection()))
+        self.addAsyncCleanup(self.api.close)
+        self.addCleanup(setattr, api_, 'FIRST_PAUSE', api_.FIRST_PAUSE)
+        api_.FIRST_PAUSE = 0.01
+
+    def answers(self, method, path=VM, code=200, body=None):
+        self.server.rule(method, path, (
+            code, {} if body is None else body, None))
+
+    @property
+    def last(self):
+        return self.server.requests[-1]
+
+    # One request
+
+    async def test_get(self):
+        found = await self.api.get(resources.VM, 'default', 'a')
+        self.assertEqual('a', found['metadata']['name'])
+        self.assertEqual('application/json', self.last[3]['Accept'])
+        await self.api.get(resources.VM, 'default', 'a', metadata_only=True)
+        self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
+
+    async def test_create(self):
+        self.answers('POST', 'roles', 201, {'metadata': {'name': 'x'}})
+        made = await self.api.create(kinds.ROLE, 'lab', {
+            'metadata': {'name': 'x'}})
+        self.assertEqual({'metadata': {'name': 'x'}}, made)
+        method, path, query, headers, body = self.last
+        self.assertEqual(('POST', '/apis/rbac.authorization.k8s.io/v1/'
+                          'namespaces/lab/roles', {}), (method, path, query))
+        self.assertEqual('application/json', headers['Content-Type'])
+
+    async def test_apply(self):
+        self.answers('PATCH', 'services/x')
+        await self.api.apply(kinds.SERVICE, 'lab', 'x', {'kind': 'Service'})
+        _, path, query, headers, body = self.last
+        self.assertEqual('/api/v1/namespaces/lab/services/x', path)
+        self.assertEqual({'fieldManager': 'sushy-kubevirt-operator',
+                          'force': 'true'}, query)
+        self.assertEqual('application/apply-patch+yaml',
+                         headers['Content-Type'])
+        self.assertEqual({'kind': 'Service'}, body)
+
+    async def test_patches(self):
+        for body, kind in (({'a': 1}, 'merge'), ([{'op': 'test'}], 'json')):
+            self.answers('PATCH', 'virtualmachinebmcs/x')
+            await self.api.patch(kinds.BMC, 'lab', 'x', body, 'status')
+            self.assertTrue(self.last[1].endswith('/x/status'))
+            self.assertEqual('application/%s-patch+json' % kind,
+                             self.last[3]['Content-Type'])
+
+    async def test_replace(self):
+        self.answers('PUT', 'leases/x')
+        await self.api.replace(kinds.LEASE, 'lab', 'x', {'a': 1})
+        self.assertEqual({'a': 1}, self.last[4])
+
+    async def test_delete(self):
+        for uid, wanted in ((None, {}), ('u', {'preconditions': {
+                'uid': 'u'}})):
+            self.answers('DELETE', 'services/x')
+            await self.api.delete(kinds.SERVICE, 'lab', 'x', uid)
+            self.assertEqual({'propagationPolicy': 'Background', **wanted},
+                             self.last[4])
+
+    async def test_served(self):
+        await self.api.served(resources.VM)
+        self.answers('GET', 'virtualmachinebmcs$', 404,
+                     {'message': 'the server could not find it'})
+        with self.assertRaises(errors.Unavailable) as caught:
+            await self.api.served(kinds.BMC)
+        self.assertIn('is its CustomResourceDefinition installed?',
+                      str(caught.exception))
+
+    async def test_refusals(self):
+        for code, message, error in (
+                (401, 'Unauthorized', errors.AccessDenied),
+                (403, 'forbidden', errors.AccessDenied),
+                (403, 'exceeded quota: q', errors.Rejected),
+                (404, 'not found', errors.ObjectNotFound),
+                (409, 'exists', errors.Conflict),
+                (422, 'invalid', errors.Rejected),
+                (429, 'later', errors.TooManyRequests),
+                (500, 'oh', errors.ServerError)):
+            self.answers('POST', 'roles', code, {'message': message})
+            with self.assertRaises(error) as caught:
+                await self.api.create(kinds.ROLE, 'lab', {
+                    'metadata': {'name': 'x'}})
+            self.assertIn(message, str(caught.exception))
+        self.server.rule('GET', VM, (429, {}, {'Retry-After': '7'}))
+        with self.assertRaises(errors.TooManyRequests) as caught:
+            await self.api.get(resources.VM, 'default', 'a')
+        self.assertEqual(7, caught.exception.retry_after)
+
+    async def test_no_answer(self):
+        self.server.rule('PATCH', VM, 'reset')
+        with self.assertRaises(errors.ConnectionLost) as caught:
+            await self.api.patch(resources.VM, 'default', 'a', {})
+        self.assertTrue(caught.exception.maybe_done)
+        self.answers('GET', body=b'no JSON')
+        with self.assertRaises(errors.Unavailable):
+            await self.api.get(resources.VM, 'default', 'a')
+        self.server.stop()
+        await self.api.close()
+        with self.assertRaises(errors.Unavailable) as caught:
+            await self.api.patch(resources.VM, 'default', 'a', {})
+        self.assertFalse(caught.exception.maybe_done)
+        self.server.start()
+
+    async def test_no_redirect_is_followed(self):
+        # It would take the token along.
+        self.server.rule('GET', VM, (302, {}, {
+            'Location': 'http://127.0.0.1:1/'}))
+        with self.assertRaises(errors.MachineError):
+            await self.api.get(resources.VM, 'default', 'a')
+
+    async def test_who_may_not_write_does_not(self):
+        def refuse():
+            raise errors.Unavailable('not now')
+
+        self.api.may_write = refuse
+        await self.api.get(resources.VM, 'default', 'a')
+        before = len(self.server.requests)
+        body = {'metadata': {'name': 'x'}}
+        for call in (self.api.create(kinds.ROLE, 'lab', body),
+                     self.api.apply(kinds.ROLE, 'lab', 'x', body),
+                     self.api.patch(kinds.ROLE, 'lab', 'x', body),
+                     self.api.replace(kinds.ROLE, 'lab', 'x', body),
+                     self.api.delete(kinds.ROLE, 'lab', 'x')):
+            with self.assertRaises(errors.Unavailable):
+                await call
+        self.assertEqual(before, len(self.server.requests))
+
+    # Watches
+
+    @contextlib.asynccontextmanager
+    async def watching(self, **more):
+        """A watch; what it yields is a function that waits for the next."""
+        watch = self.api.watch(resources.VM, **more)
+
+        async def next_():
+            async with asyncio.timeout(10):
+                kind, found = await anext(watch)
+            if kind == api_.LISTED:
+                return kind, sorted(name for _, name in found)
+            return kind, found['metadata']['name']
+
+        try:
+            yield next_
+        finally:
+            await watch.aclose()
+
+    async def opened(self, count=1):
+        """Wait until the server has so many watches."""
+        async with asyncio.timeout(10):
+            while self.server.count('WATCH') < count:
+                await asyncio.sleep(0.01)
+
+    async def put(self, name):
+        await asyncio.to_thread(self.server.put, 'virtualmachines',
+                                server_.vm(name))
+
+    async def test_what_is_there_and_what_happens(self):
+        async with self.watching() as following:
+            self.assertEqual(('ADDED', 'a'), await following())
+            self.assertEqual(('LISTED', ['a']), await following())
+            changes = asyncio.ensure_future(following())
+            await self.opened()
+            await self.put('b')
+            self.assertEqual(('ADDED', 'b'), await changes)
+            await self.put('b')
+            self.assertEqual(('MODIFIED', 'b'), await following())
+            self.server.delete('virtualmachines', self.vm)
+            self.assertEqual(('DELETED', 'a'), await following())
+        self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
+
+    async def test_pages(self):
+        self.addCleanup(setattr, api_, 'PAGE', api_.PAGE)
+        api_.PAGE = 2
+        for name in 'bcde':
+            await self.put(name)
+        async with self.watching() as following:
+            for name in 'abcde':
+                self.assertEqual(('ADDED', name), await following())
+            self.assertEqual(('LISTED', list('abcde')), await following())
+        self.assertEqual(3, self.server.count('GET', 'virtualmachines$'))
+
+    async def test_selectors(self):
+        async with self.watching(label_selector='a in (b)',
+                                 field_selector='metadata.name=a',
+                                 metadata_only=True) as following:
+            await following()
+            await following()
+            changes = asyncio.ensure_future(following())
+            await self.opened()
+            changes.cancel()
+            await asyncio.gather(changes, return_exceptions=True)
+        for request in self.server.requests:
+            self.assertEqual(('a in (b)', 'metadata.name=a'), (
+                request[2]['labelSelector'], request[2]['fieldSelector']))
+        self.assertIn('as=PartialObjectMetadataList;',
+                      self.server.requests[0][3]['Accept'])
+        self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
+
+    async def test_a_connection_breaks(self):
+        with self.assertNoLogs('sushy_kubevirt.operator.api', 'WARNING'):
+            async with self.watching() as following:
+                await following()
+                await following()
+                changes = asyncio.ensure_future(following())
+                await self.opened()
+                await self.put('b')
+                self.assertEqual(('ADDED', 'b'), await changes)
+                changes = asyncio.ensure_future(following())
+                self.server.cut()
+                await self.put('c')
+                # Nothing is lost, nothing told twice or listed again.
+                self.assertEqual(('ADDED', 'c'), await changes)
+        self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
+
+    async def test_it_is_too_late(self):
+        async with self.watching() as following:
+            await following()
+            await following()
+            self.server.oldest = self.server.version + 1
+            await self.put('b')
+            self.server.delete('virtualmachines', self.vm)
+            self.server.version += 1
+            self.server.oldest = self.server.version
+            self.assertEqual(('ADDED', 'b'), await following())
+            self.assertEqual(('LISTED', ['b']), await following())
+
+    async def test_the_server_is_away(self):
+        self.server.stop()
+        with self.assertLogs('sushy_kubevirt.operator.api',
+                             'INFO') as logged:
+            async with self.watching() as following:
+                first = asyncio.ensure_future(following())
+                await asyncio.sleep(0.1)
+                self.server.start()
+                self.assertEqual(('ADDED', 'a'), await first)
+                await following()
+                changes = asyncio.ensure_future(following())
+                await self.opened()
+                await self.put('b')
+                await changes
+        # Said once, however often it was tried.
+        self.assertEqual(2, len(logged.output), logged.output)
+        self.assertIn('does not answer', logged.output[0])
+        self.assertIn('works again', logged.output[1])
+
+    async def test_a_right_is_missing(self):
+        self.server.rule('GET', 'virtualmachines$',
+                         (403, {'message': 'no'}, None), 5)
+        with self.assertLogs('sushy_kubevirt.operator.api',
+                             'INFO') as logged:
+            async with self.watching() as following:
+                self.assertEqual(('ADDED', 'a'), await following())
+        self.assertEqual(1, len(logged.output))
+        self.assertIn('lacks the right', logged.output[0])
+
+    async def test_a_server_that_ends_each_watch_at_once(self):
+        # It is not asked as fast as it can answer.
+        pauses = []
+        real = asyncio.sleep
+
+        async def sleep(seconds):
+            pauses.append(seconds)
+            await real(0)
+
+        async with self.watching() as following:
+            await following()
+            await following()
+            self.server.rule('WATCH', '', (200, b'', None), 6)
+            with mock.patch.object(asyncio, 'sleep', sleep):
+                changes = asyncio.ensure_future(following())
+                while self.server.count('WATCH') < 7:
+                    await real(0.01)
+            await self.put('b')
+            self.assertEqual(('ADDED', 'b'), await changes)
+        self.assertEqual(6, len(pauses))
+        self.assertGreater(pauses[-1], 8 * pauses[0])
+
+    async def test_a_large_object(self):
+        large = server_.vm('large', text='x' * 2 ** 20)
+        async with self.watching() as following:
+            await following()
+            await following()
+            changes = asyncio.ensure_future(following())
+            await self.opened()
+            threading.Thread(target=self.server.put, args=(
+                'virtualmachines', large)).start()
+            self.assertEqual(('ADDED', 'large'), await changes)
