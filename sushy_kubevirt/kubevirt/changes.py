@@ -66,29 +66,28 @@ def _name(item):
     return item.get('name') if isinstance(item, dict) else item
 
 
-def send(machine, vm, edited, strict=False):
-    """Write an edited copy of a VM back, if it differs.
-
-    One try; call it in a step of `machine.Machine.write`. It is refused
-    (`errors.Conflict`) if the VM's spec, or an annotation that is changed,
-    is not any more what it was. KubeVirt's own writes to the status, of which
-    there are many while a VM starts, do not get in the way.
+def guarded(vm, edited, strict=False):
+    """The patch that makes a VM its edited copy, and is refused (with 409 or
+    422, `errors.Conflict`) if the VM's spec, or an annotation that is
+    changed, is not any more what it was. KubeVirt's own writes to the status,
+    of which there are many while a VM starts, do not get in the way.
 
     :param vm: the VM the copy was made from
     :param edited: the copy
     :param strict: refuse after any other change too, of the status even
-    :returns: the VM as it is now
+    :returns: list of operations, [] if nothing differs
     """
     operations = between(vm, edited)
     if not operations:
-        return vm
+        return []
     metadata = vm['metadata']
     alone = all(each['path'].startswith(_ANNOTATIONS) for each in operations)
     if strict or not metadata.get('annotations') or alone and any(
             each['op'] == 'add' for each in operations):
         # That an annotation is not there cannot be tested for, and it
         # changes no generation.
-        return machine.patch(operations, guard=vm)
+        return [{'op': 'test', 'path': '/metadata/resourceVersion',
+                 'value': metadata['resourceVersion']}] + operations
     tests = [{'op': 'test', 'path': '/metadata/generation',
               'value': metadata['generation']}]
     for operation in operations:
@@ -99,4 +98,15 @@ def send(machine, vm, edited, strict=False):
                 'op': 'test', 'path': operation['path'],
                 'value': metadata['annotations'][
                     name.replace('~1', '/').replace('~0', '~')]})
-    return machine.patch(tests + operations)
+    return tests + operations
+
+
+def send(machine, vm, edited, strict=False):
+    """Write an edited copy of a VM back, if it differs: see `guarded`.
+
+    One try; call it in a step of `machine.Machine.write`.
+
+    :returns: the VM as it is now
+    """
+    operations = guarded(vm, edited, strict)
+    return machine.patch(operations) if operations else vm

@@ -68,6 +68,38 @@ def put_right(vm, vmi):
     return None if edited == vm else edited
 
 
+def retire(vm, vmi):
+    """Say what a VM should be like that is no BMC's any more.
+
+    A boot that has not come is not waited for: nobody would be there to put
+    back what it changes. Lasting settings stay, as those of a machine whose
+    BMC is taken out.
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :returns: (an edited copy of the VM, or None if it is right as it is;
+        whether that is all: if not, its next VMI has to be waited for)
+    """
+    if runstrategy.deleted(vm):
+        return None, True
+    edited = copy.deepcopy(vm)
+    once = overrides.once(vm)
+    if once is not None:
+        overrides.take_off_once(edited)
+        if once.get('target') == bootorder.Class.HTTP.value:
+            overrides.drop_http_drive(edited)
+        if vmi is not None and annotations.mark(vmi) == once['id']:
+            _keep_up(edited, vmi)
+    if runstrategy.of(edited) == runstrategy.HALTED:
+        # It was for the power-on of a BMC.
+        runstrategy.forget(edited)
+    else:
+        _bring_strategy_back(edited, vmi)
+    kept = edited['metadata'].get('annotations') or {}
+    return (None if edited == vm else edited,
+            annotations.RUN_STRATEGY not in kept)
+
+
 def _keep_up(vm, vmi):
     """Let another VMI follow when the guest's reboot ends this one."""
     if (vmi['spec'].get('domain', {}).get('rebootPolicy')

@@ -342,3 +342,63 @@ class KeeperTestCase(PutRightTestCase):
         self.cluster.tell(machine, fakes.vm(), fakes.vmi())
         self.cluster.tell(machine, fakes.vm(), stuck)
         self.assertEqual(2, self.logger.output.count('no room'))
+
+
+class RetireTestCase(PutRightTestCase):
+    """A VM whose BMC is taken away."""
+
+    def retire(self, machine):
+        edited, done = keeper.retire(*machine.objects())
+        if edited is not None:
+            machine.vm = edited
+            self.assertEqual((None, done), keeper.retire(*machine.objects()))
+        return done
+
+    def test_a_boot_that_has_not_come(self):
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted'):
+            machine = self.pending(strategy)
+            self.assertTrue(self.retire(machine))
+            self.is_clean(machine, strategy)
+
+    def test_one_that_waits_while_another_runs(self):
+        machine = fakes.Machine(fakes.vm('RerunOnFailure'))
+        machine.vmi = fakes.vmi('Running', 'u0', of=machine.vm)
+        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        self.assertTrue(self.retire(machine))
+        self.is_clean(machine, 'RerunOnFailure')
+
+    def test_a_boot_that_runs_and_reboots(self):
+        machine = self.pending('RerunOnFailure')
+        self.start(machine)
+        self.assertFalse(self.retire(machine))
+        self.assertEqual('Always', machine.strategy)
+        self.start(machine, 'u2')
+        self.assertTrue(self.retire(machine))
+        self.is_clean(machine, 'RerunOnFailure')
+
+    def test_without_the_gate_nothing_is_waited_for(self):
+        machine = self.pending('RerunOnFailure', gates=())
+        self.start(machine)
+        self.assertTrue(self.retire(machine))
+        self.is_clean(machine, 'RerunOnFailure')
+
+    def test_after_the_keeper_was_there(self):
+        machine = self.pending('RerunOnFailure')
+        self.start(machine)
+        self.keep(machine)
+        self.assertFalse(self.retire(machine))
+        self.assertEqual('Always', machine.strategy)
+        machine.vmi = None
+        machine.vm['spec']['runStrategy'] = 'Halted'
+        self.assertTrue(self.retire(machine))
+        self.is_clean(machine, 'Halted')
+
+    def test_lasting_settings_stay(self):
+        machine = fakes.Machine(fakes.vm('RerunOnFailure'))
+        boot.set(machine, boot.Target.PXE, boot.Enabled.CONTINUOUS)
+        self.assertEqual((None, True), keeper.retire(*machine.objects()))
+
+    def test_a_vm_that_goes_is_left_alone(self):
+        machine = self.pending('RerunOnFailure')
+        machine.vm['metadata']['deletionTimestamp'] = 'now'
+        self.assertEqual((None, True), keeper.retire(*machine.objects()))
