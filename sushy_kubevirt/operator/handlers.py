@@ -15,12 +15,14 @@ import kopf
 
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import certificates
+from sushy_kubevirt.operator import farewell
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import known
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import status
 from sushy_kubevirt.operator import strangers
 from sushy_kubevirt.operator import workqueue
@@ -55,6 +57,7 @@ class Work:
         self._namespaces = options.namespaces or (None,)
         self._system = options.system_namespace
         self._known = known.Known(api)
+        self._farewell = farewell.Farewell(api, self._known)
         self._certificates = certificates.Certificates(
             api, options.system_namespace)
         self._rollout = rollout.Rollout(options.max_unavailable, self._wake)
@@ -88,6 +91,8 @@ class Work:
             self._follow(self._machines, kinds.VM, namespace)
             self._follow(self._secrets, kinds.SECRET, namespace)
             self._follow(self._existing, kinds.BMC, namespace)
+            self._tasks.append(asyncio.create_task(
+                self._farewell.follow(namespace)))
         self._tasks.append(asyncio.create_task(self._authority()))
 
     async def close(self):
@@ -96,6 +101,7 @@ class Work:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._farewell.close()
         await self._queue.close(_LAST_SECONDS)
 
     def ready(self):
@@ -129,6 +135,7 @@ class Work:
                     kinds.DEPLOYMENT, namespace, naming.base(name))))
             self._queue.add((namespace, name))
         self._queue.start()
+        self._farewell.begin()
 
     # What happens
 
@@ -143,7 +150,11 @@ class Work:
             self._begin()
 
     def _bmc_gone(self, key):
+        body = self._known.bmc(key)
         self._known.drop_bmc(key)
+        if body:
+            vm = spec.read(body).vm
+            self._farewell.look(vm.namespace, vm.name)
         self._queue.forget(key)
         self._states.pop(key, None)
         self._count(None)
@@ -169,6 +180,9 @@ class Work:
                 body = self._known.bmc(key)
                 if body and body['metadata']['uid'] == metadata['uid']:
                     self._bmc_gone(key)
+                elif self.listed.is_set():
+                    # It was noticed before, and which VM it had is forgotten.
+                    self._farewell.begin()
                 self._begin()
 
     async def _owned(self, resource, namespace):
@@ -178,12 +192,16 @@ class Work:
             if kind == api_.LISTED:
                 self._vanished(resource, namespace, found,
                                objects.names(resource), objects.drop)
+                if self.listed.is_set():
+                    self._farewell.begin()
                 self._is_listed(resource, namespace)
                 continue
             if kind == 'DELETED':
                 news = objects.gone(resource, found)
             else:
                 news = objects.put(resource, found)
+            if resource == kinds.ROLE and kind == 'DELETED':
+                self._farewell.role_gone(found)
             if not news:
                 continue
             keys = self._minding(resource, found)
@@ -203,6 +221,8 @@ class Work:
                     lambda _, *at: machines.drop(*at))
                 self._is_listed(resource, namespace)
                 continue
+            self._farewell.look(found['metadata']['namespace'],
+                                found['metadata']['name'])
             if kind == 'DELETED':
                 metadata = found['metadata']
                 news = machines.drop(metadata['namespace'], metadata['name'])
