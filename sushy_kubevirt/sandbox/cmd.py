@@ -145,6 +145,10 @@ def parser():
         help='how long a container waits that failed twice, and twice as '
         'long each further time (default: 0.5; a real cluster: 10)')
     result.add_argument(
+        '--pods', choices=('processes', 'pretended'), default='processes',
+        help='what pods are: local processes, or nothing at all, Ready at '
+        'once, for clusters with thousands of them (default: processes)')
+    result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='controllers '
         'act late, each time by up to so many seconds, as in a busy cluster '
         '(default: 0)')

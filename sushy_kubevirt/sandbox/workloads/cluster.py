@@ -25,10 +25,12 @@ class Options:
     :param crash_back_off: seconds before a container is started again that
         failed twice, doubled with each further time (a real cluster: 10).
     :param lag: controllers act late, by up to so many seconds.
+    :param pods: ``processes``, or ``pretended``: without.
     """
 
     crash_back_off: float = 0.5
     lag: float = 0
+    pods: str = 'processes'
 
 
 class Cluster:
@@ -61,11 +63,12 @@ class Cluster:
         self._hosts = {}
         self._end_nodes = self._store.subscribe(core.NODE, self._saw_node)
         self._services = services.Services(
-            self._store, recorder, lambda: list(self._hosts.values()))
+            self._store, recorder, lambda: list(self._hosts.values()),
+            options.pods == 'pretended')
         self._node = node.Node(
             server, recorder, self._pods, self._token,
             lambda name: self._hosts.get(name, ''), options.crash_back_off,
-            options.lag)
+            options.lag, options.pods == 'pretended')
         server.register_subresource(
             '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
             ('GET',), kind='Pod')

@@ -14,6 +14,7 @@ from sushy_kubevirt.sandbox.api import metadata
 from sushy_kubevirt.sandbox.api import trees
 from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.kubevirt import workqueue
+from sushy_kubevirt.sandbox.workloads import index
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import ownership
 from sushy_kubevirt.sandbox.workloads import podstate
@@ -36,7 +37,10 @@ class Controller:
         self._store = store
         self._recorder = recorder
         self._queue = workqueue.WorkQueue(loop, self._sync, _NAME, lag)
+        self._sets = index.by_owner(store, kinds.REPLICA_SET)
+        self._pods = index.by_owner(store, core.POD)
         self._ends = [
+            self._sets.close, self._pods.close,
             store.subscribe(kinds.DEPLOYMENT, self._saw),
             store.subscribe(kinds.REPLICA_SET, self._saw_set),
             store.subscribe(core.POD, self._saw_pod)]
@@ -73,8 +77,8 @@ class Controller:
         deployment = self._store.find(kinds.DEPLOYMENT, *key)
         if deployment is None:
             return
-        sets = sorted(ownership.owned(self._store.list(
-            kinds.REPLICA_SET, key[0]), deployment), key=_revision)
+        sets = sorted(self._sets.get(deployment['metadata']['uid']),
+                      key=_revision)
         if ownership.ends(deployment):
             return
         name = rollout.template_hash(deployment['spec']['template'])
@@ -142,7 +146,7 @@ class Controller:
 
     def _go_on(self, deployment, new, olds):
         def numbers(one):
-            pods = len(self._pods(one))
+            pods = len(self._living(one))
             return (one['spec']['replicas'], pods,
                     one.get('status', {}).get('availableReplicas', 0))
         wanted, left = rollout.step(
@@ -151,11 +155,10 @@ class Controller:
         for old, count in zip(olds, left, strict=True):
             self._scale(deployment, old, count)
 
-    def _pods(self, owner):
+    def _living(self, owner):
         """The pods of a ReplicaSet, those among them that still end."""
-        return [p for p in ownership.owned(self._store.list(
-            core.POD, owner['metadata']['namespace']), owner)
-            if not podstate.over(p)]
+        return [p for p in self._pods.get(owner['metadata']['uid'])
+                if not podstate.over(p)]
 
     def _scale(self, deployment, one, count):
         was = one['spec']['replicas']
@@ -175,8 +178,7 @@ class Controller:
         limit = deployment['spec'].get('revisionHistoryLimit', 10)
         name = rollout.template_hash(deployment['spec']['template'])
         idle = sorted((
-            s for s in ownership.owned(self._store.list(
-                kinds.REPLICA_SET, key[0]), deployment)
+            s for s in self._sets.get(deployment['metadata']['uid'])
             if s['metadata']['labels'].get(rollout.HASH) != name
             and not ownership.ends(s) and not s['spec']['replicas']
             and not s.get('status', {}).get('replicas')), key=_revision)
@@ -187,8 +189,7 @@ class Controller:
     # -- what is told -----------------------------------------------------
 
     def _tell(self, deployment, key, new, made):
-        sets = ownership.owned(
-            self._store.list(kinds.REPLICA_SET, key[0]), deployment)
+        sets = self._sets.get(deployment['metadata']['uid'])
 
         def total(name, of=sets):
             return sum(s.get('status', {}).get(name, 0) for s in of)
@@ -286,13 +287,13 @@ def _put(status, kind, value, reason, message, news=False):
     made = {'type': kind, 'status': value, 'reason': reason,
             'message': message, 'lastUpdateTime': now,
             'lastTransitionTime': now}
-    for index, old in enumerate(conditions):
+    for at, old in enumerate(conditions):
         if old['type'] == kind:
             if old['status'] == value:
                 made['lastTransitionTime'] = old['lastTransitionTime']
                 if not news and (old['reason'], old['message']) == (
                         reason, message):
                     return
-            conditions[index] = made
+            conditions[at] = made
             return
     conditions.append(made)

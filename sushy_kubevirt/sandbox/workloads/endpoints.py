@@ -6,6 +6,7 @@ Source: kubernetes/pkg/controller/{endpoint,endpointslice} (1.36).
 
 from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.kubevirt import workqueue
+from sushy_kubevirt.sandbox.workloads import index
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import ownership
 from sushy_kubevirt.sandbox.workloads import podstate
@@ -22,6 +23,12 @@ def selected(service, pod):
     selector = service['spec'].get('selector')
     return bool(selector) and selector.items() <= (
         pod['metadata'].get('labels') or {}).items()
+
+
+def _first(service):
+    """One of the labels that a service selects, as indexes have it."""
+    return (service['metadata']['namespace'],
+            *min(service['spec']['selector'].items()))
 
 
 def target(port, pod):
@@ -70,7 +77,12 @@ class Controller:
     def __init__(self, store, loop, lag=0):
         self._store = store
         self._queue = workqueue.WorkQueue(loop, self._sync, 'endpoints', lag)
-        self._ends = [store.subscribe(core.SERVICE, self._saw),
+        self._pods = index.by_labels(store, core.POD)
+        self._services = index.Index(
+            store, core.SERVICE, lambda service: (_first(service),)
+            if service['spec'].get('selector') else ())
+        self._ends = [self._pods.close, self._services.close,
+                      store.subscribe(core.SERVICE, self._saw),
                       store.subscribe(core.POD, self._saw_pod)]
 
     def close(self):
@@ -84,8 +96,10 @@ class Controller:
                          service['metadata']['name']))
 
     def _saw_pod(self, type_, pod, old):
-        for service in self._store.list(core.SERVICE,
-                                        pod['metadata']['namespace']):
+        pairs = {
+            (pod['metadata']['namespace'], *pair) for one in (pod, old) if one
+            for pair in (one['metadata'].get('labels') or {}).items()}
+        for service in self._services.get(*pairs):
             if selected(service, pod) or (old and selected(service, old)):
                 self._saw(type_, service, None)
 
@@ -98,7 +112,7 @@ class Controller:
             return
         if not service['spec'].get('selector') or ownership.ends(service):
             return
-        pods = [p for p in self._store.list(core.POD, key[0])
+        pods = [p for p in self._pods.get(_first(service))
                 if selected(service, p) and not podstate.over(p)
                 and (p.get('status') or {}).get('podIP')]
         found = subsets(service, pods)

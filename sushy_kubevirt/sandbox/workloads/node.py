@@ -15,6 +15,7 @@ from sushy_kubevirt.sandbox.kubevirt import workqueue
 from sushy_kubevirt.sandbox.workloads import ownership
 from sushy_kubevirt.sandbox.workloads import pods
 from sushy_kubevirt.sandbox.workloads import podstate
+from sushy_kubevirt.sandbox.workloads import pretended as pretended_pods
 from sushy_kubevirt.sandbox.workloads import processes
 from sushy_kubevirt.sandbox.workloads import starting
 
@@ -62,10 +63,11 @@ class Node:
     :param back_off: seconds before a container is started again that
         failed twice.
     :param lag: the scheduler acts late, by up to so many seconds.
+    :param pretended: pods have no processes, see :mod:`pretended`.
     """
 
     def __init__(self, server, recorder, addresses, token, hosts, back_off,
-                 lag=0):
+                 lag=0, pretended=False):
         self.store = server.store
         self.recorder = recorder
         self.addresses = addresses
@@ -74,6 +76,7 @@ class Node:
         self.processes = processes.Processes()
         self.turns = starting.Turns()
         self._begun = False
+        self._make = pretended_pods.Pod if pretended else pods.Pod
         self._hosts = hosts
         self._server = server
         self._pods = {}
@@ -140,7 +143,7 @@ class Node:
             self._queue.add((pod['metadata']['namespace'],
                              pod['metadata']['name']))
         elif not podstate.over(pod):
-            made = self._pods[uid] = pods.Pod(self, pod)
+            made = self._pods[uid] = self._make(self, pod)
             made.saw(pod)
 
     def _saw_node(self, type_, node, old):
@@ -171,7 +174,7 @@ class Node:
 
             def bind(new):
                 new['spec']['nodeName'] = name
-            self.store.change(core.POD, *key, lambda new: pods.put(
+            self.store.change(core.POD, *key, lambda new: podstate.put(
                 new, 'PodScheduled', True), subresource='status',
                 manager='kube-scheduler')
             bound = self.store.change(core.POD, *key, bind,
@@ -186,7 +189,7 @@ class Node:
 
         def say(new):
             new.setdefault('status', {}).setdefault('phase', 'Pending')
-            pods.put(new, 'PodScheduled', False, 'Unschedulable', text)
+            podstate.put(new, 'PodScheduled', False, 'Unschedulable', text)
         self.store.change(core.POD, *key, say, subresource='status',
                           manager='kube-scheduler')
         self.recorder.event(pod, events.WARNING, 'FailedScheduling', text,

@@ -21,13 +21,6 @@ def controller(obj):
     return None
 
 
-def owned(objects, owner):
-    """Those of some objects that an object controls."""
-    uid = owner['metadata']['uid']
-    return [obj for obj in objects
-            if (controller(obj) or {}).get('uid') == uid]
-
-
 def ends(obj):
     """Whether an object is to be deleted."""
     return 'deletionTimestamp' in obj['metadata']

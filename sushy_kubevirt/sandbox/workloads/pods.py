@@ -334,26 +334,10 @@ class Pod:
                     ('PodReadyToStartContainers', True, {}),
                     ('Initialized', self._initialized, {}),
                     ('Ready', ready, why), ('ContainersReady', ready, why)):
-                put(pod, kind, value, **more)
+                podstate.put(pod, kind, value, **more)
         with contextlib.suppress(errors.ApiError):
             self._node.store.change(
                 core.POD, *self.key, change, subresource='status',
                 manager=_MANAGER)
         for one in self.containers:
             one.look()
-
-
-def put(pod, kind, value, reason=None, message=None):
-    """Set a condition of a pod, in place."""
-    value = 'True' if value else 'False'
-    old = podstate.condition(pod, kind)
-    made = {'type': kind, 'status': value, 'lastProbeTime': None,
-            'lastTransitionTime': old['lastTransitionTime']
-            if old and old['status'] == value else metadata.now()}
-    if reason:
-        made['reason'] = reason
-    if message:
-        made['message'] = message
-    conditions = pod.setdefault('status', {}).setdefault('conditions', [])
-    conditions[:] = [c for c in conditions if c['type'] != kind] + [made]
-    conditions.sort(key=lambda c: c['type'])

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status of a pod says, in the eyes of controllers."""
+"""What the status of a pod says: read by controllers, written by nodes."""
 
 import datetime
+
+from sushy_kubevirt.sandbox.api import metadata
 
 
 def condition(obj, kind):
@@ -37,3 +39,19 @@ def available(pod, seconds, now=None):
 def over(pod):
     """Whether all of a pod has ended for good."""
     return (pod.get('status') or {}).get('phase') in ('Succeeded', 'Failed')
+
+
+def put(pod, kind, value, reason=None, message=None):
+    """Set a condition of a pod, in place."""
+    value = 'True' if value else 'False'
+    old = condition(pod, kind)
+    made = {'type': kind, 'status': value, 'lastProbeTime': None,
+            'lastTransitionTime': old['lastTransitionTime']
+            if old and old['status'] == value else metadata.now()}
+    if reason:
+        made['reason'] = reason
+    if message:
+        made['message'] = message
+    conditions = pod.setdefault('status', {}).setdefault('conditions', [])
+    conditions[:] = [c for c in conditions if c['type'] != kind] + [made]
+    conditions.sort(key=lambda c: c['type'])

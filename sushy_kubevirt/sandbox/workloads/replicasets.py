@@ -9,6 +9,7 @@ from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import trees
 from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.kubevirt import workqueue
+from sushy_kubevirt.sandbox.workloads import index
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import labels
 from sushy_kubevirt.sandbox.workloads import ownership
@@ -30,7 +31,9 @@ class Controller:
         self._store = store
         self._recorder = recorder
         self._queue = workqueue.WorkQueue(loop, self._sync, _NAME, lag)
+        self._pods = index.by_owner(store, core.POD)
         self._ends = [
+            self._pods.close,
             store.subscribe(kinds.REPLICA_SET, self._saw),
             store.subscribe(core.POD, self._saw_pod)]
 
@@ -56,12 +59,14 @@ class Controller:
         owner = self._store.find(kinds.REPLICA_SET, *key)
         if owner is None:
             return
-        pods = [p for p in ownership.owned(
-            self._store.list(core.POD, key[0]), owner)
-            if not podstate.over(p) and not ownership.ends(p)]
+        pods = self._living(owner)
         if not ownership.ends(owner):
             self._adjust(owner, pods)
         self._tell(owner, key)
+
+    def _living(self, owner):
+        return [p for p in self._pods.get(owner['metadata']['uid'])
+                if not podstate.over(p) and not ownership.ends(p)]
 
     def _adjust(self, owner, pods):
         wanted = owner['spec'].get('replicas', 1)
@@ -105,9 +110,7 @@ class Controller:
             f'Created pod: {pod["metadata"]["name"]}', _NAME)
 
     def _tell(self, owner, key):
-        pods = [p for p in ownership.owned(
-            self._store.list(core.POD, key[0]), owner)
-            if not podstate.over(p) and not ownership.ends(p)]
+        pods = self._living(owner)
         template = owner['spec']['template'].get('metadata') or {}
         wanted = {'matchLabels': template.get('labels') or {}}
         waits = [podstate.available(

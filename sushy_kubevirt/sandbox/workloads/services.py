@@ -19,6 +19,7 @@ from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.workloads import addresses
 from sushy_kubevirt.sandbox.workloads import endpoints
 from sushy_kubevirt.sandbox.workloads import forwarding
+from sushy_kubevirt.sandbox.workloads import index
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import ownership
 
@@ -27,6 +28,7 @@ LOG = logging.getLogger(__name__)
 NODE_PORTS = range(30000, 32768)
 
 _MANAGER = 'kube-proxy'
+_API = ('default', 'kubernetes')
 _OPEN = {'TCP': forwarding.Tcp, 'UDP': forwarding.Udp}
 
 
@@ -53,12 +55,14 @@ class Services:
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.
     :param hosts: function that returns the addresses of all nodes.
+    :param closed: addresses are given, no ports opened.
     """
 
-    def __init__(self, store, recorder, hosts):
+    def __init__(self, store, recorder, hosts, closed=False):
         self._store = store
         self._recorder = recorder
         self._hosts = hosts
+        self._closed = closed
         self._services = addresses.Pool(addresses.SERVICES)
         self._balancers = addresses.Pool(addresses.BALANCERS)
         self._given = {}
@@ -68,7 +72,9 @@ class Services:
         self._wake = asyncio.Event()
         self._task = None
         store.gates.append(self._gate)
-        self._ends = [store.subscribe(core.SERVICE, self._saw),
+        self._slices = index.by_labels(store, kinds.ENDPOINT_SLICE)
+        self._ends = [self._slices.close,
+                      store.subscribe(core.SERVICE, self._saw),
                       store.subscribe(kinds.ENDPOINT_SLICE, self._saw_slice)]
         for service in store.list(core.SERVICE):
             self._move(service)
@@ -149,7 +155,7 @@ class Services:
                 for p in s['spec'].get('ports') or ()}
         before = {(p.get('port'), p.get('protocol', 'TCP')):
                   p.get('nodePort') for p in old.get('ports') or ()}
-        for index, port in enumerate(spec.get('ports') or ()):
+        for at, port in enumerate(spec.get('ports') or ()):
             if not isinstance(port, dict):
                 continue
             protocol = port.get('protocol', 'TCP')
@@ -165,7 +171,7 @@ class Services:
                     core.SERVICE, new['metadata'].get('name', ''), [
                         errors.Cause('FieldValueInvalid',
                                      f'Invalid value: {wanted}: {why}',
-                                     f'spec.ports[{index}].nodePort')])
+                                     f'spec.ports[{at}].nodePort')])
             port['nodePort'] = wanted or next(
                 n for n in NODE_PORTS if (n, protocol) not in used)
             used.add((port['nodePort'], protocol))
@@ -214,6 +220,8 @@ class Services:
         if service is not None and not ownership.ends(service):
             wanted = self._wanted(service, key)
             self._balance(service, key)
+        if self._closed and key != _API:
+            wanted = {}
         for port in [p for p in self._ports if p[0] == key
                      and p[1:] not in wanted]:
             await self._ports.pop(port).close()
@@ -236,9 +244,7 @@ class Services:
     def _wanted(self, service, key):
         """``{(address, port, protocol): backends}``."""
         spec, found = service['spec'], {}
-        slices = [s for s in self._store.list(kinds.ENDPOINT_SLICE, key[0])
-                  if (s['metadata'].get('labels') or {}).get(
-                      endpoints.SERVICE_NAME) == key[1]]
+        slices = self._slices.get((key[0], endpoints.SERVICE_NAME, key[1]))
         behind = targets(slices)
         given = self._given.get(service['metadata']['uid'], {})
         if self._balanced(service) and 'balancer' not in given:
