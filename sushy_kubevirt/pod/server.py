@@ -18,19 +18,18 @@ from werkzeug import serving
 
 LOG = logging.getLogger(__name__)
 
-#: Connections at a time. When one more comes, the one that has been sending
-#: its request for longest is hung up on.
+#: Connections at a time. When one more comes, the one that has kept us
+#: waiting for longest is hung up on.
 MOST = 64
 
 #: Seconds from connecting to the end of the request: handshake, head, body.
 REQUEST_SECONDS = 20
 
-#: Seconds from there to the end of the answer, unless that is a stream.
-#: Inserting a medium may wait for ten minutes.
+#: Seconds to find the answer. Inserting a medium may wait for ten minutes.
 ANSWER_SECONDS = 900
 
-#: Seconds that a client may take none of what it is sent.
-_SEND_SECONDS = 30
+#: Seconds for the client to take the answer, unless it is a stream.
+SEND_SECONDS = 60
 
 #: Bytes of a body that are read before the application has it. What is
 #: longer it refuses unread.
@@ -59,6 +58,9 @@ class Server(serving.ThreadedWSGIServer):
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._bell, self._rope = socket.socketpair()
+        self._stopping = False
+        # When the loop looks around next, unless it is rung for.
+        self._look_at = None
         if certificate is not None:
             # What Werkzeug tells the application's scheme from.
             self.ssl_context = certificate.context()
@@ -70,6 +72,11 @@ class Server(serving.ThreadedWSGIServer):
 
     def stop(self):
         """Have `serve` come to its end; may be called by a signal."""
+        self._stopping = True
+        self._ring()
+
+    def _ring(self):
+        """Have the loop look around."""
         with contextlib.suppress(OSError):
             self._rope.send(b'.')
 
@@ -79,14 +86,16 @@ class Server(serving.ThreadedWSGIServer):
         with selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)
             selector.register(self._bell, selectors.EVENT_READ)
-            while True:
-                events = selector.select(self._cut_late())
-                if any(key.fileobj is self._bell for key, _ in events):
-                    break
-                if events:
-                    self._handle_request_noblock()
+            while not self._stopping:
+                for key, _events in selector.select(self._cut_late()):
+                    if key.fileobj is self._bell:
+                        self._bell.recv(64)
+                    else:
+                        self._handle_request_noblock()
         self.server_close()
         self._finish()
+        self._bell.close()
+        self._rope.close()
 
     def server_close(self):
         # Not the one that waits for all threads.
@@ -99,25 +108,26 @@ class Server(serving.ThreadedWSGIServer):
             # waiting.
             sock = self._certificate.context().wrap_socket(
                 sock, server_side=True, do_handshake_on_connect=False)
-        sock.settimeout(_SEND_SECONDS)
+        sock.settimeout(SEND_SECONDS)
         with self._lock:
-            late = None
             if len(self._connections) >= MOST:
-                late = next((one for one, connection
+                slow = next((one for one, connection
                              in self._connections.items()
-                             if connection.sending), None)
-                if late is None:
+                             if not connection.ours), None)
+                if slow is None:
                     sock.close()
                     raise OSError('There are too many connections')
+                # It does not count any more; its thread is about to end.
+                del self._connections[slow]
+                _cut(slow)
             self._connections[sock] = _Connection()
-        if late is not None:
-            _cut(late)
         return sock, address
 
     def _cut_late(self):
         """Hang up on those whose time is over.
 
-        :returns: seconds until the next one's may be; None if there is none
+        :returns: seconds after which to look again; None while there are
+            none but streams
         """
         now = time.monotonic()
         with self._lock:
@@ -128,8 +138,9 @@ class Server(serving.ThreadedWSGIServer):
                 if end <= now:
                     self._connections[sock].end = None
                     _cut(sock)
-        left = [end - now for end in ends.values() if end > now]
-        return min(left) if left else None
+            self._look_at = min(
+                (end for end in ends.values() if end > now), default=None)
+            return None if self._look_at is None else self._look_at - now
 
     def shutdown_request(self, request):
         # The thread is done with it.
@@ -138,24 +149,30 @@ class Server(serving.ThreadedWSGIServer):
             self._connections.pop(request, None)
             self._idle.notify_all()
 
-    def answering(self, sock, seconds):
-        """The request is here; from now on it is our turn.
+    def turn(self, sock, ours, seconds):
+        """Whose turn it is.
 
-        :param seconds: to answer in; None if there is no end to it
+        :param ours: False when the client keeps us waiting
+        :param seconds: how long it may take; None if there is no end to it
         """
         with self._lock:
             connection = self._connections.get(sock)
-            if connection is not None:
-                connection.sending = False
-                connection.end = (None if seconds is None
-                                  else time.monotonic() + seconds)
+            if connection is None:
+                return
+            connection.ours = ours
+            connection.end = (None if seconds is None
+                              else time.monotonic() + seconds)
+            sooner = connection.end is not None and (
+                self._look_at is None or connection.end < self._look_at)
+        if sooner:
+            self._ring()
 
     def _finish(self):
         """Let requests that are being answered be done with."""
         end = time.monotonic() + GRACE
         with self._lock:
             for sock, connection in self._connections.items():
-                if connection.sending:
+                if not connection.ours or connection.end is None:
                     _cut(sock)
             while self._connections and time.monotonic() < end:
                 self._idle.wait(end - time.monotonic())
@@ -170,36 +187,51 @@ class Server(serving.ThreadedWSGIServer):
 class _Connection:
     """What is known of a connection.
 
-    `sending` whether its request is awaited, `end` when it is hung up on.
+    `ours` whether the next step is ours; `end` when it is hung up on, None
+    for a stream.
     """
 
     def __init__(self):
-        self.sending = True
+        self.ours = False
         self.end = time.monotonic() + REQUEST_SECONDS
 
 
 class _Handler(serving.WSGIRequestHandler):
 
+    _streams = False
+
     def make_environ(self):
         """As Werkzeug does; with the body already here."""
         environ = super().make_environ()
         length = environ.get('CONTENT_LENGTH', '')
-        most = _LONGEST
-        if length.isdigit():
+        if environ.get('wsgi.input_terminated'):
+            most = _LONGEST
+        elif length.isdigit():
             most = int(length)
-        elif not environ.get('wsgi.input_terminated'):
+        else:
             most = 0
+        patience = ANSWER_SECONDS
         if most <= _LONGEST:
             environ['wsgi.input'] = io.BytesIO(
                 environ['wsgi.input'].read(most))
-        self.server.answering(self.connection, ANSWER_SECONDS)
+            # Nothing else is expected, nor read while we hang up.
+            self.rfile = io.BytesIO()
+        else:
+            patience = REQUEST_SECONDS
+        self.server.turn(self.connection, True, patience)
         return environ
 
     def send_header(self, keyword, value):
-        if (keyword.lower() == 'content-type'
-                and value.startswith('text/event-stream')):
-            self.server.answering(self.connection, None)
+        if keyword.lower() == 'content-type':
+            self._streams = value.startswith('text/event-stream')
         super().send_header(keyword, value)
+
+    def end_headers(self):
+        if self._streams:
+            self.server.turn(self.connection, True, None)
+        else:
+            self.server.turn(self.connection, False, SEND_SECONDS)
+        super().end_headers()
 
     def version_string(self):
         return 'sushy-kubevirt'
