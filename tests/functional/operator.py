@@ -333,8 +333,10 @@ class OperatorTestCase(base.FunctionalTestCase):
     :cvar SANDBOX: further words for the sandbox.
     :cvar ARGUMENTS: further words for the operator.
     :cvar RUNS: whether the class starts an operator.
+    :cvar FOLDER: the kustomization that is installed.
     """
 
+    FOLDER = MANIFESTS
     SANDBOX = ()
     ARGUMENTS = ()
     RUNS = True
@@ -345,7 +347,7 @@ class OperatorTestCase(base.FunctionalTestCase):
         cls.passwords = set()
         cls.sandbox = cls.share(sandbox.Sandbox(vms=0, arguments=cls.SANDBOX))
         cls.admin = kubectl.Kubectl(cls.sandbox.kubeconfig)
-        install(cls.admin)
+        install(cls.admin, cls.FOLDER)
         cls.account = cls.sandbox.account(NAME, NAMESPACE)
         cls.operator = None
         if cls.RUNS:
@@ -414,8 +416,9 @@ class OperatorTestCase(base.FunctionalTestCase):
                 if not one.endswith('-bmc-state')]
 
     def quiet(self, mark=0):
-        """The operator had nothing to complain of, and told no password."""
+        """Nothing was complained of, refused, or told that is secret."""
         self.assertEqual([], self.operator.complaints(mark))
+        self.assertEqual({}, self.sandbox.stats()['refused'])
         output = self.operator.process.output
         for password in self.passwords:
             self.assertNotIn(password, output)

@@ -135,7 +135,8 @@ class TranscriptTestCase(operator.OperatorTestCase):
                 'jsonpath="{.data.ca\\.crt}"' % name))
             lines.append('cacert = "%s"' % ca)
         (self.operator.home / '.curlrc').write_text('\n'.join(lines))
-        self.addCleanup((self.operator.home / '.curlrc').unlink)
+        self.addCleanup((self.operator.home / '.curlrc').unlink,
+                        missing_ok=True)
         return address, ('http://' if plain else 'https://') + host
 
     def power_cycle_by_ipmi(self, address):
@@ -172,9 +173,6 @@ class TranscriptTestCase(operator.OperatorTestCase):
         def system():
             return json.loads(self.shell('curl %s %s' % (token, where)))
         self.assertEqual('Off', system()['PowerState'])
-        self.assertEqual('/redfish/v1/Systems/1/Actions/ComputerSystem.Reset',
-                         system()['Actions']['#ComputerSystem.Reset'][
-                             'target'])
 
         said, _, body = self.curl(
             'curl -i -X PATCH %s %s %s -d \'{"Boot":{'
@@ -219,8 +217,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         where = url + '/redfish/v1/Managers/BMC/VirtualMedia/CD1'
         manager = json.loads(self.shell(
             'curl %s %s/redfish/v1/Managers/BMC' % (user, url)))
-        self.assertEqual('/redfish/v1/Managers/BMC/VirtualMedia',
-                         manager['VirtualMedia']['@odata.id'])
+        self.assertIn('VirtualMedia', manager)
         said, _, body = self.curl('curl -i %s %s' % (user, where))
         self.assertEqual('200 OK', said)
         self.assertFalse(json.loads(body)['Inserted'])

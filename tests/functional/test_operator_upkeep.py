@@ -191,16 +191,15 @@ class UpkeepTestCase(operator.OperatorTestCase):
                                         self.box.processes()], [1, 1])
         self.well()
 
-    def test_not_ready_is_said(self):
-        name = self.box.base + '-auth'
-        self.kubectl('patch', 'secret', name, '--type=merge', '-p',
-                     '{"data":{"password":null}}')
-        self.until('reason', self.box.condition,
-                   ('False', 'SecretIncomplete'))
-        self.assertIn('password', self.box.message())
-        self.kubectl('delete', 'secret', name)
-        self.until('ready', lambda: self.box.condition()[0], 'True')
+    def test_a_password_taken_away(self):
+        old = self.box.password
+        self.kubectl('patch', 'secret', self.box.base + '-auth',
+                     '--type=merge', '-p', '{"data":{"password":null}}')
+        self.until('a password', lambda: 'password' in self.kubectl.get(
+            'secret', self.box.base + '-auth')['data'])
         self.read_password()
+        self.assertNotEqual(old, self.box.password)
+        self.until('power', lambda: self.box.curl().code, 200)
         self.well()
 
     def test_names_that_are_taken(self):
