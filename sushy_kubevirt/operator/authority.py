@@ -7,6 +7,7 @@ to be kept in Secrets; where, is others' affair.
 
 import dataclasses
 import datetime
+import functools
 import ipaddress
 
 from cryptography import exceptions
@@ -98,22 +99,26 @@ def due(certificate, names, authority=None, now=None):
         authority's own
     :param now: aware `datetime.datetime`; the present when left out
     """
-    now = now or _now()
+    if not _is_as_wanted(certificate, tuple(names),
+                         authority and authority.certificate):
+        return True
+    return (now or _now()) >= renewal(certificate)
+
+
+# It is asked whenever something about a BMC has changed, mostly in vain.
+@functools.lru_cache(maxsize=4096)
+def _is_as_wanted(certificate, names, issuer):
     try:
         found = x509.load_pem_x509_certificate(certificate.encode())
-        if authority is not None:
+        if issuer is not None:
             found.verify_directly_issued_by(
-                x509.load_pem_x509_certificate(
-                    authority.certificate.encode()))
+                x509.load_pem_x509_certificate(issuer.encode()))
         alternatives = set(found.extensions.get_extension_for_class(
             x509.SubjectAlternativeName).value) if names else set()
     except (ValueError, TypeError, exceptions.InvalidSignature,
             x509.ExtensionNotFound):
-        return True
-    if alternatives != {_alternative(name) for name in names}:
-        return True
-    life = found.not_valid_after_utc - found.not_valid_before_utc
-    return now >= found.not_valid_after_utc - life / 3
+        return False
+    return alternatives == {_alternative(name) for name in names}
 
 
 def usable(pair):
@@ -129,6 +134,7 @@ def usable(pair):
     return found.public_key() == key.public_key()
 
 
+@functools.lru_cache(maxsize=4096)
 def renewal(certificate):
     """When a certificate is to be made anew for its age.
 
