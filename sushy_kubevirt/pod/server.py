@@ -198,6 +198,11 @@ class _Connection:
 
 class _Handler(serving.WSGIRequestHandler):
 
+    # Head and body leave together, and at once: else the client's kernel
+    # takes its time to acknowledge the one before it is sent the other.
+    wbufsize = 16384
+    disable_nagle_algorithm = True
+
     _streams = False
 
     def make_environ(self):
@@ -232,6 +237,11 @@ class _Handler(serving.WSGIRequestHandler):
         else:
             self.server.turn(self.connection, False, SEND_SECONDS)
         super().end_headers()
+
+    def finish(self):
+        # What could not be sent cannot be sent now either.
+        with contextlib.suppress(OSError, ValueError):
+            super().finish()
 
     def version_string(self):
         return 'sushy-kubevirt'

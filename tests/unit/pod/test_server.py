@@ -332,8 +332,11 @@ class TLSTestCase(Case):
 
     def test_probe(self):
         asked = probe.Probe('127.0.0.1', self.server.port, True)
-        for _ in range(3):
-            self.assertEqual('', asked.ready())
+        with mock.patch.object(probe, '_READY_FOR', -1):
+            for _ in range(3):
+                self.assertEqual('', asked.ready())
+        context = self.CERTIFICATE.context()
+        self.assertEqual(2, context.session_stats()['hits'])
 
 
 class ProbeTestCase(Case):
@@ -345,11 +348,20 @@ class ProbeTestCase(Case):
         asked = self.ask()
         self.assertEqual('', asked.live())
         self.end()
-        # That it answered is good for a while, for liveness alone.
-        self.assertEqual('', asked.live())
-        self.assertIn('does not answer', asked.ready())
-        with mock.patch.object(probe, '_GOOD_FOR', -1):
-            self.assertIn('does not answer', asked.live())
+        # That it answered is good for a while.
+        self.assertEqual('', asked.ready())
+        with mock.patch.object(probe, '_READY_FOR', -1):
+            self.assertIn('does not answer', asked.ready())
+            self.assertEqual('', asked.live())
+            with mock.patch.object(probe, '_LIVE_FOR', -1):
+                self.assertIn('does not answer', asked.live())
+
+    def test_asked_but_now_and_then(self):
+        asked = self.ask()
+        for _ in range(3):
+            self.assertEqual('', asked.ready())
+        self.assertTrue(self.app.asked.acquire(blocking=False))
+        self.assertFalse(self.app.asked.acquire(blocking=False))
 
     def test_another_code(self):
         with mock.patch.object(probe, '_REQUEST', b'GET /fail HTTP/1.1\r\n'
