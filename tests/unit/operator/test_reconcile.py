@@ -215,7 +215,10 @@ class ReconcileTestCase(base.BaseTestCase):
             total = len(whole.writes)
             self.assertGreater(total, 5)
             for life in range(total):
-                for done in (False, True):
+                # Carried out without an answer, or not carried out; where
+                # the stories are long, one of the two.
+                for done in ((False, True) if total < 30
+                             else (bool(life % 2),)):
                     with self.subTest(story=story, life=life, done=done):
                         there = begun(body)
                         there.life = life, done
