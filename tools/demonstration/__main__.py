@@ -2,7 +2,7 @@
 """The command ``tools/demo``: what it is asked and how it ends.
 
 What runs is in :mod:`tools.demonstration.stage`, what is shown in
-:mod:`tools.demonstration.steps`.
+:mod:`tools.demonstration.tour`.
 """
 
 import argparse
@@ -13,10 +13,11 @@ import sys
 def parse(argv):
     parser = argparse.ArgumentParser(
         prog='tools/demo',
-        description='Start a stand-in KubeVirt cluster with two VMs, '
-                    'sushy-emulator for Redfish and vbmcd for IPMI, all on '
-                    'loopback, and print how to use them. They stay up '
-                    'until Ctrl-C and leave nothing behind.')
+        description='Start a stand-in KubeVirt cluster with the operator '
+                    'and a BMC that it makes (this wants kubectl), and for '
+                    'two more VMs sushy-emulator for Redfish and vbmcd for '
+                    'IPMI, all on loopback, and print how to use them. They '
+                    'stay up until Ctrl-C and leave nothing behind.')
     parser.add_argument(
         '--tour', action='store_true',
         help='run the printed commands one by one, look at what each did to '
@@ -45,7 +46,8 @@ def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
     # After the words are understood: --help works before bootstrap.
     from tools.demonstration import stage
-    from tools.demonstration import steps
+    from tools.demonstration import step
+    from tools.demonstration import tour
 
     asked = []
 
@@ -61,8 +63,8 @@ def main(argv=None):
     try:
         with stage.Stage(options) as running:
             if options.tour:
-                return 0 if steps.tour(running) else 1
-            steps.show(running)
+                return 0 if tour.tour(running) else 1
+            tour.show(running)
             running.wait()
     except BaseException as exc:
         # A fixture that is interrupted may raise anything.
@@ -70,7 +72,7 @@ def main(argv=None):
             print('\nEnded; nothing is left running.')
             # The one way to end what is to stay up is no failure of it.
             return 130 if options.tour else 0
-        if isinstance(exc, stage.Unready):
+        if isinstance(exc, (stage.Unready, step.Failed)):
             print('tools/demo: %s' % exc, file=sys.stderr)
             return 1
         raise

@@ -2,7 +2,8 @@
 """What the demonstration runs: sandbox, emulator and vbmcd with two VMs.
 
 The programs are those of the functional tests, started by their fixtures;
-here they get one folder, credentials, and a user beside them.
+here they get one folder, credentials, and a user beside them. The operator
+is no program of these: it is installed into the cluster, by `bmc`.
 """
 
 import contextlib
@@ -89,11 +90,13 @@ class Stage(contextlib.AbstractContextManager):
             name: self.sandbox.vm(name)['spec']['template']['spec']['domain']
             ['firmware']['uuid'] for name in self.vms}
 
+        # What emulators may do in a cluster, and no more.
+        account = self.sandbox.bmc_account()
         self._say('Starting sushy-emulator')
         hashed = bcrypt.hashpw(self.password.encode(), bcrypt.gensalt(8))
         users = self._keep('htpasswd', '%s:%s\n' % (USER, hashed.decode()))
         self.emulator = emulator.Emulator(
-            self.kubeconfig, {
+            account, {
                 'SUSHY_EMULATOR_AUTH_FILE': str(users),
                 # The web server with the image is on this machine.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},
@@ -113,7 +116,7 @@ class Stage(contextlib.AbstractContextManager):
 
         self._say('Starting vbmcd with a BMC for each VM')
         self.vbmcd = vbmcd.Vbmcd(
-            self.kubeconfig, port=options.vbmcd_port,
+            account, port=options.vbmcd_port,
             log=self.home / 'vbmcd.log')
         self.vbmcd.setUp()
         self.password_file = self._keep('password', self.password + '\n')
@@ -154,6 +157,16 @@ class Stage(contextlib.AbstractContextManager):
     def _tell_end(program):
         raise Unready('%s ended; its output ends:\n%s'
                       % (program.name, program.tail()))
+
+    def address(self, name):
+        """Address of the BMC that the operator made.
+
+        :raises LookupError: there is none
+        """
+        found = self.sandbox.request(
+            'GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/default'
+            '/virtualmachinebmcs/' + name).json()
+        return found['status']['serviceIP']
 
     def environment(self):
         """Make the environment the tour runs the commands in.

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first part of the demonstration: a BMC by ``kubectl apply``.
+
+The manifests are those of etc/kubernetes, as they are, and so is what is
+made of them: the operator and the BMC run as pods of the sandbox.
+"""
+
+from tests.functional import process
+from tools.demonstration import step
+
+MANIFESTS = process.ROOT / 'etc' / 'kubernetes'
+
+#: What the samples say.
+NAME, USER, PASSWORD = 'node-0', 'admin', 'password'
+
+_SYSTEM = '/redfish/v1/Systems/1'
+_JSON = "--header 'Content-Type: application/json' \\\n    "
+
+#: All kinds of what a BMC has.
+_KINDS = ('deployments,pods,services,serviceaccounts,roles,rolebindings,'
+          'configmaps,secrets')
+_LABEL = 'kubevirt.io/virtualmachinebmc-name=' + NAME
+
+
+class Script:
+    """The steps, in their order.
+
+    :param stage: :class:`tools.demonstration.stage.Stage`
+    """
+
+    def __init__(self, stage):
+        self.stage = stage
+        self.sandbox = stage.sandbox
+        self.guest = step.Guest(stage.sandbox, NAME)
+        self.session = stage.home / 'bmc-session'
+        self.ca = stage.home / 'bmc-ca.crt'
+
+    # Beginnings of commands
+
+    def kubectl(self, words):
+        return 'kubectl --kubeconfig %s %s' % (self.stage.kubeconfig, words)
+
+    def ipmi(self, words):
+        return lambda: 'ipmitool -I lanplus -H %s -U %s -P %s %s' % (
+            self.stage.address(NAME), USER, PASSWORD, words)
+
+    def curl(self, words, where, token=True):
+        """One call; what ends the command may be the shell's."""
+        if token:
+            # Lines of HTTP end in a carriage return, which is no part of it.
+            words = ('--header "$(grep --ignore-case ^x-auth-token: %s '
+                     '\\\n        | tr --delete \'\\r\')" \\\n    %s' % (
+                         self.session, words))
+        return lambda: (
+            'curl --silent --show-error --fail-with-body --cacert %s '
+            '\\\n    %shttps://%s%s' % (
+                self.ca, words, self.stage.address(NAME), where))
+
+    def send(self, method, where, body):
+        # What the published transcripts show: the code of the answer.
+        return self.curl("--write-out '%%{http_code}' --request %s \\\n    "
+                         "%s--data '%s' \\\n    " % (method, _JSON, body),
+                         where)
+
+    # What is looked at
+
+    def installed(self, output):
+        step.expect('customresourcedefinition' in output
+                    and 'deployment.apps/sushy-kubevirt-operator' in output,
+                    'kubectl does not say so')
+        return 'the operator is being started, with two replicas'
+
+    def rolled_out(self, output):
+        step.expect('successfully rolled out' in output,
+                    'kubectl does not say so')
+        return 'both replicas are ready'
+
+    def has_a_vm(self, output):
+        step.expect(self.sandbox.vm(NAME) is not None, 'there is no VM')
+        return 'there is a VM, halted'
+
+    def asked_for(self, output):
+        step.expect('virtualmachinebmc.bmc.kubevirt.io/' + NAME in output,
+                    'kubectl does not say so')
+        return 'that is all a user does'
+
+    def ready(self, output):
+        step.expect('condition met' in output, 'it is not ready')
+        return 'the BMC can be used, at ' + self.stage.address(NAME)
+
+    def shown(self, output):
+        step.expect(self.stage.address(NAME) in output,
+                    'the address is not in it')
+        return 'a pod with Redfish and IPMI, and a Service with its address'
+
+    def switched_on(self, output):
+        step.expect('Up/On' in output, 'ipmitool does not say so')
+        return self.guest.boots('Hdd')
+
+    def is_on(self, output):
+        step.expect('Chassis Power is on' in output,
+                    'ipmitool says otherwise')
+        self.guest.runs()
+        return 'it is on, and its guest runs'
+
+    def has_certificate(self, output):
+        step.expect('BEGIN CERTIFICATE' in self.ca.read_text(),
+                    'there is none')
+        return 'clients can check that it is this BMC that answers'
+
+    def logged_in(self, output):
+        step.expect(output.strip() == '201',
+                    'the login was answered %s' % output)
+        return 'there is a session, its token is in the file'
+
+    def reads(self, output):
+        step.expect('"PowerState":"On"' in output.replace(': ', ':'),
+                    'Redfish says otherwise')
+        return 'Redfish agrees: it is on'
+
+    def next_is_pxe(self, output):
+        step.expect(output.strip() == '204', 'it was answered %s' % output)
+        self.guest.still()
+        return 'set, and nothing was restarted'
+
+    def boots_pxe(self, output):
+        step.expect(output.strip() == '204', 'it was answered %s' % output)
+        return self.guest.boots('Pxe')
+
+    def logged_out(self, output):
+        step.expect(output.strip() == '204', 'it was answered %s' % output)
+        return 'the token is good for nothing any more'
+
+    def deleted(self, output):
+        step.expect('deleted' in output, 'kubectl does not say so')
+        return 'it is gone'
+
+    def all_gone(self, output):
+        step.expect('No resources found' in output, 'this is left')
+        self.guest.runs()
+        return 'nothing is left of it; the VM runs on'
+
+    # The steps
+
+    def making(self):
+        """Until the BMC is ready."""
+        return [
+            self._kubectl('Install the operator', 'apply -k %s' % MANIFESTS,
+                          self.installed),
+            self._kubectl(
+                'Look whether it has started',
+                '--namespace sushy-kubevirt-system rollout status \\\n    '
+                '--timeout 60s deployment/sushy-kubevirt-operator',
+                self.rolled_out),
+            self._kubectl('Make a VM to try it with',
+                          'apply -f %s/samples/vm.yaml' % MANIFESTS,
+                          self.has_a_vm),
+            self._kubectl('Ask for a BMC for it',
+                          'apply -f %s/samples/secret.yaml \\\n    '
+                          '-f %s/samples/bmc.yaml' % (MANIFESTS, MANIFESTS),
+                          self.asked_for),
+            self._kubectl('Wait until it is there',
+                          'wait --for=condition=Ready vmbmc/%s '
+                          '--timeout=60s' % NAME, self.ready),
+        ]
+
+    def using(self):
+        """What can be done with it, to its end."""
+        return [
+            self._kubectl('See it, and what was made of it',
+                          'get vmbmc %s\n%s' % (NAME, self.kubectl(
+                              'get pods,services \\\n    --selector '
+                              + _LABEL)), self.shown),
+            step.Step('Switch %s on, over IPMI' % NAME,
+                      self.ipmi('power on'), self.switched_on),
+            step.Step('Ask whether %s is on' % NAME,
+                      self.ipmi('power status'), self.is_on),
+            self._kubectl('Get the certificate to check Redfish with',
+                          "get configmap %s-virtbmc-ca --output \\\n    "
+                          "jsonpath='{.data.ca\\.crt}' > %s" % (
+                              NAME, self.ca), self.has_certificate),
+            self._redfish(
+                'Log in over Redfish', self.curl(
+                    "--write-out '%%{http_code}' --output /dev/null "
+                    "--dump-header %s \\\n    %s--data '{\"UserName\": "
+                    '"%s", "Password": "%s"}\' \\\n    ' % (
+                        self.session, _JSON, USER, PASSWORD),
+                    '/redfish/v1/SessionService/Sessions', token=False),
+                self.logged_in),
+            self._redfish(
+                'Read the system', self.curl(
+                    '', _SYSTEM + ' \\\n    | %s -m json.tool'
+                    % (process.BIN / 'python')), self.reads),
+            self._redfish(
+                'Let %s boot from the network, once' % NAME,
+                self.send('PATCH', _SYSTEM,
+                          '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
+                          ' "BootSourceOverrideEnabled": "Once"}}'),
+                self.next_is_pxe),
+            self._redfish(
+                'Reset it', self.send(
+                    'POST', _SYSTEM + '/Actions/ComputerSystem.Reset',
+                    '{"ResetType": "ForceRestart"}'), self.boots_pxe),
+            self._redfish(
+                'Log out', self.curl(
+                    "--write-out '%{http_code}' --request DELETE \\\n    ",
+                    '$(tr --delete \'\\r\' < %s \\\n        '
+                    "| sed --quiet 's/^location: //Ip')" % self.session),
+                self.logged_out),
+            self._kubectl('Delete the BMC', 'delete vmbmc ' + NAME,
+                          self.deleted),
+            self._kubectl(
+                'See that all that was made for it goes',
+                'wait --for=delete --timeout=60s \\\n    %s --selector %s '
+                '> /dev/null\n%s' % (
+                    _KINDS, _LABEL, self.kubectl(
+                        'get %s \\\n    --selector %s' % (_KINDS, _LABEL))),
+                self.all_gone),
+        ]
+
+    def steps(self):
+        """List the steps, in the order they are run."""
+        return self.making() + self.using()
+
+    def _kubectl(self, title, words, check):
+        return step.Step(title, self.kubectl(words), check, needs='kubectl')
+
+    def _redfish(self, title, command, check):
+        # Without kubectl there is no BMC.
+        return step.Step(title, command, check, needs='kubectl')

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second part of the demonstration: emulators for several VMs.
+
+They run beside the cluster, as their users start them without an operator.
+"""
+
+from tests.functional import process
+from tools.demonstration import step
+
+
+class Script:
+    """The steps, in their order, for what is running.
+
+    :param stage: :class:`tools.demonstration.stage.Stage`
+    """
+
+    def __init__(self, stage):
+        self.stage = stage
+        self.sandbox = stage.sandbox
+        self.one, self.two = stage.vms
+        self.guest = step.Guest(stage.sandbox, self.one)
+
+    # Beginnings of commands
+
+    def ipmi(self, name, words):
+        bmc = self.stage.bmcs[name]
+        return ('ipmitool -I lanplus -H %s -p %d -U %s -f %s %s' % (
+            bmc.address, bmc.port, bmc.username, self.stage.password_file,
+            words))
+
+    def curl(self, where, words=''):
+        return 'curl --silent --show-error --fail --netrc-file %s %s%s%s' % (
+            self.stage.netrc, words and words + ' \\\n    ',
+            self.stage.emulator.url, where)
+
+    def send(self, method, where, body):
+        return self.curl(where, "--request %s \\\n    "
+                         "--header 'Content-Type: application/json' \\\n    "
+                         "--data '%s'" % (method, body))
+
+    def reset(self, name, reset_type):
+        return self.send(
+            'POST', '/redfish/v1/Systems/%s/Actions/ComputerSystem.Reset'
+            % self.stage.uuids[name], '{"ResetType": "%s"}' % reset_type)
+
+    def kubectl(self, words):
+        return 'kubectl --kubeconfig %s %s' % (self.stage.kubeconfig, words)
+
+    # What is looked at
+
+    def system(self, name):
+        return self.stage.emulator.system(self.stage.uuids[name])
+
+    def powers_on(self, output):
+        step.expect('Up/On' in output, 'ipmitool does not say so')
+        return self.guest.boots('Hdd')
+
+    def status_on(self, output):
+        step.expect('Chassis Power is on' in output, 'ipmitool says otherwise')
+        self.guest.runs()
+        return 'it is on, and its guest runs'
+
+    def reads_on(self, output):
+        system = self.system(self.one)
+        step.expect('"PowerState": "On"' in output.replace('":"', '": "'),
+                    'Redfish says otherwise')
+        step.expect(system['UUID'] == self.stage.uuids[self.one],
+                    'the UUID is not that of the VM')
+        return ('Redfish agrees: %s is On, with %s GiB and %s CPU' % (
+            self.one, system['MemorySummary']['TotalSystemMemoryGiB'],
+            system['ProcessorSummary']['Count']))
+
+    def next_is_pxe(self, output):
+        boot = self.system(self.one)['Boot']
+        step.expect((boot['BootSourceOverrideTarget'],
+                     boot['BootSourceOverrideEnabled']) == ('Pxe', 'Once'),
+                    'it reads back as %s' % boot)
+        self.guest.still()
+        return 'it reads back as Pxe, Once; nothing was restarted'
+
+    def ipmi_knows(self, output):
+        step.expect('Boot Flag Valid' in output and 'Force PXE' in output,
+                    'IPMI does not read what Redfish set')
+        step.expect('only next boot' in output, 'IPMI says it is persistent')
+        return 'IPMI reads what Redfish set: PXE, for the next boot'
+
+    def boots_pxe(self, output):
+        step.expect('Cycle' in output, 'ipmitool does not say so')
+        return self.guest.boots('Pxe')
+
+    def boots_disk_again(self, output):
+        found = self.guest.boots('Hdd')
+        boot = self.system(self.one)['Boot']
+        step.expect(boot['BootSourceOverrideEnabled'] == 'Disabled',
+                    'the override is still there: %s' % boot)
+        return found + ': once was once'
+
+    def shuts_down(self, output):
+        return self.guest.stops()
+
+    def lists_vms(self, output):
+        for name in self.stage.vms:
+            step.expect(name in output, '%s is not in it' % name)
+        return 'both VMs are there'
+
+    def lists_bmcs(self, output):
+        for name in self.stage.vms:
+            step.expect(name in output, '%s is not in it' % name)
+        step.expect(output.count('running') == 2, 'not both are running')
+        return 'both BMCs are running'
+
+    def logs_in(self, output):
+        step.expect(output.strip() == '201',
+                    'the login was answered %s' % output)
+        return 'there is a session, its token is in the file'
+
+    def session_serves(self, output):
+        step.expect(self.stage.uuids[self.one] in output,
+                    'it does not list the systems')
+        return 'the token does what the password does'
+
+    def medium(self):
+        return self.stage.emulator.request(
+            'GET', '/redfish/v1/Systems/%s/VirtualMedia/Cd'
+            % self.stage.uuids[self.one], expect=200).json()
+
+    def inserts(self, output):
+        found = self.medium()
+        step.expect(found['Inserted'] and found['Image'] == self.stage.image,
+                    'the drive has %s' % found['Image'])
+        self.guest.still()
+        return 'the drive has it; nothing was started'
+
+    def imported(self, output):
+        for volume in self.sandbox.list('datavolumes'):
+            name = volume['metadata']['name']
+            self.sandbox.wait(
+                'datavolumes', name, lambda it: it
+                and it.get('status', {}).get('phase') == 'Succeeded')
+            return 'CDI has fetched the image into DataVolume ' + name
+        raise step.Failed('there is no DataVolume')
+
+    def next_is_cd(self, output):
+        boot = self.system(self.one)['Boot']
+        step.expect((boot['BootSourceOverrideTarget'],
+                     boot['BootSourceOverrideEnabled']) == ('Cd', 'Once'),
+                    'it reads back as %s' % boot)
+        return 'it reads back as Cd, Once'
+
+    def boots_cd(self, output):
+        return self.guest.boots('Cd')
+
+    def ejects(self, output):
+        step.expect(not self.medium()['Inserted'], 'the drive is not empty')
+        for volume in self.sandbox.list('datavolumes'):
+            self.sandbox.wait('datavolumes', volume['metadata']['name'],
+                              lambda it: it is None)
+        return 'the drive is empty, the DataVolume is gone'
+
+    # The steps
+
+    def steps(self):
+        """List the steps, in the order they are run."""
+        system = '/redfish/v1/Systems/' + self.stage.uuids[self.one]
+        media = system + '/VirtualMedia/Cd'
+        token = self.stage.home / 'session'
+        python = process.BIN / 'python'
+        return [
+            step.Step('List the VMs of the cluster',
+                      self.kubectl('get virtualmachines'),
+                      self.lists_vms, needs='kubectl'),
+            step.Step('List the BMCs',
+                      'VIRTUALBMC_CONFIG=%s %s list' % (
+                          self.stage.vbmcd.config_file, process.BIN / 'vbmc'),
+                      self.lists_bmcs),
+            step.Step('Power %s on, over IPMI' % self.one,
+                      self.ipmi(self.one, 'chassis power on'), self.powers_on),
+            step.Step('Ask whether it is on',
+                      self.ipmi(self.one, 'chassis power status'),
+                      self.status_on),
+            step.Step('Read it over Redfish',
+                      self.curl(system)
+                      + ' \\\n    | %s -m json.tool' % python,
+                      self.reads_on),
+            step.Step('Let it boot from the network, once, over Redfish',
+                      self.send('PATCH', system,
+                                '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
+                                ' "BootSourceOverrideEnabled": "Once"}}'),
+                      self.next_is_pxe),
+            step.Step('Read that over IPMI',
+                      self.ipmi(self.one, 'chassis bootparam get 5'),
+                      self.ipmi_knows),
+            step.Step('Power cycle it, over IPMI',
+                      self.ipmi(self.one, 'chassis power cycle'),
+                      self.boots_pxe),
+            step.Step('Restart it, over Redfish',
+                      self.reset(self.one, 'ForceRestart'),
+                      self.boots_disk_again),
+            step.Step('Shut it down, over Redfish',
+                      self.reset(self.one, 'GracefulShutdown'),
+                      self.shuts_down),
+            step.Step('Log in over Redfish, for a session',
+                      "curl --silent --show-error --fail "
+                      "--write-out '%%{http_code}' --output /dev/null \\\n    "
+                      "--header 'Content-Type: application/json' --data @%s "
+                      "\\\n    --dump-header %s \\\n    "
+                      '%s/redfish/v1/SessionService/Sessions' % (
+                          self.stage.login, token, self.stage.emulator.url),
+                      self.logs_in),
+            step.Step('Use the session',
+                      'curl --silent --show-error --fail --header '
+                      '"$(grep --ignore-case ^x-auth-token: %s \\\n        '
+                      '| tr --delete \'\\r\')" \\\n    '
+                      '%s/redfish/v1/Systems' % (
+                          token, self.stage.emulator.url),
+                      self.session_serves),
+            step.Step('Insert an ISO image into its CD-ROM drive',
+                      self.send('POST', media + '/Actions/VirtualMedia.'
+                                'InsertMedia',
+                                '{"Image": "%s"}' % self.stage.image),
+                      self.inserts),
+            step.Step('Look how far it is',
+                      self.curl(media)
+                      + ' \\\n    | %s -m json.tool' % python,
+                      self.imported),
+            step.Step('Let it boot from that, once',
+                      self.send('PATCH', system,
+                                '{"Boot": {"BootSourceOverrideTarget": "Cd",'
+                                ' "BootSourceOverrideEnabled": "Once"}}'),
+                      self.next_is_cd),
+            step.Step('Power it on', self.reset(self.one, 'On'),
+                      self.boots_cd),
+            step.Step('Eject the image',
+                      self.send('POST', media + '/Actions/VirtualMedia.'
+                                'EjectMedia', '{}'),
+                      self.ejects),
+        ]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demonstration prints: commands to paste, or a tour of them."""
+
+import shutil
+import subprocess
+import sys
+import textwrap
+
+from tools.demonstration import bmc
+from tools.demonstration import emulators
+from tools.demonstration import step
+
+
+def scripts(stage):
+    """The parts, in their order."""
+    return bmc.Script(stage), emulators.Script(stage)
+
+
+def prepare(stage):
+    """Do what makes the BMC, for those who only want to use it.
+
+    :returns: whether it is there
+    :raises step.Failed: it did not work; the text tells how
+    """
+    print('Installing the operator, and asking it for a BMC ...',
+          file=sys.stderr, flush=True)
+    for one in bmc.Script(stage).making():
+        if one.needs and not shutil.which(one.needs):
+            return False
+        code, output = run(one.text, stage.environment())
+        step.expect(code == 0, '%s: %s' % (one.text, output))
+        one.check(output)
+    return True
+
+
+def show(stage):
+    """Print the addresses, the credentials and the commands."""
+    prepared = prepare(stage)
+    sandbox, emulator = stage.sandbox, stage.emulator
+    print('\nKubernetes API   %s\n                 '
+          'KUBECONFIG=%s' % (sandbox.url, stage.kubeconfig))
+    print('Redfish          %s/redfish/v1' % emulator.url)
+    for name in stage.vms:
+        one = stage.bmcs[name]
+        print('IPMI of %-8s %s port %d\n                 Redfish UUID %s' % (
+            name, one.address, one.port, stage.uuids[name]))
+    print('User, password   %s %s (Redfish and IPMI)'
+          % (stage.bmcs[stage.vms[0]].username, stage.password))
+    if prepared:
+        print('BMC of %-8s  %s: Redfish port 443, IPMI port 623\n'
+              '                 User, password %s %s' % (
+                  bmc.NAME, stage.address(bmc.NAME), bmc.USER, bmc.PASSWORD))
+    print('Logs and files   %s' % stage.home)
+    print('\nCommands to paste into another terminal:')
+    for script in scripts(stage):
+        for one in script.steps():
+            if not one.needs or shutil.which(one.needs):
+                print('\n# %s\n%s' % (one.title, one.text))
+    print('\n# See what the guest of %s has booted so far\n%s' % (
+        stage.vms[0], 'curl --silent --cacert %s %s/sandbox/guests/default/%s'
+        % (stage.ca, sandbox.url, stage.vms[0])))
+    print('\nEverything is up. Ctrl-C ends it.', flush=True)
+
+
+def run(command, env):
+    """Run a command as a user's shell would; returns code and output."""
+    done = subprocess.run(
+        ['bash', '-c', command], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=120, env=env)
+    return done.returncode, done.stdout
+
+
+def tour(stage, stream=None):
+    """Run the commands one by one and look at what each did.
+
+    :param stream: where it is told; standard output when None.
+    :returns: whether each did what it says.
+    """
+    stream = stream or sys.stdout
+    bold, plain = ('\033[1m', '\033[0m') if stream.isatty() else ('', '')
+
+    def tell(text=''):
+        print(text, file=stream, flush=True)
+
+    steps = [one for script in scripts(stage) for one in script.steps()]
+    skipped = 0
+    for number, one in enumerate(steps, 1):
+        tell('\n%s%d/%d %s%s' % (bold, number, len(steps), one.title, plain))
+        if one.needs and not shutil.which(one.needs):
+            tell('  skipped: %s is not installed' % one.needs)
+            skipped += 1
+            continue
+        command = one.text
+        tell('$ ' + command)
+        code, output = run(command, stage.environment())
+        lines = output.strip().splitlines()
+        shown = lines[:12]
+        if len(lines) > len(shown):
+            shown.append('... and %d lines more' % (len(lines) - len(shown)))
+        tell(textwrap.indent('\n'.join(shown), '  | '))
+        try:
+            step.expect(code == 0,
+                        'the command ended with exit code %d' % code)
+            tell('  -> ' + one.check(output))
+        except (step.Failed, AssertionError, LookupError, OSError) as exc:
+            tell('  -> FAILED: %s' % exc)
+            return False
+    tell('\nThe tour is over: each of %d steps did what it says%s.' % (
+        len(steps) - skipped,
+        ', %d left out' % skipped if skipped else ''))
+    return True
