@@ -54,6 +54,7 @@ class World:
     :param secret_unfit: what IPMI cannot use of it: see `credentials.unfit`
     :param copied: whether the Secret that the pod mounts is there, if it is
         the copy of one in another namespace
+    :param account: the ServiceAccount of the pod
     :param deployment: of the pod
     :param service: of the pod
     :param certificate: whether the certificate that Redfish is to be served
@@ -71,6 +72,7 @@ class World:
     secret_lacks: tuple = ()
     secret_unfit: tuple = ()
     copied: bool = False
+    account: dict | None = None
     deployment: dict | None = None
     service: dict | None = None
     certificate: bool = False

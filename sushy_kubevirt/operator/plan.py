@@ -200,7 +200,7 @@ def _towards(bmc, obj, seen, tried):
         return [Delete(kinds.of(obj), _at(live), uid)]
     if compare.asked(live) != compare.digest(obj):
         return [Apply(marked(obj), uid, seen.settled and _is_rolled_out(
-            bmc, obj))]
+            bmc, obj, live))]
     if not compare.differs(obj, live):
         return []
     last = (tried or {}).get(ref)
@@ -212,9 +212,12 @@ def _towards(bmc, obj, seen, tried):
     return [Apply(marked(obj), uid)]
 
 
-def _is_rolled_out(bmc, obj):
-    """Whether the pod is stopped by a change of an object, or changed."""
-    return obj['kind'] == 'Deployment' or (
+def _is_rolled_out(bmc, obj, live):
+    """Whether the pod works, and is stopped by a change of an object."""
+    if obj['kind'] == 'Deployment':
+        # One without an account does not.
+        return pods.account(live) in (None, pods.account(obj))
+    return (
         obj['kind'] == 'ConfigMap'
         and obj['metadata']['name'] == naming.base(bmc.name))
 

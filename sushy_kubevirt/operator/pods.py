@@ -20,6 +20,11 @@ IPMI_HEALTH_PORT = 8082
 #: Annotation of the pod: what its config file is made of.
 CONFIGURATION = naming.GROUP + '/configuration'
 
+#: Annotation of the pod: the uid of its account. The token of an account that
+#: was made anew is another one, and a pod would not have it for most of an
+#: hour.
+ACCOUNT = naming.GROUP + '/account'
+
 #: For a process of which there is one for each VM: a megabyte less of what
 #: threads leave behind (glibc), and of columns in tracebacks (CPython).
 _SMALL = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
@@ -42,11 +47,12 @@ class Defaults:
     pull_policy: str | None = None
 
 
-def deployment(bmc, defaults):
+def deployment(bmc, defaults, account=''):
     """The Deployment.
 
     :param bmc: a `spec.Bmc`
     :param defaults: `Defaults`
+    :param account: uid of the ServiceAccount
     """
     containers = []
     if bmc.redfish.enabled:
@@ -68,10 +74,10 @@ def deployment(bmc, defaults):
         pod['nodeSelector'] = bmc.node_selector
     if bmc.tolerations:
         pod['tolerations'] = list(bmc.tolerations)
-    template = {'labels': naming.labels(bmc.name)}
+    template = {'labels': naming.labels(bmc.name),
+                'annotations': {ACCOUNT: account}}
     if bmc.redfish.enabled:
-        template['annotations'] = {
-            CONFIGURATION: configuration.digest(bmc)}
+        template['annotations'][CONFIGURATION] = configuration.digest(bmc)
     return {
         'apiVersion': 'apps/v1', 'kind': 'Deployment',
         'metadata': naming.metadata(bmc, naming.base(bmc.name)),
@@ -82,6 +88,15 @@ def deployment(bmc, defaults):
             'revisionHistoryLimit': 1,
             'selector': {'matchLabels': naming.selector(bmc.name)},
             'template': {'metadata': template, 'spec': pod}}}
+
+
+def account(deployment):
+    """The uid of the account that the pod of a Deployment has.
+
+    :param deployment: dict
+    """
+    return (deployment['spec']['template']['metadata'].get(
+        'annotations') or {}).get(ACCOUNT)
 
 
 def is_ready(deployment):

@@ -51,7 +51,8 @@ def objects(bmc, world, defaults):
                and (world.certificate or pods.tls_secret(bmc) is None)
                and (world.copied or not copies(bmc)))
     if mounted or world.deployment is not None:
-        wanted.append(pods.deployment(bmc, defaults))
+        wanted.append(pods.deployment(
+            bmc, defaults, world.account['metadata']['uid']))
     return wanted
 
 
@@ -62,7 +63,7 @@ def held(bmc, world):
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
     """
-    if media.wrong_hosts(bmc):
+    if media.wrong_hosts(bmc) or world.account is None:
         return True
     # Nothing runs with rights, or credentials, of somebody else.
     return any(not one.startswith('Service ') for one in world.taken)

@@ -51,6 +51,10 @@ def service(type_='ClusterIP', address='10.0.0.7', ingress=(), ports=None):
         'status': {'loadBalancer': {'ingress': list(ingress)}}}
 
 
+def account():
+    return {'metadata': {'name': 'node-virtbmc', 'uid': 'u-account'}}
+
+
 def deployment(**status):
     status = status or {'observedGeneration': 2, 'updatedReplicas': 1,
                         'readyReplicas': 1}

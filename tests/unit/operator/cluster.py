@@ -218,6 +218,10 @@ def _plain(obj):
         one.pop('uid')
     if obj['kind'] == 'Secret':
         obj['data'] = sorted(obj.get('data') or ())
+    if obj['kind'] == 'Deployment':
+        del obj['spec']['template']['metadata']['annotations'][
+            'bmc.kubevirt.io/account']
+        del metadata['annotations']['bmc.kubevirt.io/applied']
     if obj['kind'] == 'ConfigMap':
         obj['data'] = sorted(obj['data'])
         metadata.get('annotations', {}).pop('bmc.kubevirt.io/applied', None)

@@ -10,7 +10,8 @@ from tests.unit.operator import bodies
 
 GOOD = conditions.World(
     vm=bodies.vm(), secret=bodies.secret(),
-    deployment=bodies.deployment(), service=bodies.service(),
+    account=bodies.account(), deployment=bodies.deployment(),
+    service=bodies.service(),
     certificate=True)
 
 ALLOWED = {permission.ANNOTATION: 'lab'}

@@ -35,6 +35,8 @@ CASES = (
     (bodies.body(), but(NEW, certificate=False), ALL[:-1]),
     (bodies.body(), but(secret=None), ALL),
     (bodies.body(), but(certificate=False), ALL),
+    # Its token is that of the account that there is.
+    (bodies.body(), but(account=None), ALL[:-2]),
     (worlds.PLAIN, but(NEW, certificate=False), ALL),
     (bodies.body(redfish={'enabled': False}), but(NEW, certificate=False),
      ['Service', *STATE, *RIGHTS, 'Deployment']),
