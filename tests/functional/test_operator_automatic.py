@@ -8,6 +8,7 @@ LABEL = 'bmc.kubevirt.io/auto-created=true'
 
 class AutomaticTestCase(operator.OperatorTestCase):
 
+    FOLDER = operator.MANIFESTS / 'overlays' / 'auto-create'
     ARGUMENTS = ('--auto-create', 'bmc in (auto, always)')
     SANDBOX = ('--pods', 'pretended')
 
