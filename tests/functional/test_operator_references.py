@@ -172,8 +172,8 @@ class ReferencesTestCase(operator.OperatorTestCase):
         # Withdrawn: no rights, no copy, no pod.
         there('annotate', 'secret/far-bmc', ALLOW + '-')
         self.unready(box, 'ReferenceNotPermitted')
-        self.until('gone', lambda: self.kubectl.names(
-            'deployments,pods,secrets'), [])
+        self.until('gone', lambda: [one for one in self.kubectl.names(
+            'deployments,pods,secrets') if not one.endswith('-tls')], [])
         self.assertEqual([], self.rights(there))
         self.assertFalse(self.may('get', 'vm/far', there))
         there('annotate', 'secret/far-bmc', ALLOW + '=' + self.namespace)

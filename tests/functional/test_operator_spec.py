@@ -21,6 +21,8 @@ class SpecTestCase(operator.OperatorTestCase):
 
     def tearDown(self):
         self.quiet(self.mark)
+        # Nor was a BMC's pod.
+        self.assertEqual({}, self.sandbox.stats()['refused'])
         super().tearDown()
 
     def pod(self):
