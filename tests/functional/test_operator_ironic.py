@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ironic and the BMCs that the operator makes.
+
+A node is enrolled with what stands in the BMC's status, and nothing else:
+address, system, the operator's CA, and the Secret. Both drivers, and in
+between the credentials are others.
+"""
+
+from urllib import parse
+
+from tests.functional import imageserver
+from tests.functional import ironic
+from tests.functional import machines
+from tests.functional import mediacase
+from tests.functional import operator
+from tests.functional import webserver
+
+
+class IronicTestCase(operator.OperatorTestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.ironic = cls.share(ironic.Ironic({
+            # The BMC is given the URL as it is.
+            'deploy': {'ramdisk_image_download_source': 'http'},
+            # While it has the old password, it fails to ask.
+            'conductor': {'power_state_sync_max_retries': 1000}}))
+
+    def make(self):
+        """Make a VM with an empty CD-ROM drive, and its BMC."""
+        vm = machines.vm('box', 'Halted', self.namespace)
+        mediacase.drop_medium(vm['spec']['template']['spec'])
+        self.sandbox.create('virtualmachines', vm, self.namespace)
+        self.one = self.bmc().ready()
+
+    def redfish(self):
+        """Where the BMC is, for a node of driver ``redfish``."""
+        url = parse.urlsplit(self.one.url())
+        self.assertEqual('https', url.scheme)
+        return {'redfish_address': '%s://%s' % (url.scheme, url.netloc),
+                'redfish_system_id': url.path,
+                'redfish_username': self.one.username,
+                'redfish_password': self.one.password,
+                'redfish_verify_ca': str(self.one.trust())}
+
+    def ipmi(self):
+        """Where the BMC is, for a node of driver ``ipmi``."""
+        told = self.one.status['endpoints']['ipmi']
+        return {'ipmi_address': told['host'], 'ipmi_port': told['port'],
+                'ipmi_username': self.one.username,
+                'ipmi_password': self.one.password}
+
+    def enrol(self, driver):
+        self.node = self.ironic.enrol(self.namespace, driver,
+                                      getattr(self, driver)())
+        self.driver = driver
+
+    def rotate(self):
+        """Change the password: in the Secret, and then in Ironic."""
+        pods = self.one.processes()
+        old, self.one.password = self.one.password, self.secret()
+        self.until('the new password', lambda: self.one.curl().code, 200)
+        self.assertEqual(401, self.one.curl(password=old).code)
+        self.assertIn('Unable to establish', self.one.ipmitool(
+            'power', 'status', password=old,
+            options=('-N', '1', '-R', '1')).stdout)
+        self.ironic.wait(self.node, lambda node: True)
+        self.ironic.baremetal.update_node(
+            self.node, driver_info=getattr(self, self.driver)())
+        self.assertEqual(pods, self.one.processes())
+
+    def power(self, target):
+        self.ironic.power(
+            self.node, target,
+            'power off' if target.endswith('off') else 'power on')
+
+    def booted(self, count, class_):
+        boot = self.sandbox.wait_boot('box', count, self.namespace)
+        self.assertEqual(class_, boot['class'])
+
+    def template(self):
+        return self.sandbox.vm('box', self.namespace)['spec']['template']
+
+    def nothing_is_wrong(self):
+        self.quiet()
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+
+    def test_redfish_deploys_an_iso(self):
+        here = webserver.own_address()
+        if here is None:
+            self.skipTest('only loopback: a BMC takes nothing from there')
+        images = self.useFixture(imageserver.ImageServer(here))
+        self.make()
+        before = self.template()
+        self.enrol('redfish')
+        self.ironic.provision(self.node, 'provide', 'available')
+        self.ironic.baremetal.update_node(self.node, instance_info={
+            'boot_iso': images.url + '/it.iso'})
+        self.ironic.provision(self.node, 'active', 'active')
+        self.booted(1, 'Cd')
+        self.rotate()
+        self.power('rebooting')
+        # Ironic lets a ramdisk boot for ever.
+        self.booted(2, 'Cd')
+        self.ironic.provision(self.node, 'deleted', 'available')
+        self.sandbox.wait_stopped('box', self.namespace)
+        self.until('volumes', lambda: self.sandbox.list(
+            'datavolumes', self.namespace), [])
+        # What Ironic leaves is its boot device.
+        self.one.curl(None, '-X', 'PATCH', '-H',
+                      'Content-Type: application/json', '-d',
+                      '{"Boot": {"BootSourceOverrideEnabled": "Disabled"}}')
+        self.assertEqual(before, self.template())
+        self.nothing_is_wrong()
+
+    def test_ipmi(self):
+        self.make()
+        before = self.template()
+        self.enrol('ipmi')
+        self.ironic.baremetal.set_node_boot_device(
+            self.node, 'pxe', persistent=False)
+        self.power('power on')
+        self.booted(1, 'Pxe')
+        self.until('template', self.template, before)
+        self.rotate()
+        self.power('rebooting')
+        self.booted(2, 'Hdd')
+        self.ironic.baremetal.set_node_boot_device(
+            self.node, 'pxe', persistent=True)
+        self.assertEqual(
+            {'boot_device': 'pxe', 'persistent': True},
+            self.ironic.baremetal.get_node_boot_device(self.node))
+        self.power('power off')
+        self.sandbox.wait_stopped('box', self.namespace)
+        for count in 3, 4:
+            self.power('power on' if count == 3 else 'rebooting')
+            self.booted(count, 'Pxe')
+        self.nothing_is_wrong()
