@@ -32,6 +32,10 @@ The way to the cluster is that of the kubeconfig $KUBECONFIG, or else the
 account of the pod.
 """
 
+#: There may be thousands of pods, and each renewal is a call of the API. A
+#: peer that is gone is noticed by TCP within half a minute all the same.
+WATCH_SECONDS = 300.0
+
 #: Names of Kubernetes' objects, near enough.
 _NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'
 _VM = re.compile('%s/%s' % (_NAME, _NAME))
@@ -48,7 +52,7 @@ def read(environ):
     :returns: `pod.Settings`
     :raises: `Invalid`, naming the variable
     """
-    values = dict(patience.PATIENCE)
+    values = dict(patience.PATIENCE, watch_seconds=WATCH_SECONDS)
     strategy = environ.get('VIRTBMC_RUN_STRATEGY')
     if strategy:
         if strategy not in runstrategy.STARTABLE:
