@@ -190,6 +190,11 @@ class Connection:
         with self._lock:
             if self._access is not seen:
                 return self._access
+            if seen.token_file:
+                # A look into a file costs nothing.
+                self._read_token()
+                if self._access is not seen:
+                    return self._access
             if time.monotonic() < self._taken_at + self._pause:
                 return seen
             self._taken_at = time.monotonic()

@@ -111,6 +111,11 @@ class Work:
                 str(resource) for resource, _ in self._missing}))
         return None
 
+    @property
+    def tasks(self):
+        """What never ends by itself: without one of them it is blind."""
+        return tuple(self._tasks)
+
     def _follow(self, take, resource, namespace):
         self._missing.add((resource, namespace))
         self._tasks.append(asyncio.create_task(take(resource, namespace)))

@@ -200,18 +200,27 @@ class Lead:
                 'acquireTime': _time(), 'renewTime': _time()}
         if self._lease is None:
             spec['leaseTransitions'] = 0
-            lease = await self._api.create(
+            lease = await self._create(spec)
+        else:
+            spec['leaseTransitions'] = 1 + (
+                _spec(self._lease).get('leaseTransitions') or 0)
+            lease = await self._replace(spec)
+        self._lease, self._until = lease, until
+
+    async def _create(self, spec):
+        try:
+            return await self._api.create(
                 kinds.LEASE, self._namespace, {
                     'apiVersion': kinds.LEASE.api_version,
                     'kind': kinds.LEASE.kind,
                     'metadata': {'name': naming.OPERATOR,
                                  'namespace': self._namespace},
                     'spec': spec})
-        else:
-            spec['leaseTransitions'] = 1 + (
-                _spec(self._lease).get('leaseTransitions') or 0)
-            lease = await self._replace(spec)
-        self._lease, self._until = lease, until
+        except errors.ObjectNotFound as e:
+            raise errors.ConfigError(
+                'There is no namespace %s for the Lease: create it, or name '
+                'another one with --system-namespace (%s)'
+                % (self._namespace, e)) from None
 
     async def _replace(self, spec):
         meta = self._lease['metadata']

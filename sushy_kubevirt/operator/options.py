@@ -11,6 +11,8 @@ import ipaddress
 import os
 import re
 
+from cryptography import x509
+
 from sushy_kubevirt.operator import images
 
 PROGRAM = 'sushy-kubevirt-operator'
@@ -57,6 +59,10 @@ class Options:
     :param pull_policy: for pods, or None for Kubernetes' default
     :param allowed_images: tuple of what BMCs may name: see `images.allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
+    :param upload_proxy_url: of CDI's upload proxy as pods reach it, or None
+        when nothing is uploaded
+    :param upload_proxy_ca: certificates that it is known by, PEM; or None
+        for those of the image
     :param max_unavailable: how many BMCs at a time an upgrade may stop
     :param leader_election: whether the Lease is waited for
     :param lease_seconds: how long it holds unless it is renewed
@@ -74,6 +80,8 @@ class Options:
     pull_policy: str | None = None
     allowed_images: tuple = (IMAGE,)
     auto_create: str | None = None
+    upload_proxy_url: str | None = None
+    upload_proxy_ca: str | None = None
     max_unavailable: int = MAX_UNAVAILABLE
     leader_election: bool = True
     lease_seconds: float = LEASE_SECONDS
@@ -155,6 +163,16 @@ def parser(environ):
         'BMC for each VirtualMachine whose labels match, such as bmc=auto, '
         'and remove it with them')
 
+    group.add_argument(
+        '--upload-proxy-url', metavar='URL', type=_url, help="CDI's upload "
+        'proxy as pods reach it, such as https://cdi-uploadproxy.cdi.svc, '
+        'for virtual media that CDI cannot fetch itself (default: none, '
+        'nothing is uploaded)')
+    group.add_argument(
+        '--upload-proxy-ca', metavar='FILE', type=_certificates,
+        help='certificates that it is known by, PEM (default: those that '
+        'the image has)')
+
     group = result.add_argument_group('replicas')
     group.add_argument(
         '--no-leader-election', dest='leader_election',
@@ -198,6 +216,25 @@ def _image(text):
     if text and not re.search(r'\s', text):
         return text
     raise argparse.ArgumentTypeError('%r is not an image' % text)
+
+
+def _url(text):
+    if re.fullmatch(r'https?://[^\s/?#@]+/?', text):
+        return text.rstrip('/')
+    raise argparse.ArgumentTypeError(
+        '%r is not a URL such as https://cdi-uploadproxy.cdi.svc' % text)
+
+
+def _certificates(path):
+    try:
+        with open(path) as stream:
+            text = stream.read()
+        x509.load_pem_x509_certificates(text.encode())
+        return text
+    except (OSError, ValueError) as e:
+        raise argparse.ArgumentTypeError(
+            '%s has no certificates: %s'
+            % (path, getattr(e, 'strerror', None) or e)) from None
 
 
 def _count(text):

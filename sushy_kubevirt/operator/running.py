@@ -102,23 +102,37 @@ class Operator:
             await self._unless_stopped(self._definition(api))
             self._work = handlers.Work(
                 self._options, api, self.metrics)
-            making = asyncio.create_task(self._make(api))
             try:
                 await self._work.start()
-                await self._run_kopf()
+                await self._run_kopf(self._endless(api))
             finally:
-                making.cancel()
                 await self._work.close()
-            if making.done() and not making.cancelled():
-                making.result()
         finally:
             await api.close()
 
-    async def _run_kopf(self):
+    def _endless(self, api):
+        """What goes on beside kopf, and never ends by itself.
+
+        :returns: list of tasks
+        """
+        tasks = list(self._work.tasks)
+        if self._options.auto_create:
+            tasks.append(asyncio.create_task(
+                automatic.Automatic(self._options, api).run()))
+        return tasks
+
+    async def _run_kopf(self, beside):
+        """Run kopf until the process is to end.
+
+        :param beside: list of tasks; when one ends, all is over
+        :raises: what one of them raised
+        """
         registry = kopf.OperatorRegistry()
         login.register(registry, self._transport)
         self._work.register(registry)
         announcing = asyncio.create_task(self._announce())
+        for task in beside:
+            task.add_done_callback(lambda task: self._stopping.set())
         try:
             tasks = await kopf.spawn_tasks(
                 registry=registry, settings=_settings(), standalone=True,
@@ -128,18 +142,13 @@ class Operator:
             # kopf has put its own handlers in their place.
             self._heed_signals()
             await kopf.run_tasks(tasks, ignored=_All())
+            for task in beside:
+                if task.done():
+                    task.result()
         finally:
-            announcing.cancel()
-
-    async def _make(self, api):
-        """Make BMCs automatically, if that is wanted."""
-        if not self._options.auto_create:
-            return
-        try:
-            await automatic.Automatic(self._options, api).run()
-        finally:
-            # It never ends by itself; nothing goes on without it.
-            self._stopping.set()
+            for task in (announcing, *beside):
+                task.cancel()
+            await asyncio.gather(announcing, *beside, return_exceptions=True)
 
     async def _announce(self):
         await self._work.listed.wait()

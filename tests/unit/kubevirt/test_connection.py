@@ -155,6 +155,17 @@ class ConnectionTestCase(base.BaseTestCase):
         self.file('second', 'token')
         self.assertEqual('Bearer second', way.access().authorization)
 
+    def test_a_token_that_was_refused_is_read_again_at_once(self):
+        self.file('first', 'token')
+        way = connection.Connection.from_options(
+            self.file(kubeconfig({'tokenFile': 'token'})))
+        seen = way.access()
+        self.assertIs(seen, way.renew(seen))
+        self.file('second', 'token')
+        self.assertEqual('Bearer first', way.access().authorization)
+        self.assertEqual('Bearer second', way.renew(seen).authorization)
+        self.assertEqual('Bearer second', way.access().authorization)
+
     def test_proxy_server_name_and_no_verification(self):
         access = self.access(self.file(kubeconfig(cluster={
             'proxy-url': 'http://proxy:3128', 'tls-server-name': 'kube',

@@ -3,10 +3,13 @@
 
 import contextlib
 import io
+import os
 
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.operator import options
+from tests.unit.kubevirt import test_tls
 
 
 def parse(*words, **environ):
@@ -81,6 +84,32 @@ class OptionsTestCase(base.BaseTestCase):
         for text in ('8080', ':8080', 'localhost:80', '127.0.0.1',
                      '127.0.0.1:x', '127.0.0.1:65536', '127.0.0.1:-1'):
             self.refused('--metrics-address', text)
+
+    def test_upload_proxy(self):
+        found = parse()
+        self.assertEqual((None, None), (found.upload_proxy_url,
+                                        found.upload_proxy_ca))
+        self.assertEqual(
+            'https://cdi-uploadproxy.cdi.svc', parse(
+                '--upload-proxy-url', 'https://cdi-uploadproxy.cdi.svc/'
+            ).upload_proxy_url)
+        for text in ('', 'cdi', 'ftp://cdi', 'https://', 'https://a/b',
+                     'https://me:x@a', 'https://a b', 'https://a?b'):
+            self.refused('--upload-proxy-url', text)
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = os.path.join(folder, 'ca.pem')
+        pem = test_tls.Authority().pem
+        for text in (pem, pem + test_tls.Authority().pem):
+            with open(path, 'w') as stream:
+                stream.write(text)
+            self.assertEqual(text, parse(
+                '--upload-proxy-ca', path).upload_proxy_ca)
+        with open(path, 'w') as stream:
+            stream.write('nothing')
+        self.refused('--upload-proxy-ca', path)
+        missing = os.path.join(folder, 'none')
+        self.assertIn('none has no certificates: No such file',
+                      self.refused('--upload-proxy-ca', missing))
 
     def test_numbers(self):
         self.assertEqual(3, parse('--lease-seconds', '3').lease_seconds)
