@@ -26,7 +26,7 @@ IMAGE = 'sushy-kubevirt-emulator'
 
 PORT = 8080
 
-LEASE_SECONDS = 15
+LEASE_SECONDS = 30
 
 #: How many BMCs may be without a ready pod while a new image is rolled out.
 MAX_UNAVAILABLE = 5

@@ -32,7 +32,7 @@ class OptionsTestCase(base.BaseTestCase):
             found.system_namespace))
         self.assertEqual(('sushy-kubevirt-emulator',), found.allowed_images)
         self.assertEqual(('127.0.0.1', 8080), found.listen)
-        self.assertEqual((True, 15), (found.leader_election,
+        self.assertEqual((True, 30), (found.leader_election,
                                       found.lease_seconds))
         self.assertIsNone(found.auto_create)
 
