@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of the documents do what they say, in their order."""
+"""README's tour and the recipes do what they say, as they stand."""
 
 import pathlib
 import re
@@ -13,6 +13,7 @@ from tests.functional import operator
 from tests.functional import process
 
 PAGE = process.ROOT / 'doc/source/operator/recipes.rst'
+README = process.ROOT / 'README.rst'
 
 #: What stands after a block that nobody can run here, with the reason.
 NOT_RUN = '.. not run: '
@@ -42,19 +43,20 @@ def blocks(text):
 
 class RecipesTestCase(operator.OperatorTestCase):
 
-    def test_all(self):
+    def shell(self, steps):
+        """Run blocks one after the other, in one shell.
+
+        :param steps: list of (title, text)
+        :returns: dictionary of title and what was printed
+        """
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (home / 'etc').symlink_to(process.ROOT / 'etc')
-        script, manifests = ['set -e'], []
-        for title, text, runs in blocks(PAGE.read_text()):
-            if text.startswith('apiVersion:'):
-                manifests.append(yaml.safe_load(text))
-            elif runs:
-                script += ['echo "## %s"' % title, text]
-        self.assertGreater(len(script), 12)
         # An answer of HTTP that is no success is to end it too.
-        script.insert(0, 'curl() { command curl -sS --fail-with-body '
-                      '--max-time 30 --noproxy "*" "$@"; }')
+        script = ['curl() { command curl -sS --fail-with-body --max-time 30 '
+                  '--noproxy "*" --write-out "%{http_code}\n" "$@"; }',
+                  'set -e']
+        for title, text in steps:
+            script += ['echo "## %s"' % title.replace('`', ''), text]
         (home / 'script').write_text('\n'.join(script))
         done = subprocess.run(
             ['bash', 'script'], cwd=home, stdin=subprocess.DEVNULL,
@@ -62,11 +64,40 @@ class RecipesTestCase(operator.OperatorTestCase):
             timeout=240, env=process.environment(
                 home, {'KUBECONFIG': self.sandbox.kubeconfig}))
         self.assertEqual(0, done.returncode, done.stdout[-5000:])
-        said = dict(re.findall(
-            r'(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)', done.stdout))
+        said = {}
+        for title, text in re.findall(
+                r'(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)', done.stdout):
+            said[title] = said.get(title, '') + text
+        return said
+
+    def test_readme(self):
+        title = 'A BMC by ``kubectl apply``'
+        said = self.shell([(one, text) for one, text, _ in blocks(
+            README.read_text()) if one == title])[title.replace('`', '')]
+        self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
+        self.addCleanup(self.admin, 'scale', '--replicas=0', '-n',
+                        operator.NAMESPACE, 'deployment', operator.NAME)
+        self.assertIn('Chassis Power is on', said)
+        # Login, system, boot, reset, logout: what the published ones say.
+        self.assertEqual(['201', '200', '204', '204', '204'], re.findall(
+            r'(?m)(?:^|})(\d{3})$', said))
+        self.assertEqual('Pxe', self.sandbox.wait_boot('node-0', 2)['class'])
+        self.until('objects', lambda: self.kubectl.within('default').names(
+            operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
+
+    def test_recipes(self):
+        found = blocks(PAGE.read_text())
+        manifests = [yaml.safe_load(text) for _, text, _ in found
+                     if text.startswith('apiVersion:')]
+        steps = [(title, text) for title, text, runs in found
+                 if runs and not text.startswith('apiVersion:')]
+        self.assertGreater(len(steps), 10)
+        said = self.shell(steps)
+        self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
         self.assertIn('Chassis Power is off', said['Inside the cluster'])
-        self.assertEqual(4, done.stdout.count('"PowerState":'))
-        self.assertEqual([], self.owned())
+        self.assertEqual(4, ''.join(said.values()).count('"PowerState":'))
+        self.until('objects', lambda: self.kubectl.within('default').names(
+            operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
         self.manifests_name_what_there_is(manifests)
 
     def manifests_name_what_there_is(self, manifests):
