@@ -29,7 +29,7 @@ OTHER = 'other'
 
 
 def of(entry):
-    """The metrics of a BMC.
+    """The metrics of a BMC, at this moment.
 
     :param entry: a `serving.Entry`
     :returns: list of `exposition.Gauge`
@@ -48,17 +48,8 @@ def of(entry):
             'IPMI sessions asked for, by what became of them.',
             lambda: [({'result': 'established'}, server.opened),
                      ({'result': 'refused'}, server.refused)], 'counter'),
-        exposition.Gauge(
-            'virtbmc_api_calls_total',
-            'Calls of the Kubernetes API, by verb, resource and HTTP code, '
-            '0 without an answer.', lambda: _calls(entry.cluster),
-            'counter'),
-        exposition.Gauge(
-            'virtbmc_cache_age_seconds',
-            'For how long the watches of the VM have told nothing because '
-            'they do not work.',
-            lambda: entry.cluster and entry.cluster.cache_age),
-    ] + exposition.process()
+        *(exposition.cluster(entry.cluster) if entry.cluster else ()),
+        *exposition.process()]
 
 
 def _commands(server):
@@ -66,11 +57,3 @@ def _commands(server):
               'code': '0x%02x' % code}, number)
             for (netfn, command, code), number in sorted(
                 server.answers.copy().items(), key=str)]
-
-
-def _calls(cluster):
-    if cluster is None:
-        return None
-    return [({'verb': verb, 'resource': resource, 'code': code}, number)
-            for (verb, resource, code), number in sorted(
-                cluster.calls.items())]

@@ -87,10 +87,10 @@ class Pod:
         self._entry.start(sock, self._readers, self._writers)
         # Once, so that a Secret that cannot be used is told of at once.
         self._account.current()
-        found = metrics.of(self._entry)
         probes = health.Server(
             self._settings.address, self._settings.health_port,
-            self.dead, self.unready, lambda: exposition.text(found))
+            self.dead, self.unready,
+            lambda: exposition.text(metrics.of(self._entry)))
         probes.start()
         watch = asyncio.create_task(self._entry.watch(self._readers))
         LOG.info('%s: IPMI on %s, UDP port %d; probes and metrics on TCP '
