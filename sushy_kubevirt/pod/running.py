@@ -78,13 +78,18 @@ def _unready(app, asked):
 
 
 def _explain(argv):
+    # Neither is wanted in a pod.
     import argparse
+    from importlib import metadata
+
     parser = argparse.ArgumentParser(
         prog=_PROGRAM, description='Serve Redfish for one KubeVirt VM, as in '
         'the pod of a BMC. What there is to set is in the config file of '
         'sushy-emulator that %s names; %s is the TCP port for probes and '
         'metrics (/livez, /readyz, /metrics), 8081 if it is not set.'
         % (_CONFIG, _HEALTH_PORT))
+    parser.add_argument('--version', action='version', version='%s %s' % (
+        _PROGRAM, metadata.version('sushy-kubevirt')))
     parser.parse_args(argv)
 
 

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``sushy-kubevirt-redfish`` does in its pod, to real clients."""
+
+import json
+import signal
+import socket
+import ssl
+import time
+
+import fixtures
+import requests
+import sushy
+from sushy import auth
+
+from tests.functional import base
+from tests.functional import crawler
+from tests.functional import memory
+from tests.functional import process
+from tests.functional import redfishpod
+
+SESSIONS = '/redfish/v1/SessionService/Sessions'
+SYSTEM = '/redfish/v1/Systems/1'
+MANAGER = '/redfish/v1/Managers/BMC'
+STREAM = '/redfish/v1/EventService/SSE'
+
+
+class Case(base.SandboxTestCase):
+
+    PLAIN = False
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.pod = cls.share(redfishpod.RedfishPod(cls.sandbox,
+                                                  plain=cls.PLAIN))
+
+    def until(self, what, look, expected=True, seconds=30):
+        end = time.monotonic() + seconds
+        while (found := look()) != expected:
+            if time.monotonic() > end:
+                self.fail('%s: %r instead of %r' % (what, found, expected))
+            time.sleep(0.1)
+
+    def login(self):
+        answer = self.pod.curl(
+            SESSIONS, '-X', 'POST', '-H', 'Content-Type: application/json',
+            '-d', json.dumps({'UserName': redfishpod.USER,
+                              'Password': self.pod.password}))
+        self.assertEqual(201, answer.code)
+        return answer
+
+    def silent(self):
+        found = socket.create_connection(('127.0.0.1', self.pod.port),
+                                         timeout=30)
+        self.addCleanup(found.close)
+        return found
+
+
+class RedfishPodTestCase(Case):
+
+    def test_published_transcript(self):
+        # The requests of KubeVirtBMC's README, one after the other.
+        def call(method, path, body=None):
+            words = ['-X', method, '-H', 'X-Auth-Token: ' + token]
+            if body is not None:
+                words += ['-H', 'Content-Type: application/json',
+                          '-d', json.dumps(body)]
+            return self.pod.curl(path, *words)
+
+        root = self.pod.curl('/redfish/v1', '-L')
+        self.assertEqual(200, root.code)
+        self.assertIn('Systems', root.json())
+        login = self.login()
+        token = login.headers['x-auth-token']
+        session = login.headers['location']
+        system = call('GET', SYSTEM)
+        self.assertEqual(200, system.code)
+        self.assertEqual('Off', system.json()['PowerState'])
+        self.assertEqual(204, call('PATCH', SYSTEM, {'Boot': {
+            'BootSourceOverrideTarget': 'Pxe',
+            'BootSourceOverrideEnabled': 'Continuous'}}).code)
+        self.assertEqual('Pxe', call('GET', SYSTEM).json()['Boot'][
+            'BootSourceOverrideTarget'])
+        reset = SYSTEM + '/Actions/ComputerSystem.Reset'
+
+        def power(state):
+            self.until('power', lambda: call('GET', SYSTEM).json()[
+                'PowerState'], state)
+
+        for kind, state in (('On', 'On'), ('ForceRestart', 'On'),
+                            ('GracefulShutdown', 'Off')):
+            self.assertEqual(204, call('POST', reset,
+                                       {'ResetType': kind}).code)
+            power(state)
+        self.assertEqual(204, call('DELETE', session).code)
+        self.assertEqual(401, call('GET', SYSTEM).code)
+
+    def test_published_media(self):
+        token = self.login().headers['x-auth-token']
+        device = MANAGER + '/VirtualMedia/CD1'
+        found = self.pod.curl(device, '-H', 'X-Auth-Token: ' + token)
+        self.assertEqual(200, found.code)
+        self.assertEqual(['CD', 'DVD'], found.json()['MediaTypes'])
+        answer = self.pod.curl(
+            device + '/Actions/VirtualMedia.EjectMedia', '-X', 'POST', '-H',
+            'Content-Type: application/json', '-H', 'X-Auth-Token: ' + token,
+            '-d', '{}')
+        # There is nothing in it; the device was found in place.
+        self.assertNotIn(answer.code, (307, 404))
+
+    def test_sushy_by_the_aliases(self):
+        account = auth.SessionOrBasicAuth(redfishpod.USER, self.pod.password)
+        client = sushy.Sushy(self.pod.url, verify=str(self.pod.ca),
+                             auth=account)
+        self.addCleanup(account.close)
+        system = client.get_system(SYSTEM)
+        self.assertEqual('vm-0', system.name)
+        manager = client.get_manager(MANAGER)
+        self.assertEqual(system.uuid, manager.identity)
+        self.assertEqual(
+            {'Cd'}, {one.identity
+                     for one in manager.virtual_media.get_members()} & {'Cd'})
+        system.set_system_boot_options(
+            sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE)
+        system.refresh(force=True)
+        self.assertEqual(sushy.BOOT_SOURCE_TARGET_CD, system.boot.target)
+        system.set_system_boot_options(
+            enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
+
+    def test_everything_is_there_by_the_aliases(self):
+        found = crawler.crawl(
+            lambda path: self.pod.request('GET', path, stream=True),
+            SYSTEM)
+        wrong = {path: code for path, (code, _body, _source) in found.items()
+                 if code != 200}
+        self.assertEqual({}, wrong)
+        self.assertGreater(len(found), 40)
+
+    def test_metrics_name_rules_and_no_paths(self):
+        before = self.pod.metric('virtbmc_redfish_sessions')
+        self.login()
+        self.assertEqual(before + 1,
+                         self.pod.metric('virtbmc_redfish_sessions'))
+        for number in range(20):
+            self.pod.request('GET', '/redfish/v1/guess/%d' % number,
+                             expect=404)
+            self.pod.request('GET', '/redfish/v1/Systems/guess%d' % number,
+                             expect=404)
+        self.pod.request('GET', SYSTEM, expect=200)
+        text = self.pod.probe('/metrics')[1]
+        self.assertNotIn('guess', text)
+        self.assertLess(text.count('\n'), 400)
+        rule = ('virtbmc_redfish_requests_total{route="/redfish/v1/Systems/'
+                '<identity>",method="GET",code="%d"}')
+        self.assertGreaterEqual(self.pod.metric(rule % 404), 20)
+        self.assertGreaterEqual(self.pod.metric(rule % 200), 1)
+        self.assertGreaterEqual(self.pod.metric(
+            'virtbmc_redfish_requests_total{route="none"'), 20)
+        self.assertGreater(self.pod.metric(
+            'virtbmc_api_calls_total{verb="list"'), 0)
+        self.assertEqual(0, self.pod.metric('virtbmc_cache_age_seconds'))
+
+    def test_certificate_is_renewed_while_it_runs(self):
+        pid, old = self.pod.process.pid, self.pod.ca
+        with requests.get(
+                self.pod.url + STREAM, stream=True, verify=str(old),
+                auth=(redfishpod.USER, self.pod.password),
+                timeout=30) as stream:
+            self.assertEqual(200, stream.status_code)
+            lines = stream.iter_lines()
+            next(lines)
+            self.pod.renew()
+            self.assertEqual(200, self.pod.curl('/redfish/v1/').code)
+            self.assertRaisesRegex(AssertionError, 'certificate',
+                                   self.pod.curl, '/redfish/v1/', ca=old)
+            # Who is connected stays so.
+            self.pod.request(
+                'POST', '/redfish/v1/EventService/Actions/'
+                'EventService.SubmitTestEvent', {}, expect=204)
+            for line in lines:
+                if b'TestMessage' in line or b'"Events"' in line:
+                    break
+        self.assertEqual(pid, self.pod.process.pid)
+        self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
+
+    def test_password_is_changed_while_it_runs(self):
+        old = self.pod.password
+        token = self.login().headers['x-auth-token']
+
+        def with_token():
+            return self.pod.curl(
+                SYSTEM, '-H', 'X-Auth-Token: ' + token).code
+
+        self.assertEqual(200, with_token())
+        self.pod.set_password('another password')
+        self.until('the new password',
+                   lambda: self.pod.request('GET', SYSTEM).status_code, 200,
+                   seconds=5)
+        self.assertEqual(401, self.pod.request(
+            'GET', SYSTEM, password=old).status_code)
+        self.assertEqual(401, with_token())
+        for secret in old, self.pod.password, token:
+            self.assertNotIn(secret, self.pod.process.output)
+
+    def test_nobody_can_log_in(self):
+        self.pod.auth.write(username=b'admin')
+        self.addCleanup(self.pod.set_password, self.pod.password)
+        self.until('readiness', lambda: self.pod.probe('/readyz')[0], 503,
+                   seconds=5)
+        self.assertIn('Nobody can log in', self.pod.probe('/readyz')[1])
+        self.assertEqual((200, 'ok'), self.pod.probe('/livez'))
+        self.assertEqual(401, self.pod.request('GET', SYSTEM).status_code)
+        self.pod.set_password(self.pod.password)
+        self.until('readiness', lambda: self.pod.probe('/readyz')[0], 200,
+                   seconds=5)
+
+    def test_watch_is_not_alive(self):
+        self.sandbox.fault('503', verb='*', where='kubevirt.io',
+                           count=10 ** 6)
+        self.sandbox.fault('break', verb='WATCH', where='kubevirt.io',
+                           count=10)
+        self.until('readiness', lambda: self.pod.probe('/readyz')[0], 503)
+        self.assertIn('virtualmachine', self.pod.probe('/readyz')[1])
+        self.assertEqual((200, 'ok'), self.pod.probe('/livez'))
+        self.sandbox.clear_faults()
+        self.until('readiness', lambda: self.pod.probe('/readyz'),
+                   (200, 'ok'))
+
+    def test_silent_clients_keep_nobody_waiting(self):
+        crowd = [self.silent() for _ in range(150)]
+        begin = time.monotonic()
+        self.pod.request('GET', SYSTEM, expect=200)
+        self.assertEqual(200, self.pod.curl('/redfish/v1/').code)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
+        for each in crowd:
+            each.close()
+
+    def test_only_tls_of_today(self):
+        context = ssl.create_default_context(cafile=str(self.pod.ca))
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        with context.wrap_socket(self.silent(),
+                                 server_hostname='127.0.0.1') as sock:
+            self.assertEqual('TLSv1.3', sock.version())
+
+    def test_small_after_all_was_read(self):
+        def crawl():
+            crawler.crawl(
+                lambda path: self.pod.request('GET', path, stream=True))
+
+        crawl()
+        before = memory.anonymous(self.pod.process.pid)
+        crawl()
+        after = memory.anonymous(self.pod.process.pid)
+        # 31 MiB on Python 3.11; the drivers that are not loaded are 25.
+        self.assertLess(after, 38 * 1024)
+        self.assertLess(after - before, 1024)
+
+    def test_account_needs_no_more_rights(self):
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+
+
+class PlainTestCase(Case):
+
+    PLAIN = True
+
+    def test_no_tls(self):
+        self.assertTrue(self.pod.url.startswith('http://'))
+        self.pod.request('GET', SYSTEM, expect=200)
+        self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
+
+    def test_end(self):
+        pod = self.useFixture(redfishpod.RedfishPod(self.sandbox, 'vm-1',
+                                                    plain=True))
+        with requests.get(
+                pod.url + STREAM, stream=True, timeout=30,
+                auth=(redfishpod.USER, pod.password)) as stream:
+            self.assertEqual(200, stream.status_code)
+            next(stream.iter_lines())
+            with socket.create_connection(('127.0.0.1', pod.port)):
+                begin = time.monotonic()
+                pod.process.send(signal.SIGTERM)
+                self.assertEqual(0, pod.process.wait())
+            # Far from the ten seconds after which it would be killed.
+            self.assertLess(time.monotonic() - begin, 5)
+        self.assertNotIn('Traceback', pod.process.output)
+
+
+class StartTestCase(base.SandboxTestCase):
+
+    VMS = 1
+
+    def start(self, settings):
+        pod = redfishpod.RedfishPod(self.sandbox, settings=settings)
+        error = self.assertRaises(fixtures.MultipleExceptions, pod.setUp)
+        return str(process.cause(error))
+
+    def test_wrong_option(self):
+        self.assertIn('SUSHY_EMULATOR_KUBEVIRT_VM', self.start(
+            "SUSHY_EMULATOR_KUBEVIRT_VM = 'no name'\n"))
+
+    def test_no_certificate(self):
+        self.assertIn('No such file', self.start(
+            "SUSHY_EMULATOR_SSL_CERT = '/nowhere'\n"))
