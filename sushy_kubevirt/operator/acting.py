@@ -101,19 +101,36 @@ class Acting:
                  'value': live['metadata']['resourceVersion']},
                 {'op': 'replace', 'path': '/metadata/managedFields',
                  'value': entries}])
-        made = await self._api.apply(
-            resource, namespace, name,
-            {**body, 'metadata': {**metadata, 'uid': step.uid}})
+        ref = body['kind'], namespace, name
+        try:
+            made = await self._api.apply(
+                resource, namespace, name,
+                {**body, 'metadata': {**metadata, 'uid': step.uid}})
+        except errors.Rejected:
+            # What somebody else set may not go with it: such as numbers of a
+            # rolling update with Recreate.
+            if tried.get(ref) == (plan.Apply, plan.version(live)):
+                raise
+            tried[ref] = plan.Apply, plan.version(live)
+            return
         self._take(resource, made)
         if compare.differs(body, made):
-            tried[body['kind'], namespace, name] = (
-                plan.Apply, plan.version(made))
+            tried[ref] = plan.Apply, plan.version(made)
 
     async def _replace(self, bmc, step, seen, tried):
         body = step.body
         resource, metadata = kinds.of(body), body['metadata']
         namespace, name = metadata['namespace'], metadata['name']
-        patch = [{'op': 'test', 'path': '/metadata/uid', 'value': step.uid}]
+        live = await self._look(resource, namespace, name)
+        if live is None or live['metadata']['uid'] != step.uid:
+            return
+        patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
+                  'value': live['metadata']['resourceVersion']}]
+        for part in ('labels', 'annotations'):
+            patch.append({
+                'op': 'add', 'path': '/metadata/' + part,
+                'value': {**live['metadata'].get(part, {}),
+                          **metadata.get(part, {})}})
         parts = _PARTS.get(body['kind'], tuple(
             (part,) for part in body
             if part not in ('apiVersion', 'kind', 'metadata', 'roleRef')))
@@ -121,7 +138,7 @@ class Acting:
             value = body
             for part in path:
                 value = value[part]
-            patch.append({'op': 'replace', 'path': '/' + '/'.join(path),
+            patch.append({'op': 'add', 'path': '/' + '/'.join(path),
                           'value': value})
         made = await self._api.patch(resource, namespace, name, patch)
         self._take(resource, made)

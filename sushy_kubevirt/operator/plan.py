@@ -48,7 +48,7 @@ class Apply:
 @dataclasses.dataclass(frozen=True)
 class Replace:
     """Put the whole of an object in the place of what is there, because
-    others added to it what apply does not take away.
+    others added to it what apply does not take away, or cannot be with it.
 
     :param body: dict
     :param uid: of the object that is meant
@@ -198,10 +198,8 @@ def _towards(bmc, obj, seen, tried):
         return []
     if compare.is_past_changing(obj, live):
         return [Delete(kinds.of(obj), _at(live), uid)]
-    if compare.asked(live) != compare.digest(obj):
-        return [Apply(marked(obj), uid, seen.settled and _is_rolled_out(
-            bmc, obj, live))]
-    if not compare.differs(obj, live):
+    other = compare.asked(live) != compare.digest(obj)
+    if not other and not compare.differs(obj, live):
         return []
     last = (tried or {}).get(ref)
     if last == (Apply, version(live)):
@@ -209,7 +207,8 @@ def _towards(bmc, obj, seen, tried):
     if last == (Replace, version(live)):
         # The cluster will have it so.
         return []
-    return [Apply(marked(obj), uid)]
+    return [Apply(marked(obj), uid, other and seen.settled
+                  and _is_rolled_out(bmc, obj, live))]
 
 
 def _is_rolled_out(bmc, obj, live):
