@@ -20,16 +20,16 @@ def main():
     parser = argparse.ArgumentParser(
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine. Takes two to five minutes; '
-        'prints a table, and JSON where told to.')
+        'ones, interleaved, on this machine, and the operator with its BMCs. '
+        'Takes five to ten minutes; prints a table, and JSON where told to.')
     parser.add_argument('--json', metavar='FILE',
                         help='write the figures there; - is standard output, '
                         'with the table on standard error')
     parser.add_argument('--quick', action='store_true',
                         help='only see that it works: few requests, figures '
                         'without worth')
-    parser.add_argument('--only', choices=report.NAMES,
-                        help='measure one side alone')
+    parser.add_argument('--only', choices=(*report.NAMES, 'operator'),
+                        help='measure one side alone, or the operator')
     options = parser.parse_args()
 
     def say(what):

@@ -10,6 +10,7 @@ from tests.bench import eventing
 from tests.bench import inserting
 from tests.bench import load
 from tests.bench import memory
+from tests.bench import operating
 from tests.bench import subjects
 from tests.functional import vbmcd
 
@@ -36,12 +37,18 @@ class Sizes:
     #: Who is sent events, and events each way.
     subscribers: int = 100
     events: int = 100
+    #: BMCs of the operator: of how many the time to Ready is taken, how many
+    #: there are at a time, and seconds of rest to count calls in.
+    ready: int = 11
+    crowd: int = 1000
+    rest: int = 60
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
              reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10), insert=21)
 QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
-              ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10)
+              ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10,
+              ready=1, crowd=20, rest=3)
 
 
 def _get(subject, sizes):
@@ -215,14 +222,8 @@ def bmcs(pair, sizes):
     return result
 
 
-def run(sizes, only=None, say=lambda what: None):
-    """Measure everything.
-
-    :param sizes: :class:`Sizes`
-    :param only: name of the one subject to measure; None for both.
-    :param say: called with what begins.
-    :returns: dictionary, for JSON.
-    """
+def emulators(sizes, only, say):
+    """Measure ours beside the stock ones; as `run`."""
     with fixtures.CompoundFixture([]) as holder:
         say('start')
         pair = [holder.useFixture(kind())
@@ -244,4 +245,22 @@ def run(sizes, only=None, say=lambda what: None):
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')
         result['bmcs'] = bmcs(pair, sizes)
+    return result
+
+
+def run(sizes, only=None, say=lambda what: None):
+    """Measure everything.
+
+    :param sizes: :class:`Sizes`
+    :param only: name of the one subject to measure, or ``operator``; None
+        for all.
+    :param say: called with what begins.
+    :returns: dictionary, for JSON.
+    """
+    result = {}
+    if only != 'operator':
+        result.update(emulators(sizes, only, say))
+    if only in (None, 'operator'):
+        # The others have ended: what it is measured beside is its own.
+        result['operator'] = operating.measure(sizes, say)
     return result

@@ -12,6 +12,14 @@ def rows(result):
 
     :param result: what :func:`tests.bench.plan.run` returned.
     """
+    if 'turns' in result:
+        yield from _emulators(result)
+    if result.get('operator'):
+        yield from ((*row[:2], _number(row[2]), '-', '-')
+                    for row in _operator(**result['operator']))
+
+
+def _emulators(result):
     for name, turn in result['turns'].items():
         for key, unit in (('median_ms', 'ms, median'), ('p95_ms', 'ms, p95'),
                           ('per_second', 'a second')):
@@ -56,6 +64,24 @@ def rows(result):
                *(_number(figures.get(who, {}).get('total'))
                  for who in NAMES),
                '%.2f' % figures['ratio'] if 'ratio' in figures else '-')
+
+
+def _operator(one, many):
+    yield 'BMC, from applied to Ready', 'ms, median', one['ready_ms']
+    yield "of these the operator's", 'ms, median', many['ready_ms']
+    for number, name in enumerate(('redfish', 'ipmi')):
+        yield 'idle BMC, ' + name, 'MiB of PSS', one['pss'][number]
+        yield ('idle BMC, ' + name, 'CPU, m',
+               one['rest']['millicores'][number])
+    yield 'idle BMC, all', 'MiB of PSS', sum(one['pss'])
+    yield 'idle BMC, all', 'CPU, m', sum(one['rest']['millicores'])
+    yield 'idle BMC', 'API calls a minute', one['rest']['calls_a_minute']
+    what = 'operator with %d BMCs' % many['bmcs']
+    yield what, 'MiB of PSS', many['pss']
+    yield what + ', rested', 'MiB of PSS', many['pss_rested']
+    yield what, 'CPU, m', many['rest']['millicores'][0]
+    yield what, 'API calls a minute', many['rest']['calls_a_minute']
+    yield what, 's, all Ready', many['all_ready_s']
 
 
 NAMES = ('ours', 'stock')
