@@ -4,10 +4,13 @@
 import argparse
 import dataclasses
 import pathlib
+import re
 
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.operator import metrics
+from sushy_kubevirt.operator import options as operator_options
 from sushy_kubevirt.sandbox import cmd
 from sushy_kubevirt import settings
 from vbmc_kubevirt import drivers
@@ -21,19 +24,19 @@ class OptionsTestCase(base.BaseTestCase):
         super().setUp()
         self.text = (ROOT / 'doc/source/configure.rst').read_text()
 
-    def assertNamed(self, name):
+    def assertNamed(self, name, text=None):
         # As the term of a definition, alone or with others on the line.
-        for line in self.text.splitlines():
+        for line in (text or self.text).splitlines():
             if line.lstrip().startswith('``') and (
                     '``%s``' % name in line or '``%s ' % name in line):
                 return
-        self.fail('doc/source/configure.rst does not explain %s' % name)
+        self.fail('the documents do not explain %s' % name)
 
-    def assertAllNamed(self, parser):
+    def assertAllNamed(self, parser, text=None):
         for action in parser._actions:
             for option in action.option_strings:
                 if option.startswith('--') and option != '--help':
-                    self.assertNamed(option)
+                    self.assertNamed(option, text)
 
     def test_emulator(self):
         for name in settings.OPTIONS:
@@ -55,6 +58,19 @@ class OptionsTestCase(base.BaseTestCase):
 
     def test_sandbox(self):
         self.assertAllNamed(cmd.parser())
+
+    def test_operator(self):
+        text = (ROOT / 'doc/source/operator/install.rst').read_text()
+        self.assertAllNamed(operator_options.parser({}), text)
+
+    def test_metrics_of_the_operator(self):
+        text = (ROOT / 'doc/source/operator/install.rst').read_text()
+        told = metrics.Metrics()
+        told.states({'ServiceReady': 1})
+        told.queue(0)
+        for name in re.findall(r'(?m)^# TYPE (\S+)', told.text().decode()):
+            if not name.startswith('process_'):
+                self.assertNamed(name, text)
 
     def test_config_file_has_every_option(self):
         text = (ROOT / 'etc/sushy-emulator/kubevirt.conf').read_text()
