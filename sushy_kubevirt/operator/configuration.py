@@ -6,12 +6,14 @@ literals only. Passwords and keys are no part of it: they are mounted, and the
 pod's environment tells where.
 """
 
+import dataclasses
 import hashlib
 
 from sushy_kubevirt.operator import naming
 
 #: The key of the ConfigMap, and where it and the Secrets are mounted.
 FILE = 'emulator.conf'
+PROXY_FILE = 'upload-proxy.crt'
 FOLDER = '/etc/virtbmc/config'
 AUTH_FOLDER = '/etc/virtbmc/auth'
 TLS_FOLDER = '/etc/virtbmc/tls'
@@ -23,31 +25,61 @@ TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
 #: Port of Redfish in the pod, which runs without privileges.
 PORT = 8000
 
+#: How long a watch lasts. Each renewal is a call of the API, and there may be
+#: thousands of pods; that the server is gone is noticed sooner all the same.
+WATCH_SECONDS = 300
+
 _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 
 
-def config_map(bmc):
+@dataclasses.dataclass(frozen=True)
+class Proxy:
+    """CDI's upload proxy, as pods reach it.
+
+    :param url: https
+    :param authorities: certificates that it is known by, PEM; None for those
+        that the system of the image knows
+    """
+
+    url: str
+    authorities: str | None = None
+
+
+def config_map(bmc, proxy=None):
     """The ConfigMap.
 
     :param bmc: a `spec.Bmc`
+    :param proxy: `Proxy`, or None
     """
+    data = {FILE: text(bmc, proxy)}
+    if proxy and proxy.authorities:
+        # Read anew for each upload.
+        data[PROXY_FILE] = proxy.authorities
     return {'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': naming.metadata(bmc, naming.base(bmc.name)),
-            'data': {FILE: text(bmc)}}
+            'data': data}
 
 
-def digest(bmc):
+def digest(bmc, proxy=None):
     """What changes when the pod has to be made anew for its config file."""
-    return hashlib.sha256(text(bmc).encode()).hexdigest()[:16]
+    return hashlib.sha256(text(bmc, proxy).encode()).hexdigest()[:16]
 
 
-def text(bmc):
+def text(bmc, proxy=None):
     """The config file.
 
     :param bmc: a `spec.Bmc`
+    :param proxy: `Proxy`, or None
     """
     lines = _head(bmc)
     lines += ['%s = %r' % option for option in _options(bmc)]
+    if proxy:
+        lines.append('%sMEDIA_UPLOAD_PROXY_URL = %r' % (_OURS, proxy.url))
+        if proxy.authorities:
+            lines.append(
+                '%sMEDIA_UPLOAD_PROXY_CA = os.path.join(os.path.dirname('
+                "os.environ['SUSHY_EMULATOR_CONFIG']), %r)" % (
+                    _OURS, PROXY_FILE))
     return '\n'.join(lines) + '\n'
 
 
@@ -73,6 +105,7 @@ def _options(bmc):
     yield 'SUSHY_EMULATOR_LISTEN_PORT', PORT
     yield 'SUSHY_EMULATOR_SYSTEM_DRIVER', 'kubevirt'
     yield _OURS + 'VM', str(bmc.vm)
+    yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
     if bmc.run_strategy:
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
     if bmc.media.storage_class:

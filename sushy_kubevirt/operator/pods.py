@@ -40,11 +40,13 @@ class Defaults:
     :param image: of the containers
     :param resources: dict of a container's name and its resources
     :param pull_policy: or None for Kubernetes' default
+    :param proxy: a `configuration.Proxy`, or None
     """
 
     image: str
     resources: dict = dataclasses.field(default_factory=dict)
     pull_policy: str | None = None
+    proxy: configuration.Proxy | None = None
 
 
 def deployment(bmc, defaults, account=''):
@@ -77,7 +79,8 @@ def deployment(bmc, defaults, account=''):
     template = {'labels': naming.labels(bmc.name),
                 'annotations': {ACCOUNT: account}}
     if bmc.redfish.enabled:
-        template['annotations'][CONFIGURATION] = configuration.digest(bmc)
+        template['annotations'][CONFIGURATION] = configuration.digest(
+            bmc, defaults.proxy)
     return {
         'apiVersion': 'apps/v1', 'kind': 'Deployment',
         'metadata': naming.metadata(bmc, naming.base(bmc.name)),

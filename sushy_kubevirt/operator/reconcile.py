@@ -12,6 +12,7 @@ import logging
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import acting
 from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import happenings
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming
@@ -56,7 +57,9 @@ class Reconciler:
         self._strangers = strangers
         self._allowed = options.allowed_images
         self._defaults = pods.Defaults(
-            options.image, pull_policy=options.pull_policy)
+            options.image, pull_policy=options.pull_policy,
+            proxy=options.upload_proxy_url and configuration.Proxy(
+                options.upload_proxy_url, options.upload_proxy_ca))
         self._acting = acting.Acting(api, known)
         self._tried = {}
 

@@ -6,8 +6,9 @@ the same:
 
 - ``create``, ``list`` and ``delete`` of Events: the log of a system; nobody
   knows their names beforehand.
-- ``create`` of UploadTokenRequests: KubeVirt's CDI takes the claim's name
-  from the body. A token is good for a claim that waits for an upload only.
+- ``create`` of UploadTokenRequests, where images are uploaded: CDI takes the
+  claim's name from the body. A token is good for a claim that waits for an
+  upload only.
 
 ``create`` of DataVolumes, Secrets and ConfigMaps *is* named. An API server
 asks with the name when the object is made by server-side apply
@@ -45,13 +46,14 @@ def account(bmc):
             'automountServiceAccountToken': False}
 
 
-def role(bmc):
+def role(bmc, uploads=False):
     """The Role, in the VM's namespace.
 
     :param bmc: a `spec.Bmc`
+    :param uploads: whether it can upload images
     """
     return {'apiVersion': RBAC + '/v1', 'kind': 'Role',
-            'metadata': _metadata(bmc), 'rules': rules(bmc)}
+            'metadata': _metadata(bmc), 'rules': rules(bmc, uploads)}
 
 
 def binding(bmc):
@@ -85,10 +87,11 @@ def state(vm):
                     'name': metadata['name'], 'uid': metadata['uid']}]}}
 
 
-def rules(bmc):
+def rules(bmc, uploads=False):
     """The rules of the Role.
 
     :param bmc: a `spec.Bmc`
+    :param uploads: whether it can upload images
     :returns: list of dicts
     """
     vm = bmc.vm.name
@@ -115,6 +118,9 @@ def rules(bmc):
     ]
     if bmc.redfish.enabled:
         given += _media(vm)
+        if uploads:
+            given.append(_rule('upload.cdi.kubevirt.io',
+                               ['uploadtokenrequests'], ['create']))
     return given
 
 
@@ -132,7 +138,6 @@ def _media(vm):
         # Certificates of images' servers.
         _rule('', ['configmaps'], ['create', 'get', 'patch', 'delete'],
               [record.authorities(vm, device) for device in _DEVICES]),
-        _rule('upload.cdi.kubevirt.io', ['uploadtokenrequests'], ['create']),
     ]
 
 

@@ -37,14 +37,15 @@ def objects(bmc, world, defaults):
     if world.vm is not None and 'deletionTimestamp' not in world.vm[
             'metadata']:
         wanted.append(rights.state(world.vm))
-    wanted += [rights.account(bmc), rights.role(bmc), rights.binding(bmc)]
+    wanted += [rights.account(bmc),
+               rights.role(bmc, bool(defaults.proxy)), rights.binding(bmc)]
     policy = network.policy(bmc)
     if policy is not None:
         wanted.append(policy)
     if held(bmc, world):
         return wanted
     if bmc.redfish.enabled:
-        wanted.append(configuration.config_map(bmc))
+        wanted.append(configuration.config_map(bmc, defaults.proxy))
     if bmc.image is not None and not world.image_allowed:
         return wanted
     mounted = (found[conditions.SECRET].status

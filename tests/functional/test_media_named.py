@@ -47,7 +47,7 @@ class NamedMixin:
             for plural, made in (
                     ('serviceaccounts', rights.account(bmc)),
                     ('secrets', rights.state(vm)),
-                    ('roles', rights.role(bmc)),
+                    ('roles', rights.role(bmc, True)),
                     ('rolebindings', rights.binding(bmc))):
                 # There is no BMC that they could go with. They stay: what is
                 # under way when a BMC is closed is to be no refusal.

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import ast
 import dataclasses
+import os
+import pathlib
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
+from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt import settings
@@ -16,13 +20,14 @@ ENVIRON = {'POD_IP': '10.1.2.3',
            'VIRTBMC_TLS_FOLDER': '/etc/virtbmc/tls'}
 
 
-def options(bmc):
+def options(bmc, proxy=None, folder='/etc/virtbmc/config'):
     """What the config file sets, in a pod."""
-    pod = mock.Mock(spec_set=['environ'], environ=ENVIRON)
+    pod = mock.Mock(spec_set=['environ', 'path'], path=os.path, environ={
+        **ENVIRON, 'SUSHY_EMULATOR_CONFIG': folder + '/emulator.conf'})
     return {node.targets[0].id: eval(compile(
         ast.Expression(node.value), 'emulator.conf', 'eval'),
         {'__builtins__': {}, 'os': pod})
-        for node in ast.parse(configuration.text(bmc)).body
+        for node in ast.parse(configuration.text(bmc, proxy)).body
         if isinstance(node, ast.Assign)}
 
 
@@ -32,6 +37,7 @@ CASES = (
     ({}, 'accounts', ('/etc/virtbmc/auth',)),
     ({}, 'namespaces', None),
     ({}, 'machine.run_strategy', 'RerunOnFailure'),
+    ({}, 'machine.watch_seconds', 300),
     ({'runStrategy': 'Manual'}, 'machine.run_strategy', 'Manual'),
     ({'virtualMedia': {'storageClassName': 'fast'}},
      'machine.media.storage_class', 'fast'),
@@ -64,6 +70,26 @@ class ConfigurationTestCase(base.BaseTestCase):
             with self.subTest(fields=fields):
                 self.assertEqual(wanted, options(bodies.bmc(**fields)).get(
                     'SUSHY_EMULATOR_SSL_CERT'))
+
+    def test_uploads(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        certificate = authority.make('a').certificate
+        proxy = configuration.Proxy('https://proxy.test', certificate)
+        made = configuration.config_map(bodies.bmc(), proxy)
+        for name, content in made['data'].items():
+            (pathlib.Path(folder) / name).write_text(content)
+        found = settings.read(options(bodies.bmc(), proxy, folder)).machine
+        self.assertEqual('https://proxy.test', found.media.upload_proxy_url)
+        self.assertEqual(certificate, pathlib.Path(
+            found.media.upload_proxy_ca).read_text())
+        # One that the system's authorities know.
+        known = configuration.Proxy('https://proxy.test')
+        self.assertEqual(['emulator.conf'], list(configuration.config_map(
+            bodies.bmc(), known)['data']))
+        self.assertIsNone(settings.read(options(
+            bodies.bmc(), known)).machine.media.upload_proxy_ca)
+        self.assertEqual(3, len({configuration.digest(bodies.bmc(), one)
+                                 for one in (None, known, proxy)}))
 
     def test_a_user_writes_no_python(self):
         evil = "x'; import os; os.abort() #\n'''\\"

@@ -34,7 +34,7 @@ class RightsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.grants = grants(rights.rules(bodies.bmc()))
+        self.grants = grants(rights.rules(bodies.bmc(), True))
 
     def test_nothing_but_what_is_of_this_vm(self):
         self.assertEqual(UNNAMED, {
@@ -66,6 +66,11 @@ class RightsTestCase(base.BaseTestCase):
         self.assertEqual(
             set(grants(role['rules'])) | {('', 'secrets', 'patch')},
             set(self.grants))
+
+    def test_uploads(self):
+        self.assertEqual(
+            {('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')},
+            set(self.grants) - set(grants(rights.rules(bodies.bmc()))))
 
     def test_without_redfish_there_are_no_media(self):
         found = grants(rights.rules(bodies.bmc(redfish={'enabled': False})))
