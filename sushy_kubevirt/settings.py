@@ -240,6 +240,7 @@ _MACHINE = {
     'WRITE_DEADLINE': ('write_deadline', _seconds),
     'READ_DEADLINE': ('read_deadline', _seconds),
     'STALE_SECONDS': ('stale_seconds', _seconds),
+    'WATCH_SECONDS': ('watch_seconds', _seconds),
 }
 _MEDIA = {
     'MEDIA_STORAGE_CLASS': ('storage_class', _text),

@@ -33,6 +33,10 @@ _NONE = '1'
 #: A watch that is silent for this much longer than it was to last is dead.
 WATCH_GRACE = 5
 
+#: And one that is silent for so long: bookmarks come "roughly every minute"
+#: (apiserver, pkg/storage/cacher/cache_watcher.go).
+WATCH_SILENCE = 90
+
 
 class Client:
     """Speaks to one API server. Safe to use from several threads.
@@ -102,7 +106,8 @@ class Client:
                   'resourceVersion': version, 'timeoutSeconds': seconds}
         fields.update(answers.selectors(label_selector, field_selector))
         response = self._send('GET', resource.path(namespace), call, fields,
-                              read_timeout=seconds + WATCH_GRACE)
+                              read_timeout=min(seconds + WATCH_GRACE,
+                                               WATCH_SILENCE))
         return Watch(response, call)
 
     def patch(self, resource, namespace, name, body, subresource=None):

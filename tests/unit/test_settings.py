@@ -43,15 +43,17 @@ class TestSettings(base.BaseTestCase):
             SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE=7,
             SUSHY_EMULATOR_KUBEVIRT_READ_DEADLINE=3.5,
             SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS=4,
+            SUSHY_EMULATOR_KUBEVIRT_WATCH_SECONDS=300,
             SUSHY_EMULATOR_ALLOWED_INSTANCES=[
                 'ns/vm', '6D8C9B464D5A4A469D530000000000AA'],
             SUSHY_EMULATOR_DISABLE_POWER_OFF=True)
         self.assertEqual(('/k', 'c', ('a', 'b'), 'x=y'), (
             found.kubeconfig, found.context, found.namespaces,
             found.label_selector))
-        self.assertEqual(('Always', 7, 3.5, 4), (
+        self.assertEqual(('Always', 7, 3.5, 4, 300), (
             found.machine.run_strategy, found.machine.write_deadline,
-            found.machine.read_deadline, found.machine.stale_seconds))
+            found.machine.read_deadline, found.machine.stale_seconds,
+            found.machine.watch_seconds))
         self.assertEqual(
             {'ns/vm', '6d8c9b46-4d5a-4a46-9d53-0000000000aa'}, found.allowed)
         self.assertFalse(found.power_off)

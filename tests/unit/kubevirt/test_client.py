@@ -2,6 +2,7 @@
 """What answers, and the lack of one, mean."""
 
 import socket
+from unittest import mock
 
 from oslotest import base
 
@@ -186,6 +187,14 @@ class ClientTestCase(base.BaseTestCase):
         next(events)
         self.api.cut()
         self.assertRaises(errors.Unavailable, next, events)
+
+    def test_a_watch_that_is_silent(self):
+        # Long before the server would end it.
+        self.options = options.Options(watch_seconds=300)
+        mine = client.Client(self.api.connection(), self.options)
+        with mock.patch.object(client, 'WATCH_SILENCE', 0.2):
+            watch = mine.watch(resources.VM, version='0')
+            self.assertRaises(errors.WatchExpired, list, watch)
 
     def test_a_watch_is_stopped_from_outside(self):
         watch = self.client.watch(resources.VM, version='0')
