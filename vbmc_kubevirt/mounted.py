@@ -76,7 +76,8 @@ class Account:
             # Not by Kubernetes, and not as at the start: it may be in the
             # middle of being written, until it has been left alone.
             newest = max((each[0] for each in found if each), default=0)
-            found.append(time.time_ns() - newest < _FRESH * 10 ** 9)
+            # A time to come, by a wrong clock, is not waited for.
+            found.append(abs(time.time_ns() - newest) < _FRESH * 10 ** 9)
         return found
 
     def _load(self, stamp):

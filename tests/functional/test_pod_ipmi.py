@@ -185,6 +185,19 @@ class ServeTest(PodTestCase):
             'resource="virtualmachines.kubevirt.io",code="200"}'))
         self.assertEqual({}, self.refused())
 
+    def test_ping(self):
+        pod = self.pod()
+        # ipmitool asks so with -I lan alone, by which nobody is let in.
+        done = subprocess.run(
+            ['ipmitool', '-vvv', '-I', 'lan', '-H', pod.address, '-p',
+             str(pod.port), '-U', 'admin', '-E', '-R', '1', '-N', '1', 'mc',
+             'info'], env=process.environment('/nonexistent', {
+                 'IPMI_PASSWORD': pod.password}), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=60)
+        self.assertIn('IPMI Supported', done.stdout)
+        self.assertNotEqual(0, done.returncode)
+
     def test_memory(self):
         pod = self.pod()
         self.wait_ready(pod)

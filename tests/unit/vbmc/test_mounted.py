@@ -159,3 +159,10 @@ class PlainFolderTest(AccountTestCase):
         self.assertIn('being written', account.problem)
         self.write(age=2, username=b'admin', password=b'other')
         self.assertEqual((b'admin', b'other'), account.current())
+
+    def test_a_clock_that_goes_wrong(self):
+        self.write(username=b'admin', password=b'secret')
+        account = self.account()
+        account.current()
+        self.write(age=-3600, username=b'admin', password=b'other')
+        self.assertEqual((b'admin', b'other'), account.current())

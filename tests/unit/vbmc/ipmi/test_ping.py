@@ -3,6 +3,7 @@ import asyncio
 import socket
 import unittest
 
+from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import ping
 from vbmc_kubevirt.ipmi import port as port_
 from vbmc_kubevirt.ipmi import server
@@ -36,6 +37,16 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
             sock.bind(('127.0.0.1', 0))
             self.assertFalse(await self.ask(
                 '127.0.0.1', sock.getsockname()[1], 0.05))
+
+    async def test_a_packet_is_lost(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(('127.0.0.1', 0))
+            asked = asyncio.create_task(self.ask(
+                '127.0.0.1', sock.getsockname()[1], 0.4))
+            for _twice in range(2):
+                data, address = await asyncio.to_thread(sock.recvfrom, 100)
+            sock.sendto(packet.pong(packet.pinged(data)), address)
+            self.assertTrue(await asked)
 
     async def test_somebody_says_something_else(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
