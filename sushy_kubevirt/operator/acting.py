@@ -109,13 +109,13 @@ class Acting:
         except errors.Rejected:
             # What somebody else set may not go with it: such as numbers of a
             # rolling update with Recreate.
-            if tried.get(ref) == (plan.Apply, plan.version(live)):
+            if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
                 raise
-            tried[ref] = plan.Apply, plan.version(live)
+            tried[ref] = plan.Apply, *plan.attempt(body, live)
             return
         self._take(resource, made)
         if compare.differs(body, made):
-            tried[ref] = plan.Apply, plan.version(made)
+            tried[ref] = plan.Apply, *plan.attempt(body, made)
 
     async def _replace(self, bmc, step, seen, tried):
         body = step.body
@@ -144,7 +144,7 @@ class Acting:
         self._take(resource, made)
         if compare.differs(body, made):
             tried[body['kind'], namespace, name] = (
-                plan.Replace, plan.version(made))
+                plan.Replace, *plan.attempt(body, made))
 
     async def _delete(self, bmc, step, seen, tried):
         at = step.at

@@ -135,7 +135,7 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     :param seen: `observed.Observed`
     :param defaults: `pods.Defaults`
     :param tried: dict of a (kind, namespace, name) and (step's class,
-        version), what did not help at that version of the object
+        `attempt`), what did not help
     :param now: aware `datetime.datetime`; the present when left out
     :returns: list; empty if all is as it is to be
     """
@@ -156,13 +156,17 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     return found + _settle(seen) + _away(bmc, seen, objects, out)
 
 
-def version(obj):
-    """What changes when somebody changes an object, but not with its status.
+def attempt(wanted, live):
+    """What an attempt to put something right was about.
 
-    :param obj: dict, as the API has it
+    :param wanted: dict, an object that is to be
+    :param live: dict, as the API has it
+    :returns: tuple that is another one when something else is asked for, or
+        somebody changes the object; not when its status changes
     """
-    metadata = obj['metadata']
-    return metadata.get('generation') or metadata.get('resourceVersion')
+    metadata = live['metadata']
+    return (compare.digest(unmarked(wanted)),
+            metadata.get('generation') or metadata.get('resourceVersion'))
 
 
 def marked(obj):
@@ -174,6 +178,20 @@ def marked(obj):
     return {**obj, 'metadata': {**metadata, 'annotations': {
         **metadata.get('annotations', {}),
         naming.APPLIED: compare.digest(obj)}}}
+
+
+def unmarked(obj):
+    """An object without what `marked` and an upgrade put into it.
+
+    :param obj: dict
+    """
+    metadata = dict(obj['metadata'])
+    annotations = {
+        name: value for name, value in metadata.pop('annotations', {}).items()
+        if name not in (naming.APPLIED, naming.UPGRADING)}
+    if annotations:
+        metadata['annotations'] = annotations
+    return {**obj, 'metadata': metadata}
 
 
 def _farewell(bmc, seen):
@@ -202,9 +220,9 @@ def _towards(bmc, obj, seen, tried):
     if not other and not compare.differs(obj, live):
         return []
     last = (tried or {}).get(ref)
-    if last == (Apply, version(live)):
+    if last == (Apply, *attempt(obj, live)):
         return [Replace(marked(obj), uid)]
-    if last == (Replace, version(live)):
+    if last == (Replace, *attempt(obj, live)):
         # The cluster will have it so.
         return []
     return [Apply(marked(obj), uid, other and seen.settled

@@ -82,7 +82,8 @@ class Reconciler:
                     else logging.WARNING, '%s', e)
             raise workqueue.Failure(e.retry_after) from None
         except errors.MachineError as e:
-            if _TERMINATING in str(e):
+            if _is_passing(e):
+                LOG.info('%s', e)
                 raise workqueue.Failure from None
             LOG.warning('%s', e)
             raise workqueue.Failure from None
@@ -132,7 +133,7 @@ class Reconciler:
             try:
                 await self._acting.act(bmc, step, seen, tried)
             except (errors.Rejected, errors.AccessDenied) as e:
-                if _TERMINATING not in str(e):
+                if not _is_passing(e):
                     await self._refused(bmc, body, step, e)
                 raise
 
@@ -217,6 +218,13 @@ class Reconciler:
         except errors.MachineError as e:
             # Nothing depends on it.
             LOG.info('%s', e)
+
+
+def _is_passing(error):
+    """Whether something went while it was worked on: an object, or the
+    namespace that it is in."""
+    return (isinstance(error, errors.ObjectNotFound)
+            or _TERMINATING in str(error))
 
 
 def _marked(step):

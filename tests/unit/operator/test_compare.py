@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+
+from sushy_kubevirt.operator import compare
+
+# What is wanted, what there is, whether that differs
+CASES = (
+    ({'spec': {'a': 1}}, {'spec': {'a': 1, 'b': 2}}, False),
+    ({'spec': {'a': 1}}, {'spec': {'a': 2}}, True),
+    ({'spec': {'a': 1}}, {'spec': {}}, True),
+    ({'spec': {'a': 1}}, {}, True),
+    ({'spec': {'a': [{'x': 1}]}}, {'spec': {'a': [{'x': 1, 'y': 2}]}}, False),
+    ({'spec': {'a': [{'x': 1}]}}, {'spec': {'a': [{'x': 1}, {}]}}, True),
+    ({'spec': {'a': [1, 2]}}, {'spec': {'a': [2, 1]}}, True),
+    ({'spec': {'a': {'b': 1}}}, {'spec': {'a': [1]}}, True),
+    # Nothing may be left out, and is no restriction on what others put
+    # into a dict.
+    ({'spec': {'a': {}, 'b': [], 'c': '', 'd': None}}, {'spec': {}}, False),
+    ({'spec': {'a': {}}}, {'spec': {'a': {'b': 1}}}, False),
+    ({'spec': {'a': []}}, {'spec': {'a': [1]}}, True),
+    # False is something.
+    ({'automount': False}, {}, True),
+    ({'automount': False}, {'automount': False}, False),
+    ({'spec': {'limits': {'cpu': '1000m', 'memory': '1024Mi'}}},
+     {'spec': {'limits': {'cpu': '1', 'memory': '1Gi'}}}, False),
+    ({'spec': {'limits': {'cpu': 1}}}, {'spec': {'limits': {'cpu': '1'}}},
+     False),
+    ({'spec': {'limits': {'cpu': '500m'}}},
+     {'spec': {'limits': {'cpu': '1'}}}, True),
+    ({'spec': {'limits': {'cpu': '500m'}}}, {'spec': {'limits': {}}}, True),
+    ({'spec': {'a': '1000m'}}, {'spec': {'a': '1'}}, True),
+    ({'metadata': {'labels': {'a': 'b'}}},
+     {'metadata': {'labels': {'a': 'b', 'c': 'd'}}}, False),
+    ({'metadata': {'labels': {'a': 'b'}}}, {}, True),
+    ({'metadata': {'annotations': {'a': 'b'}}},
+     {'metadata': {'annotations': {'a': 'c'}}}, True),
+    ({'metadata': {'ownerReferences': [{'uid': '1'}]}},
+     {'metadata': {'ownerReferences': [{'uid': '2'}, {'uid': '1'}]}}, False),
+    ({'metadata': {'ownerReferences': [{'uid': '1'}]}}, {}, True),
+)
+
+
+class CompareTestCase(base.BaseTestCase):
+
+    def test_cases(self):
+        for wanted, live, differs in CASES:
+            with self.subTest(wanted=wanted, live=live):
+                self.assertIs(differs, compare.differs(
+                    {'kind': 'Any', 'metadata': {}, **wanted},
+                    {'metadata': {}, **live}))
+
+    def test_what_cannot_be_changed(self):
+        for kind, wanted, live, past in (
+                ('RoleBinding', {'roleRef': {'name': 'a'}},
+                 {'roleRef': {'name': 'a'}}, False),
+                ('RoleBinding', {'roleRef': {'name': 'a'}},
+                 {'roleRef': {'name': 'b'}}, True),
+                ('Deployment', {'spec': {'selector': {'a': 'b'}}},
+                 {'spec': {'selector': {'a': 'b'}, 'replicas': 2}}, False),
+                ('Deployment', {'spec': {'selector': {'a': 'b'}}},
+                 {'spec': {}}, True),
+                ('Service', {'spec': {'selector': {'a': 'b'}}},
+                 {'spec': {}}, False)):
+            with self.subTest(kind=kind, live=live):
+                self.assertIs(past, compare.is_past_changing(
+                    {'kind': kind, **wanted}, live))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+import copy
+
+from oslotest import base
+
+from sushy_kubevirt.operator import happenings
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import status
+from tests.unit.operator import bodies
+from tests.unit.operator import test_conditions as worlds
+
+
+def merged(target, patch):
+    """RFC 7396."""
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        elif isinstance(value, dict):
+            merged(target.setdefault(name, {}), value)
+        else:
+            target[name] = value
+    return target
+
+
+class StatusTestCase(base.BaseTestCase):
+
+    def test_document(self):
+        made = status.document(bodies.bmc(), worlds.GOOD, {}, 'monday')
+        self.assertEqual(
+            ('vm', 'node-virtbmc-auth', '10.0.0.7', '10.0.0.7', 3),
+            tuple(made[name] for name in (
+                'virtualMachine', 'authSecret', 'serviceIP', 'clusterIP',
+                'observedGeneration')))
+        self.assertEqual('ServiceReady', status.ready(made))
+
+    def test_elsewhere(self):
+        made = status.document(spec.read(bodies.elsewhere()), worlds.FAR, {},
+                               'monday')
+        self.assertEqual('far/vm', made['virtualMachine'])
+        # The copy: nothing in another namespace can be mounted.
+        self.assertEqual('node-virtbmc-auth', made['authSecret'])
+
+    def test_what_is_not_there_is_not_said(self):
+        made = status.document(bodies.bmc(), worlds.but(
+            secret=None, service=None), {}, 'monday')
+        self.assertEqual({'observedGeneration', 'virtualMachine',
+                          'conditions'}, set(made))
+
+    def test_changes(self):
+        documents = [status.document(bodies.bmc(**fields), world, {}, 'now')
+                     for fields in ({}, {'ipmi': {'enabled': False}},
+                                    {'redfish': {'plainHTTP': True}})
+                     for world in (worlds.GOOD,
+                                   worlds.but(service=None))] + [{}]
+        for old in documents:
+            for new in documents:
+                patch = status.changes(old, new)
+                self.assertEqual(new, merged(copy.deepcopy(old), patch))
+                self.assertEqual(old == new, not patch)
+
+
+class HappeningsTestCase(base.BaseTestCase):
+
+    def told(self, old, new, bmc=None):
+        bmc = bmc or bodies.bmc()
+        before = status.document(bmc, old, {}, 'now')[
+            'conditions'] if old else None
+        return [(kind, reason) for kind, reason, _ in happenings.of(
+            before, status.document(bmc, new, {}, 'now')['conditions'])]
+
+    def test_of(self):
+        good, but = worlds.GOOD, worlds.but
+        for old, new, events in (
+                (None, good, [('Normal', 'SecretGenerated'),
+                              ('Normal', 'ServiceReady')]),
+                (good, good, []),
+                # What passes is no event.
+                (None, but(deployment=None, secret=None), []),
+                (good, but(vm=None), [('Warning', 'VirtualMachineNotFound')]),
+                (but(vm=None), good, [('Normal', 'ServiceReady')]),
+                (good, but(waiting=True), [('Normal', 'RolloutWaiting')]),
+                (good, but(taken=('Role x',)), [('Warning', 'NameTaken')])):
+            with self.subTest(old=old, new=new):
+                self.assertEqual(events, self.told(old, new))
+
+    def test_the_same_has_the_same_name(self):
+        def name(bmc, *what):
+            return happenings.event(bmc, 'Normal', *what, 'now')[
+                'metadata']['name']
+        one = bodies.bmc()
+        self.assertEqual(name(one, 'A', 'b'), name(one, 'A', 'b'))
+        self.assertNotEqual(name(one, 'A', 'b'), name(one, 'A', 'c'))
+        self.assertLess(len(name(bodies.bmc('a' * 253), 'A', 'b')), 254)
