@@ -213,15 +213,14 @@ class ImagesTestCase(base.FunctionalTestCase):
         made = {one['name']: one.get('value')
                 for one in container['env']}
         made.update(POD_IP='127.0.0.1', VIRTBMC_HEALTH_PORT=health)
+        made[configuration.AUTH_VARIABLE] = folder
         port = self.useFixture(ports.Port()).number
         if 'VIRTBMC_PORT' in made:
             made['VIRTBMC_PORT'] = port
-            made['VIRTBMC_AUTH_FOLDER'] = folder
         else:
             config = folder / 'emulator.conf'
             config.write_text(configuration.text(bmc).replace(
-                configuration.AUTH_FOLDER, str(folder)).replace(
-                    str(configuration.PORT), str(port)))
+                str(configuration.PORT), str(port)))
             made['SUSHY_EMULATOR_CONFIG'] = config
         return made
 

@@ -22,6 +22,9 @@ def parse(argv):
         '--tour', action='store_true',
         help='run the printed commands one by one, look at what each did to '
              'the VM, and end; exit code 0 only if each did what it says')
+    parser.add_argument(
+        '--no-operator', dest='operator', action='store_false',
+        help='the emulators alone; so it is, too, without kubectl')
     ports = parser.add_argument_group('ports, each a free one by default')
     for name, what in (
             ('sandbox', 'the Kubernetes API of the stand-in cluster'),
