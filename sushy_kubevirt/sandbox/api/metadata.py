@@ -190,17 +190,18 @@ def prepare_update(kind, obj, old, subresource):
             if name not in old:
                 del obj[name]
         for name, value in old.items():
-            if name not in ('status', 'metadata'):
+            # Comparing is much cheaper than copying what is the same.
+            if name not in ('status', 'metadata') and obj.get(name) != value:
                 obj[name] = trees.copy(value)
-        kept = trees.copy(before)
-        for name in ('managedFields', 'resourceVersion'):
-            kept.pop(name, None)
-            if name in meta:
-                kept[name] = meta[name]
+        written = ('managedFields', 'resourceVersion')
+        kept = trees.copy({name: value for name, value in before.items()
+                           if name not in written})
+        kept.update((name, meta[name]) for name in written if name in meta)
         meta = obj['metadata'] = kept
     elif kind.status and not subresource:
-        obj.pop('status', None)
-        if 'status' in old:
+        if 'status' not in old:
+            obj.pop('status', None)
+        elif obj.get('status') != old['status']:
             obj['status'] = trees.copy(old['status'])
     for name in ('name', 'namespace', 'uid', 'creationTimestamp',
                  'generateName', 'deletionTimestamp', 'selfLink',

@@ -286,13 +286,16 @@ class Store:
             changes nothing.
         :returns: the object as it is now.
         """
-        obj = trees.copy(self.get(kind, namespace, name))
+        old = self.get(kind, namespace, name)
+        obj = trees.copy(old)
         if kind.stored_as:
             obj = kind.from_stored(obj)
             fn(obj)
             return self.update(kind, obj, subresource=subresource,
                                manager=manager, user=user, write=write)
         fn(obj)
+        if obj == old and write is None:
+            return old
         return self._update(kind, obj, subresource,
                             write or Write(manager, user))
 

@@ -100,4 +100,5 @@ async def status(host, port, path, headers, encrypted):
     try:
         return await done
     finally:
+        done.cancel()
         transport.close()

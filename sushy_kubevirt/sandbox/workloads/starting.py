@@ -19,12 +19,12 @@ LONGEST = 10
 class Turns:
     """The turns of a machine.
 
-    :param count: how many start at a time; None: eight times as many as
-        there are processors, since much of a start is waiting for a probe.
+    :param count: how many start at a time; None: four times as many as
+        there are processors, since some of a start is waiting for a probe.
     """
 
     def __init__(self, count=None):
-        self._free = count or 8 * (os.cpu_count() or 1)
+        self._free = count or 4 * (os.cpu_count() or 1)
         self._waiting = collections.deque()
 
     @contextlib.asynccontextmanager
