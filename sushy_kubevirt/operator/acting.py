@@ -44,6 +44,11 @@ def subject(step, bmc):
     return '%s %s' % (naming.KIND, bmc.name)
 
 
+class Surprise(Exception):
+    """Something is not as it was thought to be: the steps that were to follow
+    may be wrong, and a new plan is needed."""
+
+
 class Acting:
     """Carries out steps.
 
@@ -68,7 +73,7 @@ class Acting:
         :param step: one of `plan`
         :param seen: `observed.Observed`
         :param tried: dict: see `plan.steps`; what did not help is added
-        :raises: `errors.MachineError`
+        :raises: `Surprise`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
         await self._ways[type(step)](bmc, step, seen, tried)
@@ -80,10 +85,9 @@ class Acting:
         try:
             made = await self._api.create(resource, namespace, body)
         except errors.Conflict:
-            # Made by who worked before, or somebody else's: the next plan
-            # will tell.
+            # Made by who worked before, or somebody else's.
             await self._look(resource, namespace, name)
-            return
+            raise Surprise from None
         self._take(resource, made)
 
     async def _apply(self, bmc, step, seen, tried):
@@ -92,7 +96,7 @@ class Acting:
         namespace, name = metadata['namespace'], metadata['name']
         live = await self._look(resource, namespace, name)
         if live is None or live['metadata']['uid'] != step.uid:
-            return
+            raise Surprise
         entries = _adopted(live['metadata'].get('managedFields') or ())
         if entries:
             # What was made by a POST, apply would never take away again.
@@ -112,7 +116,7 @@ class Acting:
             if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
                 raise
             tried[ref] = plan.Apply, *plan.attempt(body, live)
-            return
+            raise Surprise from None
         self._take(resource, made)
         if compare.differs(body, made):
             tried[ref] = plan.Apply, *plan.attempt(body, made)
@@ -123,7 +127,7 @@ class Acting:
         namespace, name = metadata['namespace'], metadata['name']
         live = await self._look(resource, namespace, name)
         if live is None or live['metadata']['uid'] != step.uid:
-            return
+            raise Surprise
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
                   'value': live['metadata']['resourceVersion']}]
         for part in ('labels', 'annotations'):
@@ -156,7 +160,7 @@ class Acting:
         except errors.Conflict:
             # Another one by now.
             await self._look(step.resource, at.namespace, at.name)
-            return
+            raise Surprise from None
         if step.resource == kinds.SECRET:
             self._known.secrets.drop(at.namespace, at.name)
         else:
@@ -177,7 +181,7 @@ class Acting:
         found = self._known.secrets.take(source)
         if found.lacks or not permission.permitted(
                 bmc.namespace, found.obj):
-            return
+            raise Surprise
         made = credentials.copied(bmc, source)
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
@@ -211,7 +215,7 @@ class Acting:
             wanted.append(naming.FINALIZER)
         if metadata['uid'] != bmc.uid or wanted == there:
             self._known.put_bmc(body)
-            return
+            raise Surprise
         body = await self._api.patch(
             kinds.BMC, bmc.namespace, bmc.name, {'metadata': {
                 'resourceVersion': metadata['resourceVersion'],

@@ -8,6 +8,10 @@ from sushy_kubevirt.operator import pods
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
     'ClusterIP', 'NodePort', 'LoadBalancer')
 
+#: Annotation of a Service: the class that was asked for. One that something
+#: else in the cluster chose is none of our business.
+CLASS = naming.GROUP + '/load-balancer-class'
+
 #: The label that every namespace has with its name.
 _NAMESPACE = 'kubernetes.io/metadata.name'
 
@@ -28,13 +32,30 @@ def service(bmc):
                            wanted.ipmi_node_port))
     metadata = naming.metadata(bmc, naming.base(bmc.name))
     if wanted.annotations:
-        metadata['annotations'] = wanted.annotations
+        metadata['annotations'] = dict(wanted.annotations)
     spec = {'type': wanted.type, 'ports': ports,
             'selector': naming.selector(bmc.name)}
     if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:
         spec['loadBalancerClass'] = wanted.load_balancer_class
+        metadata.setdefault('annotations', {})[
+            CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
             'spec': spec}
+
+
+def has_another_class(service, live):
+    """Whether a Service has to be made anew, as its class cannot be changed.
+
+    :param service: dict, what is wanted
+    :param live: dict, the Service as the cluster has it
+    """
+    if not service['spec']['type'] == live['spec'].get(
+            'type') == LOAD_BALANCER:
+        return False
+    asked = service['spec'].get('loadBalancerClass')
+    if asked:
+        return live['spec'].get('loadBalancerClass') != asked
+    return CLASS in (live['metadata'].get('annotations') or {})
 
 
 def _port(name, protocol, port, node_port, application=None):

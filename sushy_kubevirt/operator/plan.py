@@ -14,6 +14,7 @@ from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import observed
 from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import spec
@@ -214,7 +215,9 @@ def _towards(bmc, obj, seen, tried):
     if (not naming.is_ours(bmc, live)
             or 'deletionTimestamp' in live['metadata']):
         return []
-    if compare.is_past_changing(obj, live):
+    if compare.is_past_changing(obj, live) or (
+            obj['kind'] == 'Service'
+            and network.has_another_class(obj, live)):
         return [Delete(kinds.of(obj), _at(live), uid)]
     other = compare.asked(live) != compare.digest(obj)
     if not other and not compare.differs(obj, live):
@@ -286,9 +289,11 @@ def _away(bmc, seen, objects, out):
     stay = {(obj['kind'], obj['metadata']['namespace'],
              obj['metadata']['name']) for obj in objects}
     base = naming.base(bmc.name)
-    if not out and wanted.held(bmc, seen.world):
-        stay |= {('ConfigMap', bmc.namespace, base),
-                 ('Deployment', bmc.namespace, base)}
+    held = not out and wanted.held(bmc, seen.world)
+    if held:
+        stay |= {('Deployment', bmc.namespace, base)} | {
+            ('ConfigMap', bmc.namespace, name)
+            for name in (base, naming.authority(bmc.name))}
     found = []
     for resource, namespace, name in observed.objects(bmc):
         live = seen.live.get((resource.kind, namespace, name))
@@ -298,6 +303,9 @@ def _away(bmc, seen, objects, out):
             found.append(Delete(resource, spec.Reference(namespace, name),
                                 live['metadata'].get('uid')))
     spare = []
+    if held:
+        # The pod that there is may mount them.
+        return found
     if bmc.auth is not None and (out or not wanted.copies(bmc)):
         spare.append(seen.auth)
     if seen.authority is None:

@@ -132,6 +132,8 @@ class Reconciler:
         for step in steps:
             try:
                 await self._acting.act(bmc, step, seen, tried)
+            except acting.Surprise:
+                return
             except (errors.Rejected, errors.AccessDenied) as e:
                 if not _is_passing(e):
                     await self._refused(bmc, body, step, e)

@@ -46,12 +46,7 @@ def objects(bmc, world, defaults):
         return wanted
     if bmc.redfish.enabled:
         wanted.append(configuration.config_map(bmc, defaults.proxy))
-    if bmc.image is not None and not world.image_allowed:
-        return wanted
-    mounted = (found[conditions.SECRET].status
-               and (world.certificate or pods.tls_secret(bmc) is None)
-               and (world.copied or not copies(bmc)))
-    if mounted or world.deployment is not None:
+    if bmc.image is None or world.image_allowed:
         wanted.append(pods.deployment(
             bmc, defaults, world.account['metadata']['uid']))
     return wanted
@@ -65,6 +60,12 @@ def held(bmc, world):
     :param world: a `conditions.World`
     """
     if media.wrong_hosts(bmc) or world.account is None:
+        return True
+    # What a pod mounts has to be there: one that waits for it serves nobody.
+    secret = next(one for one in conditions.conditions(bmc, world)
+                  if one.type == conditions.SECRET)
+    if (not secret.status or copies(bmc) and not world.copied
+            or pods.tls_secret(bmc) and not world.certificate):
         return True
     # Nothing runs with rights, or credentials, of somebody else.
     return any(not one.startswith('Service ') for one in world.taken)

@@ -44,6 +44,29 @@ class NetworkTestCase(base.BaseTestCase):
                     key: value for key, value in made.items()
                     if key in ('type', 'loadBalancerClass')})
 
+    def test_another_class(self):
+        def made(cls=None, type_='LoadBalancer'):
+            return network.service(bodies.bmc(service={
+                'type': type_, **({'loadBalancerClass': cls} if cls else {}),
+            }))
+
+        def chosen(service, cls):
+            # By something else in the cluster.
+            service['spec']['loadBalancerClass'] = cls
+            return service
+        for wanted, live, another in (
+                (made('a'), made('a'), False),
+                (made('a'), made('b'), True),
+                (made('a'), made(), True),
+                (made(), made('a'), True),
+                (made(), made(), False),
+                (made(), chosen(made(), 'c'), False),
+                (made(type_='ClusterIP'), made('a'), False),
+                (made('a'), made(type_='NodePort'), False)):
+            with self.subTest(wanted=wanted['spec'], live=live['spec']):
+                self.assertIs(another, network.has_another_class(
+                    wanted, live))
+
     def test_annotations(self):
         made = network.service(bodies.bmc(service={
             'annotations': {'a': 'b'}}))

@@ -30,11 +30,11 @@ CASES = (
     (bodies.body(), but(vm=None), [kind for kind in ALL if kind != 'Secret']),
     (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')),
      [kind for kind in ALL if kind != 'Secret']),
-    # No pod before what it mounts is there; but one that runs stays.
-    (bodies.body(), but(NEW, secret=None), ALL[:-1]),
-    (bodies.body(), but(NEW, certificate=False), ALL[:-1]),
-    (bodies.body(), but(secret=None), ALL),
-    (bodies.body(), but(certificate=False), ALL),
+    # No pod before what it mounts is there; one that runs is left as it is.
+    (bodies.body(), but(NEW, secret=None), ALL[:-2]),
+    (bodies.body(), but(NEW, certificate=False), ALL[:-2]),
+    (bodies.body(), but(secret=None), ALL[:-2]),
+    (bodies.body(), but(certificate=False), ALL[:-2]),
     # Its token is that of the account that there is.
     (bodies.body(), but(account=None), ALL[:-2]),
     (worlds.PLAIN, but(NEW, certificate=False), ALL),
@@ -42,8 +42,8 @@ CASES = (
      ['Service', *STATE, *RIGHTS, 'Deployment']),
     (bodies.body(networkPolicy={'enabled': True}), GOOD,
      [*ALL[:-2], 'NetworkPolicy', 'ConfigMap', 'Deployment']),
-    (bodies.elsewhere(), FAR, ALL),
-    (bodies.elsewhere(), but(FAR, deployment=None), ALL[:-1]),
+    (bodies.elsewhere(), FAR, ALL[:-2]),
+    (bodies.elsewhere(), but(FAR, copied=True), ALL),
     (bodies.elsewhere(), but(FAR, deployment=None, copied=True), ALL),
     # A permission that is taken back takes the pod with it.
     (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), ['Service']),
