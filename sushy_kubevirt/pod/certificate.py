@@ -24,14 +24,19 @@ class Certificate:
 
     :param certificate: path; PEM, with what leads to its authority
     :param key: path; PEM, without a password
-    :raises: OSError (of which `ssl.SSLError` is one) if they cannot be used
+    :raises: OSError if they cannot be used, with both in its text
     """
 
     def __init__(self, certificate, key):
         self._paths = (certificate, key)
         self._seen = self._look()
         self._refused = None
-        self._context = self._load()
+        try:
+            self._context = self._load()
+        except OSError as exc:
+            raise OSError(exc.errno, 'The certificate %s and its key %s '
+                          'cannot be used: %s' % (*self._paths, _why(exc))
+                          ) from None
 
     def context(self):
         """What to serve the next connection with.
@@ -55,7 +60,7 @@ class Certificate:
             self._refused = seen
             LOG.error('The certificate %s and its key cannot be used; the '
                       'one read before still is: %s', self._paths[0],
-                      getattr(exc, 'reason', None) or exc.strerror)
+                      _why(exc))
             return
         if self._look() != seen:
             # Changed meanwhile, so the two may not belong together.
@@ -83,3 +88,8 @@ class Certificate:
         # A password would be asked for on a terminal that there is not.
         context.load_cert_chain(*self._paths, password='')
         return context
+
+
+def _why(exc):
+    # An `ssl.SSLError` is an OSError, too.
+    return getattr(exc, 'reason', None) or exc.strerror

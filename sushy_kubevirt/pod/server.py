@@ -205,26 +205,41 @@ class _Handler(serving.WSGIRequestHandler):
 
     _streams = False
 
+    def handle_expect_100(self):
+        # Werkzeug says it too.
+        return True
+
     def make_environ(self):
         """As Werkzeug does; with the body already here."""
         environ = super().make_environ()
         length = environ.get('CONTENT_LENGTH', '')
         if environ.get('wsgi.input_terminated'):
-            most = _LONGEST
-        elif length.isdigit():
-            most = int(length)
+            body = self._body(environ, _LONGEST + 1)
+        elif not length.isdecimal():
+            body = b''
+        elif int(length) > _LONGEST:
+            # The application refuses it, and does not wait for it either.
+            self.server.turn(self.connection, True, REQUEST_SECONDS)
+            return environ
         else:
-            most = 0
-        patience = ANSWER_SECONDS
-        if most <= _LONGEST:
-            environ['wsgi.input'] = io.BytesIO(
-                environ['wsgi.input'].read(most))
-            # Nothing else is expected, nor read while we hang up.
-            self.rfile = io.BytesIO()
-        else:
-            patience = REQUEST_SECONDS
-        self.server.turn(self.connection, True, patience)
+            body = self._body(environ, int(length))
+            if len(body) < int(length):
+                raise ConnectionError('The request was not sent to its end')
+        environ['wsgi.input'] = io.BytesIO(body)
+        # Nothing else is expected, nor waited for when we hang up.
+        self.rfile.close()
+        self.rfile = io.BytesIO()
+        self.server.turn(self.connection, True, ANSWER_SECONDS)
         return environ
+
+    def _body(self, environ, most):
+        # With what the client may be waiting for: 100 Continue.
+        self.wfile.flush()
+        try:
+            return environ['wsgi.input'].read(most)
+        except OSError as exc:
+            # Also chunks that are none.
+            raise ConnectionError(str(exc)) from None
 
     def send_header(self, keyword, value):
         if keyword.lower() == 'content-type':

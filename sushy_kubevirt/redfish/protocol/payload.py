@@ -74,7 +74,7 @@ def drain(request):
     :param request: `flask.Request`
     """
     length = request.environ.get('CONTENT_LENGTH')
-    if length and length.isdigit() and 0 < int(length) <= LONGEST:
+    if length and length.isdecimal() and 0 < int(length) <= LONGEST:
         try:
             request.get_data(cache=False)
         except (OSError, http.HTTPException):

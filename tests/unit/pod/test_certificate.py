@@ -99,10 +99,14 @@ class CertificateTestCase(base.BaseTestCase):
         self.assertServes(self.made[0], one)
 
     def test_unusable_at_the_start(self):
-        self.assertRaises(OSError, self.load)
+        error = self.assertRaises(OSError, self.load)
+        self.assertIn('tls.crt', error.strerror)
+        self.assertIn('No such file', error.strerror)
         self.mount(self.made[0], 1)
         (self.folder / '..1' / 'tls.crt').write_bytes(b'nonsense')
-        self.assertRaises(OSError, self.load)
+        error = self.assertRaises(OSError, self.load)
+        self.assertIn('tls.crt', error.strerror)
+        self.assertNotIn('nonsense', error.strerror)
 
     def test_sessions_are_not_kept_for_ever(self):
         self.mount(self.made[0], 1)

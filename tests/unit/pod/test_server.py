@@ -28,6 +28,7 @@ class Application:
 
     def __call__(self, environ, start_response):
         path = environ['PATH_INFO']
+        length = environ.get('CONTENT_LENGTH', '')
         self.asked.release()
         if path == '/wait':
             self.go_on.wait(TIMEOUT)
@@ -43,7 +44,7 @@ class Application:
         return [json.dumps({
             'path': path, 'scheme': environ['wsgi.url_scheme'],
             'body': environ['wsgi.input'].read(
-                int(environ.get('CONTENT_LENGTH') or 0)).decode(),
+                int(length) if length.isdecimal() else 0).decode(),
         }).encode()]
 
     def stream(self):
@@ -133,6 +134,27 @@ class ServerTestCase(Case):
                          b'4\r\nabcd\r\n0\r\n\r\n')
         self.assertEqual(200, self.answer(sock)[0])
 
+    def test_body_that_is_asked_for(self):
+        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 4\r\n'
+                         b'Expect: 100-continue\r\n\r\n')
+        self.assertEqual(b'HTTP/1.1 100 Continue\r\n\r\n',
+                         sock.recv(100).partition(b'\r\n\r\n')[0]
+                         + b'\r\n\r\n')
+        sock.sendall(b'abcd')
+        self.assertIn(b'"body": "abcd"', self.answer(sock)[1])
+
+    def test_odd_bodies(self):
+        for head, body in ((b'Content-Length: -1', b''),
+                           (b'Content-Length: \xb2', b''),
+                           (b'Content-Length: x', b''),
+                           (b'Transfer-Encoding: chunked', b'no chunk\r\n')):
+            sock = self.send(b'POST /x HTTP/1.1\r\n' + head + b'\r\n\r\n'
+                             + body)
+            sock.shutdown(socket.SHUT_WR)
+            sock.makefile('rb').read()
+        self.assertEqual(200, self.get()[0])
+        self.assertNotIn('Traceback', self.log.output)
+
     def test_long_body_is_the_applications_matter(self):
         # It is not read before, so nobody has to send it at once.
         self.set('_LONGEST', 3)
@@ -186,9 +208,15 @@ class PatienceTestCase(Case):
     def test_body_that_does_not_come(self):
         self.set('REQUEST_SECONDS', 0.2)
         sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
-        # What there is, is too little: no 200.
-        data = sock.makefile('rb').read()
-        self.assertNotIn(b' 200 ', data)
+        self.assertHungUp(sock)
+        # The application never heard of it.
+        self.assertFalse(self.app.asked.acquire(blocking=False))
+
+    def test_body_that_ends_too_early(self):
+        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
+        sock.shutdown(socket.SHUT_WR)
+        self.assertHungUp(sock)
+        self.assertFalse(self.app.asked.acquire(blocking=False))
 
     def test_answer_takes_its_time(self):
         self.set('REQUEST_SECONDS', 0.1)

@@ -120,6 +120,12 @@ class TestNegotiation(base.RedfishTestCase):
         for method in 'TRACE', 'FAKE', 'PROPFIND', 'CONNECT':
             self.assertEqual(501, self.code(method=method))
 
+    def test_lengths_that_are_none(self):
+        for length in '\xb2', 'x', '-1':
+            answer = self.client.get('/redfish/v1/', environ_overrides={
+                'CONTENT_LENGTH': length})
+            self.assertEqual(200, answer.status_code)
+
     def test_pages_of_other_sites(self):
         path = self.path + '/LogServices/Events/Actions/LogService.ClearLog'
         for site, code in (('cross-site', 403), ('same-site', 403),
