@@ -60,11 +60,11 @@ class OptionsTestCase(base.BaseTestCase):
         self.assertAllNamed(cmd.parser())
 
     def test_operator(self):
-        text = (ROOT / 'doc/source/operator/install.rst').read_text()
+        text = (ROOT / 'doc/source/operator/running.rst').read_text()
         self.assertAllNamed(operator_options.parser({}), text)
 
     def test_metrics_of_the_operator(self):
-        text = (ROOT / 'doc/source/operator/install.rst').read_text()
+        text = (ROOT / 'doc/source/operator/running.rst').read_text()
         told = metrics.Metrics()
         told.states({'ServiceReady': 1})
         told.queue(0)
