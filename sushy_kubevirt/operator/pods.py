@@ -29,6 +29,18 @@ ACCOUNT = naming.GROUP + '/account'
 #: threads leave behind (glibc), and of columns in tracebacks (CPython).
 _SMALL = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
+#: What containers ask for, and may have at most, when the BMC does not say.
+#: At rest they take 28 and 20 MiB of their own (redfish, ipmi), with pages
+#: that they share 42 and 38, and 2 MiB more after some hundred requests of 16
+#: clients; processor time is below 1 m for both (tools/bench). There is no
+#: limit of that: a start would take long.
+RESOURCES = {
+    REDFISH: {'requests': {'cpu': '5m', 'memory': '48Mi'},
+              'limits': {'memory': '160Mi'}},
+    IPMI: {'requests': {'cpu': '2m', 'memory': '40Mi'},
+           'limits': {'memory': '96Mi'}},
+}
+
 #: Nobody's user and group.
 _USER = 65532
 
@@ -38,13 +50,14 @@ class Defaults:
     """What the operator was told about all pods.
 
     :param image: of the containers
-    :param resources: dict of a container's name and its resources
+    :param resources: dict of a container's name and its resources, for BMCs
+        that name none
     :param pull_policy: or None for Kubernetes' default
     :param proxy: a `configuration.Proxy`, or None
     """
 
     image: str
-    resources: dict = dataclasses.field(default_factory=dict)
+    resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
     pull_policy: str | None = None
     proxy: configuration.Proxy | None = None
 

@@ -131,6 +131,17 @@ class PodsTestCase(base.BaseTestCase):
         self.assertIn({'name': 'VIRTBMC_RUN_STRATEGY', 'value': 'Manual'},
                       ipmi['env'])
 
+    def test_what_is_asked_for_when_nobody_says(self):
+        template = pods.deployment(
+            spec.read(bodies.body()), pods.Defaults('any'))['spec'][
+                'template']['spec']
+        self.assertEqual({'redfish', 'ipmi'}, set(pods.RESOURCES))
+        for one in template['containers']:
+            resources = one['resources']
+            self.assertEqual({'cpu', 'memory'}, set(resources['requests']))
+            # A start is not to take long.
+            self.assertEqual({'memory'}, set(resources['limits']))
+
     def test_one_at_a_time(self):
         found = made(bodies.body())['spec']
         self.assertEqual((1, {'type': 'Recreate'}),
