@@ -160,11 +160,18 @@ def parser():
     return result
 
 
+def _inside(store):
+    """What a server is called inside of its cluster."""
+    service = store.get(core.SERVICE, 'default', 'kubernetes')
+    name = 'kubernetes.default.svc.cluster.local'.split('.')
+    return [service['spec']['clusterIP'],
+            *('.'.join(name[:length]) for length in (1, 2, 3, 5))]
+
+
 async def _serve(options, storage):
     host, port = options.listen
-    identity = certificates.make([host, 'localhost', '127.0.0.1', '::1'])
-    server = server_module.Server(identity.context(), ca=identity.ca,
-                                  lag=options.lag)
+    authority = certificates.Authority()
+    server = server_module.Server(ca=authority.certificate, lag=options.lag)
     core.install(server, storage)
     control.install(server)
     parts = [cdi.install(server, storage, options, not options.cdi),
@@ -174,7 +181,9 @@ async def _serve(options, storage):
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await server.start(host, port)
+    identity = authority.issue([
+        host, 'localhost', '127.0.0.1', '::1', *_inside(server.store)])
+    await server.start(host, port, identity.context())
     try:
         for part in parts:
             await part.start()

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``sushy-kubevirt-sandbox`` itself."""
 
+import base64
 import os
 import pathlib
 import signal
+import socket
+import ssl
 import stat
 import subprocess
 import sys
+from urllib import parse
 
 import fixtures
 from oslotest import base
@@ -81,6 +85,34 @@ class CommandTestCase(base.BaseTestCase):
             timeout=60)
         self.assertIn("['vm-0', 'vm-1']\n", done.stdout, done.stderr)
         self.assertIn("'kube-system'", done.stdout)
+
+    def test_it_is_known_by_the_names_of_its_service(self):
+        process, line = self.start()
+        cluster = yaml.safe_load(self.kubeconfig.read_text())['clusters'][0][
+            'cluster']
+        context = ssl.create_default_context(cadata=base64.b64decode(
+            cluster['certificate-authority-data']).decode())
+        token = yaml.safe_load(self.kubeconfig.read_text())['users'][0][
+            'user']['token']
+        url = line.split()[1]
+        service = requests.get(
+            url + '/api/v1/namespaces/default/services/kubernetes',
+            verify=False, timeout=10,
+            headers={'Authorization': 'Bearer ' + token}).json()
+        names = [service['spec']['clusterIP'], 'kubernetes',
+                 'kubernetes.default', 'kubernetes.default.svc',
+                 'kubernetes.default.svc.cluster.local', 'localhost']
+        self.assertRegex(names[0], r'^127\.53\.')
+        address = parse.urlsplit(url)
+        for name in names:
+            with socket.create_connection(
+                    (address.hostname, address.port), 10) as plain:
+                context.wrap_socket(plain, server_hostname=name).close()
+        with socket.create_connection(
+                (address.hostname, address.port), 10) as plain:
+            self.assertRaises(
+                ssl.SSLCertVerificationError, context.wrap_socket, plain,
+                server_hostname='evil.default.svc')
 
     def test_a_port_that_is_taken(self):
         process, line = self.start()

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography import x509
 from cryptography.x509 import oid
 
+_PEM = serialization.Encoding.PEM
 _LIFETIME = datetime.timedelta(days=365)
 
 
@@ -60,6 +61,57 @@ def _alternative(host):
         return x509.DNSName(host)
 
 
+_USAGE = dict.fromkeys((
+    'digital_signature', 'content_commitment', 'key_encipherment',
+    'data_encipherment', 'key_agreement', 'key_cert_sign', 'crl_sign',
+    'encipher_only', 'decipher_only'), False)
+
+
+class Authority:
+    """A new CA. Its key is kept nowhere but here."""
+
+    def __init__(self):
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name('sushy-kubevirt-sandbox-ca')
+        self._id = x509.SubjectKeyIdentifier.from_public_key(
+            self._key.public_key())
+        #: Its certificate, PEM.
+        self.certificate = (
+            _builder(self._name, self._name, self._key)
+            .add_extension(x509.BasicConstraints(True, 0), True)
+            .add_extension(x509.KeyUsage(**{**_USAGE, 'key_cert_sign': True,
+                                            'crl_sign': True}), True)
+            .add_extension(self._id, False)
+            .sign(self._key, hashes.SHA256())).public_bytes(_PEM)
+
+    def issue(self, hosts):
+        """A server's certificate.
+
+        :param hosts: names and addresses that the server is reached by.
+        :returns: an :class:`Identity`.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        server = (
+            _builder(_name('sushy-kubevirt-sandbox'), self._name, key)
+            .add_extension(x509.BasicConstraints(False, None), True)
+            .add_extension(x509.KeyUsage(**{
+                **_USAGE, 'digital_signature': True}), True)
+            .add_extension(x509.ExtendedKeyUsage(
+                [oid.ExtendedKeyUsageOID.SERVER_AUTH]), False)
+            .add_extension(x509.SubjectAlternativeName(
+                [_alternative(h) for h in dict.fromkeys(hosts)]), False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(
+                key.public_key()), False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier
+                .from_issuer_subject_key_identifier(self._id), False)
+            .sign(self._key, hashes.SHA256()))
+        return Identity(
+            self.certificate, server.public_bytes(_PEM),
+            key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8,
+                              serialization.NoEncryption()))
+
+
 def make(hosts):
     """A new CA and a server certificate signed by it.
 
@@ -68,37 +120,4 @@ def make(hosts):
     :param hosts: names and addresses that the server is reached by.
     :returns: an :class:`Identity`.
     """
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _name('sushy-kubevirt-sandbox-ca')
-    ca_id = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
-    usage = dict.fromkeys((
-        'digital_signature', 'content_commitment', 'key_encipherment',
-        'data_encipherment', 'key_agreement', 'key_cert_sign', 'crl_sign',
-        'encipher_only', 'decipher_only'), False)
-    ca = (_builder(ca_name, ca_name, ca_key)
-          .add_extension(x509.BasicConstraints(True, 0), True)
-          .add_extension(x509.KeyUsage(**{**usage, 'key_cert_sign': True,
-                                          'crl_sign': True}), True)
-          .add_extension(ca_id, False)
-          .sign(ca_key, hashes.SHA256()))
-    key = ec.generate_private_key(ec.SECP256R1())
-    server = (
-        _builder(_name('sushy-kubevirt-sandbox'), ca_name, key)
-        .add_extension(x509.BasicConstraints(False, None), True)
-        .add_extension(x509.KeyUsage(**{**usage, 'digital_signature': True}),
-                       True)
-        .add_extension(x509.ExtendedKeyUsage(
-            [oid.ExtendedKeyUsageOID.SERVER_AUTH]), False)
-        .add_extension(x509.SubjectAlternativeName(
-            [_alternative(h) for h in dict.fromkeys(hosts)]), False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(
-            key.public_key()), False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
-                ca_id), False)
-        .sign(ca_key, hashes.SHA256()))
-    pem = serialization.Encoding.PEM
-    return Identity(
-        ca.public_bytes(pem), server.public_bytes(pem),
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8,
-                          serialization.NoEncryption()))
+    return Authority().issue(hosts)

@@ -73,15 +73,14 @@ class Subresource:
 class Server:
     """A Kubernetes API server.
 
-    :param ssl_context: None for plain HTTP (unit tests).
     :param length: how many events of a resource are remembered.
     :param bookmark_seconds: how often watches that want it get bookmarks.
     :param ca: the CA's certificate (PEM) for those inside the cluster.
     :param lag: what is done :meth:`soon` is late, by up to so many seconds.
     """
 
-    def __init__(self, ssl_context=None, length=store_module.HISTORY,
-                 bookmark_seconds=10, ca=None, lag=0):
+    def __init__(self, length=store_module.HISTORY, bookmark_seconds=10,
+                 ca=None, lag=0):
         self.ca = ca
         self._lag = lag
         self.kinds = kinds_module.Registry()
@@ -103,7 +102,7 @@ class Server:
         self.around = None
         #: Binds claims and lets them go; see ``core.install``.
         self.provisioner = None
-        self._ssl = ssl_context
+        self._ssl = None
         self._app = web.Application(client_max_size=bodies.LIMIT)
         self._runner = None
         self._site = None
@@ -185,11 +184,13 @@ class Server:
 
     # -- running ----------------------------------------------------------
 
-    async def start(self, host='127.0.0.1', port=0):
+    async def start(self, host='127.0.0.1', port=0, ssl_context=None):
         """Begin to serve.
 
         :param port: 0 chooses a free one; see :attr:`address`.
+        :param ssl_context: None for plain HTTP (unit tests).
         """
+        self._ssl = ssl_context
         self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self.settle)
         self._app.router.add_route('*', '/{path:.*}', self._serve)
