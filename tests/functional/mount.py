@@ -11,7 +11,9 @@ import fixtures
 class Mount(fixtures.Fixture):
     """A folder of links that are all turned to new content at once.
 
-    :param files: dictionary of names and bytes.
+    ``path`` is where it is.
+
+    :param files: what it has at first, see :meth:`write`.
     """
 
     def __init__(self, **files):
@@ -23,10 +25,15 @@ class Mount(fixtures.Fixture):
         self.path = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path) / 'mount'
         self.path.mkdir()
-        self.update(**self.files)
+        if self.files:
+            self.write(**self.files)
 
-    def update(self, **files):
-        """Replace the content, as after a change of the Secret."""
+    def write(self, **files):
+        """Have these files and no others, as after a change of the Secret.
+
+        :param files: dictionary of name, with ``_`` for a dot, and bytes.
+        """
+        files = {name.replace('_', '.'): data for name, data in files.items()}
         self._number += 1
         new = self.path / ('..2026_11_21_%d' % self._number)
         new.mkdir()

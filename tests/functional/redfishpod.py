@@ -15,43 +15,12 @@ from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import rights
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.sandbox.api import certificates
+from tests.functional import mount
 from tests.functional import operator
 from tests.functional import process
 from tests.functional import sandbox
 
 USER = 'admin'
-
-
-class Mount(fixtures.Fixture):
-    """A folder as Kubernetes mounts a Secret: all of it changes at once.
-
-    ``path`` is where it is.
-    """
-
-    def _setUp(self):
-        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self._number = 0
-
-    def write(self, **files):
-        """Have these files and no others.
-
-        :param files: dictionary of name, with ``_`` for a dot, and bytes.
-        """
-        self._number += 1
-        folder = self.path / ('..%d' % self._number)
-        folder.mkdir()
-        names = {name.replace('_', '.'): data for name, data in files.items()}
-        for name, data in names.items():
-            (folder / name).write_bytes(data)
-        link = self.path / '..data_tmp'
-        link.symlink_to(folder.name)
-        link.rename(self.path / '..data')
-        for name in names:
-            if not (self.path / name).is_symlink():
-                (self.path / name).symlink_to('..data/' + name)
-        for old in self.path.iterdir():
-            if not old.name.startswith('..') and old.name not in names:
-                old.unlink()
 
 
 class RedfishPod(fixtures.Fixture):
@@ -75,8 +44,8 @@ class RedfishPod(fixtures.Fixture):
         self.settings = settings
 
     def _setUp(self):
-        self.auth = self.useFixture(Mount())
-        self.tls = self.useFixture(Mount())
+        self.auth = self.useFixture(mount.Mount())
+        self.tls = self.useFixture(mount.Mount())
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.set_password('first password')
         self._certificates = 0

@@ -223,7 +223,7 @@ class ServeTest(PodTestCase):
             self.assertIn(b'Up/On', client.communicate(timeout=20)[0])
         self.until(lambda: pod.process.returncode is not None)
         self.assertEqual(0, pod.process.returncode)
-        self.assertIn('ended', pod.process.output)
+        pod.process.wait_output('ended')
         self.sandbox.wait_running(self.name)
 
     def test_a_vm_that_comes_and_goes(self):
@@ -277,7 +277,7 @@ class RotationTest(PodTestCase):
         self.pid = self.one.process.pid
 
     def change(self, **files):
-        self.one.mount.update(**files)
+        self.one.mount.write(**files)
 
     def refuses(self, **options):
         done = self.one.ipmitool('power', 'status', options=(
