@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.pod import metrics
+from tests.unit.redfish import fakes
+
+
+class MetricsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        cluster = fakes.Cluster(fakes.Machine(fakes.A, 'vm-a'))
+        cluster.calls = {('get', 'secrets', '200'): 3}
+        cluster.cache_age = 0.0
+        self.app = fakes.application(self, cluster)
+        self.client = self.app.test_client()
+        self.metrics = metrics.Metrics(self.app, lambda: 4)
+
+    def line(self, start):
+        for line in self.metrics.text().decode().splitlines():
+            if line.startswith(start):
+                return line
+        return None
+
+    def requests(self, route, method, code):
+        found = self.line('virtbmc_redfish_requests_total{route="%s",'
+                          'method="%s",code="%s"}' % (route, method, code))
+        return 0 if found is None else int(found.rpartition(' ')[2])
+
+    def test_requests_by_rule(self):
+        rule = '/redfish/v1/Systems/<identity>'
+        for identity in fakes.A, fakes.A, 'nobody', 'nobody-else':
+            self.client.get('/redfish/v1/Systems/' + identity)
+        self.assertEqual(2, self.requests(rule, 'GET', 200))
+        self.assertEqual(2, self.requests(rule, 'GET', 404))
+        self.assertNotIn(b'nobody', self.metrics.text())
+
+    def test_what_clients_make_up_is_one(self):
+        for number in range(5):
+            self.client.get('/made/up/%d' % number)
+            self.client.open('/redfish/v1/', method='MADEUP%d' % number)
+        self.assertEqual(5, self.requests('none', 'GET', 404))
+        text = self.metrics.text().decode()
+        self.assertEqual(1, text.count('method="other"'))
+        self.assertNotIn('MADEUP', text)
+
+    def test_a_view_that_fails_counts_too(self):
+        self.client.get('/redfish')     # puts our views in
+        with mock.patch.dict(self.app.view_functions, {
+                'root_resource': mock.Mock(side_effect=KeyError('x'))}):
+            self.client.get('/redfish/v1/')
+        self.assertEqual(1, self.requests('/redfish/v1/', 'GET', 500))
+
+    def test_the_others(self):
+        self.assertEqual('virtbmc_redfish_sessions 0',
+                         self.line('virtbmc_redfish_sessions'))
+        self.assertEqual('virtbmc_redfish_connections 4',
+                         self.line('virtbmc_redfish_connections'))
+        self.assertEqual(
+            'virtbmc_api_calls_total{verb="get",resource="secrets",'
+            'code="200"} 3', self.line('virtbmc_api_calls_total'))
+        self.assertEqual('virtbmc_cache_age_seconds 0.0',
+                         self.line('virtbmc_cache_age_seconds'))
+        self.assertIsNotNone(self.line('process_cpu_seconds_total'))
