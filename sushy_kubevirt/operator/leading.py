@@ -33,6 +33,8 @@ LOG = logging.getLogger(__name__)
 #: last third for what it has sent by then.
 RENEW, RETRY, GIVE_UP = 1 / 3, 1 / 15, 2 / 3
 
+_TOO_LATE = 'The Lease could not be renewed in time'
+
 
 def _now():
     # Goes on while the machine sleeps.
@@ -237,18 +239,22 @@ class Lead:
         pause = self._seconds * RENEW
         while True:
             await asyncio.sleep(pause)
+            if self._now() >= self._until:
+                return self._end(_TOO_LATE)
             until = self._now() + self._seconds * GIVE_UP
             try:
                 async with asyncio.timeout(self._until - self._now()):
                     lease = await self._replace(
                         {**_spec(self._lease), 'renewTime': _time()})
-            except errors.Conflict:
-                await self._look()
+            except errors.Conflict as e:
+                # An answer was lost, or somebody touched it: the watch
+                # tells.
+                LOG.debug('%s', e)
             except errors.ObjectNotFound:
                 self._end('The Lease was deleted')
             except (errors.MachineError, TimeoutError) as e:
                 LOG.warning('The Lease was not renewed: %s',
-                            e or 'there is no answer')
+                            str(e) or 'there is no answer')
             else:
                 self._lease, self._until = lease, until
                 self._watchdog_wakes.set()
@@ -256,23 +262,12 @@ class Lead:
                 continue
             pause = self._seconds * RETRY * random.uniform(0.5, 1)
 
-    async def _look(self):
-        """Read the Lease, which is another than this process knows."""
-        try:
-            self._check(await self._api.get(
-                kinds.LEASE, self._namespace, naming.OPERATOR))
-        except errors.ObjectNotFound:
-            self._check(None)
-        except errors.MachineError as e:
-            LOG.warning('The Lease was not renewed: %s', e)
-
     def _watch_over(self):
         """End the process when its time is over. In a thread of its own."""
         while (until := self._until) is not None:
             left = until - self._now()
             if left <= 0:
-                self._end('The Lease could not be renewed in time')
-                return
+                return self._end(_TOO_LATE)
             self._watchdog_wakes.wait(left)
             self._watchdog_wakes.clear()
 
