@@ -26,7 +26,8 @@ SECOND = {'ipmi': {'enabled': False}, 'redfish': {'plainHTTP': True},
 # What the cluster, or chance, chooses.
 CHOSEN = {'uid', 'resourceVersion', 'creationTimestamp', 'generation',
           'managedFields', 'clusterIP', 'clusterIPs', 'nodePort', 'status',
-          'deployment.kubernetes.io/revision'}
+          'deployment.kubernetes.io/revision', 'bmc.kubevirt.io/applied',
+          'bmc.kubevirt.io/account'}
 
 
 def without(value, keys):

@@ -20,12 +20,13 @@ class FaultsTestCase(operator.OperatorTestCase):
         self.names = ['box-%d' % number for number in range(self.COUNT)]
         self.random = random.Random(self.id())
 
-    def trouble(self, *actions, every=4, count=150, **more):
+    def trouble(self, *actions, every=4, count=60, **more):
         """Every few calls of the operator something goes wrong."""
+        after = 0
         for _ in range(count):
+            after += self.random.randrange(1, every * 2)
             self.sandbox.fault(
-                self.random.choice(actions), user=operator.USER,
-                after=self.random.randrange(every * 2),
+                self.random.choice(actions), user=operator.USER, after=after,
                 **{'where': '^(?!.*/leases)', **more})
 
     def life(self):

@@ -266,6 +266,8 @@ class SpecTestCase(operator.OperatorTestCase):
     def test_run_strategy(self):
         for strategy, by in (('Manual', self.by_ipmi),
                              ('Always', self.by_redfish)):
+            self.sandbox.patch('virtualmachines', 'box', {
+                'spec': {'runStrategy': 'Halted'}}, self.namespace)
             self.box.patch(runStrategy=strategy)
             self.box.current()
             by('on')
