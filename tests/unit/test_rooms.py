@@ -32,7 +32,8 @@ ROOMS = {
         'sushy_kubevirt.redfish', 'sushy_kubevirt.services',
         'sushy_tools.emulator', 'flask', 'werkzeug'},
     'sushy_kubevirt.operator': {
-        'sushy_kubevirt.kubevirt', 'sushy_kubevirt.services.state',
+        'sushy_kubevirt.kubevirt', 'sushy_kubevirt.pod.exposition',
+        'sushy_kubevirt.services.state',
         'aiohttp', 'cryptography', 'kopf', 'prometheus_client'},
     'sushy_kubevirt.sandbox.api': {
         'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
