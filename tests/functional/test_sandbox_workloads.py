@@ -249,6 +249,56 @@ class WorkloadsTestCase(base.FunctionalTestCase):
         self.assertEqual(f'system:serviceaccount:{self.namespace}:default',
                          self.mine('logs', 'who'))
 
+    def test_a_list_is_checked_and_applied(self):
+        spec = pod_spec(web(), volumes=WORD, enableServiceLinks=False,
+                        securityContext={'runAsNonRoot': True})
+        spec['containers'][0]['resources'] = {'limits': {'cpu': '1000m'}}
+        items = {'apiVersion': 'v1', 'kind': 'List', 'items': [
+            {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {
+                'name': 'word'}, 'stringData': {'word': 'one'}},
+            deployment('web', spec, strategy={'type': 'Recreate'}),
+            service('web', 8000, 'http'),
+            {'apiVersion': 'policy/v1', 'kind': 'PodDisruptionBudget',
+             'metadata': {'name': 'web'}, 'spec': {
+                 'maxUnavailable': 1, 'selector': {
+                     'matchLabels': {'app': 'web'}}}}]}
+        text = yaml.safe_dump(items)
+        self.mine('apply', '-f', '-', stdin=text)
+        self.mine('rollout', 'status', 'deployment/web', '--timeout=30s')
+        # What the API server filled in is no difference.
+        self.assertEqual('', self.mine('diff', '-f', '-', stdin=text))
+        self.assertEqual({'limits': {'cpu': '1'}}, self.get(
+            'deployment', 'web')['spec']['template']['spec']['containers'][
+                0]['resources'])
+        self.assertIn('periodSeconds', self.mine(
+            'explain', 'deployment.spec.template.spec.containers'
+            '.startupProbe'))
+        spec['containers'][0]['imagePolicy'] = 'Never'
+        done = subprocess.run(
+            [KUBECTL, '-n', self.namespace, 'apply', '-f', '-'],
+            input=yaml.safe_dump(items), capture_output=True, text=True,
+            timeout=60, env={**os.environ, 'HOME': str(self.home),
+                             'KUBECONFIG': str(self.sandbox.kubeconfig)})
+        self.assertIn('unknown field "imagePolicy"', done.stderr)
+
+    def test_ready_soon_after_its_start(self):
+        slow = container(
+            'python', '-c', 'import time; time.sleep(1.5); import '
+            'http.server as s, os; s.HTTPServer((os.environ["POD_IP"], '
+            f'{PORT}), s.SimpleHTTPRequestHandler).serve_forever()',
+            env=web()['env'], ports=web()['ports'],
+            startupProbe={'httpGet': {'port': 'http'}, 'periodSeconds': 1,
+                          'failureThreshold': 60},
+            readinessProbe={'httpGet': {'port': 'http'},
+                            'periodSeconds': 600},
+            livenessProbe={'httpGet': {'port': 'http'},
+                           'periodSeconds': 600})
+        self.apply(pod('slow', pod_spec(slow)))
+        self.wait('pod/slow', 'condition=Ready')
+        said = self.mine('get', 'events', '-o', 'json')
+        self.assertNotIn('Liveness', said)
+        self.assertNotIn('Readiness', said)
+
     def test_a_pod_waits_for_its_secret(self):
         self.apply(pod('early', pod_spec(container(
             'sh', '-c', 'echo $(cat /etc/word/word); exec sleep 1000',
@@ -279,3 +329,30 @@ class KilledTestCase(base.FunctionalTestCase):
         while processes(mark) and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual([], processes(mark))
+
+
+@unittest.skipUnless(KUBECTL, 'kubectl is not installed')
+class PretendedTestCase(base.FunctionalTestCase):
+    """Pods without processes."""
+
+    def test_pods_come_and_go(self):
+        made = self.useFixture(sandbox.Sandbox(
+            vms=0, arguments=['--pods', 'pretended']))
+
+        def kubectl(*words, stdin=None):
+            return subprocess.run(
+                [KUBECTL, *words], input=stdin, capture_output=True,
+                text=True, timeout=60, check=True, env={
+                    **os.environ, 'KUBECONFIG': str(made.kubeconfig)}).stdout
+        mark = 'pretended-' + os.urandom(4).hex()
+        kubectl('apply', '-f', '-', stdin=yaml.safe_dump_all([
+            deployment('web', pod_spec(container('sleep', mark)),
+                       replicas=40), service('web', 80, 80)]))
+        kubectl('rollout', 'status', 'deployment/web', '--timeout=30s')
+        self.assertEqual([], processes(mark))
+        pods = json.loads(kubectl('get', 'pods', '-o', 'json'))['items']
+        self.assertEqual(40, len({p['status']['podIP'] for p in pods}))
+        found = json.loads(kubectl('get', 'endpoints', 'web', '-o', 'json'))
+        self.assertEqual(40, len(found['subsets'][0]['addresses']))
+        kubectl('delete', 'deployment', 'web')
+        kubectl('wait', '--for=delete', 'pod', '--all', '--timeout=30s')

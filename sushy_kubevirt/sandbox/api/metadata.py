@@ -183,7 +183,7 @@ def prepare_create(kind, obj):
 
 
 def prepare_update(kind, obj, old, subresource):
-    """Bring back what an update may not change, count the generation."""
+    """Bring back what an update may not change."""
     meta, before = obj['metadata'], old['metadata']
     if subresource == 'status':
         for name in [n for n in obj if n != 'status']:
@@ -210,11 +210,21 @@ def prepare_update(kind, obj, old, subresource):
             meta[name] = before[name]
         else:
             meta.pop(name, None)
-    if kind.generation and subresource != 'status':
-        ignored = ('metadata', 'status') if kind.status else ('metadata',)
-        if any(obj.get(n) != old.get(n) for n in obj.keys() | old.keys()
-               if n not in ignored):
-            meta['generation'] = before.get('generation', 0) + 1
+
+
+def count(kind, obj, old, subresource):
+    """Count the generation of an object that is as it will be stored.
+
+    Not before: what a client spells otherwise or leaves to the defaults is
+    no change.
+    """
+    if not kind.generation or subresource == 'status':
+        return
+    ignored = ('metadata', 'status') if kind.status else ('metadata',)
+    if any(obj.get(n) != old.get(n) for n in obj.keys() | old.keys()
+           if n not in ignored):
+        obj['metadata']['generation'] = old['metadata'].get(
+            'generation', 0) + 1
 
 
 def causes(kind, obj, old=None):

@@ -266,6 +266,7 @@ class Store:
             'UPDATE', subresource, obj, old, self, write.user,
             write.warnings, write.identity)
         obj = self._admit(kind, admission, write)
+        metadata.count(kind, obj, old, subresource)
         meta = obj['metadata']
         if self._same(obj, old):
             return old

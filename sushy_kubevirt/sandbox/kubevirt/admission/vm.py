@@ -57,11 +57,6 @@ class Admission:
         c.check_schema(_MUTATOR, machine.VM, vm)
         c.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
         defaults.fill_vm(vm, self._config, request.operation == 'CREATE')
-        if request.operation == 'UPDATE' and vm['spec'] == request.old[
-                'spec']:
-            # only written in another way: no change of the spec
-            vm['metadata']['generation'] = request.old['metadata'][
-                'generation']
 
     def validate(self, request):
         """Refuse what cannot be.
