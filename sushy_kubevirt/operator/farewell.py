@@ -42,7 +42,7 @@ class Farewell:
     def __init__(self, api, known):
         self._api = api
         self._known = known
-        self._secrets = {}      # (namespace, VM): uid of the Secret
+        self._secrets = {}      # (namespace, VM): uids of Secret and VM
         self._news = {}         # of those that are worked on: `asyncio.Event`
         self._tasks = set()
         self._begun = False
@@ -61,13 +61,14 @@ class Farewell:
                             at[0], at[1] + state.ENDING) not in found:
                         del self._secrets[at]
                 continue
-            at = _machine(found)
-            if at is None:
+            owner = _owner(found)
+            if owner is None:
                 continue
+            at = found['metadata']['namespace'], owner['name']
             if kind == 'DELETED':
                 self._secrets.pop(at, None)
             else:
-                self._secrets[at] = found['metadata']['uid']
+                self._secrets[at] = found['metadata']['uid'], owner['uid']
             self.look(*at)
 
     def begin(self):
@@ -150,26 +151,27 @@ class Farewell:
         """
         # In the operator of a cluster it is seldom needed.
         from sushy_kubevirt.kubevirt import keeper
+        uid, owner = self._secrets[at]
         vm = await self._get(kinds.VM, at)
-        if vm is not None:
+        # Another VM of that name had no BMC; and of one that is gone, the
+        # Secret goes too.
+        if vm is not None and vm['metadata']['uid'] == owner:
             edited, done = keeper.retire(
                 vm, await self._get(resources.VMI, at))
             if edited is not None:
                 await self._api.patch(kinds.VM, *at, [
                     {'op': 'test', 'path': '/metadata/uid',
-                     'value': vm['metadata']['uid']},
+                     'value': owner},
                     *changes.guarded(vm, edited)])
                 LOG.info('VM %s/%s has no BMC any more: what a one-time boot '
                          'had changed is put back', *at)
             if not done:
                 return False
-        uid = self._secrets.get(at)
-        if uid:
-            try:
-                await self._api.delete(kinds.SECRET, at[0],
-                                       at[1] + state.ENDING, uid)
-            except errors.ObjectNotFound:
-                pass
+        try:
+            await self._api.delete(kinds.SECRET, at[0],
+                                   at[1] + state.ENDING, uid)
+        except errors.ObjectNotFound:
+            pass
         return True
 
     async def _get(self, resource, at):
@@ -179,15 +181,15 @@ class Farewell:
             return None
 
 
-def _machine(secret):
-    """:returns: (namespace, name) of the VM whose BMC's state a Secret is;
-        None if it is another Secret
+def _owner(secret):
+    """:returns: the reference to the VM whose BMC's state a Secret is; None
+        if it is another Secret
     """
     metadata = secret['metadata']
     for owner in metadata.get('ownerReferences') or ():
         if (owner['kind'] == kinds.VM.kind
                 and metadata['name'] == owner['name'] + state.ENDING):
-            return metadata['namespace'], owner['name']
+            return owner
     return None
 
 

@@ -34,7 +34,7 @@ account of the pod.
 
 #: There may be thousands of pods, and each renewal is a call of the API. A
 #: peer that is gone is noticed by TCP within half a minute all the same.
-WATCH_SECONDS = 240.0
+WATCH_SECONDS = 300.0
 
 #: Names of Kubernetes' objects, near enough.
 _NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'

@@ -58,6 +58,7 @@ class FarewellTestCase(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.machine = fakes.Machine(fakes.vm('RerunOnFailure'))
         self.vm = self.machine.vm['metadata']
+        self.vm.setdefault('uid', 'v1')
         self.api = Api(self.machine)
         self.minding, self.roles = [], {}
         known = mock.Mock()
@@ -197,6 +198,16 @@ class SettleTest(FarewellTestCase):
         await self.begin()
         self.is_clean()
         self.assertEqual(3, self.api.calls.count('patch'))
+
+    async def test_another_vm_of_that_name(self):
+        self.pending()
+        await self.served()
+        self.vm = self.machine.vm['metadata']
+        self.vm['uid'] = 'v2'
+        await self.begin()
+        self.assertNotIn('patch', self.api.calls)
+        self.assertEqual('delete Secret default/node-bmc-state s1',
+                         self.api.calls[-1])
 
     async def test_a_vm_that_is_gone(self):
         await self.served()

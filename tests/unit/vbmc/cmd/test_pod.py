@@ -20,7 +20,7 @@ class ReadTest(base.BaseTestCase):
              settings.health_port))
         self.assertEqual('RerunOnFailure', settings.options.run_strategy)
         self.assertEqual(8, settings.options.write_deadline)
-        self.assertEqual(240, settings.options.watch_seconds)
+        self.assertEqual(300, settings.options.watch_seconds)
         self.assertTrue(settings.options.keeper)
 
     def test_all(self):
