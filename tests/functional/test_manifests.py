@@ -203,6 +203,83 @@ class ApplyTestCase(ManifestsCase):
                        folder)
 
 
+class InstalledTestCase(ManifestsCase):
+    """The operator as it is installed: pods, with what they are given."""
+
+    def setUp(self):
+        super().setUp()
+        self.sandbox = self.useFixture(sandbox.Sandbox(vms=0))
+        self.admin = kubectl.Kubectl(self.sandbox.kubeconfig)
+
+    def install(self, folder):
+        self.admin('apply', '-k', folder)
+        self.admin('rollout', 'status', '--timeout=60s', '-n',
+                   operator.NAMESPACE, 'deployment/' + naming.OPERATOR)
+
+    def sample(self, name, namespace='default', **changes):
+        """Apply a sample, in a namespace."""
+        text = (SAMPLES / name).read_text()
+        for old, new in changes.items():
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        self.admin('apply', '-f', '-', stdin=text.replace(
+            'namespace: default', 'namespace: ' + namespace))
+
+    def samples(self, namespace):
+        for name in 'vm.yaml', 'secret.yaml', 'bmc.yaml':
+            self.sample(name, namespace)
+        return self.admin.within(namespace)
+
+    def holder(self):
+        """Name of the pod that works."""
+        lease = self.admin.get('lease', naming.OPERATOR, '-n',
+                               operator.NAMESPACE)
+        return (lease['spec'].get('holderIdentity') or '').partition('_')[0]
+
+    def assertNothingWasRefused(self):
+        self.assertNotIn(operator.USER, self.sandbox.stats()['refused'])
+
+    def test_some_namespaces_only(self):
+        for name in 'lab', 'elsewhere':
+            self.admin('create', 'namespace', name)
+        self.install(OVERLAYS / 'namespaced')
+        other = self.samples('elsewhere')
+        self.samples('lab').wait('vmbmc/node-0', 'condition=Ready')
+        self.samples('default').wait('vmbmc/node-0', 'condition=Ready')
+        self.assertNotIn('status', other.get('vmbmc', 'node-0'))
+        self.assertEqual([], other.names(
+            operator.OWNED, '-l', operator.LABEL + 'node-0'))
+        self.assertNothingWasRefused()
+        user = ['--as', operator.USER, '-n']
+        for namespace, answer in ('lab', 'yes'), ('elsewhere', 'no'):
+            done = self.admin.run('auth', 'can-i', 'get', 'secrets',
+                                  *user, namespace)
+            self.assertEqual(answer, done.stdout.strip())
+
+    def test_automatic(self):
+        self.install(OVERLAYS / 'auto-create')
+        self.sample('vm.yaml', **{
+            '  name: node-0\n': '  name: node-0\n  labels: '
+            '{bmc.kubevirt.io/auto: "true"}\n'})
+        self.admin('wait', 'vmbmc/node-0', '--for=create', '--timeout=60s')
+        self.admin.wait('vmbmc/node-0', 'condition=Ready')
+        self.admin('delete', 'vm', 'node-0')
+        self.admin('wait', 'vmbmc/node-0', '--for=delete', '--timeout=60s')
+        self.assertNothingWasRefused()
+
+    def test_the_other_replica_takes_over(self):
+        self.install(operator.MANIFESTS)
+        self.samples('default').wait('vmbmc/node-0', 'condition=Ready')
+        first = self.holder()
+        self.admin('delete', 'pod', first, '-n', operator.NAMESPACE)
+        self.admin('delete', 'deployment', 'node-0-virtbmc')
+        self.admin('wait', 'deployment/node-0-virtbmc', '--for=create',
+                   '--timeout=60s')
+        self.admin.wait('vmbmc/node-0', 'condition=Ready')
+        self.assertNotEqual(first, self.holder())
+        self.assertNothingWasRefused()
+
+
 def definition(words):
     """A definition of a kind of others, that knows nothing of it."""
     api, kind, plural = words.split()
