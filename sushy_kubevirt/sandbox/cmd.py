@@ -149,6 +149,10 @@ def parser():
         help='what pods are: local processes, or nothing at all, Ready at '
         'once, for clusters with thousands of them (default: processes)')
     result.add_argument(
+        '--token-seconds', metavar='S', type=_seconds, default=None,
+        help='how long the tokens mounted in pods are good; new ones come '
+        'after four fifths of it (default: as long as pods ask for)')
+    result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='controllers '
         'act late, each time by up to so many seconds, as in a busy cluster '
         '(default: 0)')

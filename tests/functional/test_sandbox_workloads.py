@@ -356,3 +356,42 @@ class PretendedTestCase(base.FunctionalTestCase):
         self.assertEqual(40, len(found['subsets'][0]['addresses']))
         kubectl('delete', 'deployment', 'web')
         kubectl('wait', '--for=delete', 'pod', '--all', '--timeout=30s')
+
+
+@unittest.skipUnless(KUBECTL, 'kubectl is not installed')
+class TokensTestCase(base.FunctionalTestCase):
+    """Mounted tokens that end soon."""
+
+    def test_tokens_are_replaced_and_end(self):
+        made = self.useFixture(sandbox.Sandbox(
+            vms=0, arguments=['--token-seconds', '3']))
+        mount = '/var/run/secrets/kubernetes.io/serviceaccount'
+        script = (
+            'import sys, time\nlast = None\nwhile True:\n'
+            '    text = open(sys.argv[1]).read()\n'
+            '    if text != last: print(text, flush=True)\n'
+            '    last = text\n    time.sleep(0.1)\n')
+        made.create('pods', pod('reader', pod_spec(container(
+            'python', '-c', script, mount + '/token'))))
+        tokens = []
+        made.wait('pods', 'reader',
+                  lambda one: one['status'].get('phase') == 'Running')
+        with requests.get(
+                made.url + sandbox.path('pods', 'reader') + '/log?follow=1',
+                headers={'Authorization': 'Bearer ' + made.token},
+                verify=made.ca, stream=True, timeout=30) as log:
+            for line in log.iter_lines():
+                tokens.append(line.decode())
+                if len(tokens) == 2:
+                    break
+
+        def status(token):
+            return requests.get(
+                made.url + '/api', verify=made.ca, timeout=30, headers={
+                    'Authorization': 'Bearer ' + token}).status_code
+        self.assertEqual(2, len(set(tokens)))
+        self.assertEqual(200, status(tokens[1]))
+        end = time.monotonic() + 10
+        while status(tokens[0]) != 401 and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual(401, status(tokens[0]))

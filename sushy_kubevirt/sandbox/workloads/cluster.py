@@ -26,11 +26,14 @@ class Options:
         failed twice, doubled with each further time (a real cluster: 10).
     :param lag: controllers act late, by up to so many seconds.
     :param pods: ``processes``, or ``pretended``: without.
+    :param token_seconds: how long mounted tokens are good; None: as long as
+        they are asked for.
     """
 
     crash_back_off: float = 0.5
     lag: float = 0
     pods: str = 'processes'
+    token_seconds: float | None = None
 
 
 class Cluster:
@@ -68,7 +71,8 @@ class Cluster:
         self._node = node.Node(
             server, recorder, self._pods, self._token,
             lambda name: self._hosts.get(name, ''), options.crash_back_off,
-            options.lag, options.pods == 'pretended')
+            options.lag, options.token_seconds,
+            options.pods == 'pretended')
         server.register_subresource(
             '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
             ('GET',), kind='Pod')
@@ -103,11 +107,11 @@ class Cluster:
                 raise errors.invalid(
                     kind, admission.new['metadata'].get('name'), wrong)
 
-    def _token(self, pod):
-        """A token of a pod's account, good as long as the pod is there."""
+    def _token(self, pod, audiences, seconds):
+        """A token of a pod's account, which ends with the pod, too."""
         return self._server.accounts.issue(
             pod['metadata']['namespace'], pod['spec']['serviceAccountName'],
-            seconds=None, bound=pod)[0]
+            audiences, seconds, pod)[0]
 
     def _saw_node(self, type_, obj, old):
         name = obj['metadata']['name']

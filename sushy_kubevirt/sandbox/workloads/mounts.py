@@ -86,7 +86,7 @@ class Volumes:
     :param folder: where they are, a :class:`pathlib.Path`.
     :param spec: of the pod.
     :param fields: a :class:`fields.Fields`.
-    :param token: function that returns the token of the pod's account.
+    :param token: function of a ``serviceAccountToken`` that returns it.
     """
 
     def __init__(self, folder, spec, fields, token):
@@ -187,7 +187,8 @@ class Volumes:
                 found |= self._downward(one['downwardAPI'], mode)
             elif 'serviceAccountToken' in one:
                 found[_safe(one['serviceAccountToken'].get(
-                    'path', 'token'))] = (self._token().encode(), 0o600)
+                    'path', 'token'))] = (self._token(
+                        one['serviceAccountToken']).encode(), 0o600)
             else:
                 raise Unknown(f'{next(iter(one), "nothing")} is not '
                               'projected in the sandbox')

@@ -58,20 +58,24 @@ class Node:
     :param server: the :class:`sandbox.api.server.Server`.
     :param recorder: an :class:`events.Recorder`.
     :param addresses: the :class:`addresses.Pool` of pods.
-    :param token: function of a pod that returns a token of its account.
+    :param token: function (pod, audiences, seconds) that returns a token of
+        the pod's account.
     :param hosts: function of a node's name that returns its address.
     :param back_off: seconds before a container is started again that
         failed twice.
     :param lag: the scheduler acts late, by up to so many seconds.
+    :param token_seconds: how long mounted tokens are good; None: as long as
+        they are asked for.
     :param pretended: pods have no processes, see :mod:`pretended`.
     """
 
     def __init__(self, server, recorder, addresses, token, hosts, back_off,
-                 lag=0, pretended=False):
+                 lag=0, token_seconds=None, pretended=False):
         self.store = server.store
         self.recorder = recorder
         self.addresses = addresses
         self.token = token
+        self.token_seconds = token_seconds
         self.back_off = back_off
         self.processes = processes.Processes()
         self.turns = starting.Turns()

@@ -19,6 +19,7 @@ from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.workloads import containers
 from sushy_kubevirt.sandbox.workloads import environment
 from sushy_kubevirt.sandbox.workloads import fields
+from sushy_kubevirt.sandbox.workloads import mountedtokens
 from sushy_kubevirt.sandbox.workloads import mounts
 from sushy_kubevirt.sandbox.workloads import podstate
 
@@ -53,9 +54,12 @@ class Pod:
         self._spec = spec = obj['spec']
         self.grace = spec.get('terminationGracePeriodSeconds', 30)
         self.folder = node.processes.folder / self.uid
+        self._tokens = mountedtokens.Tokens(
+            lambda audiences, seconds: node.token(
+                self._obj, audiences, seconds), node.token_seconds)
         self.fields = fields.Fields(node.store, lambda: self._obj)
         self._volumes = mounts.Volumes(
-            self.folder / 'volumes', spec, self.fields, self._token)
+            self.folder / 'volumes', spec, self.fields, self._tokens.get)
         policy = spec.get('restartPolicy', 'Always')
         self.init = [containers.Container(
             self, one, 'Never' if policy == 'Never' else 'OnFailure')
@@ -64,7 +68,6 @@ class Pod:
                            for one in spec.get('containers') or ()]
         self._initialized = not self.init
         self._since = None
-        self._token_text = None
         self._news = asyncio.Event()
         self._ending = asyncio.Event()
         self._killed = False
@@ -115,11 +118,6 @@ class Pod:
                 'cluster': 'pod', 'user': 'pod',
                 'namespace': self.key[0]}}]}))
         return path
-
-    def _token(self):
-        if self._token_text is None:
-            self._token_text = self._node.token(self._obj)
-        return self._token_text
 
     def event(self, kind, reason, message):
         """Record an event about it."""
@@ -269,7 +267,9 @@ class Pod:
 
     async def _keep_volumes(self):
         while not self._ending.is_set():
-            await self.something(self._ending)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._tokens.due()):
+                    await self.something(self._ending)
             self._news.clear()
             with contextlib.suppress(fields.Missing, errors.ApiError):
                 # What has gone stays mounted as it was.

@@ -57,7 +57,7 @@ class VolumesTestCase(base.BaseTestCase):
     def make(self, *volumes, **objects):
         return mounts.Volumes(
             self.folder, {'volumes': volumes}, test_environment.make(
-                test_environment.Store(**objects)), lambda: 'token')
+                test_environment.Store(**objects)), lambda source: 'token')
 
     def test_projected(self):
         self.make({'name': 'v', 'projected': {'sources': [

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokens that are mounted into a pod, renewed before they end.
+
+A node renews a token after four fifths of its time, or of a day. The usual
+one, which is asked for for 3607 seconds, is renewed as if it ended then, and
+is good for a year all the same: programs that read it only once go on.
+
+Source: kubernetes/pkg/kubelet/token/token_manager.go and
+pkg/registry/core/serviceaccount/storage/token.go (1.36).
+"""
+
+import asyncio
+
+#: What the usual token is asked for for, and how long it is really good.
+USUAL, YEAR = 3607, 365 * 24 * 3600
+
+_OLDEST = 24 * 3600
+_SHARE = 0.8
+
+
+class Tokens:
+    """Those of one pod.
+
+    :param issue: function (audiences, seconds) that returns a token.
+    :param seconds: how long each is good, whatever is asked for; None: as
+        it is asked for.
+    """
+
+    def __init__(self, issue, seconds=None):
+        self._issue = issue
+        self._seconds = seconds
+        self._made = {}
+
+    def get(self, source):
+        """The token of a projected volume, another one when it is time.
+
+        :param source: its ``serviceAccountToken``.
+        """
+        now = asyncio.get_running_loop().time()
+        key = (source.get('audience'), source.get('expirationSeconds'))
+        text, due = self._made.get(key, (None, 0))
+        if due <= now:
+            audience, asked = key
+            asked = self._seconds or asked or USUAL
+            text = self._issue((audience,) if audience else (),
+                               YEAR if asked == USUAL else asked)
+            self._made[key] = text, now + min(asked, _OLDEST) * _SHARE
+        return text
+
+    def due(self):
+        """When the next one is due, time of the loop; None: never."""
+        return min((due for _, due in self._made.values()), default=None)
