@@ -13,6 +13,7 @@ from tests.functional import operator
 from tests.functional import process
 
 PAGE = process.ROOT / 'doc/source/operator/recipes.rst'
+NOT_READY = process.ROOT / 'doc/source/operator/not-ready.rst'
 README = process.ROOT / 'README.rst'
 
 #: What stands after a block that nobody can run here, with the reason.
@@ -72,11 +73,19 @@ class RecipesTestCase(operator.OperatorTestCase):
 
     def test_readme(self):
         title = 'A BMC by ``kubectl apply``'
-        said = self.shell([(one, text) for one, text, _ in blocks(
-            README.read_text()) if one == title])[title.replace('`', '')]
+        steps = [(one, text) for one, text, _ in blocks(README.read_text())
+                 if one == title]
+        # What to look at is tried while there is something to see.
+        steps[2:2] = [('look', text) for _, text, _ in blocks(
+            NOT_READY.read_text())]
+        found = self.shell(steps)
+        said = found[title.replace('`', '')]
         self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
         self.addCleanup(self.admin, 'scale', '--replicas=0', '-n',
                         operator.NAMESPACE, 'deployment', operator.NAME)
+        self.assertIn('ServiceReady', found['look'])
+        self.assertIn('Metrics and probes are at', found['look'])
+        self.assertIn('Redfish on https://', found['look'])
         self.assertIn('Chassis Power is on', said)
         # Login, system, boot, reset, logout: what the published ones say.
         self.assertEqual(['201', '200', '204', '204', '204'], re.findall(
