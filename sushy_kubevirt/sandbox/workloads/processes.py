@@ -22,7 +22,7 @@ from sushy_kubevirt.sandbox.workloads import undertaker
 _CHUNK = 65536
 #: How much containers give way to the sandbox, which is the control plane for
 #: all of them: as ``nice`` has it.
-_NICENESS = 5
+_NICENESS = 2
 _SWEEP = 0.1  # seconds
 
 
