@@ -21,6 +21,7 @@ from tests.functional import process
 from tests.functional import sandbox
 
 OVERLAYS = operator.MANIFESTS / 'overlays'
+COMPONENTS = operator.MANIFESTS / 'components'
 SAMPLES = operator.MANIFESTS / 'samples'
 ALL = (operator.MANIFESTS, *sorted(OVERLAYS.iterdir()))
 
@@ -85,12 +86,28 @@ class KustomizeTestCase(ManifestsCase):
         self.assertNotIn('ClusterRoleBinding', objects)
         self.assertEqual({'default', 'lab'}, {
             one['metadata']['namespace'] for one in yaml.safe_load_all(
-                (OVERLAYS / 'namespaced/namespaces.yaml').read_text())})
+                (COMPONENTS / 'namespaced/namespaces.yaml').read_text())})
 
     def test_auto_create(self):
         self.assertEqual(
             'bmc.kubevirt.io/auto=true', self.options(
                 self.objects(OVERLAYS / 'auto-create')).auto_create)
+
+    def test_several_at_once(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        shutil.copytree(operator.MANIFESTS, folder / 'kubernetes')
+        mine = folder / 'mine'
+        mine.mkdir()
+        (mine / 'kustomization.yaml').write_text(yaml.safe_dump({
+            'resources': ['../kubernetes/crd', '../kubernetes/base'],
+            'components': ['../kubernetes/components/' + path.name
+                           for path in sorted(COMPONENTS.iterdir())]}))
+        objects = self.objects(mine)
+        told = self.options(objects)
+        self.assertEqual(('default', 'lab'), told.namespaces)
+        self.assertEqual('bmc.kubevirt.io/auto=true', told.auto_create)
+        self.assertIn('PodMonitor', objects)
+        self.assertNotIn('ClusterRoleBinding', objects)
 
     def test_images_are_named_in_one_place(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'k'
