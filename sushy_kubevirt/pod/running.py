@@ -58,8 +58,9 @@ def _serve(app, health_port):
         address, health_port, asked.live, lambda: _unready(app, asked),
         metrics.Metrics(app, lambda: serving.connections).text)
     told.start()
-    LOG.info('Redfish on %s://%s port %d, probes and metrics on port %d',
-             'http' if tls is None else 'https', address, serving.port,
+    host = '[%s]' % address if ':' in address else address
+    LOG.info('Redfish on %s://%s:%d, probes and metrics on http://%s:%d',
+             'http' if tls is None else 'https', host, serving.port, host,
              told.port)
     try:
         serving.serve()

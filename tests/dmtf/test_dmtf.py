@@ -2,7 +2,7 @@
 """DMTF's validators find nothing to object to.
 
 Each class has an emulator of its own with one VM: over HTTP and HTTPS, under
-both servers, with a VM that is off and one that runs with a medium in its
+each server, with a VM that is off and one that runs with a medium in its
 drive. Each run of a validator is one test. What is warned of has to be
 explained here and in ``doc/source/reference/conformance.rst``.
 """
@@ -193,8 +193,8 @@ class TestOnHttp(_Case, base.SandboxTestCase):
 
 
 class TestOnHttps(_Case, base.SandboxTestCase):
-    """A VM that runs, over HTTPS, under Werkzeug's server."""
+    """A VM that runs, over HTTPS, served as in the pod of a BMC."""
 
     RUNNING = True
-    SERVER = 'werkzeug'
+    SERVER = 'pod'
     HTTPS = True

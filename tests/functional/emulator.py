@@ -18,8 +18,8 @@ class Emulator(fixtures.Fixture):
 
     :param kubeconfig: path, for ``KUBECONFIG``; None leaves it out.
     :param settings: dictionary of config file names and Python values.
-    :param server: ``werkzeug`` for the command ``sushy-emulator``, or
-        ``gunicorn``.
+    :param server: ``werkzeug`` for the command ``sushy-emulator``,
+        ``gunicorn``, or ``pod`` for ``sushy-kubevirt-redfish``.
     :param workers: of gunicorn.
     :param threads: of each of gunicorn's workers.
     :param env: further environment.
@@ -76,6 +76,10 @@ class Emulator(fixtures.Fixture):
                 command += ['--certfile', self.tls[0],
                             '--keyfile', self.tls[1]]
             ready = r'Listening at: (\S+)'
+        elif self.server == 'pod':
+            env.update(SUSHY_EMULATOR_CONFIG=config, VIRTBMC_HEALTH_PORT=0)
+            command = ['sushy-kubevirt-redfish']
+            ready = r'Redfish on (\S+),'
         else:
             command = ['sushy-emulator', '--config', config]
             ready = r'Running on (\S+)'

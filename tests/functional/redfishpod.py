@@ -59,8 +59,7 @@ class RedfishPod(fixtures.Fixture):
                           + 'SUSHY_EMULATOR_LISTEN_PORT = 0\n' + self.settings)
         self.process = self.useFixture(process.Process(
             ['sushy-kubevirt-redfish'],
-            ready=r'Redfish on (\w+)://127.0.0.1 port (\d+), '
-                  r'probes and metrics on port (\d+)',
+            ready=r'Redfish on (\S+), probes and metrics on (\S+)',
             env=process.environment(self.home, {
                 'KUBECONFIG': self._account(bmc), 'POD_IP': '127.0.0.1',
                 'VIRTBMC_HEALTH_PORT': '0', 'TMPDIR': self.home,
@@ -68,9 +67,8 @@ class RedfishPod(fixtures.Fixture):
                 configuration.AUTH_VARIABLE: self.auth.path,
                 configuration.TLS_VARIABLE: self.tls.path,
                 'MALLOC_ARENA_MAX': '1', 'PYTHONNODEBUGRANGES': '1'})))
-        scheme, self.port, health = self.process.match.groups()
-        self.url = '%s://127.0.0.1:%s' % (scheme, self.port)
-        self.health = 'http://127.0.0.1:%s' % health
+        self.url, self.health = self.process.match.groups()
+        self.port = int(self.url.rpartition(':')[2])
 
     def _account(self, bmc):
         """Make what the operator makes for it in the cluster.
