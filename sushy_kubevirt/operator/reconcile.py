@@ -115,6 +115,7 @@ class Reconciler:
                 self._rollout.mark(key, rollout_.is_stopped(
                     self._known.objects.get(
                         kinds.DEPLOYMENT, key[0], naming.base(key[1]))))
+                self._rollout.done(key)
             body = self._known.bmc(key)
             if body is None:
                 return None

@@ -31,6 +31,9 @@ class Rollout:
         self._most = most
         self._wake = wake
         self._stopped = set()
+        # Whose turn it is, but who may not carry the mark yet: what is told
+        # of such a one meanwhile is older than its turn.
+        self._turns = set()
         self._waiting = {}
 
     def mark(self, key, stopped):
@@ -46,27 +49,36 @@ class Rollout:
             self._next()
 
     def may(self, key):
-        """Whether a BMC may be stopped now; it is, as far as this goes.
+        """Whether a BMC may be stopped now; it is its turn until `done`.
 
         :param key: of the BMC
         """
-        if key not in self._stopped and len(self._stopped) >= self._most:
+        busy = self._stopped | self._turns
+        if key not in busy and len(busy) >= self._most:
             self._waiting[key] = None
             return False
         self._waiting.pop(key, None)
-        self._stopped.add(key)
+        self._turns.add(key)
         return True
+
+    def done(self, key):
+        """What a BMC had to do in its turn is done, and what became of its
+        Deployment was told."""
+        if key in self._turns:
+            self._turns.discard(key)
+            self._next()
 
     def calm(self, key):
         """A BMC has nothing to wait for."""
         self._waiting.pop(key, None)
+        self.done(key)
 
     def forget(self, key):
         """A BMC is gone."""
-        self._waiting.pop(key, None)
+        self.calm(key)
         self.mark(key, False)
 
     def _next(self):
-        free = self._most - len(self._stopped)
+        free = self._most - len(self._stopped | self._turns)
         if free > 0 and self._waiting:
             self._wake(tuple(self._waiting)[:free])

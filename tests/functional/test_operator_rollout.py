@@ -111,9 +111,9 @@ class UpgradeTestCase(operator.OperatorTestCase):
             self.images()[name] == {'2'} for name in self.names), False)
 
     def test_an_upgrade_that_goes_wrong_stops(self):
-        node = self.admin.get('nodes')['items'][0]['metadata']['name']
-        self.admin('cordon', node)
-        self.addCleanup(self.admin, 'uncordon', node)
+        nodes = self.admin.names('nodes')
+        self.admin('cordon', *nodes)
+        self.addCleanup(self.admin, 'uncordon', *nodes)
         self.restart('--image', IMAGE + '2', '--max-unavailable', '2')
         self.until('stuck', lambda: self.reasons().count('RolloutWaiting'),
                    self.COUNT - 2)
@@ -129,7 +129,7 @@ class UpgradeTestCase(operator.OperatorTestCase):
         operator.Bmc(self.kubectl, waiting, '', '').patch(
             runStrategy='Manual')
         self.until('changed', lambda: self.upgraded(waiting))
-        self.admin('uncordon', node)
+        self.admin('uncordon', *nodes)
         self.until('all', self.all_upgraded)
         self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
                      '--timeout=60s')

@@ -151,9 +151,27 @@ class RolloutTestCase(base.BaseTestCase):
             self.rollout.may(key) for key in (A, B, C)])
         # Who was let go may go on.
         self.assertTrue(self.rollout.may(A))
+        # What is told while it is its turn may be older.
+        self.rollout.mark(B, False)
+        self.assertEqual([], self.woken)
+        self.rollout.mark(B, True)
+        self.rollout.done(B)
+        self.assertEqual([], self.woken)
+        self.assertFalse(self.rollout.may(C))
         self.rollout.mark(B, False)
         self.assertEqual([C], self.woken)
         self.assertTrue(self.rollout.may(C))
+
+    def test_one_that_had_nothing_to_do_makes_room(self):
+        for end in self.rollout.done, self.rollout.calm:
+            for key in (A, B, C):
+                self.rollout.may(key)
+            end(A)
+            self.assertEqual([C], self.woken)
+            self.woken.clear()
+            self.assertTrue(self.rollout.may(C))
+            for key in (A, B, C):
+                self.rollout.forget(key)
 
     def test_one_that_is_gone_makes_room(self):
         for key in (A, B, C):
