@@ -249,6 +249,33 @@ class WorkloadsTestCase(base.FunctionalTestCase):
         self.assertEqual(f'system:serviceaccount:{self.namespace}:default',
                          self.mine('logs', 'who'))
 
+    def test_a_node_is_drained(self):
+        self.apply(
+            {'apiVersion': 'v1', 'kind': 'Node',
+             'metadata': {'name': 'spare'}},
+            deployment('web', pod_spec(container('sleep', '600')),
+                       replicas=2),
+            {'apiVersion': 'policy/v1', 'kind': 'PodDisruptionBudget',
+             'metadata': {'name': 'web'}, 'spec': {
+                 'minAvailable': 2, 'selector': {
+                     'matchLabels': {'app': 'web'}}}})
+        self.addCleanup(self.kubectl, 'delete', 'node', 'spare')
+        self.addCleanup(self.kubectl, 'uncordon', 'node-0')
+        self.mine('rollout', 'status', 'deployment/web', '--timeout=30s')
+        name = self.get('pods')['items'][0]['metadata']['name']
+        answer = self.sandbox.request(
+            'POST', sandbox.path('pods', name, self.namespace) + '/eviction',
+            {'apiVersion': 'policy/v1', 'kind': 'Eviction',
+             'metadata': {'name': name, 'namespace': self.namespace}},
+            expect=429)
+        self.assertIn('needs 2 healthy pods and has 2', answer.text)
+        self.mine('patch', 'pdb', 'web', '--type=merge', '--patch',
+                  '{"spec": {"minAvailable": 0}}')
+        self.kubectl('drain', 'node-0', '--timeout=60s')
+        self.assertEqual({'spare'}, {
+            one['spec']['nodeName'] for one in self.get('pods')['items']
+            if 'deletionTimestamp' not in one['metadata']})
+
     def test_a_list_is_checked_and_applied(self):
         spec = pod_spec(web(), volumes=WORD, enableServiceLinks=False,
                         securityContext={'runAsNonRoot': True})

@@ -70,7 +70,7 @@ class _Resource:
     plural: str
     namespaced: bool
     kind: kinds_module.Kind | None = None
-    #: (name, kind, verbs)
+    #: (name, (group, version, kind), verbs)
     below: list = dataclasses.field(default_factory=list)
 
 
@@ -83,13 +83,15 @@ def _resources(server, group, version):
                 kind.plural, kind.namespaced, kind)
             if kind.status:
                 entry.below.append(
-                    ('status', kind.kind, ['get', 'patch', 'update']))
+                    ('status', (group, version, kind.kind),
+                     ['get', 'patch', 'update']))
     for key, entries in server.subresources.items():
         if key[:2] == (group, version):
             for sub in entries.values():
                 entry = found.setdefault(
                     sub.plural, _Resource(sub.plural, sub.namespaced))
-                entry.below.append((sub.name, sub.kind, sorted(
+                of = sub.kind_of or (group, version)
+                entry.below.append((sub.name, (*of, sub.kind), sorted(
                     {_VERBS.get(m, 'get') for m in sub.methods})))
     return found.values()
 
@@ -112,10 +114,12 @@ def _list(server, group, version):
                 'name': entry.plural, 'namespaced': entry.namespaced,
                 'kind': entry.kind.kind, **_described(entry.kind)})
         for name, kind, verbs in entry.below:
-            resources.append({
-                'name': f'{entry.plural}/{name}', 'singularName': '',
-                'namespaced': entry.namespaced, 'kind': kind,
-                'verbs': verbs})
+            about = {'name': f'{entry.plural}/{name}', 'singularName': '',
+                     'namespaced': entry.namespaced, 'kind': kind[2],
+                     'verbs': verbs}
+            if kind[:2] != (group, version):
+                about.update(group=kind[0], version=kind[1])
+            resources.append(about)
     return {'kind': 'APIResourceList', 'apiVersion': 'v1',
             'groupVersion': f'{group}/{version}' if group else version,
             'resources': resources}
@@ -142,8 +146,10 @@ def _aggregated(server, groups):
                     about['responseKind']['kind'] = entry.kind.kind
                 if entry.below:
                     about['subresources'] = [
-                        {'subresource': name, 'verbs': verbs, 'responseKind':
-                         {'group': group, 'version': version, 'kind': kind}}
+                        {'subresource': name, 'verbs': verbs,
+                         'responseKind': dict(zip(
+                             ('group', 'version', 'kind'), kind,
+                             strict=True))}
                         for name, kind, verbs in entry.below]
                 resources.append(about)
             item['versions'].append({'version': version,

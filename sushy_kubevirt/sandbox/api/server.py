@@ -68,6 +68,7 @@ class Subresource:
     methods: tuple[str, ...]
     kind: str
     namespaced: bool
+    kind_of: tuple[str, str] | None
 
 
 class Server:
@@ -147,7 +148,8 @@ class Server:
                 LOG.exception('%s%r failed', work, arguments)
 
     def register_subresource(self, group, version, plural, name, handler,
-                             methods=('PUT',), *, kind='', namespaced=True):
+                             methods=('PUT',), *, kind='', namespaced=True,
+                             kind_of=None):
         """Serve a verb under an object.
 
         :param name: e.g. ``start``; what a client writes behind it after
@@ -156,9 +158,10 @@ class Server:
             ``(status, body)``, body a dict or None, and raises
             :class:`errors.ApiError`; it may also give an aiohttp response.
         :param kind: the kind that discovery shows.
+        :param kind_of: (group, version) of that, if it is of another one.
         """
         entry = Subresource(group, version, plural, name, handler,
-                            tuple(methods), kind, namespaced)
+                            tuple(methods), kind, namespaced, kind_of)
         self.subresources.setdefault(
             (group, version, plural), {})[name] = entry
 

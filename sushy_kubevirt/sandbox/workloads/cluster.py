@@ -9,6 +9,7 @@ from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.kubevirt import events
 from sushy_kubevirt.sandbox.workloads import addresses
 from sushy_kubevirt.sandbox.workloads import deployments
+from sushy_kubevirt.sandbox.workloads import disruptions
 from sushy_kubevirt.sandbox.workloads import endpoints
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import logs
@@ -59,7 +60,8 @@ class Cluster:
         for kind in (kinds.DEPLOYMENT, kinds.REPLICA_SET):
             server.register_subresource(
                 kind.group, kind.version, kind.plural, 'scale',
-                scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale')
+                scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
+                kind_of=('autoscaling', 'v1'))
         self._store.gates.append(self._gate)
         self._pods = addresses.Pool(addresses.PODS)
         self._nodes = addresses.Pool(addresses.NODES)
@@ -76,7 +78,12 @@ class Cluster:
         server.register_subresource(
             '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
             ('GET',), kind='Pod')
+        budgets = disruptions.Controller(self._store, loop, options.lag)
+        server.register_subresource(
+            '', 'v1', 'pods', 'eviction', budgets.evict, ('POST',),
+            kind='Eviction', kind_of=('policy', 'v1'))
         self._controllers = [
+            budgets,
             endpoints.Controller(self._store, loop, options.lag),
             replicasets.Controller(self._store, recorder, loop, options.lag),
             deployments.Controller(self._store, recorder, loop, options.lag)]

@@ -253,13 +253,18 @@ INGRESS = kinds.Kind(
         'Ingress is a collection of rules that allow inbound connections to '
         'reach the endpoints defined by a backend.'))
 
-# As before: nobody drains a node.
+
+def _bound(name):
+    return lambda obj: str((obj.get('spec') or {}).get(name, 'N/A'))
+
+
 DISRUPTION_BUDGET = kinds.Kind(
     'policy', 'v1', 'PodDisruptionBudget', 'poddisruptionbudgets',
     'poddisruptionbudget', ('pdb',), status=True, unconditional_update=True,
-    columns=(kinds.Column('Min Available', jsonPath='.spec.minAvailable'),
-             kinds.Column('Max Unavailable',
-                          jsonPath='.spec.maxUnavailable'), _AGE),
+    columns=(kinds.Column('Min Available', value=_bound('minAvailable')),
+             kinds.Column('Max Unavailable', value=_bound('maxUnavailable')),
+             _column('Allowed Disruptions', 'status', 'disruptionsAllowed'),
+             _AGE),
     schema=schemas.about(
         schemas.strict(
             spec=schemas.strict(

@@ -6,6 +6,7 @@ from oslotest import base
 
 from sushy_kubevirt.sandbox.workloads import addresses
 from sushy_kubevirt.sandbox.workloads import containers
+from sushy_kubevirt.sandbox.workloads import disruptions
 from sushy_kubevirt.sandbox.workloads import endpoints
 from sushy_kubevirt.sandbox.workloads import labels
 from sushy_kubevirt.sandbox.workloads import node
@@ -146,3 +147,28 @@ class PoolTestCase(base.BaseTestCase):
         pool.release(first)
         again = [pool.take() for _ in range(254)]
         self.assertEqual(first, again[-1])
+
+
+class DisruptionsTestCase(base.BaseTestCase):
+
+    READY = {'metadata': {}, 'status': {'conditions': [
+        {'type': 'Ready', 'status': 'True'}]}}
+    NOT = {'metadata': {}}
+
+    def test_what_a_budget_allows(self):
+        for spec, ready, unready, expected, numbers in (
+                ({'minAvailable': 1}, 2, 0, 9, (2, 2, 1, 1)),
+                ({'minAvailable': 1}, 1, 1, 9, (2, 1, 1, 0)),
+                ({'minAvailable': '50%'}, 3, 0, 3, (3, 3, 2, 1)),
+                ({'maxUnavailable': 1}, 2, 0, 2, (2, 2, 1, 1)),
+                ({'maxUnavailable': 1}, 1, 1, 2, (2, 1, 1, 0)),
+                ({'maxUnavailable': '50%'}, 3, 0, 3, (3, 3, 1, 2)),
+                ({'maxUnavailable': 0}, 3, 0, 3, (3, 3, 3, 0)),
+                ({'maxUnavailable': 1}, 0, 0, 0, (0, 0, 0, 0))):
+            with self.subTest(spec=spec, ready=ready):
+                found = disruptions.numbers(
+                    spec, [self.READY] * ready + [self.NOT] * unready,
+                    expected)
+                self.assertEqual(numbers, tuple(found[name] for name in (
+                    'expectedPods', 'currentHealthy', 'desiredHealthy',
+                    'disruptionsAllowed')))
