@@ -21,6 +21,10 @@ from sushy_kubevirt.kubevirt import kubeconfig as kubeconfig_
 LOG = logging.getLogger(__name__)
 
 ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount'
+
+#: Variable that names another folder with the account of a pod.
+ACCOUNT_VARIABLE = 'SUSHY_KUBEVIRT_ACCOUNT'
+
 DEFAULT_KUBECONFIG = '~/.kube/config'
 
 #: A rotating token is read again after this long (kubelet rotates at 80 % of
@@ -110,8 +114,9 @@ class Connection:
 
     @classmethod
     def from_options(cls, kubeconfig=None, context=None):
-        """Find the way: the file named, $KUBECONFIG, the account of the pod
-        this runs in, ~/.kube/config; the first there is.
+        """Find the way: the file named, the folder that `ACCOUNT_VARIABLE`
+        names, $KUBECONFIG, the account of the pod this runs in,
+        ~/.kube/config; the first there is.
 
         :param kubeconfig: path of a kubeconfig
         :param context: name of a context in it
@@ -123,6 +128,10 @@ class Connection:
                 raise errors.ConfigError(
                     'There is no kubeconfig %s' % kubeconfig)
             return cls(_from_files(paths, context))
+        in_pod = os.environ.get('KUBERNETES_SERVICE_HOST') and not context
+        folder = os.environ.get(ACCOUNT_VARIABLE)
+        if in_pod and folder:
+            return cls(lambda: _from_account(folder))
         if os.environ.get('KUBECONFIG'):
             named = os.environ['KUBECONFIG'].split(os.pathsep)
             paths = [p for p in map(os.path.expanduser, filter(None, named))
@@ -132,8 +141,8 @@ class Connection:
                     'There is no kubeconfig %s, which $KUBECONFIG names'
                     % os.environ['KUBECONFIG'])
             return cls(_from_files(paths, context))
-        if os.environ.get('KUBERNETES_SERVICE_HOST') and not context:
-            return cls(_from_account)
+        if in_pod:
+            return cls(lambda: _from_account(ACCOUNT_DIR))
         path = os.path.expanduser(DEFAULT_KUBECONFIG)
         if not os.path.exists(path):
             raise errors.ConfigError(
@@ -238,15 +247,15 @@ def _from_files(paths, context):
     return lambda: Access(**kubeconfig_.read(paths, context))
 
 
-def _from_account():
+def _from_account(folder):
     """The account that Kubernetes gives a pod."""
     host = os.environ['KUBERNETES_SERVICE_HOST']
     if ':' in host:
         host = '[%s]' % host
     try:
-        with open(os.path.join(ACCOUNT_DIR, 'ca.crt')) as f:
+        with open(os.path.join(folder, 'ca.crt')) as f:
             ca = f.read()
-        with open(os.path.join(ACCOUNT_DIR, 'namespace')) as f:
+        with open(os.path.join(folder, 'namespace')) as f:
             namespace = f.read().strip()
     except OSError as e:
         raise errors.ConfigError(
@@ -256,4 +265,4 @@ def _from_account():
         server='https://%s:%s' % (
             host, os.environ.get('KUBERNETES_SERVICE_PORT') or 443),
         ca=ca, namespace=namespace,
-        token_file=os.path.join(ACCOUNT_DIR, 'token'))
+        token_file=os.path.join(folder, 'token'))

@@ -37,7 +37,8 @@ class ConnectionTestCase(base.BaseTestCase):
         super().setUp()
         self.dir = self.useFixture(fixtures.TempDir()).path
         self.useFixture(fixtures.EnvironmentVariable('HOME', self.dir))
-        for name in ('KUBECONFIG', 'KUBERNETES_SERVICE_HOST', 'HTTPS_PROXY',
+        for name in ('KUBECONFIG', 'KUBERNETES_SERVICE_HOST',
+                     'SUSHY_KUBEVIRT_ACCOUNT', 'HTTPS_PROXY',
                      'https_proxy', 'NO_PROXY', 'no_proxy'):
             self.useFixture(fixtures.EnvironmentVariable(name))
 
@@ -142,6 +143,23 @@ class ConnectionTestCase(base.BaseTestCase):
         self.assertEqual('Bearer first', way.access().authorization)
         self.file('second', 'token')
         self.assertEqual('Bearer second', way.access().authorization)
+
+    def test_the_account_of_a_pod_elsewhere(self):
+        folder = os.path.join(self.dir, 'elsewhere')
+        for name, value in (
+                ('KUBECONFIG', '/no/such'),
+                ('KUBERNETES_SERVICE_HOST', '192.0.2.1'),
+                ('SUSHY_KUBEVIRT_ACCOUNT', folder)):
+            self.useFixture(fixtures.EnvironmentVariable(name, value))
+        self.assertIn(folder, self.refused())
+        for name in 'ca.crt', 'namespace', 'token':
+            self.file(name, 'elsewhere/' + name)
+        way = connection.Connection.from_options()
+        self.assertEqual('Bearer token', way.access().authorization)
+        # Outside a pod it says nothing.
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST'))
+        self.assertIn('/no/such', self.refused())
 
     # What it says
 
