@@ -28,8 +28,10 @@ PATIENCE = 30
 WATCH_SECONDS = 1800
 WATCH_GRACE = 10
 
-#: Objects that are listed in one page.
-PAGE = 250
+#: Objects that are listed in one page, and how many pages are read at a
+#: time: what is parsed at once stays with the process for good.
+PAGE = 100
+PAGES = 2
 
 #: Seconds before a watch that failed is tried again, twice as long each time,
 #: and at most.
@@ -69,6 +71,7 @@ class Api:
     def __init__(self, transport, may_write=lambda: None):
         self._transport = transport
         self._session = transport.session()
+        self._paging = asyncio.Semaphore(PAGES)
         self.may_write = may_write
 
     async def close(self):
@@ -174,8 +177,11 @@ class Api:
                             there.add((meta.get('namespace', ''),
                                        meta['name']))
                             yield 'ADDED', item
+                    # Nothing of the last page is kept for as long as the
+                    # watch lasts.
+                    items = item = meta = None
                     yield LISTED, there
-                    del there
+                    there = None
                 began = time.monotonic()
                 async for kind, item in self._changes(
                         resource, namespace, query, accept[0], version):
@@ -188,6 +194,7 @@ class Api:
                     version = item['metadata']['resourceVersion']
                     if kind != 'BOOKMARK':
                         yield kind, item
+                    item = None
                 # It ended as it was to, unless it hardly began.
                 if time.monotonic() > began + LONGEST_PAUSE:
                     tries = 0
@@ -224,8 +231,10 @@ class Api:
         call = answers.Call('list', resource, namespace)
         fields = {'limit': PAGE, **query}
         while True:
-            page = await self._answer('GET', resource.path(namespace), call,
-                                      fields, accept=accept)
+            async with self._paging:
+                page = await self._answer(
+                    'GET', resource.path(namespace), call, fields,
+                    accept=accept)
             meta = page.get('metadata') or {}
             yield page.get('items') or (), meta.get('resourceVersion', '')
             if not meta.get('continue'):

@@ -94,6 +94,8 @@ class Operator:
             await served.close()
             await always.close()
         LOG.info('The end')
+        # kopf leaves generators behind that fail when asyncio closes them.
+        asyncio.get_running_loop().set_exception_handler(_left_over)
 
     async def _work_on(self):
         api = api_.Api(self._transport,
@@ -199,6 +201,11 @@ class Operator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
+
+
+def _left_over(loop, context):
+    """Take note of what fails after the end."""
+    LOG.debug('%s', context.get('message'), exc_info=context.get('exception'))
 
 
 def _may():
