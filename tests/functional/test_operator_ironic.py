@@ -6,6 +6,7 @@ address, system, the operator's CA, and the Secret. Both drivers, and in
 between the credentials are others.
 """
 
+import subprocess
 from urllib import parse
 
 from tests.functional import imageserver
@@ -13,6 +14,8 @@ from tests.functional import ironic
 from tests.functional import machines
 from tests.functional import mediacase
 from tests.functional import operator
+from tests.functional import pages
+from tests.functional import process
 from tests.functional import webserver
 
 
@@ -112,6 +115,32 @@ class IronicTestCase(operator.OperatorTestCase):
                       'Content-Type: application/json', '-d',
                       '{"Boot": {"BootSourceOverrideEnabled": "Disabled"}}')
         self.assertEqual(before, self.template())
+        self.nothing_is_wrong()
+
+    def test_commands_of_the_recipes(self):
+        """They enrol nodes that Ironic can read the power state of."""
+        self.make()
+        commands = [text for title, text, _ in pages.blocks(
+            pages.RECIPES.read_text()) if title == 'Ironic']
+        self.assertEqual(2, len(commands))
+        for number, text in enumerate(commands):
+            name = '%s-%d' % (self.namespace, number)
+            for old, new in (('--name node-0', '--name ' + name),
+                             ('/path/to/ca.crt', str(self.one.trust())),
+                             ('correct-horse', self.one.password)):
+                text = text.replace(old, new)
+            done = subprocess.run(
+                ['bash', '-c', text], env={
+                    **self.ironic.env, 'IP': self.one.status['serviceIP'],
+                    'PATH': '%s:/usr/bin:/bin' % process.BIN},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, timeout=60)
+            self.assertEqual(0, done.returncode, done.stdout)
+            node = self.ironic.baremetal.find_node(name)
+            self.assertIsNotNone(node, done.stdout)
+            self.ironic.provision(node, 'manage', 'manageable')
+            self.ironic.wait(
+                node, lambda node: node.power_state == 'power off')
         self.nothing_is_wrong()
 
     def test_ipmi(self):

@@ -4,42 +4,13 @@
 import pathlib
 import re
 import subprocess
-import textwrap
 
 import fixtures
 import yaml
 
 from tests.functional import operator
+from tests.functional import pages
 from tests.functional import process
-
-PAGE = process.ROOT / 'doc/source/operator/recipes.rst'
-NOT_READY = process.ROOT / 'doc/source/operator/not-ready.rst'
-README = process.ROOT / 'README.rst'
-
-#: What stands after a block that nobody can run here, with the reason.
-NOT_RUN = '.. not run: '
-
-
-def blocks(text):
-    """Literal blocks of a page.
-
-    :returns: list of (title of the section, text of the block, whether it is
-        to be run)
-    """
-    found, title, lines = [], '', text.splitlines()
-    for number, line in enumerate(lines):
-        if re.fullmatch('=+', line) and lines[number - 1]:
-            title = lines[number - 1]
-        if not line.endswith('::') or line.startswith('..'):
-            continue
-        rest = lines[number + 1:]
-        length = next((i for i, one in enumerate(rest)
-                       if one and not one.startswith('    ')), len(rest))
-        after = rest[length] if length < len(rest) else ''
-        found.append((title, textwrap.dedent(
-            '\n'.join(rest[:length])).strip('\n'),
-            not after.startswith(NOT_RUN)))
-    return found
 
 
 class RecipesTestCase(operator.OperatorTestCase):
@@ -73,11 +44,12 @@ class RecipesTestCase(operator.OperatorTestCase):
 
     def test_readme(self):
         title = 'A BMC by ``kubectl apply``'
-        steps = [(one, text) for one, text, _ in blocks(README.read_text())
-                 if one == title]
+        steps = [
+            (one, text) for one, text, _ in pages.blocks(
+                pages.README.read_text()) if one == title]
         # What to look at is tried while there is something to see.
-        steps[2:2] = [('look', text) for _, text, _ in blocks(
-            NOT_READY.read_text())]
+        steps[2:2] = [('look', text) for _, text, _ in pages.blocks(
+            pages.NOT_READY.read_text())]
         found = self.shell(steps)
         said = found[title.replace('`', '')]
         self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
@@ -95,7 +67,7 @@ class RecipesTestCase(operator.OperatorTestCase):
             operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
 
     def test_recipes(self):
-        found = blocks(PAGE.read_text())
+        found = pages.blocks(pages.RECIPES.read_text())
         manifests = [yaml.safe_load(text) for _, text, _ in found
                      if text.startswith('apiVersion:')]
         steps = [(title, text) for title, text, runs in found
