@@ -12,15 +12,13 @@ from sushy_kubevirt.operator import compare
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import observed
 from sushy_kubevirt.operator import permission
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import secrets
 
 LOG = logging.getLogger(__name__)
-
-#: What of a Service is ours alone; the cluster fills in the rest.
-_PARTS = {'Service': (('spec', 'ports'), ('spec', 'selector'))}
 
 
 def subject(step, bmc):
@@ -135,15 +133,11 @@ class Acting:
                 'op': 'add', 'path': '/metadata/' + part,
                 'value': {**live['metadata'].get(part, {}),
                           **metadata.get(part, {})}})
-        parts = _PARTS.get(body['kind'], tuple(
-            (part,) for part in body
-            if part not in ('apiVersion', 'kind', 'metadata', 'roleRef')))
-        for path in parts:
-            value = body
-            for part in path:
-                value = value[part]
-            patch.append({'op': 'add', 'path': '/' + '/'.join(path),
-                          'value': value})
+        if body['kind'] == 'Service':
+            body = network.allocated(body, live)
+        patch += [{'op': 'add', 'path': '/' + part, 'value': value}
+                  for part, value in body.items() if part not in (
+                      'apiVersion', 'kind', 'metadata', 'roleRef')]
         made = await self._api.patch(resource, namespace, name, patch)
         self._take(resource, made)
         if compare.differs(body, made):

@@ -3,7 +3,8 @@
 
 The cluster adds to what it is given: defaults, addresses, labels of others.
 So everything that was asked for has to be there, and lists have to have no
-item more; further fields are no difference.
+item more. Further fields are a difference if somebody else put them there,
+which managedFields tell; what controllers may add is in metadata and status.
 """
 
 import hashlib
@@ -20,6 +21,14 @@ _IMMUTABLE = {'RoleBinding': ('roleRef',), 'Deployment': ('spec', 'selector')}
 
 #: The cluster writes quantities its own way.
 _QUANTITIES = ('requests', 'limits', 'sizeLimit')
+
+
+#: Parts of an object that are the operator's alone, as managedFields have
+#: them.
+_ALONE = ('f:spec', 'f:data', 'f:rules', 'f:subjects')
+
+#: What ``kubectl rollout restart`` writes into a Deployment.
+_RESTART = ('f:spec', 'f:template', 'f:metadata', 'f:annotations')
 
 
 def digest(wanted):
@@ -50,12 +59,46 @@ def differs(wanted, live):
     for name in ('labels', 'annotations'):
         if _differs(mine.get(name) or {}, its.get(name) or {}):
             return True
+    if touched(its):
+        return True
     owners = its.get('ownerReferences') or ()
     if any(one not in owners for one in mine.get('ownerReferences') or ()):
         return True
     return any(_differs(wanted[name], live.get(name), name)
                for name in wanted if name not in (
                    'metadata', 'apiVersion', 'kind'))
+
+
+def touched(metadata):
+    """Who else has fields in what is the operator's alone.
+
+    :param metadata: dict, of an object as the API has it
+    :returns: list of entries of managedFields, with no more than is needed
+        to be found again
+    """
+    found = []
+    for entry in metadata.get('managedFields') or ():
+        if (entry.get('manager') == naming.OPERATOR
+                or entry.get('subresource')):
+            continue
+        fields = entry.get('fieldsV1') or {}
+        parts = {part: {'.': {}} for part in _ALONE
+                 if part in fields and not _is_restart(fields, part)}
+        if parts:
+            found.append({'manager': entry.get('manager', ''),
+                          'fieldsV1': parts})
+    return found
+
+
+def _is_restart(fields, part):
+    """Whether nothing but a restart is in a part."""
+    if part != _RESTART[0]:
+        return False
+    for name, inner in zip(_RESTART, _RESTART[1:]):
+        fields = fields[name]
+        if set(fields) - {'.'} != {inner}:
+            return False
+    return True
 
 
 def is_past_changing(wanted, live):

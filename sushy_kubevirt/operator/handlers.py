@@ -238,6 +238,7 @@ class Work:
 
     async def _secrets(self, resource, namespace):
         secrets = self._known.secrets
+        await self._own_secrets(resource, namespace)
         async for kind, found in self._api.watch(
                 resource, namespace, metadata_only=True):
             if kind == api_.LISTED:
@@ -252,6 +253,14 @@ class Work:
                 news = secrets.put(found)
             if news:
                 self._wake(self._minding(resource, found))
+
+    async def _own_secrets(self, resource, namespace):
+        """Look at those of all BMCs at once; later, one by one."""
+        async for kind, found in self._api.watch(
+                resource, namespace, label_selector=_OURS):
+            if kind == api_.LISTED:
+                return
+            self._known.secrets.take(found)
 
     async def _authority(self):
         """Look again when somebody changes the authority."""

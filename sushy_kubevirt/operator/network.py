@@ -12,6 +12,10 @@ CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
 #: else in the cluster chose is none of our business.
 CLASS = naming.GROUP + '/load-balancer-class'
 
+#: What the cluster fills in once and for all.
+_ALLOCATED = ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy',
+              'healthCheckNodePort', 'loadBalancerClass')
+
 #: The label that every namespace has with its name.
 _NAMESPACE = 'kubernetes.io/metadata.name'
 
@@ -41,6 +45,25 @@ def service(bmc):
             CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
             'spec': spec}
+
+
+def allocated(service, live):
+    """A Service with what the cluster gave it.
+
+    :param service: dict, what is wanted
+    :param live: dict, the Service as the cluster has it
+    :returns: dict
+    """
+    has = live['spec']
+    spec = {name: has[name] for name in _ALLOCATED if name in has}
+    spec.update(service['spec'])
+    if spec['type'] != CLUSTER_IP and spec['type'] == has.get('type'):
+        ports = {port.get('name'): port.get('nodePort')
+                 for port in has.get('ports') or ()}
+        spec['ports'] = [
+            {'nodePort': ports[port['name']], **port}
+            if ports.get(port['name']) else port for port in spec['ports']]
+    return {**service, 'spec': spec}
 
 
 def has_another_class(service, live):

@@ -8,6 +8,8 @@ resourceVersion wins, and what is known to be gone does not come back.
 import json
 import zlib
 
+from sushy_kubevirt.operator import compare
+
 # What kubectl keeps, as much as the object itself.
 _LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
@@ -94,7 +96,10 @@ def version(obj):
 
 def _trimmed(obj):
     metadata = dict(obj['metadata'])
+    touched = compare.touched(metadata)
     metadata.pop('managedFields', None)
+    if touched:
+        metadata['managedFields'] = touched
     annotations = metadata.get('annotations')
     if annotations:
         metadata['annotations'] = {

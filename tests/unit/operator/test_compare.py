@@ -49,6 +49,39 @@ class CompareTestCase(base.BaseTestCase):
                     {'kind': 'Any', 'metadata': {}, **wanted},
                     {'metadata': {}, **live}))
 
+    def test_who_else_has_a_hand_in_it(self):
+        restart = {'f:spec': {'f:template': {'f:metadata': {
+            'f:annotations': {'.': {}, 'f:restartedAt': {}}}}}}
+        for entry, there in (
+                ({'manager': 'kubectl', 'fieldsV1': {
+                    'f:spec': {'f:selector': {'f:a': {}}}}}, True),
+                ({'manager': 'kubectl', 'fieldsV1': {'f:data': {}}}, True),
+                ({'manager': 'kubectl', 'fieldsV1': {
+                    'f:metadata': {'f:labels': {}}}}, False),
+                ({'manager': 'kubectl', 'fieldsV1': {
+                    'f:imagePullSecrets': {}}}, False),
+                ({'manager': 'hpa', 'subresource': 'scale', 'fieldsV1': {
+                    'f:spec': {'f:replicas': {}}}}, False),
+                ({'manager': 'sushy-kubevirt-operator', 'fieldsV1': {
+                    'f:spec': {}}}, False),
+                # kubectl rollout restart
+                ({'manager': 'kubectl', 'fieldsV1': restart}, False),
+                ({'manager': 'kubectl', 'fieldsV1': {
+                    'f:spec': {**restart['f:spec'], 'f:replicas': {}}}},
+                 True),
+                ({'manager': 'kubectl', 'fieldsV1': {'f:spec': {
+                    'f:template': {'f:metadata': {'f:labels': {}}}}}}, True),
+        ):
+            with self.subTest(entry=entry):
+                found = compare.touched({'managedFields': [entry]})
+                self.assertIs(there, bool(found))
+                # Little of it is kept, and found again.
+                self.assertEqual(found, compare.touched(
+                    {'managedFields': found}))
+                self.assertIs(there, compare.differs(
+                    {'kind': 'Any', 'metadata': {}},
+                    {'metadata': {'managedFields': [entry]}}))
+
     def test_what_cannot_be_changed(self):
         for kind, wanted, live, past in (
                 ('RoleBinding', {'roleRef': {'name': 'a'}},

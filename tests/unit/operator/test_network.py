@@ -67,6 +67,26 @@ class NetworkTestCase(base.BaseTestCase):
                 self.assertIs(another, network.has_another_class(
                     wanted, live))
 
+    def test_allocated(self):
+        wanted = network.service(bodies.bmc(service={'type': 'NodePort'}))
+        live = {'spec': {
+            'type': 'NodePort', 'clusterIP': '10.0.0.7',
+            'externalIPs': ['1.2.3.4'], 'selector': {'a': 'b'}, 'ports': [
+                {'name': 'redfish', 'port': 1, 'nodePort': 30001},
+                {'name': 'more', 'port': 2, 'nodePort': 30002}]}}
+        made = network.allocated(wanted, live)['spec']
+        self.assertEqual(
+            ('10.0.0.7', wanted['spec']['selector'],
+             [('redfish', 443, 30001), ('ipmi', 623, None)]),
+            (made['clusterIP'], made['selector'],
+             [(port['name'], port['port'], port.get('nodePort'))
+              for port in made['ports']]))
+        self.assertNotIn('externalIPs', made)
+        # No port of a node is left over from another type.
+        live['spec']['type'] = 'LoadBalancer'
+        self.assertNotIn('nodePort', network.allocated(wanted, live)[
+            'spec']['ports'][0])
+
     def test_annotations(self):
         made = network.service(bodies.bmc(service={
             'annotations': {'a': 'b'}}))
