@@ -27,20 +27,6 @@ VERSION = '7.6.5'
 
 TARGETS = 'emulator', 'operator'
 
-#: Runs one of our programs with another folder for the pod's account.
-AS_POD = '''
-import importlib.metadata
-import os
-import sys
-from sushy_kubevirt.kubevirt import connection
-connection.ACCOUNT_DIR = os.environ['TEST_ACCOUNT']
-program, *arguments = sys.argv[1:]
-sys.argv = [program, *arguments]
-entry, = importlib.metadata.entry_points(
-    group='console_scripts', name=program)
-sys.exit(entry.load()())
-'''
-
 
 class FileTestCase(base.FunctionalTestCase):
 
@@ -178,14 +164,13 @@ class ImagesTestCase(base.FunctionalTestCase):
         return folder
 
     def start(self, target, program, account, ready, arguments=(), **more):
-        self.program(target, program)
         host, _, port = self.sandbox.url.rpartition('/')[2].rpartition(':')
         return self.useFixture(process.Process(
-            [self.opt / 'bin/python', '-I', '-c', AS_POD, program,
-             *arguments],
-            ready=ready, env=self.environment(
+            [self.program(target, program), *arguments], ready=ready,
+            env=self.environment(
                 KUBERNETES_SERVICE_HOST=host, KUBERNETES_SERVICE_PORT=port,
-                TEST_ACCOUNT=account, **more)))
+                # Where a cluster has it nobody but root may write.
+                SUSHY_KUBEVIRT_ACCOUNT=account, **more)))
 
     def test_emulators_serve_with_the_account_of_a_pod(self):
         self.sandbox.apply(operator.MANIFESTS / 'samples/vm.yaml')
