@@ -2,14 +2,22 @@
 """The port where kubelet and Prometheus ask.
 
 It answers from the event loop that does the work, so that a process whose
-loop hangs is found dead.
+loop hangs is found dead. All of a cluster can reach it, so nobody may keep
+it from answering: connections are few and short.
 """
 
+import asyncio
+import collections
 import logging
 
 from aiohttp import web
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds that a connection lasts at most, and how many there are: one more
+#: ends the oldest.
+SECONDS = 10
+CONNECTIONS = 64
 
 _TEXT = 'text/plain'
 
@@ -26,6 +34,8 @@ class Probes:
         self._metrics = metrics
         self._ready = ready
         self._runner = None
+        self._server = None
+        self._visitors = collections.deque()
 
     async def start(self, address, port):
         """Serve.
@@ -42,15 +52,38 @@ class Probes:
                                      handle_signals=False,
                                      shutdown_timeout=1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, address, port)
-        await site.start()
-        port = self._runner.addresses[0][1]
+        self._server = await asyncio.get_running_loop().create_server(
+            self._visitor, address, port)
         LOG.info('Metrics and probes are at http://%s:%d',
-                 '[%s]' % address if ':' in address else address, port)
+                 '[%s]' % address if ':' in address else address, self.port)
+
+    @property
+    def port(self):
+        """The TCP port that is served."""
+        return self._server.sockets[0].getsockname()[1]
 
     async def close(self):
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def _visitor(self):
+        """What a new connection talks to."""
+        made = self._runner.server()
+        self._visitors.append(made)
+        if len(self._visitors) > CONNECTIONS:
+            self._leave(self._visitors[0])
+        asyncio.get_running_loop().call_later(SECONDS, self._leave, made)
+        return made
+
+    def _leave(self, visitor):
+        try:
+            self._visitors.remove(visitor)
+        except ValueError:
+            return
+        if visitor.transport is not None:
+            visitor.transport.abort()
 
     async def _livez(self, request):
         return web.Response(text='ok\n', content_type=_TEXT)

@@ -4,6 +4,7 @@
 import asyncio
 
 import aiohttp
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.operator import metrics
@@ -64,7 +65,7 @@ class ProbesTestCase(base.BaseTestCase):
         async def main():
             served = probes.Probes(lambda: b'a 1\n', ready)
             await served.start(address, 0)
-            host, port = served._runner.addresses[0][:2]
+            host, port = address, served.port
             found = []
             try:
                 async with aiohttp.ClientSession() as session:
@@ -102,10 +103,60 @@ class ProbesTestCase(base.BaseTestCase):
             await first.start('127.0.0.1', 0)
             second = probes.Probes(bytes, str)
             try:
-                await second.start('127.0.0.1',
-                                   first._runner.addresses[0][1])
+                await second.start('127.0.0.1', first.port)
             finally:
                 await second.close()
                 await first.close()
 
         self.assertRaises(OSError, asyncio.run, main())
+
+    def test_silent_clients_keep_nobody_out(self):
+        async def main():
+            served = probes.Probes(bytes, lambda: None)
+            await served.start('127.0.0.1', 0)
+            silent = [await asyncio.open_connection('127.0.0.1', served.port)
+                      for _ in range(probes.CONNECTIONS + 20)]
+            try:
+                async with aiohttp.ClientSession() as session:
+                    async with session.get('http://127.0.0.1:%d/livez'
+                                           % served.port) as answer:
+                        self.assertEqual(200, answer.status)
+                # The oldest went.
+                self.assertEqual(b'', await self.rest(silent[0]))
+                self.assertIsNone(await self.rest(silent[-1]))
+            finally:
+                for _, writer in silent:
+                    writer.close()
+                await served.close()
+
+        asyncio.run(main())
+
+    def test_nobody_stays(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.operator.probes.SECONDS', 0.05))
+
+        async def main():
+            served = probes.Probes(bytes, lambda: None)
+            await served.start('127.0.0.1', 0)
+            reader, writer = await asyncio.open_connection(
+                '127.0.0.1', served.port)
+            writer.write(b'GET /livez HTTP/1.1')
+            try:
+                self.assertEqual(b'', await self.rest((reader, writer), 5))
+                self.assertEqual(0, len(served._visitors))
+            finally:
+                writer.close()
+                await served.close()
+
+        asyncio.run(main())
+
+    @staticmethod
+    async def rest(connection, seconds=0.2):
+        """What a server still says; None if the connection stays."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await connection[0].read()
+        except ConnectionResetError:
+            return b''
+        except TimeoutError:
+            return None
