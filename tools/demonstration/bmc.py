@@ -171,15 +171,15 @@ class Script:
                           'get vmbmc %s\n%s' % (NAME, self.kubectl(
                               'get pods,services \\\n    --selector '
                               + _LABEL)), self.shown),
-            step.Step('Switch %s on, over IPMI' % NAME,
-                      self.ipmi('power on'), self.switched_on),
-            step.Step('Ask whether %s is on' % NAME,
-                      self.ipmi('power status'), self.is_on),
+            self._client('Switch %s on, over IPMI' % NAME,
+                         self.ipmi('power on'), self.switched_on),
+            self._client('Ask whether %s is on' % NAME,
+                         self.ipmi('power status'), self.is_on),
             self._kubectl('Get the certificate to check Redfish with',
                           "get configmap %s-virtbmc-ca --output \\\n    "
                           "jsonpath='{.data.ca\\.crt}' > %s" % (
                               NAME, self.ca), self.has_certificate),
-            self._redfish(
+            self._client(
                 'Log in over Redfish', self.curl(
                     "--write-out '%%{http_code}' --output /dev/null "
                     "--dump-header %s \\\n    %s--data '{\"UserName\": "
@@ -187,21 +187,21 @@ class Script:
                         self.session, _JSON, USER, PASSWORD),
                     '/redfish/v1/SessionService/Sessions', token=False),
                 self.logged_in),
-            self._redfish(
+            self._client(
                 'Read the system', self.curl(
                     '', _SYSTEM + ' \\\n    | %s -m json.tool'
                     % (process.BIN / 'python')), self.reads),
-            self._redfish(
+            self._client(
                 'Let %s boot from the network, once' % NAME,
                 self.send('PATCH', _SYSTEM,
                           '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
                           ' "BootSourceOverrideEnabled": "Once"}}'),
                 self.next_is_pxe),
-            self._redfish(
+            self._client(
                 'Reset it', self.send(
                     'POST', _SYSTEM + '/Actions/ComputerSystem.Reset',
                     '{"ResetType": "ForceRestart"}'), self.boots_pxe),
-            self._redfish(
+            self._client(
                 'Log out', self.curl(
                     "--write-out '%{http_code}' --request DELETE \\\n    ",
                     '$(tr --delete \'\\r\' < %s \\\n        '
@@ -225,6 +225,6 @@ class Script:
     def _kubectl(self, title, words, check):
         return step.Step(title, self.kubectl(words), check, needs='kubectl')
 
-    def _redfish(self, title, command, check):
+    def _client(self, title, command, check):
         # Without kubectl there is no BMC.
         return step.Step(title, command, check, needs='kubectl')
