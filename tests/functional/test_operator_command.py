@@ -105,7 +105,13 @@ class CommandTestCase(operator.OperatorTestCase):
                 self.ask(one, '/readyz').status_code,
                 self.ask(one, '/livez').text))
             self.assertEqual('1', self.metric(one, 'leader'))
-            self.bmc('box-%d' % number, 'box').ready()
+            bmc = self.bmc('box-%d' % number, 'box').ready()
+            # Nothing of kopf's is left on what users made.
+            meta = bmc.resource['metadata']
+            self.assertNotIn('finalizers', meta)
+            self.assertEqual(
+                ['kubectl.kubernetes.io/last-applied-configuration'],
+                list(meta['annotations']))
             self.assertEqual('1' if number == signal.SIGTERM else '2',
                              self.metric(one, 'bmcs{reason="ServiceReady"}'))
             self.assertEqual('0', self.metric(one, 'queue_length'))
