@@ -351,13 +351,19 @@ class OperatorTestCase(base.FunctionalTestCase):
         cls.account = cls.sandbox.account(NAME, NAMESPACE)
         cls.operator = None
         if cls.RUNS:
-            cls.operator = cls.share(Operator(cls.account, cls.ARGUMENTS))
+            cls.operator = cls.share(Operator(cls.account, cls.arguments()))
+
+    @classmethod
+    def arguments(cls):
+        """What the operator is told; there is a sandbox already."""
+        return cls.ARGUMENTS
 
     def setUp(self):
         super().setUp()
         self.namespace = self.new_namespace()
         self.kubectl = self.admin.within(self.namespace)
         self.addCleanup(self.sandbox.clear_faults)
+        self.sandbox.reset_stats()
 
     def new_namespace(self):
         name = 'n-' + os.urandom(4).hex()
@@ -415,11 +421,21 @@ class OperatorTestCase(base.FunctionalTestCase):
         return [one for one in self.kubectl.names(OWNED, *selector)
                 if not one.endswith('-bmc-state')]
 
-    def quiet(self, mark=0):
+    def quiet(self, mark=0, pods=False):
         """The operator complained of nothing, told no password, and was
-        refused nothing."""
+        refused nothing.
+
+        :param mark: of its output, to begin at.
+        :param pods: whether the pods of this namespace were not, either.
+        """
         self.assertEqual([], self.operator.complaints(mark))
-        self.assertNotIn(USER, self.sandbox.stats()['refused'])
+        refused = self.sandbox.stats()['refused']
+        self.assertNotIn(USER, refused)
+        if pods:
+            # Those of other namespaces may be on their way out.
+            self.assertEqual([], [
+                (user, what) for user, what in refused.items()
+                if ':%s:' % self.namespace in user])
         output = self.operator.process.output
         for password in self.passwords:
             self.assertNotIn(password, output)
