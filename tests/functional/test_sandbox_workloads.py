@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import pty
 import shutil
 import socket
 import subprocess
@@ -248,6 +249,46 @@ class WorkloadsTestCase(base.FunctionalTestCase):
         self.wait('pod/who', 'jsonpath={.status.phase}=Succeeded')
         self.assertEqual(f'system:serviceaccount:{self.namespace}:default',
                          self.mine('logs', 'who'))
+
+    def test_commands_in_a_container(self):
+        self.apply(pod('host', pod_spec(container(
+            'sleep', '600', env=[{'name': 'WORD', 'value': 'hello'}]))))
+        self.wait('pod/host', 'condition=Ready')
+        self.assertEqual('hello\n', self.mine(
+            'exec', 'host', '--', 'sh', '-c', 'echo $WORD'))
+        numbers = '\n'.join(map(str, range(30000)))
+        self.assertEqual(numbers, self.mine(
+            'exec', '-i', 'host', '--', 'cat', stdin=numbers))
+
+        def run(*words, stdin=subprocess.DEVNULL):
+            return subprocess.run(
+                [KUBECTL, '-n', self.namespace, 'exec', 'host', *words],
+                stdin=stdin, capture_output=True, text=True, timeout=60,
+                env={
+                    **os.environ, 'HOME': str(self.home),
+                    'KUBECONFIG': str(self.sandbox.kubeconfig)})
+        done = run('--', 'sh', '-c', 'echo out; echo wrong >&2; exit 3')
+        self.assertEqual((3, 'out\n'), (done.returncode, done.stdout))
+        self.assertTrue(done.stderr.startswith('wrong\n'), done.stderr)
+        self.assertIn('not found in $PATH', run('--', 'nonsense').stderr)
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        with open(theirs) as terminal:
+            self.assertIn('/dev/pts/', run('-it', '--', 'tty',
+                                           stdin=terminal).stdout)
+        # It ends with the container.
+        mark = 'exec-' + os.urandom(4).hex()
+        waiting = subprocess.Popen(
+            [KUBECTL, '-n', self.namespace, 'exec', 'host', '--', 'python',
+             '-c', 'import time; time.sleep(600)', mark],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={
+                **os.environ, 'HOME': str(self.home),
+                'KUBECONFIG': str(self.sandbox.kubeconfig)})
+        self.addCleanup(waiting.kill)
+        self.until(lambda: len(processes(mark)) > 1, True)
+        self.mine('delete', 'pod', 'host')
+        self.assertNotEqual(0, waiting.wait(30))
+        self.until(lambda: processes(mark), [])
 
     def test_a_node_is_drained(self):
         self.apply(

@@ -69,6 +69,7 @@ class Subresource:
     kind: str
     namespaced: bool
     kind_of: tuple[str, str] | None
+    needs: str
 
 
 class Server:
@@ -149,7 +150,7 @@ class Server:
 
     def register_subresource(self, group, version, plural, name, handler,
                              methods=('PUT',), *, kind='', namespaced=True,
-                             kind_of=None):
+                             kind_of=None, needs=''):
         """Serve a verb under an object.
 
         :param name: e.g. ``start``; what a client writes behind it after
@@ -158,10 +159,12 @@ class Server:
             ``(status, body)``, body a dict or None, and raises
             :class:`errors.ApiError`; it may also give an aiohttp response.
         :param kind: the kind that discovery shows.
+        :param needs: a verb that one must be allowed besides.
         :param kind_of: (group, version) of that, if it is of another one.
         """
         entry = Subresource(group, version, plural, name, handler,
-                            tuple(methods), kind, namespaced, kind_of)
+                            tuple(methods), kind, namespaced, kind_of,
+                            needs)
         self.subresources.setdefault(
             (group, version, plural), {})[name] = entry
 
@@ -363,11 +366,17 @@ class Server:
         return None
 
     def _check_whole(self, target, request, user, entry):
-        """A verb of several words needs the right to all of them as well.
+        """What rights a verb needs besides.
+
+        One of several words needs the right to all of them as well.
 
         The API server in front looks at the first only, the one behind it
         at the whole (KubeVirt: pkg/virt-api/rest/authorizer.go).
         """
+        if entry.needs:
+            self.access.check(user, dataclasses.replace(
+                attributes.of_target(request.method, target, request.query),
+                verb=entry.needs))
         if '/' in entry.name:
             self.access.check(user, dataclasses.replace(
                 attributes.of_target(request.method, target, request.query),

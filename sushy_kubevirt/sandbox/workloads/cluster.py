@@ -11,6 +11,7 @@ from sushy_kubevirt.sandbox.workloads import addresses
 from sushy_kubevirt.sandbox.workloads import deployments
 from sushy_kubevirt.sandbox.workloads import disruptions
 from sushy_kubevirt.sandbox.workloads import endpoints
+from sushy_kubevirt.sandbox.workloads import execution
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import logs
 from sushy_kubevirt.sandbox.workloads import node
@@ -78,6 +79,10 @@ class Cluster:
         server.register_subresource(
             '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
             ('GET',), kind='Pod')
+        server.register_subresource(
+            '', 'v1', 'pods', 'exec',
+            execution.Route(self._node.container).answer, ('GET', 'POST'),
+            kind='PodExecOptions', needs='create')
         budgets = disruptions.Controller(self._store, loop, options.lag)
         server.register_subresource(
             '', 'v1', 'pods', 'eviction', budgets.evict, ('POST',),

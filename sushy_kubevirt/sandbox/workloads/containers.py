@@ -66,7 +66,7 @@ class Container:
         self.over = False
         self._pod = pod
         self._policy = policy
-        self._process = None
+        self._process = self._env = None
         self._clock = self._began = None
         self._stopping = asyncio.Event()
         self._failures = 0
@@ -141,7 +141,7 @@ class Container:
         :param turn: a :class:`starting.Turn`, for as long as it starts.
         """
         loop = asyncio.get_running_loop()
-        self._began = loop.time()
+        self._began, self._env = loop.time(), env
         self.previous, self.log = self.log, logs.Log()
         self._number += 1
         since = metadata.now()
@@ -296,14 +296,29 @@ class Container:
         self._pod.tell()
         self._pod.spawn(self._terminate(self._pod.grace))
 
-    async def _execute(self, command, env):
-        """Run a command beside the process, for a probe."""
+    def beside(self, command):
+        """How a command is run in it that ends with it.
+
+        :returns: (words, environment, folder)
+        :raises processes.NotStarted: there is no such program.
+        """
+        name, value = self._pod.processes.mark(self._process.pid)
+        folder = self._pod.home(self.spec)
+        return self._pod.processes.words(
+            self._real(command), self._env, folder), {
+                **self._env, name: value}, folder
+
+    def _real(self, command):
         places = environment.Places(self._pod.places(self.spec),
                                     self._pod.address)
+        return [places.real(word) for word in command]
+
+    async def _execute(self, command, env):
+        """Run a command beside the process, for a probe."""
         gone = asyncio.Event()
         try:
             process = self._pod.processes.start(
-                [places.real(word) for word in command], env,
+                self._real(command), env,
                 self._pod.home(self.spec), lambda data: None, gone.set)
         except processes.NotStarted as exc:
             raise OSError(str(exc)) from None

@@ -86,6 +86,19 @@ def _time(text):
         raise errors.bad_request(f'sinceTime: {text!r} is no time') from None
 
 
+def only_container(pod, name):
+    """The name of the container of a pod that has one.
+
+    :raises errors.ApiError: 400, it has several.
+    """
+    names = [c['name'] for c in pod['spec'].get('containers') or ()]
+    if len(names) != 1:
+        raise errors.bad_request(
+            f'a container name must be specified for pod {name}, choose one '
+            f'of: [{" ".join(names)}]')
+    return names[0]
+
+
 class Route:
     """The subresource ``log`` of pods.
 
@@ -100,7 +113,7 @@ class Route:
         """``GET …/pods/NAME/log``."""
         pod = request.store.get(core.POD, request.namespace, request.name)
         query = request.query
-        name = query.get('container') or self._only(pod, request)
+        name = query.get('container') or only_container(pod, request.name)
         previous = options.flag(query, 'previous')
         follow = options.flag(query, 'follow') and not previous
         log = self._find(pod['metadata']['uid'], name, previous)
@@ -150,12 +163,3 @@ class Route:
                 await log.more()
         await response.write_eof()
         return response
-
-    @staticmethod
-    def _only(pod, request):
-        names = [c['name'] for c in pod['spec'].get('containers') or ()]
-        if len(names) != 1:
-            raise errors.bad_request(
-                'a container name must be specified for pod '
-                f'{request.name}, choose one of: [{" ".join(names)}]')
-        return names[0]

@@ -121,10 +121,18 @@ class Node:
 
     def log(self, uid, name, previous):
         """What a container printed, or None."""
+        one = self.container(uid, name)
+        return one and (one.previous if previous else one.log)
+
+    def container(self, uid, name):
+        """A :class:`containers.Container`, or None.
+
+        :param uid: of the pod.
+        """
         pod = self._pods.get(uid)
         for one in (*pod.init, *pod.containers) if pod else ():
             if one.name == name:
-                return one.previous if previous else one.log
+                return one
         return None
 
     def forget(self, pod):

@@ -142,18 +142,8 @@ class Processes:
         :returns: a :class:`Process`.
         :raises NotStarted: it cannot.
         """
-        path = shutil.which(command[0], path=env.get('PATH', os.defpath))
-        if '/' in command[0]:
-            path = os.path.join(folder, command[0])
-            path = path if os.access(path, os.X_OK) else None
-        if path is None:
-            raise NotStarted(f'exec: "{command[0]}": executable file not '
-                             'found in $PATH')
+        words = self.words(command, env, folder)
         self._begin_watch()
-        words = [path, *command[1:]]
-        if self._setpriv:
-            # A second net: killed with the thread of the loop.
-            words = [self._setpriv, '--pdeathsig', 'KILL', '--', *words]
         ours, theirs = os.pipe()
         try:
             mark = secrets.token_hex(8)
@@ -174,6 +164,28 @@ class Processes:
         made = Process(popen, ours, say, on_end, self._forget)
         self._alive[popen.pid] = made
         return made
+
+    def words(self, command, env, folder):
+        """What is really started for a command; see :meth:`start`."""
+        path = shutil.which(command[0], path=env.get('PATH', os.defpath))
+        if '/' in command[0]:
+            path = os.path.join(folder, command[0])
+            path = path if os.access(path, os.X_OK) else None
+        if path is None:
+            raise NotStarted(f'exec: "{command[0]}": executable file not '
+                             'found in $PATH')
+        words = [path, *command[1:]]
+        if self._setpriv:
+            # A second net: killed with the thread of the loop.
+            words = [self._setpriv, '--pdeathsig', 'KILL', '--', *words]
+        return words
+
+    def mark(self, pid):
+        """A variable; who has it ends with a process.
+
+        :returns: (name, value)
+        """
+        return undertaker.MARK, self._marks[pid]
 
     def close(self):
         """End all of them and remove their files."""
