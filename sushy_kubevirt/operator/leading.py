@@ -33,6 +33,9 @@ LOG = logging.getLogger(__name__)
 #: last third for what it has sent by then.
 RENEW, RETRY, GIVE_UP = 1 / 3, 1 / 15, 2 / 3
 
+#: Seconds that a renewal has to end when the Lease is to be given back.
+LAST_SECONDS = 3
+
 _TOO_LATE = 'The Lease could not be renewed in time'
 
 
@@ -72,6 +75,7 @@ class Lead:
         # Until when this process may work; None while it may not.
         self._until = None
         self._tasks = []
+        self._renewing = asyncio.Lock()
         self._watchdog_wakes = threading.Event()
 
     def must_hold(self):
@@ -116,7 +120,9 @@ class Lead:
                         # Another one was faster; the watch tells.
                         wait = self._seconds * RETRY
                     except errors.Unavailable as e:
-                        LOG.warning('The Lease is free, but: %s', e)
+                        if str(e) != told:
+                            told = str(e)
+                            LOG.warning('The Lease is free, but: %s', e)
                         wait = self._seconds * RETRY
                 else:
                     told = self._tell(told)
@@ -133,6 +139,12 @@ class Lead:
     async def release(self):
         """Give the Lease back, so that another one need not wait for its
         end; what was not had is not given."""
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                # One that is just being renewed could not be replaced.
+                await self._renewing.acquire()
+        except TimeoutError:
+            pass
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -243,9 +255,11 @@ class Lead:
                 return self._end(_TOO_LATE)
             until = self._now() + self._seconds * GIVE_UP
             try:
-                async with asyncio.timeout(self._until - self._now()):
+                async with (self._renewing,
+                            asyncio.timeout(self._until - self._now())):
                     lease = await self._replace(
                         {**_spec(self._lease), 'renewTime': _time()})
+                    self._lease, self._until = lease, until
             except errors.Conflict as e:
                 # An answer was lost, or somebody touched it: the watch
                 # tells.
@@ -256,7 +270,6 @@ class Lead:
                 LOG.warning('The Lease was not renewed: %s',
                             str(e) or 'there is no answer')
             else:
-                self._lease, self._until = lease, until
                 self._watchdog_wakes.set()
                 pause = self._seconds * RENEW
                 continue

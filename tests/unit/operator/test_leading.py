@@ -390,6 +390,24 @@ class LeadTestCase(base.BaseTestCase):
         self.assertEqual('', self.cluster.holder)
         self.assertEqual([], self.ends)
 
+    def test_it_is_given_back_while_it_is_renewed(self):
+        async def release(loop, lead):
+            real = self.cluster.replace
+
+            async def slow(*args):
+                await asyncio.sleep(0.1)
+                found = await real(*args)
+                await asyncio.sleep(0.4)
+                return found
+
+            self.cluster.replace = slow
+            await asyncio.sleep(5.2)
+            await lead.release()
+
+        self.run_in(30, release)
+        self.assertEqual('', self.cluster.holder)
+        self.assertEqual(3, len(self.cluster.writes))
+
     def test_it_cannot_be_given_back(self):
         async def release(loop, lead):
             await asyncio.sleep(7)
