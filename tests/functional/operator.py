@@ -363,7 +363,6 @@ class OperatorTestCase(base.FunctionalTestCase):
         self.namespace = self.new_namespace()
         self.kubectl = self.admin.within(self.namespace)
         self.addCleanup(self.sandbox.clear_faults)
-        self.sandbox.reset_stats()
 
     def new_namespace(self):
         name = 'n-' + os.urandom(4).hex()

@@ -123,6 +123,12 @@ class OperatorAccountTestCase(AccessTestCase):
                          'virtualmachinebmc-name=other', '--overwrite')
         self.until('labels', lambda: len(self.owned(box.name)) > 8, True)
         box.current()
+        # The class of a load balancer can only be changed by a new Service.
+        box.patch(service={'type': 'LoadBalancer',
+                           'loadBalancerClass': 'example.test/none'})
+        self.until('class', box.condition, ('False', 'LoadBalancerPending'))
+        box.patch(service={'loadBalancerClass': None})
+        box.current()
         # What is no longer wanted goes.
         box.patch(networkPolicy={'enabled': False},
                   redfish={'enabled': False})

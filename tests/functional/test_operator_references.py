@@ -14,6 +14,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
     def setUp(self):
         super().setUp()
         self.mark = self.operator.process.mark()
+        self.sandbox.reset_stats()
 
     def tearDown(self):
         self.quiet(self.mark)

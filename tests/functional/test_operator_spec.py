@@ -28,6 +28,7 @@ class SpecTestCase(operator.OperatorTestCase):
     def setUp(self):
         super().setUp()
         self.mark = self.operator.process.mark()
+        self.sandbox.reset_stats()
         self.box = self.bmc().ready()
 
     def tearDown(self):
