@@ -140,6 +140,9 @@ def _vm(bmc, world):
 
 
 def _secret(bmc, world):
+    for what, why in world.refused:
+        if what == _of_secret(bmc):
+            return _refused(SECRET, what, why)
     if bmc.auth is None:
         name = naming.auth(bmc.name)
         if _taken(world, 'Secret', name):
@@ -182,6 +185,9 @@ def _emulator(bmc, world, vm, secret):
     if vm.reason == NOT_PERMITTED:
         return Condition(EMULATOR, False, 'WaitingForVirtualMachine',
                          vm.message)
+    for what, why in world.refused:
+        if what not in (*_of_endpoint(bmc), _of_secret(bmc)):
+            return _refused(EMULATOR, what, why)
     if not secret.status and not _runs(world):
         return Condition(EMULATOR, False, 'WaitingForSecret', secret.message)
     if bmc.image and not world.image_allowed:
@@ -198,9 +204,6 @@ def _emulator(bmc, world, vm, secret):
     taken = [one for one in world.taken if not one.startswith('Service ')]
     if taken:
         return _name_taken(EMULATOR, taken[0])
-    for what, why in world.refused:
-        if not what.startswith('Service '):
-            return _refused(EMULATOR, what, why)
     name = naming.base(bmc.name)
     if world.deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
@@ -230,7 +233,7 @@ def _endpoint(bmc, world):
     if _taken(world, 'Service', name):
         return _name_taken(ENDPOINT, 'Service ' + name)
     for what, why in world.refused:
-        if what == 'Service ' + name:
+        if what in _of_endpoint(bmc):
             return _refused(ENDPOINT, what, why)
     if (bmc.redfish.enabled and not bmc.redfish.plain
             and not world.certificate):
@@ -294,6 +297,19 @@ def _name_taken(type_, what):
         type_, False, NAME_TAKEN,
         '%s is there already and was not made for this BMC. It is left as '
         'it is: delete it, or give the BMC another name.' % what)
+
+
+def _of_secret(bmc):
+    """What may be refused, that is of `SECRET`."""
+    return 'Secret ' + naming.auth(bmc.name)
+
+
+def _of_endpoint(bmc):
+    """What may be refused, that is of `ENDPOINT`."""
+    return ('Service ' + naming.base(bmc.name),
+            'Secret ' + naming.tls(bmc.name),
+            'Secret ' + naming.AUTHORITY,
+            'ConfigMap ' + naming.authority(bmc.name))
 
 
 def _refused(type_, what, why):

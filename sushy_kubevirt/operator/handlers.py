@@ -13,6 +13,7 @@ import time
 
 import kopf
 
+from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import certificates
 from sushy_kubevirt.operator import farewell
@@ -163,6 +164,7 @@ class Work:
         self._queue.forget(key)
         self._states.pop(key, None)
         self._count(None)
+        self._reconciler.forget(key)
         self._rollout.forget(key)
         self._strangers.forget(key)
 
@@ -174,7 +176,9 @@ class Work:
             if kind == api_.LISTED:
                 for key in self._known.bmcs():
                     if key not in found and namespace in (None, key[0]):
-                        self._bmc_gone(key)
+                        # kopf may have told of one that is newer than the
+                        # list.
+                        await self._missed(key)
                 self._expected = (self._expected or set()) | found
                 self._is_listed(resource, namespace)
                 continue
@@ -183,12 +187,22 @@ class Work:
             if kind == 'DELETED':
                 (self._expected or set()).discard(key)
                 body = self._known.bmc(key)
-                if body and body['metadata']['uid'] == metadata['uid']:
-                    self._bmc_gone(key)
-                elif self.listed.is_set():
+                if body is None and self.listed.is_set():
                     # It was noticed before, and which VM it had is forgotten.
                     self._farewell.begin()
+                if body is None or body['metadata']['uid'] == metadata['uid']:
+                    self._bmc_gone(key)
+                    self._known.objects.gone(kinds.BMC, found)
                 self._begin()
+
+    async def _missed(self, key):
+        try:
+            await self._api.get(kinds.BMC, *key, metadata_only=True)
+        except errors.ObjectNotFound:
+            self._bmc_gone(key)
+        except errors.MachineError as e:
+            # Nothing is made for it without another look.
+            LOG.info('%s', e)
 
     async def _owned(self, resource, namespace):
         objects = self._known.objects

@@ -73,7 +73,6 @@ class Reconciler:
         """
         body = self._known.bmc(key)
         if body is None:
-            self._tried.pop(key, None)
             return None
         try:
             return await self._reconcile(key, body)
@@ -87,6 +86,10 @@ class Reconciler:
                 raise workqueue.Failure from None
             LOG.warning('%s', e)
             raise workqueue.Failure from None
+
+    def forget(self, key):
+        """A BMC is gone."""
+        self._tried.pop(key, None)
 
     async def _reconcile(self, key, body):
         tried, looked = self._tried.setdefault(key, {}), False
@@ -143,12 +146,21 @@ class Reconciler:
     async def _look(self, bmc, body):
         known, named = self._known, observed.names(bmc)
         seen = {at: await known.secrets.get(at) for at in named.all()}
-        issuer = None
-        if observed.needs_authority(bmc) and not bmc.deleting:
+        parts = (bmc, body, known.live(bmc), known.machines.get(bmc.vm),
+                 seen)
+        if bmc.deleting or not observed.needs_authority(bmc):
+            return observed.put_together(*parts, None, self._allowed)
+        try:
             issuer = await self._certificates.authority()
-        return observed.put_together(
-            bmc, body, known.live(bmc), known.machines.get(bmc.vm), seen,
-            issuer, self._allowed)
+        except (errors.Rejected, errors.AccessDenied) as e:
+            # Nothing is planned without it, but somebody has to know.
+            if not _is_passing(e):
+                await self._tell(bmc, body, observed.put_together(
+                    *parts, None, self._allowed, [(
+                        'Secret ' + naming.AUTHORITY,
+                        str(e)[:_LONGEST])]).world)
+            raise
+        return observed.put_together(*parts, issuer, self._allowed)
 
     async def _fresh(self, key):
         """Ask for a BMC.

@@ -95,6 +95,14 @@ CASES = (
      GOOD, EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), but(refused=(('Role node-virtbmc', 'forbidden'),)),
      EMULATOR, False, 'Refused', 'Role node-virtbmc: forbidden'),
+    (bodies.body(), but(secret=None, deployment=None, refused=((
+        'Secret node-virtbmc-auth', 'quota'),)), SECRET, False, 'Refused',
+     'quota'),
+    (bodies.body(), but(secret=None, deployment=None, refused=((
+        'Role node-virtbmc', 'forbidden'),)), EMULATOR, False, 'Refused',
+     'forbidden'),
+    (bodies.body(), but(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
+     ENDPOINT, False, 'Refused', 'broken'),
     (bodies.body(), but(refused=(('Service node-virtbmc', 'port'),)),
      EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), but(refused=(('Service node-virtbmc', 'port'),)),

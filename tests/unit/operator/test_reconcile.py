@@ -321,6 +321,19 @@ class ReconcileTestCase(base.BaseTestCase):
         operator.run()
         self.assertEqual(('True', 'ServiceReady'), conditions(there)['Ready'])
 
+    def test_an_authority_that_cannot_be_used(self):
+        there = begun(bodies.body())
+        there.add({'kind': 'Secret', 'data': {}, 'metadata': {
+            'name': naming.AUTHORITY, 'namespace': 'system'}})
+        operator = Operator(there)
+        self.assertRaises(workqueue.Failure, asyncio.run,
+                          operator.reconciler.reconcile(KEY))
+        self.assertEqual(('False', 'Refused'),
+                         conditions(there)['EndpointReady'])
+        there.remove('Secret', 'system', naming.AUTHORITY)
+        operator.run()
+        self.assertEqual(('True', 'ServiceReady'), conditions(there)['Ready'])
+
     def test_a_namespace_on_its_way_out_is_no_complaint(self):
         there = begun(bodies.body())
         there.faults.append(lambda verb, kind, name: (
