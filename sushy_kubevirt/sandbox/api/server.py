@@ -81,7 +81,7 @@ class Server:
     :param lag: what is done :meth:`soon` is late, by up to so many seconds.
     """
 
-    def __init__(self, length=store_module.HISTORY, bookmark_seconds=10,
+    def __init__(self, length=store_module.HISTORY, bookmark_seconds=60,
                  ca=None, lag=0):
         self.ca = ca
         self._lag = lag

@@ -12,6 +12,9 @@ from sushy_kubevirt.sandbox.api import views
 #: A client that lags this many events behind is cut off.
 BACKLOG = 20000
 
+#: A watch that ends by itself has a bookmark so many seconds before.
+LAST = 2
+
 INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
 
 
@@ -107,12 +110,19 @@ class Watch:
                 self._take(event)
         return self._store.listen(self._view.kind, self._take)
 
+    def _mark(self, now, end):
+        """When the next bookmark is due: one is shortly before the end."""
+        if not self._bookmarks:
+            return end
+        due = now + self._bookmarks
+        return min(due, end - LAST) if now < end - LAST else due
+
     async def send(self, response):
         """Send lines until the watch ends."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
         marks = self._bookmarks
-        mark = loop.time() + marks if marks else end
+        mark = self._mark(loop.time(), end)
         while True:
             if self._pending:
                 lines, self._pending = self._pending, []
@@ -122,7 +132,7 @@ class Watch:
             if self._ended or now >= end:
                 return
             if marks and now >= mark:
-                mark = now + marks
+                mark = self._mark(now, end)
                 await response.write(self._view.bookmark(
                     self._store.version))
                 continue
