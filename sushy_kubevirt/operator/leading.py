@@ -184,7 +184,8 @@ class Lead:
             # know: it is respected to its end.
         elif before is None or _spec(before) != _spec(lease):
             self._theirs = self._now()
-            if _holder(lease):
+            # Its own it can have had by an answer that was lost only.
+            if _holder(lease) not in ('', self._identity):
                 self._theirs += (
                     _spec(lease).get('leaseDurationSeconds')
                     or self._seconds)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``sushy-kubevirt-operator`` itself, and its replicas."""
 
+import base64
 import json
 import os
 import signal
@@ -134,10 +135,22 @@ class CommandTestCase(operator.OperatorTestCase):
 
     def test_text_for_people(self):
         one = self.start('--log-format', 'plain', '--metrics-address', '',
+                         '--log-level', 'debug',
                          ready=r'^\S+Z INFO    ready$')
         self.bmc().ready()
+        self.bmc('made', secret=None).ready()
         one.wait_output(r'^\S+Z INFO    %s/box: ' % self.namespace)
         self.assertNotIn('Metrics', one.output)
+        # However much is said.
+        self.assertIn('Z DEBUG   ', one.output)
+        made = self.kubectl.get('secret', 'made-virtbmc-auth')['data']
+        key = self.kubectl.get('secret', 'made-virtbmc-tls')['data']
+        for secret in (*self.passwords, made['password'], key['tls.key'],
+                       base64.b64decode(made['password']).decode(),
+                       yaml.safe_load(self.account.read_text())[
+                           'users'][0]['user']['token']):
+            self.assertNotIn(secret, one.output)
+        self.assertNotIn('PRIVATE KEY', one.output)
 
     def test_the_definition_comes_later(self):
         crd = 'crd/virtualmachinebmcs.bmc.kubevirt.io'

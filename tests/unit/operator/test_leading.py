@@ -323,6 +323,12 @@ class LeadTestCase(base.BaseTestCase):
         self.assertTrue(self.lead_holds)
         self.assertEqual([], self.ends)
 
+    def test_the_first_answer_is_lost(self):
+        self.cluster.change('', 1)
+        self.cluster.lost = True
+        self.assertLess(self.run_in(10)[1], 2)
+        self.assertEqual('me', self.cluster.holder)
+
     def test_somebody_labels_it(self):
         async def label(loop, lead):
             await asyncio.sleep(7)
