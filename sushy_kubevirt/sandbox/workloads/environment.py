@@ -11,7 +11,8 @@ variables
   where a server listens that listens everywhere.
 
 A program that has a path built in is told otherwise: ``KUBECONFIG`` names a
-file with the account of the pod, ``TMPDIR`` the folder mounted at ``/tmp``.
+file with the account of the pod, and ``SUSHY_KUBEVIRT_ACCOUNT`` the folder of
+the account itself; ``TMPDIR`` the folder mounted at ``/tmp``.
 The programs are those of the running interpreter's environment first.
 """
 
