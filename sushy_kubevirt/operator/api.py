@@ -23,10 +23,10 @@ LOG = logging.getLogger(__name__)
 CONNECT_SECONDS = 10
 PATIENCE = 30
 
-#: Seconds that a watch lasts before it is opened anew, with some jitter, and
-#: how much longer it may be silent than that.
+#: Seconds that a watch lasts before it is opened anew, with some jitter; and
+#: that it may be silent: a bookmark comes each minute.
 WATCH_SECONDS = 1800
-WATCH_GRACE = 10
+SILENT_SECONDS = 70
 
 #: Objects that are listed in one page, and how many pages are read at a
 #: time: what is parsed at once stays with the process for good.
@@ -249,7 +249,7 @@ class Api:
                   **query}
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_SECONDS,
-            sock_read=seconds + WATCH_GRACE)
+            sock_read=SILENT_SECONDS)
         try:
             async with self._send(
                     'GET', resource.path(namespace), call, fields,
@@ -264,6 +264,9 @@ class Api:
                             status.get('message') or 'The watch failed',
                             None, call)
                     yield event['type'], event['object']
+        except aiohttp.ServerTimeoutError as e:
+            # Whatever stands in between holds a connection that is dead.
+            LOG.debug('%s: %s', call, _reason(e))
         except (aiohttp.ClientError, OSError, ValueError, KeyError,
                 TypeError) as e:
             raise errors.Unavailable(

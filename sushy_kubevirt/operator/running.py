@@ -221,8 +221,7 @@ def _settings():
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.watching.server_timeout = api_.WATCH_SECONDS
-    settings.watching.client_timeout = (
-        api_.WATCH_SECONDS + api_.WATCH_GRACE)
+    settings.watching.inactivity_timeout = api_.SILENT_SECONDS
     settings.watching.connect_timeout = api_.CONNECT_SECONDS
     settings.watching.chunk_size = api_.PAGE
     settings.networking.request_timeout = api_.PATIENCE

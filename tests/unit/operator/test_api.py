@@ -306,6 +306,22 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(6, len(pauses))
         self.assertGreater(pauses[-1], 8 * pauses[0])
 
+    async def test_a_server_that_says_nothing(self):
+        self.addCleanup(setattr, api_, 'SILENT_SECONDS', api_.SILENT_SECONDS)
+        self.addCleanup(setattr, server_, 'WATCHES_END', True)
+        api_.SILENT_SECONDS = 0.2
+        api_.LONGEST_PAUSE, kept = 0.1, api_.LONGEST_PAUSE
+        self.addCleanup(setattr, api_, 'LONGEST_PAUSE', kept)
+        with self.assertNoLogs('sushy_kubevirt.operator.api', 'WARNING'):
+            async with self.watching() as following:
+                await following()
+                await following()
+                changes = asyncio.ensure_future(following())
+                await self.opened(3)
+                await self.put('b')
+                self.assertEqual(('ADDED', 'b'), await changes)
+        self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
+
     async def test_a_large_object(self):
         large = server_.vm('large', text='x' * 2 ** 20)
         async with self.watching() as following:
