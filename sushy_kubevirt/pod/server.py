@@ -58,6 +58,7 @@ class Server(serving.ThreadedWSGIServer):
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._bell, self._rope = socket.socketpair()
+        self._rope.setblocking(False)
         self._stopping = False
         # When the loop looks around next, unless it is rung for.
         self._look_at = None
@@ -111,9 +112,10 @@ class Server(serving.ThreadedWSGIServer):
         sock.settimeout(SEND_SECONDS)
         with self._lock:
             if len(self._connections) >= MOST:
-                slow = next((one for one, connection
-                             in self._connections.items()
-                             if not connection.ours), None)
+                slow = min((one for one, connection
+                            in self._connections.items()
+                            if not connection.ours), default=None,
+                           key=lambda one: self._connections[one].since)
                 if slow is None:
                     sock.close()
                     raise OSError('There are too many connections')
@@ -159,9 +161,9 @@ class Server(serving.ThreadedWSGIServer):
             connection = self._connections.get(sock)
             if connection is None:
                 return
-            connection.ours = ours
+            connection.ours, connection.since = ours, time.monotonic()
             connection.end = (None if seconds is None
-                              else time.monotonic() + seconds)
+                              else connection.since + seconds)
             sooner = connection.end is not None and (
                 self._look_at is None or connection.end < self._look_at)
         if sooner:
@@ -187,13 +189,14 @@ class Server(serving.ThreadedWSGIServer):
 class _Connection:
     """What is known of a connection.
 
-    `ours` whether the next step is ours; `end` when it is hung up on, None
-    for a stream.
+    `ours` whether the next step is ours, `since` when; `end` when it is hung
+    up on, None for a stream.
     """
 
     def __init__(self):
         self.ours = False
-        self.end = time.monotonic() + REQUEST_SECONDS
+        self.since = time.monotonic()
+        self.end = self.since + REQUEST_SECONDS
 
 
 class _Handler(serving.WSGIRequestHandler):
