@@ -12,6 +12,7 @@ import json
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import naming
 from tests.unit.operator import bodies
 
 _ALL = (*kinds.OWNED, kinds.SECRET, kinds.VM, kinds.BMC, kinds.EVENT)
@@ -35,6 +36,7 @@ class Cluster:
         self.life = None
         self.faults = []
         self._count = itertools.count(1)
+        self._watchers = []
 
     def add(self, obj):
         """Somebody else makes an object."""
@@ -115,13 +117,36 @@ class Cluster:
 
     async def watch(self, resource, namespace=None, label_selector='',
                     field_selector='', metadata_only=False):
-        there = set()
-        for (kind, *at), obj in list(self.objects.items()):
-            if kind == resource.kind:
-                there.add(tuple(at))
-                yield 'ADDED', _copy(obj)
-        yield api.LISTED, there
-        await asyncio.Event().wait()
+        def selected(obj):
+            metadata = obj['metadata']
+            return (namespace in (None, metadata['namespace'])
+                    and (not label_selector or naming.made_by_us(obj))
+                    and field_selector in (
+                        '', 'metadata.name=' + metadata['name']))
+        events = asyncio.Queue()
+        self._watchers.append((resource.kind, events))
+        found = [_copy(obj) for obj in self.of(resource.kind)
+                 if selected(obj)]
+        for obj in found:
+            yield 'ADDED', obj
+        there = {(obj['metadata']['namespace'], obj['metadata']['name'])
+                 for obj in found}
+        yield api.LISTED, set(there)
+        while True:
+            event, obj = await events.get()
+            at = obj['metadata']['namespace'], obj['metadata']['name']
+            if selected(obj):
+                there.add(at)
+                yield event, obj
+            elif at in there:
+                # It lost its label.
+                there.discard(at)
+                yield 'DELETED', obj
+
+    def _tell(self, event, obj):
+        for kind, events in self._watchers:
+            if kind == obj['kind']:
+                events.put_nowait((event, _copy(obj)))
 
     def _find(self, resource, namespace, name):
         try:
@@ -144,7 +169,9 @@ class Cluster:
             obj['status'] = {'observedGeneration': generation,
                              'updatedReplicas': 1, 'readyReplicas': 1}
         metadata['resourceVersion'] = str(next(self._count))
+        event = 'MODIFIED' if _ref(obj) in self.objects else 'ADDED'
         self.objects[_ref(obj)] = obj
+        self._tell(event, obj)
         return obj
 
     def _remove(self, ref):
@@ -154,10 +181,13 @@ class Cluster:
             obj['metadata']['deletionTimestamp'] = 'now'
             self._put(obj)
             return
+        obj['metadata']['resourceVersion'] = str(next(self._count))
+        self._tell('DELETED', obj)
         for other, owned in list(self.objects.items()):
             if any(one['uid'] == obj['metadata']['uid'] for one in owned[
                     'metadata'].get('ownerReferences', ())):
-                self.objects.pop(other, None)
+                if other in self.objects:
+                    self._remove(other)
 
     def _check(self, obj, body):
         for part in ('uid', 'resourceVersion'):

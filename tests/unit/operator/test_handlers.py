@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever happens, the BMCs that mind are looked at."""
+
+import asyncio
+
+from oslotest import base
+
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import handlers
+from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import metrics
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import options
+from sushy_kubevirt.operator import secrets
+from tests.unit.operator import bodies
+from tests.unit.operator import cluster
+from tests.unit.operator import test_reconcile as stories
+
+KEY = stories.KEY
+
+
+class WorkTestCase(base.BaseTestCase):
+
+    def run_story(self, story, there=None, **said):
+        there = there or stories.begun(bodies.body())
+
+        async def run():
+            work = handlers.Work(options.Options(
+                system_namespace='system', **said), there, metrics.Metrics())
+            await work.start()
+            kopf = asyncio.create_task(self.tell(work, there))
+            try:
+                await asyncio.wait_for(work.listed.wait(), 10)
+                self.assertIsNone(work.ready())
+                await asyncio.wait_for(story(there, work), 30)
+            finally:
+                kopf.cancel()
+                await work.close()
+        asyncio.run(run())
+
+    async def tell(self, work, there):
+        """What kopf tells: never who vanished while it was not looking."""
+        async for kind, found in there.watch(kinds.BMC):
+            if kind in ('ADDED', 'MODIFIED'):
+                work._bmc(found)
+
+    async def until(self, what):
+        while not what():
+            await asyncio.sleep(0.005)
+
+    async def ready(self, there, work, name='node', reason='ServiceReady'):
+        def is_ready():
+            status = there.objects['VirtualMachineBMC', 'lab', name].get(
+                'status')
+            return status and stories.conditions(there, name)[
+                'Ready'][1] == reason and not work._queue._working
+        await self.until(is_ready)
+
+    def test_life_of_a_bmc(self):
+        async def story(there, work):
+            await self.ready(there, work)
+            for kind, name in (('Deployment', 'node-virtbmc'),
+                               ('Secret', 'node-virtbmc-auth'),
+                               ('ConfigMap', 'node-virtbmc-ca')):
+                uid = there.objects[kind, 'lab', name]['metadata']['uid']
+                there.remove(kind, 'lab', name)
+                await self.until(lambda: there.objects.get(
+                    (kind, 'lab', name), {'metadata': {'uid': uid}})[
+                        'metadata']['uid'] != uid)
+            await self.ready(there, work)
+            there.remove('VirtualMachine', 'lab', 'vm')
+            await self.ready(there, work, reason='VirtualMachineNotFound')
+            there.add(cluster.vm())
+            await self.ready(there, work)
+            there.remove('VirtualMachineBMC', *KEY)
+            await self.until(lambda: not work._known.bmcs())
+            await self.until(lambda: not work._queue._working)
+            self.assertEqual([], there.of('Deployment'))
+            self.assertEqual({}, work._known._minds)
+            self.assertEqual({}, work._states)
+        self.run_story(story)
+
+    def test_a_label_is_taken_away(self):
+        async def story(there, work):
+            await self.ready(there, work)
+
+            def strip(obj):
+                del obj['metadata']['labels'][naming.MANAGED_BY]
+            there.change('Role', 'lab', 'node-virtbmc', strip)
+            await self.until(lambda: naming.made_by_us(
+                there.objects['Role', 'lab', 'node-virtbmc']))
+        self.run_story(story)
+
+    def test_as_soon_as_a_name_is_free(self):
+        there = stories.begun(bodies.body())
+        there.add({'kind': 'Deployment', 'spec': {}, 'metadata': {
+            'name': 'node-virtbmc', 'namespace': 'lab'}})
+
+        async def story(there, work):
+            await self.ready(there, work, reason='NameTaken')
+            self.assertEqual(1, len(work._strangers._tasks))
+            there.remove('Deployment', 'lab', 'node-virtbmc')
+            await self.ready(there, work)
+            await self.until(lambda: not work._strangers._tasks)
+        self.run_story(story, there)
+
+    def test_a_password_elsewhere(self):
+        async def story(there, work):
+            await self.ready(there, work)
+            there.change('Secret', 'far', 'key', lambda obj: obj[
+                'data'].update(password='bmV3'))
+            await self.until(lambda: there.objects[
+                'Secret', 'lab', 'node-virtbmc-auth']['data'][
+                    'password'] == 'bmV3')
+            there.change('Secret', 'far', 'key', stories.annotated({}))
+            await self.ready(there, work, reason='ReferenceNotPermitted')
+        self.run_story(story, stories.begun(bodies.elsewhere()))
+
+    def test_the_authority_is_put_back(self):
+        async def story(there, work):
+            await self.ready(there, work)
+            where = 'Secret', 'system', naming.AUTHORITY
+            before = there.objects[where]['data']
+            issued = there.objects['Secret', 'lab', 'node-virtbmc-tls'][
+                'data']
+            there.remove(*where)
+            await self.until(lambda: where in there.objects)
+            self.assertEqual(before, there.objects[where]['data'])
+            # Another one, and all is issued anew.
+            there.change(*where, lambda obj: obj.update(
+                data=secrets.data(authority.make('other'))))
+            await self.until(lambda: there.objects[
+                'Secret', 'lab', 'node-virtbmc-tls']['data'] != issued)
+        self.run_story(story)
+
+    def test_many(self):
+        there = stories.begun(bodies.body())
+        for number in range(20):
+            there.add({**bodies.body(), 'metadata': {
+                'name': 'n%d' % number, 'namespace': 'lab',
+                'uid': 'u%d' % number, 'generation': 1}})
+
+        async def story(there, work):
+            for number in range(20):
+                await self.ready(there, work, 'n%d' % number)
+            self.assertEqual({'ServiceReady'}, set(work._states.values()))
+        self.run_story(story, there)
