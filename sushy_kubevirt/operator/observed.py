@@ -130,8 +130,9 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, refused=(),
               for one, needed in ((auth, _is_made(bmc)),
                                   (tls, _is_issued(bmc)))
               if needed and one and not naming.is_ours(bmc, one.obj)]
-    if store and store.type != secrets.TYPE:
-        # Its reader would get what another controller writes into it.
+    if store and not _is_state(store):
+        # The pod would read somebody else's, or what another controller
+        # writes into one of another type.
         taken.append('Secret ' + named.state.name)
     secret = source if bmc.auth else _ours(bmc, auth)
     served = seen.get(named.given) if named.given else _ours(bmc, tls)
@@ -166,6 +167,13 @@ def needs_authority(bmc):
     :param bmc: a `spec.Bmc`
     """
     return _is_issued(bmc)
+
+
+def _is_state(seen):
+    """Whether a Secret was made for what a BMC keeps, by whichever of us."""
+    return seen.type == secrets.TYPE and (
+        seen.obj['metadata'].get('labels') or {}).get(
+            naming.MANAGED_BY) in (naming.OPERATOR, state.MANAGER)
 
 
 def _is_made(bmc):

@@ -8,9 +8,11 @@ them: they are made once and not put right.
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import media
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import rights
+from sushy_kubevirt.services import state
 
 
 def objects(bmc, world, defaults):
@@ -37,8 +39,10 @@ def objects(bmc, world, defaults):
     if world.vm is not None and 'deletionTimestamp' not in world.vm[
             'metadata']:
         wanted.append(rights.state(world.vm))
-    wanted += [rights.account(bmc),
-               rights.role(bmc, bool(defaults.proxy)), rights.binding(bmc)]
+    wanted.append(rights.account(bmc))
+    if not _strange(bmc, world):
+        wanted += [rights.role(bmc, bool(defaults.proxy)),
+                   rights.binding(bmc)]
     policy = network.policy(bmc)
     if policy is not None:
         wanted.append(policy)
@@ -69,6 +73,12 @@ def held(bmc, world):
         return True
     # Nothing runs with rights, or credentials, of somebody else.
     return any(not one.startswith('Service ') for one in world.taken)
+
+
+def _strange(bmc, world):
+    """Whether rights would be somebody else's, or about his Secret."""
+    return bool({'ServiceAccount ' + naming.base(bmc.name),
+                 'Secret ' + bmc.vm.name + state.ENDING} & set(world.taken))
 
 
 def copies(bmc):

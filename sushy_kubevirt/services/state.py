@@ -33,6 +33,9 @@ LOG = logging.getLogger(__name__)
 NAME = 'sushy-kubevirt-state'
 ENDING = '-bmc-state'
 
+#: Value of its label app.kubernetes.io/managed-by.
+MANAGER = 'sushy-kubevirt'
+
 #: What is held is read again after so many seconds, when somebody asks.
 AGE = 30
 
@@ -167,7 +170,7 @@ class State:
     def _create(self, data, owner):
         namespace, name = self._where
         metadata = {'name': name, 'namespace': namespace, 'labels': {
-            'app.kubernetes.io/managed-by': 'sushy-kubevirt'}}
+            'app.kubernetes.io/managed-by': MANAGER}}
         if owner:
             metadata['ownerReferences'] = [owner]
         try:

@@ -53,7 +53,11 @@ CASES = (
     # Left as they are.
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
-    (bodies.body(), but(taken=('ServiceAccount node-virtbmc',)), ALL[:-2]),
+    (bodies.body(), but(taken=('Deployment node-virtbmc',)), ALL[:-2]),
+    # Nobody else's account gets rights, and no pod any to his Secret.
+    *((bodies.body(), but(taken=(one,)),
+       ['Service', *STATE, 'ServiceAccount'])
+      for one in ('ServiceAccount node-virtbmc', 'Secret vm-bmc-state')),
     (bodies.body(), but(taken=('Service node-virtbmc',)), ALL),
 )
 
