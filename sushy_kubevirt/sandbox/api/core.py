@@ -24,6 +24,7 @@ from sushy_kubevirt.sandbox.api import policing
 from sushy_kubevirt.sandbox.api import quotas
 from sushy_kubevirt.sandbox.api import reviews
 from sushy_kubevirt.sandbox.api import roles
+from sushy_kubevirt.sandbox.api import secret_rules
 from sushy_kubevirt.sandbox.api import services
 from sushy_kubevirt.sandbox.api import tables
 from sushy_kubevirt.sandbox.api import volumes
@@ -166,11 +167,13 @@ SECRET = _kind(
         _text('Type', '.type'),
         kinds.Column('Data', 'integer', value=_count('data'))),
     schema=schemas.SECRET, mutate=_encode_secret,
+    validate=secret_rules.checker(lambda: SECRET),
     selectable_fields=('type',))
 CONFIG_MAP = _kind(
     '', 'v1', 'ConfigMap', 'configmaps',
     (kinds.Column('Data', 'integer', value=_count('data', 'binaryData')),),
-    short_names=('cm',), schema=schemas.CONFIG_MAP)
+    short_names=('cm',), schema=schemas.CONFIG_MAP,
+    validate=secret_rules.checker(lambda: CONFIG_MAP))
 SERVICE_ACCOUNT = _kind(
     '', 'v1', 'ServiceAccount', 'serviceaccounts',
     (kinds.Column('Secrets', 'integer', value=_count('secrets')),),

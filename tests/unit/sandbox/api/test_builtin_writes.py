@@ -140,3 +140,40 @@ class WritesTestCase(base.BaseTestCase):
         exc = self.assertRaises(errors.ApiError, self.make, core.SERVICE,
                                 {'ports': [port]}, '1a')
         self.assertIn('DNS-1035', str(exc))
+
+    def test_secrets_and_config_maps_that_are_refused(self):
+        def put(kind, name='s', **fields):
+            obj = {'metadata': {'name': name, 'namespace': 'default'},
+                   **fields}
+            if self.store.find(kind, 'default', name):
+                return self.store.update(kind, obj)
+            return self.store.create(kind, obj)
+
+        def refused(kind, name='s', **fields):
+            exc = self.assertRaises(errors.ApiError, put, kind, name,
+                                    **fields)
+            return [c['field'] for c in exc.status()['details']['causes']]
+        put(core.SECRET, stringData={'a': 'b'})
+        self.assertEqual(['type'], refused(
+            core.SECRET, type='kubernetes.io/service-account-token',
+            stringData={'a': 'b'}))
+        put(core.SECRET, stringData={'a': 'c'}, immutable=True)
+        self.assertEqual(['data'], refused(
+            core.SECRET, stringData={'a': 'd'}, immutable=True))
+        self.assertEqual(['immutable'], refused(
+            core.SECRET, stringData={'a': 'c'}))
+        self.assertEqual(['data[tls.key]'], refused(
+            core.SECRET, 't', type='kubernetes.io/tls',
+            stringData={'tls.crt': ''}))
+        self.assertEqual(['data[username]', 'data[password]'], refused(
+            core.SECRET, 't', type='kubernetes.io/basic-auth'))
+        self.assertEqual(['data[a/b]'], refused(
+            core.SECRET, 't', stringData={'a/b': ''}))
+        put(core.SECRET, 'large', stringData={'a': 'x' * 2 ** 20})
+        self.assertEqual(['data'], refused(
+            core.SECRET, 't', stringData={'a': 'x' * 2 ** 20 + 'x'}))
+        put(core.CONFIG_MAP, data={'a': 'b'}, immutable=True)
+        self.assertEqual(['data', 'binaryData'], refused(
+            core.CONFIG_MAP, immutable=True, binaryData={'c': 'ZA=='}))
+        self.assertEqual(['data[..]'], refused(
+            core.CONFIG_MAP, 't', data={'..': ''}))
