@@ -62,6 +62,8 @@ class World:
     :param taken: objects that would be the BMC's but are somebody else's,
         as 'Kind name'
     :param image_allowed: whether the BMC may have the image that it names
+    :param pod_allowed: whether all images of the pod that there is may be
+        had
     :param refused: what the cluster did not let the operator do, as pairs of
         'Kind name' and a sentence
     :param waiting: whether an upgrade waits for those of other BMCs
@@ -78,6 +80,7 @@ class World:
     certificate: bool = False
     taken: tuple = ()
     image_allowed: bool = True
+    pod_allowed: bool = False
     refused: tuple = ()
     waiting: bool = False
 

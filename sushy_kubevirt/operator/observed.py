@@ -106,8 +106,8 @@ def names(bmc):
         spec.Reference(bmc.vm.namespace, bmc.vm.name + state.ENDING))
 
 
-def put_together(bmc, body, live, vm, seen, issuer, allowed, refused=(),
-                 waiting=False):
+def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
+                 refused=()):
     """Make the whole of its parts.
 
     :param bmc: a `spec.Bmc`
@@ -117,8 +117,8 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, refused=(),
     :param seen: dict of `spec.Reference` and `secrets.Seen` or None
     :param issuer: `Authority` or None
     :param allowed: patterns of `images.allowed`
+    :param usual: image of a BMC that names none
     :param refused: as in `conditions.World`
-    :param waiting: the same
     :returns: `Observed`
     """
     named = names(bmc)
@@ -140,18 +140,22 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, refused=(),
     def own(kind):
         return _own(bmc, live.get((kind, bmc.namespace,
                                    naming.base(bmc.name))))
+    deployment = own('Deployment')
     world = conditions.World(
         vm=vm, secret=secret and secret.obj,
         secret_lacks=secret.lacks if secret else (),
         secret_unfit=secret.unfit if secret else (),
         copied=_ours(bmc, auth) is not None,
-        account=own('ServiceAccount'), deployment=own('Deployment'),
+        account=own('ServiceAccount'), deployment=deployment,
         service=own('Service'),
         certificate=bool(served and served.certificate),
         taken=tuple(taken),
         image_allowed=bmc.image is None or images.allowed(
             bmc.image, allowed),
-        refused=tuple(refused), waiting=waiting)
+        pod_allowed=deployment is not None and all(
+            images.allowed(image, (*allowed, images.repository(usual)))
+            for image in pods.images(deployment)),
+        refused=tuple(refused))
     metadata = body['metadata']
     return Observed(
         world, live, auth=auth, source=source, tls=tls, state=store,

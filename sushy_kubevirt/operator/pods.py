@@ -106,6 +106,12 @@ def deployment(bmc, defaults, account=''):
             'template': {'metadata': template, 'spec': pod}}}
 
 
+def images(deployment):
+    """:returns: tuple of the images that a Deployment's pod has"""
+    return tuple(container.get('image', '') for container in deployment[
+        'spec']['template']['spec']['containers'])
+
+
 def account(deployment):
     """The uid of the account that the pod of a Deployment has.
 

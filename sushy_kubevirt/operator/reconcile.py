@@ -148,19 +148,20 @@ class Reconciler:
         seen = {at: await known.secrets.get(at) for at in named.all()}
         parts = (bmc, body, known.live(bmc), known.machines.get(bmc.vm),
                  seen)
+        images = self._allowed, self._defaults.image
         if bmc.deleting or not observed.needs_authority(bmc):
-            return observed.put_together(*parts, None, self._allowed)
+            return observed.put_together(*parts, None, *images)
         try:
             issuer = await self._certificates.authority()
         except (errors.Rejected, errors.AccessDenied) as e:
             # Nothing is planned without it, but somebody has to know.
             if not _is_passing(e):
                 await self._tell(bmc, body, observed.put_together(
-                    *parts, None, self._allowed, [(
+                    *parts, None, *images, [(
                         'Secret ' + naming.AUTHORITY,
                         str(e)[:_LONGEST])]).world)
             raise
-        return observed.put_together(*parts, issuer, self._allowed)
+        return observed.put_together(*parts, issuer, *images)
 
     async def _fresh(self, key):
         """Ask for a BMC.

@@ -65,6 +65,9 @@ def held(bmc, world):
     """
     if media.wrong_hosts(bmc) or world.account is None:
         return True
+    if bmc.image and not world.image_allowed and world.pod_allowed:
+        # It asks in vain; but a pod that may not be there goes.
+        return True
     # What a pod mounts has to be there: one that waits for it serves nobody.
     secret = next(one for one in conditions.conditions(bmc, world)
                   if one.type == conditions.SECRET)

@@ -346,6 +346,20 @@ class ReconcileTestCase(base.BaseTestCase):
                 Operator(there).reconciler.reconcile(KEY))
         self.assertNotIn('status', there.objects['VirtualMachineBMC', *KEY])
 
+    def test_images_that_may_not_be_had(self):
+        there = begun(bodies.body(image='lab.test/mine:1'))
+        Operator(there, allowed_images=('lab.test/mine',)).run()
+        there.change('VirtualMachineBMC', *KEY, fields(image='evil.test/a'))
+        operator = Operator(there, allowed_images=('lab.test/mine',))
+        operator.run()
+        self.assertEqual(('False', 'ImageNotAllowed'),
+                         conditions(there)['BMCEmulatorReady'])
+        self.assertEqual({'lab.test/mine:1'}, set(pods.images(
+            there.objects['Deployment', 'lab', 'node-virtbmc'])))
+        # The operator is told to let nobody have it any more.
+        Operator(there, allowed_images=('other',)).run()
+        self.assertEqual([], there.of('Deployment'))
+
     def test_another_account_is_another_pod(self):
         there = begun(bodies.body())
         operator = Operator(there, max_unavailable=1)

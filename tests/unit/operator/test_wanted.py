@@ -48,8 +48,10 @@ CASES = (
     # A permission that is taken back takes the pod with it.
     (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), ['Service']),
     (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), ['Service']),
-    # Also one that runs.
+    # One that runs goes on, if it may.
     (bodies.body(image='evil'), but(image_allowed=False), ALL[:-1]),
+    (bodies.body(image='evil'), but(image_allowed=False, pod_allowed=True),
+     ALL[:-2]),
     # Left as they are.
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
