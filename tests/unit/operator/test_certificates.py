@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import datetime
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import certificates
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import secrets
+from tests.unit.operator import cluster
+
+WHERE = 'Secret', 'system', naming.AUTHORITY
+
+OLD = authority.make('old', datetime.datetime.now(datetime.UTC)
+                     - datetime.timedelta(days=3000))
+
+
+class CertificatesTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.there = cluster.Cluster()
+        self.certificates = self.process()
+
+    def process(self):
+        return certificates.Certificates(self.there, 'system')
+
+    def found(self, which=None):
+        return asyncio.run((which or self.certificates).authority())
+
+    def given(self, pair, **labels):
+        self.there.add({'kind': 'Secret', 'type': 'Opaque', 'metadata': {
+            'name': naming.AUTHORITY, 'namespace': 'system',
+            'labels': labels}, 'data': secrets.data(pair)})
+
+    def test_made_once(self):
+        one = self.found()
+        self.assertEqual(one, self.found())
+        self.assertEqual(one, self.found(self.process()))
+        self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
+                         self.there.writes)
+        self.assertTrue(authority.usable(one.pair))
+        self.assertEqual(one.pair.certificate, one.bundle)
+
+    def test_two_begin_at_once(self):
+        other = self.process()
+
+        async def both():
+            return await asyncio.gather(self.certificates.authority(),
+                                        other.authority())
+        one, two = asyncio.run(both())
+        self.assertEqual(one, two)
+
+    def test_killed_while_it_is_made(self):
+        self.there.life = 0, True
+        self.assertRaises(cluster.Killed, self.found)
+        self.there.life = None
+        self.assertEqual(self.found(self.process()), self.found(
+            self.process()))
+
+    def test_renewed(self):
+        self.given(OLD, **{naming.MANAGED_BY: naming.OPERATOR})
+        found = self.found()
+        self.assertNotEqual(OLD.certificate, found.pair.certificate)
+        # Clients may check with either.
+        self.assertEqual(found.pair.certificate + OLD.certificate,
+                         found.bundle)
+        self.assertEqual(found, self.found(self.process()))
+        # It is put back with both.
+        self.there.remove(*WHERE)
+        self.certificates.forget()
+        self.assertEqual(found, self.found())
+
+    def test_that_of_somebody_else_is_used_as_it_is(self):
+        self.given(OLD)
+        self.assertEqual(OLD, self.found().pair)
+        self.assertEqual([], self.there.writes)
+
+    def test_one_that_cannot_be_used_is_left_alone(self):
+        self.given(authority.Pair(OLD.certificate,
+                                  authority.make('another').key))
+        self.assertRaises(errors.Rejected, self.found)
+        self.assertEqual([], self.there.writes)
+
+    def test_changed_by_somebody(self):
+        self.found()
+        self.there.remove(*WHERE)
+        self.given(OLD)
+        self.assertNotEqual(OLD, self.found().pair)
+        self.certificates.forget()
+        self.assertEqual(OLD, self.found().pair)
