@@ -15,6 +15,7 @@ from sushy_kubevirt.sandbox.workloads import execution
 from sushy_kubevirt.sandbox.workloads import kinds
 from sushy_kubevirt.sandbox.workloads import logs
 from sushy_kubevirt.sandbox.workloads import node
+from sushy_kubevirt.sandbox.workloads import podsecurity
 from sushy_kubevirt.sandbox.workloads import replicasets
 from sushy_kubevirt.sandbox.workloads import scale
 from sushy_kubevirt.sandbox.workloads import services
@@ -63,7 +64,8 @@ class Cluster:
                 kind.group, kind.version, kind.plural, 'scale',
                 scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
                 kind_of=('autoscaling', 'v1'))
-        self._store.gates.append(self._gate)
+        self._store.gates += [self._gate, podsecurity.Admission(
+            core.NAMESPACE, (kinds.DEPLOYMENT,))]
         self._pods = addresses.Pool(addresses.PODS)
         self._nodes = addresses.Pool(addresses.NODES)
         self._hosts = {}
