@@ -347,7 +347,7 @@ class OperatorTestCase(base.FunctionalTestCase):
         cls.passwords = set()
         cls.sandbox = cls.share(sandbox.Sandbox(vms=0, arguments=cls.SANDBOX))
         cls.admin = kubectl.Kubectl(cls.sandbox.kubeconfig)
-        install(cls.admin, cls.FOLDER)
+        cls.install()
         cls.account = cls.sandbox.account(NAME, NAMESPACE)
         cls.operator = None
         if cls.RUNS:
@@ -357,6 +357,11 @@ class OperatorTestCase(base.FunctionalTestCase):
     def arguments(cls):
         """What the operator is told; there is a sandbox already."""
         return cls.ARGUMENTS
+
+    @classmethod
+    def install(cls):
+        """Install what is to be there before an operator runs."""
+        install(cls.admin, cls.FOLDER)
 
     def setUp(self):
         super().setUp()

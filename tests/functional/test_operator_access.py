@@ -232,6 +232,38 @@ class AutoCreateAccountTestCase(AccessTestCase):
             kubectl.Kubectl(self.account))))
 
 
+class NamespacedAccountTestCase(AccessTestCase):
+    """An operator for the namespaces ``default`` and ``lab``."""
+
+    RUNS = False
+    FOLDER = operator.MANIFESTS / 'overlays' / 'namespaced'
+    SANDBOX = ('--pods', 'pretended')
+
+    @classmethod
+    def install(cls):
+        cls.admin('create', 'namespace', 'lab')
+        super().install()
+
+    def test_it_has_its_rights_there_only(self):
+        running = self.useFixture(operator.Operator(self.account, (
+            '--namespace', 'default', '--namespace', 'lab')))
+        self.namespace, self.kubectl = 'lab', self.admin.within('lab')
+        self.bmc().ready()
+        self.kubectl('delete', 'vmbmc', 'box')
+        self.until('nothing', lambda: self.owned('box'), [])
+        self.nothing_refused()
+        self.assertEqual([], running.complaints())
+        me = kubectl.Kubectl(self.account)
+        self.assertEqual({}, self.can(me, 'kube-public'))
+        self.assertEqual(self.can(me, 'default'), self.can(me, 'lab'))
+        self.assertIn(('patch', 'virtualmachines.kubevirt.io'),
+                      self.can(me, 'lab'))
+        for what in 'secrets', 'vm', 'vmbmc':
+            self.assertIn('forbidden', me.refused('get', what, '-A'))
+            self.assertIn('forbidden', me.refused(
+                'get', what, '-n', 'kube-public'))
+
+
 class PodAccountTestCase(AccessTestCase):
     """The account of a BMC's pod, of an operator that knows CDI's proxy."""
 
