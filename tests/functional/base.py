@@ -67,11 +67,24 @@ class SandboxTestCase(FunctionalTestCase):
     BOOT_SECONDS = 0.2
     SANDBOX_ARGUMENTS = ()
 
+    #: Whether accounts of BMCs are refused something, on purpose.
+    REFUSES = False
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.sandbox = cls.share(sandbox.Sandbox(
             cls.VMS, cls.BOOT_SECONDS, cls.SANDBOX_ARGUMENTS))
+        if not cls.REFUSES:
+            cls.addClassCleanup(cls.nothing_was_refused)
+
+    @classmethod
+    def nothing_was_refused(cls):
+        """See that BMCs asked for nothing that their accounts may not do."""
+        if cls.sandbox.process.returncode is None:
+            refused = cls.sandbox.refused()
+            if refused:
+                raise AssertionError('Refused: %r' % refused)
 
     def setUp(self):
         super().setUp()

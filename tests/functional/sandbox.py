@@ -37,6 +37,9 @@ GROUPS = {
 
 MANIFESTS = process.ROOT / 'etc' / 'kubernetes'
 
+#: The account of emulators without an operator, in bmc.yaml.
+BMC = 'emulator-virtbmc'
+
 
 def path(plural, name=None, namespace='default'):
     """Make the API path of a collection or of an object.
@@ -98,6 +101,7 @@ class Sandbox(fixtures.Fixture):
         self._session.trust_env = False
         self._session.verify = str(self.ca)
         self._session.headers['Authorization'] = 'Bearer ' + self.token
+        self._refused = []
         self.addCleanup(self._session.close)
 
     # The API
@@ -224,14 +228,26 @@ class Sandbox(fixtures.Fixture):
         made.write_text(yaml.safe_dump(config))
         return made
 
-    def bmc_account(self):
+    def bmc_account(self, everywhere=False):
         """Make a kubeconfig with the rights that a cluster gives a BMC.
 
+        :param everywhere: for VMs of all namespaces.
         :returns: path of the file.
         """
         self.apply(MANIFESTS / 'base' / 'admission.yaml')
         self.apply(MANIFESTS / 'bmc.yaml')
-        return self.account('emulator-virtbmc')
+        if everywhere:
+            role = self.get('roles', 'sushy-kubevirt-bmc')
+            name = {'name': 'sushy-kubevirt-bmc-everywhere'}
+            self.create('clusterroles', {
+                'metadata': name, 'rules': role['rules']}, None)
+            self.create('clusterrolebindings', {
+                'metadata': name, 'roleRef': {
+                    'apiGroup': 'rbac.authorization.k8s.io',
+                    'kind': 'ClusterRole', **name}, 'subjects': [{
+                        'kind': 'ServiceAccount', 'namespace': 'default',
+                        'name': BMC}]}, None)
+        return self.account(BMC)
 
     # Waiting
 
@@ -399,4 +415,18 @@ class Sandbox(fixtures.Fixture):
         return {verb: what for verb, what in calls.items() if what}
 
     def reset_stats(self):
+        self._refused += self._refusals()
         self.request('DELETE', '/sandbox/stats').raise_for_status()
+
+    def refused(self):
+        """What was refused to accounts of BMCs, since the beginning.
+
+        :returns: list of (user, verb, resource).
+        """
+        return sorted(set(self._refused + self._refusals()))
+
+    def _refusals(self):
+        return [(user, verb, what)
+                for user, verbs in self.stats()['refused'].items()
+                for verb, counted in verbs.items() for what in counted
+                if user.endswith('-virtbmc')]

@@ -85,7 +85,7 @@ class AccountsTestCase(base.SandboxTestCase):
             cls.share(Secret(cls.folder / name, username=name, role=role,
                              password='secret-of-' + name))
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig,
+            cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(cls.folder)},
             cls.SERVER, workers=2))
         cls.tokens = []
@@ -338,7 +338,7 @@ class TestFile(redfish.RedfishTestCase):
         path = self.sandbox.kubeconfig.with_name('accounts')
         path.write_text(text)
         started = emulator.Emulator(
-            self.sandbox.kubeconfig,
+            self.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_AUTH_FILE': str(path)}, server)
         started.setUp()
         self.addCleanup(started.cleanUp)

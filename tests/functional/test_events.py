@@ -331,7 +331,7 @@ class TestWorkers(EventsTestCase):
     def setUpClass(cls):
         super(redfish.base.EmulatorTestCase, cls).setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, SETTINGS, 'gunicorn', workers=3))
+            cls.sandbox.bmc_account(), SETTINGS, 'gunicorn', workers=3))
 
     def test_once(self):
         self.make()

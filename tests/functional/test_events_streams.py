@@ -86,7 +86,7 @@ class StreamTestCase(test_events.EventsTestCase):
     def setUpClass(cls):
         super(redfish.base.EmulatorTestCase, cls).setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, cls.SETTINGS, cls.SERVER,
+            cls.sandbox.bmc_account(), cls.SETTINGS, cls.SERVER,
             workers=2, threads=4))
         # The second is not waited for by the fixture.
         while len(list(cls.emulator.home.glob('*/*.worker'))) < 2:
@@ -197,7 +197,7 @@ class TestServers(StreamTestCase):
 
     def start(self, **options):
         return self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig, self.SETTINGS, **options))
+            self.sandbox.bmc_account(), self.SETTINGS, **options))
 
     def test_stops_in_time(self):
         for server in ('gunicorn', 'werkzeug'):

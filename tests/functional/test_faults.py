@@ -365,7 +365,7 @@ class RedfishTestCase(Faults, base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig,
+            cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 2,
              'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 5}, 'gunicorn'))
 
@@ -379,7 +379,7 @@ class IpmiTestCase(Faults, base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.vbmcd = cls.share(vbmcd.Vbmcd(
-            cls.sandbox.kubeconfig, {'kubevirt': {
+            cls.sandbox.bmc_account(), {'kubevirt': {
                 'stale_seconds': 2, 'write_deadline': 5}}))
 
     def make_bmc(self, vm):

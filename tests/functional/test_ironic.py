@@ -28,10 +28,10 @@ class IronicTestCase(base.SandboxTestCase):
             name, 'Halted')) for name in (REDFISH, IPMI)}
         # Whom events are sent to is on this host.
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig,
+            cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True},
             server='gunicorn', workers=2))
-        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.bmc_account()))
         bmc = cls.vbmcd.add(IPMI)
         cls.ironic = cls.share(ironic.Ironic())
         cls.nodes = {

@@ -28,7 +28,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
         secret = cls.share(test_accounts.Secret(
             username=ADMIN[0], password=ADMIN[1]))
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, {
+            cls.sandbox.bmc_account(), {
                 'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(secret.path),
                 # Images are on this host.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},

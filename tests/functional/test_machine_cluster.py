@@ -43,7 +43,7 @@ class ClusterTestCase(base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.connection = connection.Connection.from_options(
-            str(cls.sandbox.kubeconfig))
+            str(cls.sandbox.bmc_account(everywhere=True)))
 
     def setUp(self):
         super().setUp()

@@ -26,15 +26,7 @@ class NamedMixin:
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.sandbox.reset_stats()
-        cls.addClassCleanup(cls.nothing_was_refused)
         cls.accounts = {}
-
-    @classmethod
-    def nothing_was_refused(cls):
-        refused = cls.sandbox.stats()['refused']
-        if refused:
-            raise AssertionError('Refused: %r' % refused)
 
     def account_of(self, name):
         """The account that the operator makes for the BMC of a VM."""

@@ -103,7 +103,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
         machine = self.machine('Halted', change=mediacase.drop_medium)
         with subprocess.Popen(
                 [sys.executable, '-c', _UPLOADER,
-                 str(self.sandbox.kubeconfig), machine.name,
+                 str(self.account), machine.name,
                  self.url('size-50000000000.iso'), *self.proxy.values()],
                 cwd=process.ROOT, stdout=subprocess.PIPE, text=True) as other:
             self.assertEqual('begun\n', other.stdout.readline())

@@ -84,7 +84,7 @@ class RedfishTestCase(_Machine):
     def setUpClass(cls):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, server='gunicorn', settings={
+            cls.sandbox.bmc_account(), server='gunicorn', settings={
                 # Everything is on this machine here.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
 
@@ -219,9 +219,9 @@ class IpmiTestCase(_Machine):
     def setUpClass(cls):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, settings={
+            cls.sandbox.bmc_account(), settings={
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
-        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.kubeconfig))
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.bmc_account()))
 
     def ipmi(self, *words):
         return self.vbmcd.ipmi(self.name, *words)

@@ -21,7 +21,7 @@ class IronicDeployTestCase(qemu.QemuTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, server='gunicorn', settings={
+            cls.sandbox.bmc_account(), server='gunicorn', settings={
                 # Everything is on this machine here.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
         # What Ironic publishes.

@@ -288,7 +288,7 @@ class TestErrors(redfish.RedfishTestCase):
     def test_ambiguous(self):
         name = redfish.new_name()
         with emulator.Emulator(
-                self.sandbox.kubeconfig,
+                self.sandbox.bmc_account(everywhere=True),
                 {'SUSHY_EMULATOR_KUBEVIRT_NAMESPACES': '*'}) as everywhere:
             self.sandbox.request('POST', '/api/v1/namespaces', {
                 'apiVersion': 'v1', 'kind': 'Namespace',

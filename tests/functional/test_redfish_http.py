@@ -98,7 +98,7 @@ class TestWorkers(base.SandboxTestCase):
 
     def test_tags(self):
         served = self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig, server='gunicorn', workers=3))
+            self.sandbox.bmc_account(), server='gunicorn', workers=3))
         path, = served.systems()
         tags = set()
         for _ in range(30):

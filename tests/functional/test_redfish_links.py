@@ -33,7 +33,9 @@ class TestLinks(base.SandboxTestCase):
     def serve(self, **settings):
         """An emulator of this test's own."""
         self.emulator = self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig, settings, 'gunicorn'))
+            self.sandbox.bmc_account(), {
+                'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
+                    'default/sushy-kubevirt-state', **settings}, 'gunicorn'))
         return self.emulator
 
     def get(self, path):

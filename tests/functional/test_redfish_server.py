@@ -22,14 +22,19 @@ from tests.functional import machines
 from tests.functional import redfish
 
 
+# The Secret that the account may read; one VM's would have another.
+STATE = {'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
+         'default/sushy-kubevirt-state'}
+
+
 class TestStart(base.SandboxTestCase):
     """What becomes of the emulator when something is wrong at its start."""
 
     VMS = 1
 
     def start(self, settings=None, kubeconfig=None, server='werkzeug'):
-        fixture = emulator.Emulator(kubeconfig or self.sandbox.kubeconfig,
-                                    settings, server)
+        fixture = emulator.Emulator(
+            kubeconfig or self.sandbox.bmc_account(), settings, server)
         fixture.setUp()
         self.addCleanup(fixture.cleanUp)
         return fixture
@@ -119,7 +124,7 @@ class TestAccess(base.SandboxTestCase):
 
     def check(self, settings, name='mine'):
         started = self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig, settings))
+            self.sandbox.bmc_account(), {**STATE, **settings}))
         mine, others = self.uuids['mine'], self.uuids['others']
         self.assertEqual(['%s/%s' % (redfish.SYSTEMS, mine)],
                          started.systems())
@@ -175,7 +180,7 @@ class TestTls(base.SandboxTestCase):
     def test_one_client_keeps_no_other_waiting(self):
         certificate = self.useFixture(certificates.Certificate())
         served = self.useFixture(emulator.Emulator(
-            self.sandbox.kubeconfig, tls=certificate.tls))
+            self.sandbox.bmc_account(), tls=certificate.tls))
         place = parse.urlsplit(served.url)
         for said in b'', b'\x16', b'GET / HTTP/1.1\r\n\r\n':
             with socket.create_connection(
@@ -195,7 +200,7 @@ class TestGunicorn(redfish.RedfishTestCase):
     def setUpClass(cls):
         super(base.EmulatorTestCase, cls).setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, server='gunicorn', workers=2, threads=4,
+            cls.sandbox.bmc_account(), server='gunicorn', workers=2, threads=4,
             env={'GUNICORN_CMD_ARGS': ' '.join(cls.OPTIONS)}))
 
     def workers(self):

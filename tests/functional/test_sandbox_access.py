@@ -28,6 +28,7 @@ WHO = 'system:serviceaccount:default:emulator-virtbmc'
 class BmcAccountTestCase(base.SandboxTestCase):
 
     VMS = 0
+    REFUSES = True
 
     @classmethod
     def setUpClass(cls):

@@ -524,7 +524,7 @@ class TestUpload(MediaTestCase):
         path = cls.sandbox.kubeconfig.parent / 'proxy.crt'
         path.write_text(bundle['data']['ca-bundle.crt'])
         cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.kubeconfig, {
+            cls.sandbox.bmc_account(), {
                 **cls.SETTINGS, PREFIX + 'MODE': 'upload',
                 PREFIX + 'WAIT': 20,
                 PREFIX + 'UPLOAD_PROXY_URL':
