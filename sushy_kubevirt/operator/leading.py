@@ -33,7 +33,8 @@ LOG = logging.getLogger(__name__)
 #: last third for what it has sent by then.
 RENEW, RETRY, GIVE_UP = 1 / 3, 1 / 15, 2 / 3
 
-#: Seconds that a renewal has to end when the Lease is to be given back.
+#: Seconds that a renewal has to end when the Lease is to be given back, and
+#: that has.
 LAST_SECONDS = 3
 
 _TOO_LATE = 'The Lease could not be renewed in time'
@@ -156,10 +157,12 @@ class Lead:
         spec = {**_spec(self._lease), 'holderIdentity': '',
                 'leaseDurationSeconds': 1, 'renewTime': _time()}
         try:
-            await self._replace(spec)
-        except errors.MachineError as e:
+            async with asyncio.timeout(LAST_SECONDS):
+                await self._replace(spec)
+        except (errors.MachineError, TimeoutError) as e:
             LOG.warning('The Lease could not be given back, another replica '
-                        'takes it in %d s: %s', self._seconds, e)
+                        'takes it in %d s: %s', self._seconds,
+                        str(e) or 'there is no answer')
 
     async def _follow(self):
         """Know what the Lease is like."""

@@ -423,6 +423,18 @@ class LeadTestCase(base.BaseTestCase):
 
         self.run_in(10, release)
 
+    def test_nobody_answers_when_it_is_given_back(self):
+        async def hang(*args):
+            await asyncio.sleep(1000)
+
+        async def release(loop, lead):
+            await asyncio.sleep(7)
+            self.cluster.replace = hang
+            await lead.release()
+            self.assertLess(loop.time(), 11)
+
+        self.run_in(12, release)
+
     def test_what_was_not_had_is_not_given_back(self):
         async def main(loop):
             lead = self.lead(loop)
