@@ -29,15 +29,15 @@ def main(arguments=None):
         connection = connection_.Connection.from_options(
             options.kubeconfig, options.context)
         asyncio.run(running.run(options, connection))
-    except errors.MachineError as e:
-        LOG.error('%s', e)
-        return 1
-    except OSError as e:
+    except (errors.MachineError, OSError) as e:
         LOG.error('%s', e)
         return 1
     except KeyboardInterrupt:
         # A Ctrl-C before its handler was there.
         pass
+    except Exception:
+        LOG.exception('This should not happen')
+        return 1
     return 0
 
 

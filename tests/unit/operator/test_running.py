@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the process does with kopf, and what ends it."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from unittest import mock
+
+import kopf
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import connection
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import cmd
+from sushy_kubevirt.operator import options
+from sushy_kubevirt.operator import running
+
+
+class Work:
+    """Registers nothing, and is never ready."""
+
+    def __init__(self):
+        self.listed = asyncio.Event()
+
+    def register(self, registry):
+        pass
+
+
+class RunningTestCase(base.BaseTestCase):
+
+    def test_kopf_is_small(self):
+        settings = running._settings()
+        self.assertTrue(settings.scanning.disabled)
+        self.assertFalse(settings.posting.enabled)
+        self.assertTrue(settings.peering.standalone)
+
+    def run_with(self, beside, **told):
+        """Have kopf run beside something that never ends by itself."""
+        given = {}
+
+        async def spawn(**more):
+            given.update(more)
+            return more['stop_flag']
+
+        async def run(flag, ignored):
+            async with asyncio.timeout(5):
+                await flag.wait()
+
+        async def main():
+            operator = running.Operator(
+                options.Options(**told), connection.Connection(
+                    lambda: connection.Access('http://127.0.0.1:1')))
+            operator._work = Work()
+            tasks = [asyncio.create_task(one(operator)) for one in beside]
+            try:
+                await operator._run_kopf(tasks)
+            finally:
+                self.assertTrue(all(task.done() for task in tasks))
+
+        with (mock.patch.object(kopf, 'spawn_tasks', spawn),
+              mock.patch.object(kopf, 'run_tasks', run)):
+            asyncio.run(main())
+        return given
+
+    async def stop(self, operator):
+        operator._stopping.set()
+        await asyncio.sleep(100)
+
+    async def sleep(self, operator):
+        await asyncio.sleep(100)
+
+    async def fail(self, operator):
+        raise KeyError('a mistake')
+
+    def test_it_is_told_to_end(self):
+        given = self.run_with([self.stop, self.sleep])
+        self.assertEqual(((), True), (given['namespaces'],
+                                      given['clusterwide']))
+        given = self.run_with([self.stop], namespaces=('a', 'b'))
+        self.assertEqual((('a', 'b'), False), (given['namespaces'],
+                                               given['clusterwide']))
+
+    def test_it_does_not_go_on_blind(self):
+        self.assertRaises(KeyError, self.run_with, [self.sleep, self.fail])
+
+
+class CommandTestCase(base.BaseTestCase):
+
+    def test_the_kubernetes_client_is_not_loaded(self):
+        # Though it is installed where the tests are.
+        done = subprocess.run([sys.executable, '-c', (
+            'import sys; from sushy_kubevirt.operator import cmd; '
+            'cmd._running(); print([name for name in sys.modules '
+            'if name.partition(".")[0] == "kubernetes"]); '
+            'import kubernetes')], capture_output=True, text=True, timeout=60)
+        self.assertEqual(('[]\n', ''), (done.stdout, done.stderr))
+
+    def main(self, error):
+        logged = []
+        running_ = mock.Mock(run=mock.Mock(side_effect=error))
+        with (mock.patch.object(cmd, '_running', lambda: running_),
+              mock.patch.object(cmd.logs, 'configure'),
+              mock.patch.object(cmd.os, 'umask'),
+              mock.patch.object(cmd.connection_.Connection, 'from_options'),
+              mock.patch.object(cmd.LOG, 'error', lambda *args: (
+                  logged.append(args[0] % args[1:]))),
+              mock.patch.object(cmd.LOG, 'exception', logged.append)):
+            return cmd.main([]), logged
+
+    def test_how_it_ends(self):
+        for error, status, logged in (
+                (errors.ConfigError('no way'), 1, ['no way']),
+                (OSError(98, 'in use'), 1, ['[Errno 98] in use']),
+                (KeyboardInterrupt(), 0, []),
+                (KeyError('x'), 1, ['This should not happen'])):
+            self.assertEqual((status, logged), self.main(error))
+
+    def test_what_should_not_happen_is_a_line_of_json_too(self):
+        done = subprocess.run([sys.executable, '-c', (
+            'from unittest import mock; '
+            'from sushy_kubevirt.operator import cmd; '
+            'cmd.connection_.Connection.from_options = mock.Mock('
+            'side_effect=KeyError("x")); raise SystemExit(cmd.main([]))')],
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual(1, done.returncode)
+        line = json.loads(done.stderr)
+        self.assertIn('KeyError', line['error'])
