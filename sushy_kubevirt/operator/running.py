@@ -28,6 +28,10 @@ LOG = logging.getLogger(__name__)
 DEFINITION_SECONDS = 5
 
 
+#: Seconds between two tries at most, while the API server is away.
+LONGEST_PAUSE = 30
+
+
 class _Ended(Exception):
     """The process is to end."""
 
@@ -129,12 +133,33 @@ class Operator:
         :param beside: list of tasks; when one ends, all is over
         :raises: what one of them raised
         """
-        registry = kopf.OperatorRegistry()
-        login.register(registry, self._transport)
-        self._work.register(registry)
         announcing = asyncio.create_task(self._announce())
         for task in beside:
             task.add_done_callback(lambda task: self._stopping.set())
+        try:
+            for seconds in _pauses():
+                await self._run_kopf_once()
+                if not self._stopping.is_set():
+                    await self._rest(seconds)
+                if self._stopping.is_set():
+                    break
+            for task in beside:
+                if task.done():
+                    task.result()
+        finally:
+            for task in (announcing, *beside):
+                task.cancel()
+            await asyncio.gather(announcing, *beside, return_exceptions=True)
+
+    async def _run_kopf_once(self):
+        """Run kopf until the process is to end, or kopf gives up.
+
+        It does so when its watch meets an answer that it does not know;
+        what else there is goes on, and it can begin anew.
+        """
+        registry = kopf.OperatorRegistry()
+        login.register(registry, self._transport)
+        self._work.register(registry)
         try:
             tasks = await kopf.spawn_tasks(
                 registry=registry, settings=_settings(), standalone=True,
@@ -144,13 +169,16 @@ class Operator:
             # kopf has put its own handlers in their place.
             self._heed_signals()
             await kopf.run_tasks(tasks, ignored=_All())
-            for task in beside:
-                if task.done():
-                    task.result()
-        finally:
-            for task in (announcing, *beside):
-                task.cancel()
-            await asyncio.gather(announcing, *beside, return_exceptions=True)
+        except Exception as e:
+            LOG.warning('The watch of %s gave up and begins anew: %s',
+                        kinds.BMC, e.args[0] if e.args else repr(e))
+
+    async def _rest(self, seconds):
+        """Wait, unless the process is to end."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            pass
 
     async def _announce(self):
         await self._work.listed.wait()
@@ -212,6 +240,21 @@ def _may():
     """Nobody else is asked."""
 
 
+class _Patience:
+    """Pauses without an end. kopf asks for an iterator each time."""
+
+    def __iter__(self):
+        return _pauses()
+
+
+def _pauses():
+    """Seconds to wait, longer and longer."""
+    seconds = 1
+    while True:
+        yield seconds
+        seconds = min(seconds * 2, LONGEST_PAUSE)
+
+
 def _settings():
     settings = kopf.OperatorSettings()
     # Neither definitions nor namespaces are watched, which would need
@@ -225,6 +268,10 @@ def _settings():
     settings.watching.connect_timeout = api_.CONNECT_SECONDS
     settings.watching.chunk_size = api_.PAGE
     settings.networking.request_timeout = api_.PATIENCE
+    # It is patient, however long the API server is away, and is run again
+    # should it give up all the same: it is not to end the process.
+    settings.networking.error_backoffs = _Patience()
+    settings.process.ultimate_exiting_timeout = None
     # A handler only notes what there is: no worker need wait for more.
     settings.queueing.idle_timeout = 0.1
     return settings
