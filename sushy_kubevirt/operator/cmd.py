@@ -24,10 +24,10 @@ def main(arguments=None):
     logs.configure(options.log_format, options.log_level)
     # What it may ever write to /tmp is nobody else's.
     os.umask(0o077)
-    running = _running()
     try:
         connection = connection_.Connection.from_options(
             options.kubeconfig, options.context)
+        running = _running()
         asyncio.run(running.run(options, connection))
     except (errors.MachineError, OSError) as e:
         LOG.error('%s', e)
