@@ -2,7 +2,8 @@
 """What the status says, from what there is.
 
 Each condition has a reason, one word for programs, and a message that says
-what to do. ``Ready`` repeats the first of the others that is not true.
+what to do. ``Ready`` repeats the first of the others that is not true, or the
+one that the cluster refuses.
 """
 
 import dataclasses
@@ -95,7 +96,9 @@ def conditions(bmc, world):
     vm, secret = _vm(bmc, world), _secret(bmc, world)
     found = (vm, secret, _emulator(bmc, world, vm, secret),
              _endpoint(bmc, world))
-    bad = next((one for one in found if not one.status), None)
+    # What is refused is why the others wait.
+    bad = next((one for one in found if one.reason == REFUSED), None) or next(
+        (one for one in found if not one.status), None)
     if bad is not None:
         return *found, dataclasses.replace(bad, type=READY)
     return *found, Condition(READY, True, 'ServiceReady',
@@ -209,6 +212,10 @@ def _emulator(bmc, world, vm, secret):
         return _name_taken(EMULATOR, taken[0])
     name = naming.base(bmc.name)
     if world.deployment is None:
+        lacks = _lacks_certificate(bmc, world)
+        if lacks is not None:
+            return Condition(EMULATOR, False, 'WaitingForCertificate',
+                             lacks.message)
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          'Deployment %s is being made.' % name)
     told = world.deployment.get('status') or {}
@@ -238,17 +245,9 @@ def _endpoint(bmc, world):
     for what, why in world.refused:
         if what in _of_endpoint(bmc):
             return _refused(ENDPOINT, what, why)
-    if (bmc.redfish.enabled and not bmc.redfish.plain
-            and not world.certificate):
-        if bmc.redfish.secret:
-            return Condition(
-                ENDPOINT, False, 'CertificateMissing',
-                'There is no Secret %s/%s with a certificate under tls.crt '
-                'and its key under tls.key. Make it, or leave out '
-                'redfish.tls.'
-                % (bmc.namespace, bmc.redfish.secret))
-        return Condition(ENDPOINT, False, 'CertificatePending',
-                         'The certificate is being issued.')
+    lacks = _lacks_certificate(bmc, world)
+    if lacks is not None:
+        return lacks
     at = world.service and endpoints.host(bmc, world.service)
     if at:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
@@ -260,6 +259,20 @@ def _endpoint(bmc, world):
             'this cluster that makes them?' % name)
     return Condition(ENDPOINT, False, 'ServicePending',
                      'Service %s has got no address yet.' % name)
+
+
+def _lacks_certificate(bmc, world):
+    if (world.certificate or bmc.redfish.plain
+            or not bmc.redfish.enabled):
+        return None
+    if bmc.redfish.secret:
+        return Condition(
+            ENDPOINT, False, 'CertificateMissing',
+            'There is no Secret %s/%s with a certificate under tls.crt and '
+            'its key under tls.key. Make it, or leave out redfish.tls.'
+            % (bmc.namespace, bmc.redfish.secret))
+    return Condition(ENDPOINT, False, 'CertificatePending',
+                     'The certificate is being issued.')
 
 
 def _runs(world):

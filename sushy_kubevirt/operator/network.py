@@ -35,8 +35,11 @@ def service(bmc):
         ports.append(_port(pods.IPMI, 'UDP', wanted.ipmi_port,
                            wanted.ipmi_node_port))
     metadata = naming.metadata(bmc, naming.base(bmc.name))
-    if wanted.annotations:
-        metadata['annotations'] = dict(wanted.annotations)
+    # Ours say what an object was made of, and are nobody else's to give.
+    annotations = {name: value for name, value in wanted.annotations.items()
+                   if not name.startswith(naming.GROUP + '/')}
+    if annotations:
+        metadata['annotations'] = annotations
     spec = {'type': wanted.type, 'ports': ports,
             'selector': naming.selector(bmc.name)}
     if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:

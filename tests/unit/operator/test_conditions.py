@@ -107,6 +107,13 @@ CASES = (
      EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), but(refused=(('Service node-virtbmc', 'port'),)),
      ENDPOINT, False, 'Refused', 'Service node-virtbmc: port'),
+    # What is refused is why the pod is not there.
+    (bodies.body(), but(deployment=None, refused=((
+        'Service node-virtbmc', 'port'),)), READY, False, 'Refused',
+     'Service node-virtbmc: port'),
+    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), but(
+        deployment=None, certificate=False), EMULATOR, False,
+     'WaitingForCertificate', 'lab/mine'),
     # It runs, only not the newest.
     (bodies.body(), but(waiting=True), EMULATOR, True, 'RolloutWaiting',
      'waits'),

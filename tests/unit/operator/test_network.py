@@ -89,7 +89,7 @@ class NetworkTestCase(base.BaseTestCase):
 
     def test_annotations(self):
         made = network.service(bodies.bmc(service={
-            'annotations': {'a': 'b'}}))
+            'annotations': {'a': 'b', 'bmc.kubevirt.io/applied': 'c'}}))
         self.assertEqual({'a': 'b'}, made['metadata']['annotations'])
 
     def test_policy(self):
