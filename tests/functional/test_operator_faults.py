@@ -86,6 +86,26 @@ class FaultsTestCase(operator.OperatorTestCase):
                                user=operator.USER)
         self.life()
 
+    def test_a_crowd(self):
+        """Many are made, and go with their namespace, meanwhile."""
+        self.vm()
+        self.secret()
+        self.trouble('500', '503', '429', 'reset', 'drop-after', every=6,
+                     count=100)
+        for path in PATHS[:-1]:
+            self.sandbox.fault('break', where=path, verb='WATCH', delay=1,
+                               count=2, user=operator.USER)
+        self.kubectl.apply(*[
+            operator.bmc_manifest('box-%d' % number, 'box', 'box-bmc')
+            for number in range(50)])
+        self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
+                     '--timeout=90s', timeout=120)
+        self.trouble('500', '503', '429', 'reset', 'drop-after', every=3,
+                     count=50)
+        self.admin('delete', 'namespace', self.namespace, '--timeout=60s')
+        self.until('nothing left', lambda: self.admin.names(
+            operator.OWNED, '-A', '-l', 'app.kubernetes.io/name=virtbmc'), [])
+
     def test_an_outage(self):
         self.vm()
         self.secret()

@@ -181,9 +181,13 @@ class AwayTestCase(operator.OperatorTestCase):
 
 
 class ReplicasTestCase(operator.OperatorTestCase):
-    """The operator as it is installed: two pods, one of them works."""
+    """The operator as it is installed: two pods, one of them works.
+
+    Their tokens are replaced often.
+    """
 
     RUNS = False
+    SANDBOX = ('--token-seconds', '10')
 
     @classmethod
     def setUpClass(cls):

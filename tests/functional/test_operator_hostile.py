@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BMCs that ask for what cannot be, and users who are in a hurry."""
+
+import json
+import time
+
+from tests.functional import operator
+
+# What the definition lets through and the cluster, or the operator, refuses:
+# the spec, and a word of what the status says.
+REFUSED = (
+    ({'service': {'type': 'NodePort', 'nodePorts': {'redfish': 70}}},
+     'range'),
+    ({'service': {'annotations': {'no label!': 'x'}}}, 'no label!'),
+    ({'virtualMedia': {'allowedHosts': ['http://x/']}}, 'http://x/'),
+    ({'virtualMedia': {'allowedHosts': ["'+__import__('os').name+'"]}},
+     'is no host'),
+    ({'redfish': {'tls': {'secretName': 'missing'}}}, 'missing'),
+    ({'nodeSelector': {'example.test/none': 'x'}}, 'being started'),
+    ({'image': 'evil.test/x'}, 'evil.test/x'),
+)
+
+# What is odd, and works.
+ODD = (
+    {'service': {'annotations': {'bmc.kubevirt.io/applied': 'x'}}},
+    {'service': {'annotations': {'kubernetes.io/x': '\n"\'\\'}}},
+    {'service': {'ports': {'redfish': 623, 'ipmi': 623}}},
+    {'resources': {'redfish': {'limits': {'memory': '1024Mi',
+                                          'cpu': '1000m'}}}},
+    {'tolerations': [{'operator': 'Exists'}]},
+)
+
+
+class HostileTestCase(operator.OperatorTestCase):
+
+    SANDBOX = ('--pods', 'pretended')
+
+    def setUp(self):
+        super().setUp()
+        self.sandbox.reset_stats()
+        self.vm()
+        self.secret()
+
+    def made(self, number, spec):
+        name = 'box-%d' % number
+        self.kubectl.apply(operator.bmc_manifest(
+            name, 'box', 'box-bmc', **spec))
+        return operator.Bmc(self.kubectl, name, 'admin', None)
+
+    def at_rest(self, most):
+        """The operator writes no more than so often in two seconds."""
+        self.sandbox.reset_stats()
+        time.sleep(2)
+        calls = self.sandbox.stats()['calls']
+        writes = {(verb, what): count for verb in (
+            'create', 'patch', 'update', 'delete')
+            for what, count in calls.get(verb, {}).items()
+            if not what.startswith('leases')}
+        self.assertLessEqual(sum(writes.values()), most, writes)
+
+    def says(self, bmc, word):
+        """Whether it is not ready, and a word is among the reasons."""
+        return ((bmc.condition() or ('',))[0] == 'False'
+                and word in bmc.message())
+
+    def test_what_is_refused(self):
+        good = self.made(99, {})
+        bmcs = [self.made(*each) for each in enumerate(
+            spec for spec, _ in REFUSED)]
+        for bmc, (spec, word) in zip(bmcs, REFUSED):
+            self.until(spec, lambda bmc=bmc, word=word: self.says(bmc, word))
+        good.ready()
+        # It is tried again, ever less often.
+        time.sleep(6)
+        self.at_rest(len(REFUSED) * 2)
+        for bmc, (spec, _) in zip(bmcs, REFUSED):
+            bmc.patch(**dict.fromkeys(spec))
+        self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
+                     '--timeout=60s')
+        # And one that worked goes on when it is changed for the worse.
+        for bmc, (spec, word) in zip(bmcs, REFUSED):
+            bmc.patch(**spec)
+        for bmc, (spec, word) in zip(bmcs, REFUSED):
+            self.until(spec, lambda bmc=bmc: bmc.condition()[0], 'False')
+            if 'nodeSelector' in spec:
+                continue
+            self.assertEqual(1, self.kubectl.get(
+                'deployment', bmc.base)['status'].get('availableReplicas'),
+                spec)
+        self.kubectl('delete', 'vmbmc', '--all')
+        self.until('nothing left', self.owned, [])
+        self.assertNotIn('Traceback', self.operator.process.output)
+
+    def test_what_is_odd(self):
+        bmcs = [self.made(*each) for each in enumerate(ODD)]
+        for bmc in bmcs:
+            bmc.ready()
+        self.at_rest(0)
+        self.quiet()
+
+    def test_in_a_hurry(self):
+        """Changed, deleted and made anew without waiting."""
+        box = self.made(0, {})
+        for number in range(12):
+            box.patch(runStrategy=('Manual', 'Always')[number % 2],
+                      service={'type': ('ClusterIP', 'NodePort')[number % 2]},
+                      redfish={'plainHTTP': number % 3 == 0})
+        box.current()
+        self.assertEqual('NodePort', self.kubectl.get(
+            'service', box.base)['spec']['type'])
+        for _ in range(4):
+            self.kubectl('replace', '--force', '-f', '-', stdin=json.dumps(
+                operator.bmc_manifest('box-0', 'box', 'box-bmc')))
+        box.ready()
+        uid = box.resource['metadata']['uid']
+        self.until('all are its own', lambda: {
+            owner['uid'] for one in self.kubectl.get(
+                'deployment,service,role,rolebinding,serviceaccount,'
+                'configmap,secret', '-l', operator.LABEL + 'box-0')['items']
+            for owner in one['metadata']['ownerReferences']
+            if owner['kind'] == 'VirtualMachineBMC'}, {uid})
+        self.at_rest(0)
+
+    def test_orphans(self):
+        """What a BMC left on request is another's, until it is deleted."""
+        box = self.made(0, {})
+        box.ready()
+        self.kubectl('delete', 'vmbmc', 'box-0', '--cascade=orphan')
+        self.assertEqual(1, len(self.kubectl.names('deployments')))
+        box = self.made(0, {})
+        self.until('said', lambda: box.condition(), ('False', 'NameTaken'))
+        self.at_rest(0)
+        self.kubectl('delete', operator.OWNED, '-l',
+                     operator.LABEL + 'box-0')
+        box.ready()
+
+    def test_the_authority_is_lost(self):
+        """It is put back as long as it is known; else there is a new one,
+        all certificates are issued anew, and users are told."""
+        boxes = [self.made(number, {}) for number in range(3)]
+        for box in boxes:
+            box.ready()
+        before = [self.ca(box) for box in boxes]
+        system = self.admin.within(operator.NAMESPACE)
+        secret = system.get('secret', 'sushy-kubevirt-ca')['data']
+        system('delete', 'secret', 'sushy-kubevirt-ca')
+        boxes[0].patch(service={'type': 'NodePort'})
+        self.until('back', lambda: system.run(
+            'get', 'secret', 'sushy-kubevirt-ca').returncode, 0)
+        self.assertEqual(secret, system.get('secret', 'sushy-kubevirt-ca')[
+            'data'])
+        self.operator.process.send(15)
+        self.assertEqual(0, self.operator.process.wait())
+        system('delete', 'secret', 'sushy-kubevirt-ca')
+        self.operator.process.restart()
+        self.until('new', lambda: [
+            box.name for box, old in zip(boxes, before)
+            if set(self.ca(box)) & set(old)], [])
+        self.assertEqual(1, len({self.ca(box)[0] for box in boxes}))
+        self.at_rest(0)
+
+    def ca(self, box):
+        """The CA's certificate, and the BMC's."""
+        return (self.kubectl.get('configmap', box.base + '-ca')['data'][
+            'ca.crt'], self.kubectl.get('secret', box.base + '-tls')['data'][
+                'tls.crt'])
