@@ -8,6 +8,7 @@ sandbox, however that ends: see :mod:`undertaker`.
 
 import asyncio
 import contextlib
+import functools
 import os
 import pathlib
 import secrets
@@ -116,20 +117,23 @@ def _give_way(pid):
 
 
 class Processes:
-    """All of them.
-
-    ``folder`` is for the files of pods; it goes with the sandbox.
-    """
+    """All of them."""
 
     def __init__(self):
-        self.folder = pathlib.Path(
-            tempfile.mkdtemp(prefix='sushy-kubevirt-pods-'))
         self._alive = {}
         self._marks = {}
         self._ended = {}
         self._watch = None
         self._sweeping = None
         self._setpriv = shutil.which('setpriv')
+
+    @functools.cached_property
+    def folder(self):
+        """For the files of pods; it goes with the sandbox.
+
+        Made when it is needed: a sandbox that cannot start leaves none.
+        """
+        return pathlib.Path(tempfile.mkdtemp(prefix='sushy-kubevirt-pods-'))
 
     def start(self, command, env, folder, say, on_end):
         """Start a process.
@@ -197,7 +201,8 @@ class Processes:
         if self._watch is not None:
             self._watch.stdin.close()
             self._watch.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if 'folder' in vars(self):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _begin_watch(self):
         if self._watch is None:
