@@ -2,11 +2,13 @@
 """The HTTP server of a pod: Werkzeug's, a thread for each connection.
 
 What Werkzeug's lacks for long service is here: an end for clients that are
-slow or silent, a limit on their number, TLS whose certificate changes while
-it runs, and an end in good order. Its loop waits for events alone.
+slow or silent, a limit on their number and on what each may have us keep, TLS
+whose certificate changes while it runs, and an end in good order. Its loop
+waits for events alone.
 """
 
 import contextlib
+from http import client
 import io
 import logging
 import selectors
@@ -33,7 +35,18 @@ SEND_SECONDS = 60
 
 #: Bytes of a body that are read before the application has it. What is
 #: longer it refuses unread.
-_LONGEST = 2 ** 20
+_LONGEST = 2 ** 18
+
+#: Bytes of all lines of a request: those of its head, and those around chunks.
+#: `http.server` would keep 100 lines of 64 KiB for each connection, which is
+#: more than the whole pod may have.
+_LINES = 2 ** 15
+
+#: Digits of a length.
+_DIGITS = 18
+
+#: Bytes that are thrown away at a time.
+_WASTE = 2 ** 16
 
 #: Seconds that requests have to be done with when the server is to end.
 GRACE = 8
@@ -208,26 +221,41 @@ class _Handler(serving.WSGIRequestHandler):
 
     _streams = False
 
+    def setup(self):
+        super().setup()
+        self.rfile = _Lines(self.rfile)
+
+    def handle(self):
+        # Of the first line; any other is answered with 431.
+        with contextlib.suppress(client.LineTooLong):
+            super().handle()
+
     def handle_expect_100(self):
         # Werkzeug says it too.
         return True
 
     def make_environ(self):
         """As Werkzeug does; with the body already here."""
-        environ = super().make_environ()
+        try:
+            environ = super().make_environ()
+        except ValueError:
+            # Such as an address of IPv6 that is none.
+            self._refuse(400)
         length = environ.get('CONTENT_LENGTH', '')
         if environ.get('wsgi.input_terminated'):
             body = self._body(environ, _LONGEST + 1)
         elif not length.isdecimal():
             body = b''
+        elif len(length) > _DIGITS:
+            # More than Python takes for a number.
+            self._refuse(413)
         elif int(length) > _LONGEST:
             # The application refuses it, and does not wait for it either.
+            self.rfile = _Waste(self.rfile)
             self.server.turn(self.connection, True, REQUEST_SECONDS)
             return environ
         else:
             body = self._body(environ, int(length))
-            if len(body) < int(length):
-                raise ConnectionError('The request was not sent to its end')
         environ['wsgi.input'] = io.BytesIO(body)
         # Nothing else is expected, nor waited for when we hang up.
         self.rfile.close()
@@ -240,9 +268,13 @@ class _Handler(serving.WSGIRequestHandler):
         self.wfile.flush()
         try:
             return environ['wsgi.input'].read(most)
-        except OSError as exc:
+        except (OSError, client.LineTooLong) as exc:
             # Also chunks that are none.
             raise ConnectionError(str(exc)) from None
+
+    def _refuse(self, code):
+        self.send_error(code)
+        raise ConnectionError('The request was refused')
 
     def send_header(self, keyword, value):
         if keyword.lower() == 'content-type':
@@ -275,6 +307,59 @@ class _Handler(serving.WSGIRequestHandler):
     def log_error(self, format, *args):
         LOG.info('%s: %s', self.client_address[0], (format % args).translate(
             self._control_char_table))
+
+
+class _Lines:
+    """What a client sends, whole, and with an end to its lines.
+
+    :param stream: to read from
+    """
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._left = _LINES
+
+    def readline(self, limit=_LINES):
+        """:raises: `client.LineTooLong`"""
+        line = self._stream.readline(min(limit, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise client.LineTooLong('head')
+        return line
+
+    def read(self, size):
+        """As many bytes, or none at all.
+
+        Werkzeug's DechunkedInput takes what is given for as much as it asked
+        for, and with it what lies behind in this process' memory.
+
+        :raises: ConnectionError
+        """
+        found = self._stream.read(size)
+        if len(found) < size:
+            raise ConnectionError('The request was not sent to its end')
+        return found
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+class _Waste:
+    """What a client goes on to send, which Werkzeug reads to throw it away:
+    by 10 MB at a time, if it may.
+
+    :param stream: to read from
+    """
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def read(self, size):
+        """:returns: some bytes; none at the end"""
+        return self._stream.read1(min(size, _WASTE))
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
 
 
 def _cut(sock):

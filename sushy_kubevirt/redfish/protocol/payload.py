@@ -7,6 +7,8 @@ of property to `bool`, `str`, a tuple of the texts allowed, a dict again, or
 `ReadOnly`.
 """
 
+import io
+
 import flask
 from werkzeug import exceptions as http
 
@@ -14,7 +16,7 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Bytes. The largest thing a client has to send is a certificate.
-LONGEST = 2 ** 20
+LONGEST = 2 ** 18
 
 _SAFE = ('GET', 'HEAD', 'OPTIONS')
 
@@ -44,6 +46,11 @@ def check():
     request = flask.request
     if request.method in _SAFE or not _has_body(request):
         return
+    if isinstance(request.environ.get('wsgi.input'), io.RawIOBase):
+        # Werkzeug's own server takes a chunk that ends too early for a whole
+        # one, with the memory behind it. A buffer notices.
+        request.environ['wsgi.input'] = io.BufferedReader(
+            request.environ['wsgi.input'])
     if request.max_content_length is None:
         request.max_content_length = LONGEST
     if not request.is_json:

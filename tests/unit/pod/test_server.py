@@ -165,6 +165,67 @@ class ServerTestCase(Case):
         sock.sendall(b'abcd')
         self.assertIn(b'abcd', self.answer(sock)[1])
 
+    def test_heads_have_an_end(self):
+        line = b'X: ' + b'x' * 2000 + b'\r\n'
+        self.assertEqual(200, self.answer(self.send(
+            b'GET /x HTTP/1.1\r\n' + line * 8 + b'\r\n'))[0])
+        for head, code in ((b'GET /x HTTP/1.1\r\n' + line * 20, 431),
+                           (b'GET /x HTTP/1.1\r\nX: ' + b'x' * 50000, 431),
+                           (b'GET /' + b'x' * 50000, None)):
+            sock = self.send(head)
+            try:
+                found = self.answer(sock)[0]
+            except (ConnectionError, IndexError):
+                found = None
+            # What comes after the answer may have the kernel throw it away.
+            self.assertIn(found, (code, None))
+        # Chunks of a byte are lines, too.
+        self.assertHungUp(self.send(
+            b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
+            b'1\r\nx\r\n' * server._LINES))
+        self.assertNotIn('Traceback', self.log.output)
+        self.assertEqual(200, self.get()[0])
+
+    def test_chunk_that_ends_too_early(self):
+        # What Werkzeug makes of it is the memory behind it.
+        for number in 4, 40, 10 ** 6:
+            sock = self.send(b'POST /x HTTP/1.1\r\n'
+                             b'Transfer-Encoding: chunked\r\n\r\n'
+                             b'%x\r\nabc' % number)
+            sock.shutdown(socket.SHUT_WR)
+            self.assertHungUp(sock)
+            self.assertFalse(self.app.asked.acquire(blocking=False))
+
+    def test_refused_before_the_application(self):
+        for head, code in (
+                (b'POST /x HTTP/1.1\r\nContent-Length: ' + b'9' * 5000, 413),
+                (b'GET http://[ HTTP/1.1', 400)):
+            self.assertEqual(code, self.answer(self.send(
+                head + b'\r\n\r\n'))[0], head)
+        self.assertFalse(self.app.asked.acquire(blocking=False))
+        self.assertNotIn('Traceback', self.log.output)
+
+    def test_what_is_thrown_away_is_not_kept(self):
+        read = []
+
+        class Waste(server._Waste):
+            def read(self, size):
+                found = super().read(size)
+                read.append(len(found))
+                return found
+        self.set('_Waste', Waste)
+        self.set('_LONGEST', 3)
+        body = b'x' * 2 ** 20
+        # The application does not read it.
+        self.app.go_on.set()
+        sock = self.send(b'POST /stream HTTP/1.1\r\nContent-Length: %d'
+                         b'\r\n\r\n' % len(body), body)
+        sock.shutdown(socket.SHUT_WR)
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.wait_for(lambda: self.server.connections == 0)
+        self.assertTrue(read)
+        self.assertLessEqual(max(read), server._WASTE)
+
     def test_failure_is_the_servers_own(self):
         code, body = self.get('/fail')
         self.assertEqual(500, code)
