@@ -18,8 +18,10 @@ _object = contextvars.ContextVar('object', default=None)
 #: What tells of each request or event, which is of no use but for debugging.
 _CHATTY = 'kopf', 'asyncio', 'aiohttp.access'
 
-#: Has a traceback for each request that is no HTTP.
-_DEAF = 'aiohttp.server'
+#: Have a traceback for each request that is no HTTP, and for each watch of
+#: kopf's that gives up, of which `running` tells in a line.
+_DEAF = ('aiohttp.server', 'kopf._core.reactor.orchestration',
+         'kopf._core.reactor.running')
 
 
 @contextlib.contextmanager
@@ -53,7 +55,8 @@ def configure(form, level):
         for name in _CHATTY:
             logging.getLogger(name).setLevel(
                 max(logging.WARNING, root.level))
-        logging.getLogger(_DEAF).setLevel(logging.CRITICAL)
+        for name in _DEAF:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Json(logging.Formatter):
