@@ -350,17 +350,16 @@ class WorkloadsTestCase(base.FunctionalTestCase):
         self.assertIn('unknown field "imagePolicy"', done.stderr)
 
     def test_ready_soon_after_its_start(self):
+        probe = {'httpGet': {'port': 'http'}, 'timeoutSeconds': 20}
         slow = container(
             'python', '-c', 'import time; time.sleep(1.5); import '
             'http.server as s, os; s.HTTPServer((os.environ["POD_IP"], '
             f'{PORT}), s.SimpleHTTPRequestHandler).serve_forever()',
             env=web()['env'], ports=web()['ports'],
-            startupProbe={'httpGet': {'port': 'http'}, 'periodSeconds': 1,
+            startupProbe={**probe, 'periodSeconds': 1,
                           'failureThreshold': 60},
-            readinessProbe={'httpGet': {'port': 'http'},
-                            'periodSeconds': 600},
-            livenessProbe={'httpGet': {'port': 'http'},
-                           'periodSeconds': 600})
+            readinessProbe={**probe, 'periodSeconds': 600},
+            livenessProbe={**probe, 'periodSeconds': 600})
         self.apply(pod('slow', pod_spec(slow)))
         self.wait('pod/slow', 'condition=Ready')
         said = self.mine('get', 'events', '-o', 'json')
@@ -432,7 +431,7 @@ class TokensTestCase(base.FunctionalTestCase):
 
     def test_tokens_are_replaced_and_end(self):
         made = self.useFixture(sandbox.Sandbox(
-            vms=0, arguments=['--token-seconds', '3']))
+            vms=0, arguments=['--token-seconds', '6']))
         mount = '/var/run/secrets/kubernetes.io/serviceaccount'
         script = (
             'import sys, time\nlast = None\nwhile True:\n'
@@ -459,7 +458,7 @@ class TokensTestCase(base.FunctionalTestCase):
                     'Authorization': 'Bearer ' + token}).status_code
         self.assertEqual(2, len(set(tokens)))
         self.assertEqual(200, status(tokens[1]))
-        end = time.monotonic() + 10
+        end = time.monotonic() + 20
         while status(tokens[0]) != 401 and time.monotonic() < end:
             time.sleep(0.1)
         self.assertEqual(401, status(tokens[0]))
