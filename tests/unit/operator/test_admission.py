@@ -106,6 +106,12 @@ def templates(*sources):
         for source in sources]}}
 
 
+def named(**fields):
+    made = templates(CLONE)
+    made['spec']['dataVolumeTemplates'][0]['metadata'] = fields
+    return made
+
+
 def kind(**fields):
     return {'spec': {**spec()['spec'], **fields}}
 
@@ -152,6 +158,8 @@ MACHINES = (
     (templates(CLONE), templates(CLONE), None),
     (templates(CLONE), templates({**CLONE, 'storage': {
         'storageClassName': 'a'}}), None),
+    (named(name='a', creationTimestamp=None), named(name='a'), None),
+    (named(name='a'), named(name='a', creationTimestamp=None), None),
     (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}),
      None),
     # What a BMC does not.
@@ -190,6 +198,11 @@ MACHINES = (
     (templates(HTTP_SOURCE), templates({'source': {'http': {
         **HTTP, 'secretExtraHeaders': ['a']}}}), 'no DataVolumes'),
     (spec(), templates(CLONE), 'no DataVolumes'),
+    (named(name='a'), named(name='b'), 'no DataVolumes'),
+    (named(name='a'), named(name='a', annotations={'a': 'b'}),
+     'no DataVolumes'),
+    (named(name='a', annotations={'a': 'b'}), named(
+        name='a', creationTimestamp=None), 'no DataVolumes'),
     (template(), template(annotations={SIDECAR: '[]'}),
      "others' annotations"),
     (template(annotations={SIDECAR: '[]'}), template(annotations={
