@@ -170,10 +170,11 @@ class TestRequests(base.RedfishTestCase):
         # What is behind it in memory is no part of the body.
         with self.app.test_request_context(
                 self.path, method='PATCH', content_type='application/json',
-                input_stream=serving.DechunkedInput(
-                    io.BytesIO(b'FFFFFF\r\n{}')),
-                environ_overrides={'HTTP_TRANSFER_ENCODING': 'chunked',
-                                   'wsgi.input_terminated': True}):
+                environ_overrides={
+                    'HTTP_TRANSFER_ENCODING': 'chunked',
+                    'wsgi.input_terminated': True,
+                    'wsgi.input': serving.DechunkedInput(
+                        io.BytesIO(b'FFFFFF\r\n{}'))}):
             self.assertRaises(http.BadRequest, payload.check)
             self.assertRaises(http.BadRequest, flask.request.get_data)
 
