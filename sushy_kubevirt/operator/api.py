@@ -169,8 +169,8 @@ class Api:
             pause = 0
             try:
                 if not version:
-                    there = set()
-                    async for items, version in self._pages(
+                    there, of_page = set(), ''
+                    async for items, of_page in self._pages(
                             resource, namespace, query, accept[1]):
                         for item in items:
                             meta = item['metadata']
@@ -181,7 +181,9 @@ class Api:
                     # watch lasts.
                     items = item = meta = None
                     yield LISTED, there
-                    there = None
+                    # Now that it is complete, and not before: half a list
+                    # is begun again.
+                    there, version = None, of_page
                 began = time.monotonic()
                 async for kind, item in self._changes(
                         resource, namespace, query, accept[0], version):

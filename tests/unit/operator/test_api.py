@@ -210,6 +210,23 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(('LISTED', list('abcde')), await following())
         self.assertEqual(3, self.server.count('GET', 'virtualmachines$'))
 
+    async def test_a_page_fails(self):
+        # Half a list is none: it is begun again, and told when it is whole.
+        self.addCleanup(setattr, api_, 'PAGE', api_.PAGE)
+        api_.PAGE = 2
+        for name in 'bcde':
+            await self.put(name)
+        for code in 500, 410:
+            async with self.watching() as following:
+                self.assertEqual(('ADDED', 'a'), await following())
+                self.server.rule('GET', 'virtualmachines$',
+                                 (code, {'message': 'oh'}, None))
+                self.assertEqual(('ADDED', 'b'), await following())
+                for name in 'abcde':
+                    self.assertEqual(('ADDED', name), await following())
+                self.assertEqual(('LISTED', list('abcde')),
+                                 await following())
+
     async def test_selectors(self):
         async with self.watching(label_selector='a in (b)',
                                  field_selector='metadata.name=a',
