@@ -29,10 +29,6 @@ PORT = 8000
 #: thousands of pods; that the server is gone is noticed sooner all the same.
 WATCH_SECONDS = 300
 
-#: How long a watch lasts. Each renewal is a call of the API, and there may be
-#: thousands of pods; that the server is gone is noticed sooner all the same.
-WATCH_SECONDS = 300
-
 _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 
 
@@ -109,7 +105,6 @@ def _options(bmc):
     yield 'SUSHY_EMULATOR_LISTEN_PORT', PORT
     yield 'SUSHY_EMULATOR_SYSTEM_DRIVER', 'kubevirt'
     yield _OURS + 'VM', str(bmc.vm)
-    yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
     yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
     if bmc.run_strategy:
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy

@@ -38,7 +38,6 @@ CASES = (
     ({}, 'namespaces', None),
     ({}, 'machine.run_strategy', 'RerunOnFailure'),
     ({}, 'machine.watch_seconds', 300),
-    ({}, 'machine.watch_seconds', 300),
     ({'runStrategy': 'Manual'}, 'machine.run_strategy', 'Manual'),
     ({'virtualMedia': {'storageClassName': 'fast'}},
      'machine.media.storage_class', 'fast'),
