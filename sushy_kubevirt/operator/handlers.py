@@ -21,6 +21,8 @@ from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import known
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import orphans
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import spec
@@ -59,6 +61,7 @@ class Work:
         self._system = options.system_namespace
         self._known = known.Known(api)
         self._farewell = farewell.Farewell(api, self._known)
+        self._orphans = orphans.Orphans(api, self._known, self._namespaces)
         self._certificates = certificates.Certificates(
             api, options.system_namespace)
         self._rollout = rollout.Rollout(options.max_unavailable, self._wake)
@@ -103,6 +106,7 @@ class Work:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._farewell.close()
+        await self._orphans.close()
         await self._queue.close(_LAST_SECONDS)
 
     def ready(self):
@@ -142,6 +146,7 @@ class Work:
             self._queue.add((namespace, name))
         self._queue.start()
         self._farewell.begin()
+        self._orphans.begin()
 
     # What happens
 
@@ -159,8 +164,11 @@ class Work:
         body = self._known.bmc(key)
         self._known.drop_bmc(key)
         if body:
-            vm = spec.read(body).vm
-            self._farewell.look(vm.namespace, vm.name)
+            bmc = spec.read(body)
+            self._farewell.look(bmc.vm.namespace, bmc.vm.name)
+            for resource, *at in observed.objects(bmc):
+                if resource in orphans.KINDS:
+                    self._orphans.look(*at)
         self._queue.forget(key)
         self._states.pop(key, None)
         self._count(None)
@@ -180,6 +188,8 @@ class Work:
                         # list.
                         await self._missed(key)
                 self._expected = (self._expected or set()) | found
+                if self.listed.is_set():
+                    self._orphans.begin()
                 self._is_listed(resource, namespace)
                 continue
             metadata = found['metadata']
@@ -187,9 +197,11 @@ class Work:
             if kind == 'DELETED':
                 (self._expected or set()).discard(key)
                 body = self._known.bmc(key)
-                if body is None and self.listed.is_set():
+                if self.listed.is_set() and (body is None or body['metadata'][
+                        'uid'] != metadata['uid']):
                     # It was noticed before, and which VM it had is forgotten.
                     self._farewell.begin()
+                    self._orphans.begin()
                 if body is None or body['metadata']['uid'] == metadata['uid']:
                     self._bmc_gone(key)
                     self._known.objects.gone(kinds.BMC, found)
@@ -223,6 +235,9 @@ class Work:
                 self._farewell.role_gone(found)
             if not news:
                 continue
+            if resource in orphans.KINDS and kind != 'DELETED':
+                self._orphans.look(found['metadata']['namespace'],
+                                   found['metadata']['name'])
             keys = self._minding(resource, found)
             if resource == kinds.DEPLOYMENT:
                 for key in keys:

@@ -23,6 +23,7 @@ GROUPS = {
     'virtualmachines': 'apis/kubevirt.io/v1',
     'virtualmachineinstances': 'apis/kubevirt.io/v1',
     'kubevirts': 'apis/kubevirt.io/v1',
+    'virtualmachinebmcs': 'apis/bmc.kubevirt.io/v1beta1',
     'datavolumes': 'apis/cdi.kubevirt.io/v1beta1',
     'virtualmachineclusterinstancetypes':
         'apis/instancetype.kubevirt.io/v1beta1',

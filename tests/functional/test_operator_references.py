@@ -214,6 +214,24 @@ class ReferencesTestCase(operator.OperatorTestCase):
             self.assertEqual(['virtualmachine.kubevirt.io/far'],
                              there.names('vm'))
 
+    def test_elsewhere_without_the_finalizer(self):
+        """Whoever may change a BMC keeps no rights by that."""
+        there = self.elsewhere()
+        there('annotate', 'vm/far', ALLOW + '=' + self.namespace)
+        self.far_bmc(there).ready()
+        self.assertTrue(self.may('patch', 'vm/far', there))
+        mark = self.operator.process.mark()
+        # Faster than the operator puts it back.
+        self.sandbox.patch('virtualmachinebmcs', 'box', {
+            'metadata': {'finalizers': None}}, self.namespace)
+        self.sandbox.delete('virtualmachinebmcs', 'box', self.namespace)
+        self.kubectl('wait', 'vmbmc/box', '--for=delete', '--timeout=30s')
+        self.until('gone', lambda: self.rights(there), [])
+        self.assertFalse(self.may('patch', 'vm/far', there))
+        for line in self.operator.complaints(mark):
+            self.assertIn('without its finalizer', line['message'])
+        self.mark = self.operator.process.mark()
+
     def test_a_far_secret_alone(self):
         there = self.elsewhere()
         self.vm()

@@ -80,6 +80,52 @@ class WorkTestCase(base.BaseTestCase):
             self.assertEqual({}, work._states)
         self.run_story(story)
 
+    def without_its_finalizer(self, there):
+        """Somebody deletes a BMC, and his own idea of when it is gone."""
+        there.objects['VirtualMachineBMC', *KEY]['metadata'].pop('finalizers')
+        there.remove('VirtualMachineBMC', *KEY)
+
+    def rights(self, there):
+        return [one['metadata']['namespace'] for kind in (
+            'Role', 'RoleBinding') for one in there.of(kind)]
+
+    def test_rights_elsewhere_of_a_bmc_without_its_finalizer(self):
+        async def story(there, work):
+            await self.ready(there, work)
+            self.assertEqual(['far', 'far'], self.rights(there))
+            self.without_its_finalizer(there)
+            await self.until(lambda: not self.rights(there))
+            # Another of its name, before it is noticed.
+            for _ in range(2):
+                body = bodies.elsewhere()
+                body['metadata']['uid'] = 'second'
+                there.add(body)
+                await self.ready(there, work)
+                self.without_its_finalizer(there)
+                there.add(bodies.body())
+                await self.until(lambda: self.rights(there) == [
+                    'lab', 'lab'])
+                await self.ready(there, work)
+                there.remove('VirtualMachineBMC', *KEY)
+                await self.until(lambda: not work._known.bmcs())
+        self.run_story(story, stories.begun(bodies.elsewhere()))
+
+    def test_rights_elsewhere_while_nobody_worked(self):
+        there = stories.begun(bodies.elsewhere())
+        stories.Operator(there).run()
+        self.without_its_finalizer(there)
+        self.assertEqual(['far', 'far'], self.rights(there))
+
+        async def not_ours(there, work):
+            await asyncio.sleep(0.1)
+            self.assertEqual(['far', 'far'], self.rights(there))
+
+        async def gone(there, work):
+            await self.until(lambda: not self.rights(there))
+        # Its BMC might be there: those of its namespace are not known.
+        self.run_story(not_ours, there, namespaces=('far',))
+        self.run_story(gone, there)
+
     def test_a_label_is_taken_away(self):
         async def story(there, work):
             await self.ready(there, work)
