@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import base64
+import pathlib
+import tempfile
 
 from oslotest import base
 
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
+from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt import mounted
 
 
 class CredentialsTestCase(base.BaseTestCase):
@@ -47,3 +51,32 @@ class CredentialsTestCase(base.BaseTestCase):
                 (None, ('username', 'password'))):
             with self.subTest(data=data):
                 self.assertEqual(wanted, credentials.missing({'data': data}))
+
+    def test_unfit_is_what_the_container_refuses(self):
+        for value, fits in (
+                ('a', True), ('a' * 16, True), ('a' * 17, False),
+                ('é' * 8, True), ('é' * 9, False),
+                # An editor's, or that of --from-file.
+                ('a' * 16 + '\n', True), ('a' * 16 + '\r\n', True),
+                ('a\n\n', False), ('a\rb', False), ('\x7f', False),
+                ('a\u00a0b', False), ('a\u200bb', False),
+                ('\n', False), ('\r\n', False)):
+            with self.subTest(value=value), \
+                    tempfile.TemporaryDirectory() as folder:
+                for name, text in (('username', value), ('password', 'p')):
+                    pathlib.Path(folder, name).write_text(text, newline='')
+                account = mounted.Account(
+                    folder, (codes.USERNAME_MAX, codes.PASSWORD_MAX))
+                self.assertEqual(fits, account.current() is not None)
+                secret = bodies.secret(username=value, password='p')
+                self.assertEqual(
+                    fits, not (credentials.missing(secret)
+                               or credentials.unfit(secret)))
+
+    def test_as_long_as_the_container_takes_it(self):
+        for key, most in (('username', codes.USERNAME_MAX),
+                          ('password', codes.PASSWORD_MAX)):
+            for more, wanted in ((0, ()), (1, (key,))):
+                self.assertEqual(wanted, credentials.unfit(bodies.secret(
+                    **{'username': 'u', 'password': 'p',
+                       key: 'a' * (most + more)})))
