@@ -286,4 +286,6 @@ def vm(namespace=bodies.NAMESPACE, name='vm', allowed=None):
     if allowed:
         metadata['annotations'] = {'bmc.kubevirt.io/allow-from': allowed}
     return {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
-            'metadata': metadata}
+            'metadata': metadata, 'spec': {
+                'runStrategy': 'Halted', 'template': {'spec': {
+                    'domain': {'devices': {}}}}}}

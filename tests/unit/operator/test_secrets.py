@@ -60,7 +60,7 @@ class SecretsTestCase(base.BaseTestCase):
                 ({'username': 'a', 'password': 'b' * 21}, ('password',)),
                 ({'username': 'ä' * 9, 'password': 'ß' * 11},
                  ('username', 'password')),
-                ({'username': 'a\n', 'password': 'b\x7f'},
+                ({'username': 'a\nb', 'password': 'b\x7f'},
                  ('username', 'password'))):
             with self.subTest(data=data):
                 self.assertEqual(unfit, secrets.look(
