@@ -30,6 +30,10 @@ _ALONE = ('f:spec', 'f:data', 'f:rules', 'f:subjects')
 #: What ``kubectl rollout restart`` writes into a Deployment.
 _RESTART = ('f:spec', 'f:template', 'f:metadata', 'f:annotations')
 
+#: What is left to others of a Service: makers of load balancers give it an
+#: address, such as kube-vip's cloud provider.
+_ADDRESS = 'f:loadBalancerIP'
+
 
 def digest(wanted):
     """What changes when something else is asked for.
@@ -83,11 +87,17 @@ def touched(metadata):
             continue
         fields = entry.get('fieldsV1') or {}
         parts = {part: {'.': {}} for part in _ALONE
-                 if part in fields and not _is_restart(fields, part)}
+                 if part in fields and not _is_address(fields, part)
+                 and not _is_restart(fields, part)}
         if parts:
             found.append({'manager': entry.get('manager', ''),
                           'fieldsV1': parts})
     return found
+
+
+def _is_address(fields, part):
+    """Whether nothing but the address of a load balancer is in a part."""
+    return set(fields[part]) - {'.'} == {_ADDRESS}
 
 
 def _is_restart(fields, part):

@@ -14,7 +14,7 @@ CLASS = naming.GROUP + '/load-balancer-class'
 
 #: What the cluster fills in once and for all.
 _ALLOCATED = ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy',
-              'healthCheckNodePort', 'loadBalancerClass')
+              'healthCheckNodePort', 'loadBalancerClass', 'loadBalancerIP')
 
 #: The label that every namespace has with its name.
 _NAMESPACE = 'kubernetes.io/metadata.name'

@@ -64,6 +64,11 @@ class CompareTestCase(base.BaseTestCase):
                     'f:spec': {'f:replicas': {}}}}, False),
                 ({'manager': 'sushy-kubevirt-operator', 'fieldsV1': {
                     'f:spec': {}}}, False),
+                # Whoever makes load balancers.
+                ({'manager': 'kube-vip-cloud-provider', 'fieldsV1': {
+                    'f:spec': {'f:loadBalancerIP': {}}}}, False),
+                ({'manager': 'kubectl', 'fieldsV1': {'f:spec': {
+                    'f:loadBalancerIP': {}, 'f:externalIPs': {}}}}, True),
                 # kubectl rollout restart
                 ({'manager': 'kubectl', 'fieldsV1': restart}, False),
                 ({'manager': 'kubectl', 'fieldsV1': {

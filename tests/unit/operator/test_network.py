@@ -71,7 +71,8 @@ class NetworkTestCase(base.BaseTestCase):
         wanted = network.service(bodies.bmc(service={'type': 'NodePort'}))
         live = {'spec': {
             'type': 'NodePort', 'clusterIP': '10.0.0.7',
-            'externalIPs': ['1.2.3.4'], 'selector': {'a': 'b'}, 'ports': [
+            'externalIPs': ['1.2.3.4'], 'loadBalancerIP': '1.2.3.5',
+            'selector': {'a': 'b'}, 'ports': [
                 {'name': 'redfish', 'port': 1, 'nodePort': 30001},
                 {'name': 'more', 'port': 2, 'nodePort': 30002}]}}
         made = network.allocated(wanted, live)['spec']
@@ -82,6 +83,8 @@ class NetworkTestCase(base.BaseTestCase):
              [(port['name'], port['port'], port.get('nodePort'))
               for port in made['ports']]))
         self.assertNotIn('externalIPs', made)
+        # That is given by whoever makes load balancers.
+        self.assertEqual('1.2.3.5', made['loadBalancerIP'])
         # No port of a node is left over from another type.
         live['spec']['type'] = 'LoadBalancer'
         self.assertNotIn('nodePort', network.allocated(wanted, live)[
