@@ -187,7 +187,10 @@ class Work:
                         # kopf may have told of one that is newer than the
                         # list.
                         await self._missed(key)
-                self._expected = (self._expected or set()) | found
+                # One that is on a list no more is not waited for.
+                self._expected = found | {
+                    key for key in self._expected or ()
+                    if namespace not in (None, key[0])}
                 if self.listed.is_set():
                     self._orphans.begin()
                 self._is_listed(resource, namespace)

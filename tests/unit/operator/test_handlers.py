@@ -5,6 +5,7 @@ import asyncio
 
 from oslotest import base
 
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import handlers
 from sushy_kubevirt.operator import kinds
@@ -138,6 +139,20 @@ class WorkTestCase(base.BaseTestCase):
             await self.until(lambda: naming.made_by_us(
                 there.objects['Role', 'lab', 'node-virtbmc']))
         self.run_story(story)
+
+    def test_one_that_vanishes_before_it_is_told(self):
+        # Between two lists, while nothing could be watched: nobody waits for
+        # kopf to tell of it.
+        there = stories.begun(bodies.body())
+        watch = there.watch
+
+        async def broken(resource, *args, **more):
+            async for kind, found in watch(resource, *args, **more):
+                if resource == kinds.BMC and more and kind == api.LISTED:
+                    yield kind, found | {('lab', 'gone')}
+                yield kind, found
+        there.watch = broken
+        self.run_story(self.ready, there)
 
     def test_as_soon_as_a_name_is_free(self):
         there = stories.begun(bodies.body())
