@@ -541,6 +541,19 @@ class PodAccountTestCase(AccessTestCase):
                     'name': 'x', 'disk': {'disk': {}}, 'volumeSource': {
                         'persistentVolumeClaim': {
                             'claimName': 'other'}}}}]}, sub='/status'))
+        self.assertIn("guest's credentials, account", patch({
+            'op': 'add', 'path': '/spec/template/spec/serviceAccountName',
+            'value': 'default'}))
+        # What is known of others.
+        events = sandbox.path('events', namespace=self.namespace)
+        found = self.ask(box, 'GET', events).json()['items']
+        theirs = next(one for one in found
+                      if one['involvedObject']['kind'] == 'Pod')
+        for method, path, *body in (
+                ('DELETE', '%s/%s' % (events, theirs['metadata']['name'])),
+                ('POST', events, {**theirs, 'metadata': {'name': 'x'}})):
+            self.assertIn('entries of its own log', self.ask(
+                box, method, path, *body).json()['message'])
         self.assertEqual([], [
             one for one in self.kubectl.names('secrets,datavolumes')
             if 'box-bmc-cd' in one])

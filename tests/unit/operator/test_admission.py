@@ -15,6 +15,7 @@ from sushy_kubevirt.kubevirt.media import record
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.operator import rights
 from sushy_kubevirt.sandbox.api import policing
+from sushy_kubevirt.services.events import log
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
@@ -348,3 +349,17 @@ class AdmissionTestCase(base.BaseTestCase):
                 self.assert_said(
                     None if allowed else 'takes back requests', self.said(
                         'virtbmc-virtualmachines-status', new, old))
+
+    def test_events(self):
+        ours = {'reportingComponent': log.COMPONENT,
+                'involvedObject': {'kind': 'VirtualMachine'}}
+        for event, allowed in (
+                (ours, True),
+                ({**ours, 'reportingComponent': 'kubelet'}, False),
+                ({**ours, 'involvedObject': {'kind': 'Pod'}}, False),
+                ({'reportingComponent': log.COMPONENT}, False), ({}, False)):
+            for new, old in ((event, None), (None, event)):
+                with self.subTest(event=event, deleted=new is None):
+                    self.assert_said(
+                        None if allowed else 'entries of its own log',
+                        self.said('virtbmc-events', new, old))
