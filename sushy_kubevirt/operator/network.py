@@ -12,6 +12,10 @@ CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
 #: else in the cluster chose is none of our business.
 CLASS = naming.GROUP + '/load-balancer-class'
 
+#: Ours say what an object was made of, and are nobody else's to give; those of
+#: kubectl say what somebody applied, which nobody did.
+_OTHERS = naming.GROUP + '/', 'kubectl.kubernetes.io/'
+
 #: What the cluster fills in once and for all.
 _ALLOCATED = ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy',
               'healthCheckNodePort', 'loadBalancerClass', 'loadBalancerIP')
@@ -35,9 +39,8 @@ def service(bmc):
         ports.append(_port(pods.IPMI, 'UDP', wanted.ipmi_port,
                            wanted.ipmi_node_port))
     metadata = naming.metadata(bmc, naming.base(bmc.name))
-    # Ours say what an object was made of, and are nobody else's to give.
     annotations = {name: value for name, value in wanted.annotations.items()
-                   if not name.startswith(naming.GROUP + '/')}
+                   if not name.startswith(_OTHERS)}
     if annotations:
         metadata['annotations'] = annotations
     spec = {'type': wanted.type, 'ports': ports,

@@ -92,7 +92,9 @@ class NetworkTestCase(base.BaseTestCase):
 
     def test_annotations(self):
         made = network.service(bodies.bmc(service={
-            'annotations': {'a': 'b', 'bmc.kubevirt.io/applied': 'c'}}))
+            'annotations': {
+                'a': 'b', 'bmc.kubevirt.io/applied': 'c',
+                'kubectl.kubernetes.io/last-applied-configuration': 'd'}}))
         self.assertEqual({'a': 'b'}, made['metadata']['annotations'])
 
     def test_policy(self):
