@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of ``sushy-kubevirt-redfish``: what it starts, and its end."""
 
+import ipaddress
 import logging
 import os
 import signal
@@ -50,7 +51,7 @@ def _serve(app, health_port):
     cert = app.config.get('SUSHY_EMULATOR_SSL_CERT')
     key = app.config.get('SUSHY_EMULATOR_SSL_KEY')
     tls = certificate.Certificate(cert, key) if cert and key else None
-    serving = server.Server(address, port, app, tls)
+    serving = server.Server(everywhere(address), port, app, tls)
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: serving.stop())
     asked = probe.Probe(address, serving.port, tls is not None)
@@ -68,6 +69,21 @@ def _serve(app, health_port):
         told.close()
         app.sushy_kubevirt.close()
     return 0
+
+
+def everywhere(address):
+    """Where to listen in a pod: at all of its addresses.
+
+    ``kubectl port-forward`` comes to a pod's loopback. Where pods are
+    processes of one machine, as in the sandbox, each has an address of that
+    alone, and keeps to it.
+
+    :param address: the pod's
+    """
+    found = ipaddress.ip_address(address)
+    if found.is_loopback:
+        return address
+    return '0.0.0.0' if found.version == 4 else '::'
 
 
 def _unready(app, asked):

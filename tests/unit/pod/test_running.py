@@ -47,3 +47,11 @@ class RunningTestCase(base.BaseTestCase):
                                           VIRTBMC_HEALTH_PORT=port)
             self.assertEqual(1, code)
             self.assertIn('VIRTBMC_HEALTH_PORT', err)
+
+    def test_where_it_listens(self):
+        for address, wanted in (
+                ('10.244.1.7', '0.0.0.0'), ('fd00:10:244::7', '::'),
+                ('0.0.0.0', '0.0.0.0'), ('127.54.0.9', '127.54.0.9'),
+                ('::1', '::1')):
+            with self.subTest(address=address):
+                self.assertEqual(wanted, running.everywhere(address))
