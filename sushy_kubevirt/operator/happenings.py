@@ -14,10 +14,11 @@ from sushy_kubevirt.operator import naming
 
 NORMAL, WARNING = 'Normal', 'Warning'
 
-#: What a condition goes through by itself, and is no event.
+#: What a condition goes through by itself, or because of another one that is
+#: told of, and is no event.
 _PASSING = ('SecretPending', 'EmulatorStarting', 'ServicePending',
             'CertificatePending', 'LoadBalancerPending', 'WaitingForSecret',
-            'WaitingForVirtualMachine')
+            'WaitingForVirtualMachine', 'WaitingForCertificate')
 
 #: Of what is good, this.
 _GOOD = {conditions.SECRET: ('SecretGenerated',),

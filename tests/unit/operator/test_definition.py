@@ -28,6 +28,9 @@ REFUSED = (
      'give authSecretRef or authSecret, not both'),
     ({'virtualMachineRef': {'name': ''}}, 'at least 1 chars'),
     ({'virtualMachineRef': {}}, 'spec.virtualMachineRef.name: Required'),
+    # Pods with names that no VM can have would not start.
+    ({'virtualMachineRef': {'name': 'VM_A'}}, 'should match'),
+    ({'virtualMachine': {'name': 'a/b'}}, 'should match'),
     ({'virtualMachine': {'name': 'vm', 'namespace': ''}}, 'at least 1 char'),
     ({**VM, 'authSecretRef': {'name': ''}}, 'at least 1 chars'),
     ({**VM, 'ipmi': {'enabled': False}, 'redfish': {'enabled': False}},
@@ -52,6 +55,7 @@ TAKEN = (
     VM,
     OLD,
     {'virtualMachine': {'name': 'vm'}, 'authSecret': {'name': 'a'}},
+    {'virtualMachineRef': {'name': '0.vm-a.b'}},
     {**OLD, 'authSecret': {'name': 'a', 'namespace': 'far'}},
     {**VM, 'authSecretRef': {'name': 'a'}, 'ipmi': {'enabled': False},
      'redfish': {'tls': {'secretName': 'a'}},

@@ -76,6 +76,9 @@ class HappeningsTestCase(base.BaseTestCase):
                 (good, good, []),
                 # What passes is no event.
                 (None, but(deployment=None, secret=None), []),
+                # What it waits for is told of by the condition of that.
+                (None, but(certificate=False, deployment=None),
+                 [('Normal', 'SecretGenerated')]),
                 (good, but(vm=None), [('Warning', 'VirtualMachineNotFound')]),
                 (but(vm=None), good, [('Normal', 'ServiceReady')]),
                 (good, but(waiting=True), [('Normal', 'RolloutWaiting')]),
