@@ -101,7 +101,7 @@ class Script:
     def lists_vms(self, output):
         for name in self.stage.vms:
             step.expect(name in output, '%s is not in it' % name)
-        return 'both VMs are there'
+        return '%s are there' % ' and '.join(self.stage.vms)
 
     def lists_bmcs(self, output):
         for name in self.stage.vms:
