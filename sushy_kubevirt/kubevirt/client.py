@@ -33,8 +33,10 @@ _NONE = '1'
 #: A watch that is silent for this much longer than it was to last is dead.
 WATCH_GRACE = 5
 
-#: And one that is silent for so long: bookmarks come "roughly every minute"
-#: (apiserver, pkg/storage/cacher/cache_watcher.go).
+#: And one that is silent for so long, where bookmarks come "roughly every
+#: minute" (apiserver, pkg/storage/cacher/cache_watcher.go). They do not while
+#: nothing happens to a kind and etcd does not tell how far it is: that is
+#: every 5 s with kubeadm's settings, but every 10 min with etcd's own.
 WATCH_SILENCE = 90
 
 
@@ -61,6 +63,8 @@ class Client:
         self._calls = collections.Counter()
         self._manager = None
         self._transport = None
+        # Collections whose watches have had a bookmark lately.
+        self._marked = set()
 
     def get(self, resource, namespace, name):
         """Read one object.
@@ -105,10 +109,13 @@ class Client:
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds}
         fields.update(answers.selectors(label_selector, field_selector))
+        collection = resource, namespace, label_selector, field_selector
+        silence = seconds + WATCH_GRACE
+        if collection in self._marked:
+            silence = min(silence, WATCH_SILENCE)
         response = self._send('GET', resource.path(namespace), call, fields,
-                              read_timeout=min(seconds + WATCH_GRACE,
-                                               WATCH_SILENCE))
-        return Watch(response, call)
+                              read_timeout=silence)
+        return Watch(response, call, self._marked, collection)
 
     def patch(self, resource, namespace, name, body, subresource=None):
         """Change an object: a JSON patch if body is a list, else a merge
@@ -294,9 +301,11 @@ class Watch:
     Ends when the server ends it.
     """
 
-    def __init__(self, response, call):
+    def __init__(self, response, call, marked, collection):
         self._response = response
         self._call = call
+        self._marked = marked
+        self._collection = collection
 
     def __iter__(self):
         try:
@@ -308,8 +317,11 @@ class Watch:
                         status.get('code') or 500,
                         status.get('message') or 'The watch failed',
                         None, self._call)
+                if event['type'] == 'BOOKMARK':
+                    self._marked.add(self._collection)
                 yield event['type'], event['object']
         except urllib3.exceptions.ReadTimeoutError:
+            self._marked.discard(self._collection)
             # It should have ended by itself. What it kept to itself, another
             # one from the same version on may as well.
             raise errors.WatchExpired(

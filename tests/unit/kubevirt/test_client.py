@@ -189,12 +189,22 @@ class ClientTestCase(base.BaseTestCase):
         self.assertRaises(errors.Unavailable, next, events)
 
     def test_a_watch_that_is_silent(self):
-        # Long before the server would end it.
-        self.options = options.Options(watch_seconds=300)
+        self.options = options.Options(watch_seconds=1)
         mine = client.Client(self.api.connection(), self.options)
+        self.addCleanup(mine.close)
+        self.api.log.append((200, 'virtualmachines', 'BOOKMARK', {
+            'metadata': {'resourceVersion': '200', 'namespace': '',
+                         'name': ''}}))
         with mock.patch.object(client, 'WATCH_SILENCE', 0.2):
-            watch = mine.watch(resources.VM, version='0')
+            marked = mine.watch(resources.VM, version='150')
+            self.assertEqual('BOOKMARK', next(iter(marked))[0])
+            marked.stop()
+            # Long before the server would end it.
+            watch = mine.watch(resources.VM, version='200')
             self.assertRaises(errors.WatchExpired, list, watch)
+            # A server may have none to send for long.
+            self.assertEqual([], list(mine.watch(
+                resources.VM, version='200')))
 
     def test_a_watch_is_stopped_from_outside(self):
         watch = self.client.watch(resources.VM, version='0')
