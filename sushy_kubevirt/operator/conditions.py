@@ -220,17 +220,18 @@ def _emulator(bmc, world, vm, secret):
                          'Deployment %s is being made.' % name)
     told = world.deployment.get('status') or {}
     if not pods.is_ready(world.deployment):
+        where = 'kubectl describe pods --namespace %s --selector %s=%s' % (
+            bmc.namespace, naming.LABEL, naming.label(bmc.name))
         # Until it was ready once, as it is to be now, it is on its way.
         if _is_coming(world.deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
-                'The pod of Deployment %s is being started.' % name)
+                'The pod of Deployment %s is being started. If that takes '
+                'long, see %s.' % (name, where))
         return Condition(
             EMULATOR, False, 'EmulatorNotReady',
-            'The pod of Deployment %s is not ready.%s See kubectl describe '
-            'pods --namespace %s --selector %s=%s.'
-            % (name, _why(told), bmc.namespace, naming.LABEL,
-               naming.label(bmc.name)))
+            'The pod of Deployment %s is not ready.%s See %s.'
+            % (name, _why(told), where))
     if world.waiting:
         return Condition(
             EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '

@@ -69,7 +69,7 @@ CASES = (
      EMULATOR, False, 'EmulatorStarting', ''),
     (bodies.body(), but(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1)), EMULATOR, False,
-     'EmulatorStarting', ''),
+     'EmulatorStarting', 'kubectl describe pods --namespace lab'),
     (bodies.body(), but(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1, conditions=[{
             'type': 'Progressing', 'status': 'True',
