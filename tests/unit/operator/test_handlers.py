@@ -79,8 +79,15 @@ class WorkTestCase(base.BaseTestCase):
             await self.until(lambda: not work._known.bmcs())
             await self.until(lambda: not work._queue._working)
             self.assertEqual([], there.of('Deployment'))
-            self.assertEqual({}, work._known._minds)
-            self.assertEqual({}, work._states)
+            # Nothing is kept of one that is gone.
+            for kept in (work._known._minds, work._known._refs,
+                         work._states, work._reconciler._tried,
+                         work._queue._failures, work._queue._timers,
+                         work._rollout._waiting):
+                self.assertEqual({}, kept)
+            self.assertEqual([], work._known.objects.names(kinds.BMC))
+            self.assertLessEqual(set(work._known.secrets._seen),
+                                 {('lab', 'vm-bmc-state')})
         self.run_story(story)
 
     def without_its_finalizer(self, there):

@@ -3,10 +3,12 @@
 
 import asyncio
 import copy
+import itertools
 
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import certificates
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import known
@@ -263,6 +265,71 @@ class ReconcileTestCase(base.BaseTestCase):
         # The authority is nobody's.
         self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
                          there.writes)
+
+    def test_one_that_was_changed_is_made_as_it_is_now(self):
+        there = begun(bodies.body())
+        operator = Operator(there)
+        there.change('VirtualMachineBMC', *KEY, fields(
+            redfish={'plainHTTP': True}))
+        asyncio.run(operator.reconciler.reconcile(KEY))
+        self.assertNotIn('node-virtbmc-tls', {
+            name for _, _, name in there.writes})
+        self.assertEqual({'create', 'patch'}, {
+            verb for verb, *_ in there.writes})
+
+    def test_a_permission_that_is_withdrawn_at_the_last_moment(self):
+        there = begun(bodies.elsewhere())
+        operator = Operator(there)
+        asked = []
+
+        def withdraw(verb, kind, name):
+            if (verb, kind, name) == ('get', 'Secret', 'key'):
+                asked.append(name)
+                if len(asked) == 2:
+                    there.change('Secret', 'far', 'key', annotated({}))
+        there.faults.append(withdraw)
+        asyncio.run(operator.reconciler.reconcile(KEY))
+        self.assertNotIn('node-virtbmc-auth', {
+            name for _, _, name in there.writes})
+        self.assertEqual(('False', 'ReferenceNotPermitted'),
+                         conditions(there)['SecretAvailable'])
+
+    def test_a_certificate_is_looked_at_before_it_ends(self):
+        there = begun(bodies.body())
+        operator = Operator(there)
+        operator.run()
+        seconds = asyncio.run(operator.reconciler.reconcile(KEY))
+        self.assertAlmostEqual(
+            authority.CERTIFICATE_LIFE.total_seconds() * 2 / 3, seconds,
+            delta=3600)
+
+    def test_the_server_says_how_long(self):
+        there = begun(bodies.body())
+        there.faults.append(lambda verb, *_: errors.TooManyRequests(
+            'later', 7) if verb == 'create' else None)
+        with self.assertRaises(workqueue.Failure) as caught:
+            asyncio.run(Operator(there).reconciler.reconcile(KEY))
+        self.assertEqual(7, caught.exception.seconds)
+
+    def test_somebody_who_always_changes_it_back(self):
+        there = begun(bodies.body())
+        operator = Operator(there)
+        operator.run()
+        look, changes = operator.reconciler._look, itertools.count(2)
+
+        async def meddled(*args):
+            there.change('Deployment', 'lab', 'node-virtbmc', lambda obj: (
+                obj['spec'].update(replicas=next(changes))))
+            operator.see()
+            return await look(*args)
+        operator.reconciler._look = meddled
+        before = len(there.writes)
+        with self.assertRaises(workqueue.Failure) as caught, \
+                self.assertLogs(level='WARNING'):
+            asyncio.run(operator.reconciler.reconcile(KEY))
+        # Neither for ever, nor at once again.
+        self.assertLess(len(there.writes), before + 20)
+        self.assertGreaterEqual(caught.exception.seconds, 10)
 
     def test_names_of_others(self):
         for kind, name, type_ in (
