@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import datetime
 import pathlib
 import ssl
+import struct
+import time
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
 from cryptography import x509
 import fixtures
 from oslotest import base
@@ -10,6 +18,7 @@ from oslotest import base
 from sushy_kubevirt.operator import authority
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
+PEM = serialization.Encoding.PEM
 NAMES = ('node-virtbmc.lab.svc', 'node-virtbmc', '10.0.0.7', 'fd00::7')
 
 
@@ -41,6 +50,76 @@ class AuthorityTestCase(base.BaseTestCase):
             except ssl.SSLWantReadError:
                 pass
         self.assertIsNotNone(client.version())
+
+    def test_usable(self):
+        self.assertTrue(authority.usable(self.server))
+        self.assertFalse(authority.usable(authority.Pair(
+            self.server.certificate, self.authority.key)))
+        formats = serialization.PrivateFormat
+        for key, kinds in (
+                (rsa.generate_private_key(65537, 2048), (
+                    formats.PKCS8, formats.TraditionalOpenSSL)),
+                (ec.generate_private_key(ec.SECP384R1()), (
+                    formats.PKCS8, formats.TraditionalOpenSSL)),
+                (ed25519.Ed25519PrivateKey.generate(), (formats.PKCS8,))):
+            certificate = authority._builder(
+                authority._name('a'), authority._name('a'), key, NOW,
+                authority.CERTIFICATE_LIFE).sign(
+                    key, None if isinstance(key, ed25519.Ed25519PrivateKey)
+                    else hashes.SHA256()).public_bytes(PEM).decode()
+            for kind in kinds:
+                text = key.private_bytes(
+                    PEM, kind, serialization.NoEncryption()).decode()
+                for one in (text, text.replace('\n', '\r\n'),
+                            '# A comment\n' + certificate + text):
+                    self.assertTrue(authority.usable(
+                        authority.Pair(certificate, one)), (key, kind))
+            self.assertFalse(authority.usable(authority.Pair(
+                certificate, key.private_bytes(
+                    PEM, formats.PKCS8, serialization.BestAvailableEncryption(
+                        b'x')).decode())))
+
+    def test_what_takes_minutes_is_not_done(self):
+        # Mersenne primes. A check of them takes 11 s and 98 s.
+        for one, other in ((4253, 4423), (9689, 9941)):
+            p, q, e = 2 ** one - 1, 2 ** other - 1, 65537
+            d = pow(e, -1, (p - 1) * (q - 1))
+            text = rsa.RSAPrivateNumbers(
+                p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p),
+                rsa.RSAPublicNumbers(e, p * q)).private_key(
+                    unsafe_skip_rsa_key_validation=True).private_bytes(
+                        PEM, serialization.PrivateFormat.PKCS8,
+                        serialization.NoEncryption()).decode()
+            begin = time.thread_time()
+            self.assertFalse(authority.usable(authority.Pair(
+                self.server.certificate, text)))
+            self.assertLess(time.thread_time() - begin, 1)
+
+    def test_keys_of_other_kinds(self):
+        # OpenSSL finds out what is public of it, and refuses some by an
+        # error that the library does not know.
+        large = (b'\x02\x82\x09\xc4' + b'\x7f' * 2500)
+        dh = bytes.fromhex('06092a864886f70d010301')
+        inner = b'\x30\x82\x13\x90' + large + large
+        kind = b'\x30\x82\x13\x9f' + dh + inner
+        whole = (b'\x02\x01\x00' + kind + b'\x04\x82\x09\xc8' + large)
+        text = '-----BEGIN PRIVATE KEY-----\n%s-----END PRIVATE KEY-----\n' % (
+            base64.encodebytes(b'\x30\x82' + struct.pack('>H', len(whole))
+                               + whole).decode())
+        self.assertFalse(authority.usable(authority.Pair(
+            self.server.certificate, text)))
+
+    def test_a_certificate_of_no_version(self):
+        der = x509.load_pem_x509_certificate(
+            self.server.certificate.encode()).public_bytes(
+                serialization.Encoding.DER)
+        odd = '-----BEGIN CERTIFICATE-----\n%s-----END CERTIFICATE-----\n' % (
+            base64.encodebytes(der.replace(
+                bytes.fromhex('a003020102'), bytes.fromhex('a003020105'), 1)
+            ).decode())
+        self.assertFalse(authority.usable(authority.Pair(
+            odd, self.server.key)))
+        self.assertTrue(authority.due(odd, NAMES, self.authority, NOW))
 
     def test_clients_accept_it(self):
         root = authority.make('an authority')
