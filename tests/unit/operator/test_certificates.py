@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import datetime
+from unittest import mock
 
 from oslotest import base
 
@@ -72,6 +73,15 @@ class CertificatesTestCase(base.BaseTestCase):
         self.there.remove(*WHERE)
         self.certificates.forget()
         self.assertEqual(found, self.found())
+
+    def test_renewed_by_a_process_that_has_known_it_for_years(self):
+        pair = authority.make('old')
+        self.given(pair, **{naming.MANAGED_BY: naming.OPERATOR})
+        self.assertEqual(pair, self.found().pair)
+        with mock.patch.object(authority, '_now', lambda: (
+                datetime.datetime.now(datetime.UTC)
+                + authority.AUTHORITY_LIFE * 3 / 4)):
+            self.assertNotEqual(pair, self.found().pair)
 
     def test_that_of_somebody_else_is_used_as_it_is(self):
         self.given(OLD)

@@ -18,6 +18,8 @@ CASES = (
     ('virtbmc:1', ('virtbmc',), True),
     (OURS + ':2', ('registry.test:5000/lab/*',), True),
     ('registry.test:5000/laboratory/a', ('registry.test:5000/lab/*',), False),
+    # That would be more than a folder.
+    (OURS, ('registry.test:5000/la*',), False),
     (OURS, ('a', OURS), True),
     ('a', ('*',), True),
     ('a', (), False),

@@ -27,6 +27,8 @@ class SecretsTestCase(base.BaseTestCase):
         self.assertEqual(pair.certificate, seen.certificate)
         self.assertEqual({'bmc.kubevirt.io/allow-from': 'lab'},
                          seen.obj['metadata']['annotations'])
+        del secret['metadata']['annotations']['bmc.kubevirt.io/allow-from']
+        self.assertNotIn('a secret', repr(secrets.look(secret)))
 
     def test_digest(self):
         one = secrets.look(bodies.secret()).digest
