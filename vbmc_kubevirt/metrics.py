@@ -12,6 +12,8 @@ COMMANDS = {
     (_APP, 0x02): 'Cold Reset',
     (_APP, 0x37): 'Get System GUID',
     (_APP, 0x38): 'Get Channel Authentication Capabilities',
+    (_APP, 0x39): 'Get Session Challenge',
+    (_APP, 0x3A): 'Activate Session',
     (_APP, 0x3B): 'Set Session Privilege Level',
     (_APP, 0x3C): 'Close Session',
     (_APP, 0x48): 'Activate Payload',

@@ -5,25 +5,46 @@ Each takes the session, None outside of one, and the bytes behind the
 command, and returns the completion code and the bytes behind that.
 """
 
+import functools
 import struct
 
 from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session as session_
 
 #: The channel there is, and the number that stands for the one in use.
 CHANNEL, THIS_CHANNEL = 1, 0x0E
 
+# Authentication type support (table 22-15).
+_MD5 = 1 << packet.AUTH_MD5
 
-def authentication_capabilities(session, data):
-    """Get Channel Authentication Capabilities (section 22.13)."""
+
+def authentication_capabilities(v15, session, data):
+    """Get Channel Authentication Capabilities (section 22.13).
+
+    :param v15: function: whether there is a way in by IPMI v1.5 now
+    """
     if len(data) < 2:
         return codes.Completion.LENGTH_INVALID, b''
     if data[0] & 0x0f not in (CHANNEL, THIS_CHANNEL):
         return codes.Completion.INVALID_FIELD, b''
-    # Extended: only IPMI v2.0. Plain, for a client of v1.5: no way in.
-    extended = data[0] & 0x80
+    # Each message and each user is authenticated, and none is without name.
+    extended, served = data[0] & 0x80, int(v15())
     return codes.Completion.OK, bytes((
-        CHANNEL, extended, 0x04, 0x02 if extended else 0, 0, 0, 0, 0))
+        CHANNEL, extended | _MD5 * served, 0x04,
+        0x02 | served if extended else 0, 0, 0, 0, 0))
+
+
+def session_challenge(data):
+    """Read a Get Session Challenge (section 22.16).
+
+    :returns: completion code, and the user name, 16 bytes with zeros behind
+    """
+    if len(data) < 17:
+        return codes.Completion.LENGTH_INVALID, b''
+    if data[0] & 0x0f != packet.AUTH_MD5:
+        return codes.Completion.INVALID_FIELD, b''
+    return codes.Completion.OK, data[1:17]
 
 
 def cipher_suites(session, data):
@@ -62,16 +83,31 @@ def close_session(session, data):
     return codes.Completion.OK, b''
 
 
+#: What makes a session of IPMI v1.5; both are the server's.
+CHALLENGE, ACTIVATE = (codes.APPLICATION, 0x39), (codes.APPLICATION, 0x3A)
+
 CLOSE = (codes.APPLICATION, 0x3C)
 
-#: By network function and command: what needs no session (appendix G).
-OUTSIDE = {
-    (codes.APPLICATION, 0x38): authentication_capabilities,
-    (codes.APPLICATION, 0x54): cipher_suites,
-}
 
-#: What is served in every session, whatever its privilege level.
-INSIDE = OUTSIDE | {
-    (codes.APPLICATION, 0x3B): set_session_privilege_level,
-    CLOSE: close_session,
-}
+def outside(v15):
+    """What needs no session (appendix G).
+
+    :param v15: see `authentication_capabilities`
+    :returns: dict of functions by network function and command
+    """
+    return {
+        (codes.APPLICATION, 0x38): functools.partial(
+            authentication_capabilities, v15),
+        (codes.APPLICATION, 0x54): cipher_suites,
+    }
+
+
+def inside(v15):
+    """What is served in every session, whatever its privilege level.
+
+    :returns: as `outside`
+    """
+    return outside(v15) | {
+        (codes.APPLICATION, 0x3B): set_session_privilege_level,
+        CLOSE: close_session,
+    }

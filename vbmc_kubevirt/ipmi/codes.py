@@ -25,6 +25,12 @@ class Completion(enum.IntEnum):
     #: The level exceeds what the user may have (22.18).
     LEVEL_EXCEEDS_LIMIT = 0x81
 
+    #: The client's first sequence number is none (22.17).
+    SEQUENCE_OUT_OF_RANGE = 0x84
+
+    #: The level exceeds what the user or the channel may have (22.17).
+    LEVEL_EXCEEDS_USER = 0x86
+
     #: No such session (22.19).
     INVALID_SESSION_ID = 0x87
 

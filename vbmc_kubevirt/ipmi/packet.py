@@ -20,6 +20,7 @@ _PING, _PONG = 0x80, 0x40
 _PRESENCE = struct.pack('>IIBB6x', 4542, 0, 0x81, 0)
 
 AUTH_NONE = 0x00
+AUTH_MD5 = 0x02
 AUTH_RMCPP = 0x06
 
 _ENCRYPTED = 0x80
@@ -30,7 +31,10 @@ _OEM = 0x02
 #: Next header of the session trailer (table 13-8).
 NEXT_HEADER = 0x07
 
-_V15 = struct.Struct('<IIB')
+#: Bytes of the authentication code of IPMI v1.5 (table 13-8).
+_CODE_LENGTH = 16
+
+_V15 = struct.Struct('<II')
 _V20 = struct.Struct('<BIIH')
 
 
@@ -47,8 +51,10 @@ class Packet:
     :ivar session_id: 0 outside a session
     :ivar sequence: session sequence number
     :ivar payload: still encrypted if `encrypted`
-    :ivar signed: the bytes the authentication code covers
-    :ivar trailer: integrity pad, its length, next header and the code
+    :ivar signed: the bytes the authentication code covers; with v1.5 without
+        the key before and behind them
+    :ivar trailer: integrity pad, its length, next header and the code; with
+        v1.5 the code alone
     """
 
     rmcpp: bool
@@ -71,14 +77,8 @@ def parse(data):
     """
     if len(data) < 14 or not data.startswith(RMCP):
         raise Malformed()
-    if data[4] == AUTH_NONE:
-        sequence, session_id, length = _V15.unpack_from(data, 5)
-        payload = data[14:14 + length]
-        # One byte more is the "legacy pad" of some clients.
-        if len(payload) != length or len(data) - 14 - length > 1:
-            raise Malformed()
-        return Packet(False, 0, False, False, session_id, sequence, payload,
-                      b'', b'')
+    if data[4] in (AUTH_NONE, AUTH_MD5):
+        return _parse_v15(data)
     if data[4] != AUTH_RMCPP or len(data) < 16:
         raise Malformed()
     kind, session_id, sequence, length = _V20.unpack_from(data, 5)
@@ -90,6 +90,29 @@ def parse(data):
     return Packet(True, kind & _TYPE, bool(kind & _ENCRYPTED),
                   bool(kind & _AUTHENTICATED), session_id, sequence, payload,
                   data[4:], data[16 + length:])
+
+
+def _parse_v15(data):
+    sequence, session_id = _V15.unpack_from(data, 5)
+    secured = data[4] == AUTH_MD5
+    start = 13 + _CODE_LENGTH * secured
+    length = data[start] if len(data) > start else 0
+    payload = data[start + 1:start + 1 + length]
+    # One byte more is the "legacy pad" of some clients.
+    if (len(payload) != length
+            or not 0 <= len(data) - start - 1 - length <= 1):
+        raise Malformed()
+    if not secured:
+        return Packet(False, 0, False, False, session_id, sequence, payload,
+                      b'', b'')
+    return Packet(False, 0, False, True, session_id, sequence, payload,
+                  signed_v15(session_id, sequence, payload), data[13:start])
+
+
+def signed_v15(session_id, sequence, payload):
+    """What the code of an IPMI v1.5 packet covers (section 22.17.1)."""
+    return (struct.pack('<I', session_id) + payload
+            + struct.pack('<I', sequence))
 
 
 def ping(tag):
@@ -119,9 +142,14 @@ def pong(tag):
     return _ASF + bytes((_PONG, tag, 0, len(_PRESENCE))) + _PRESENCE
 
 
-def wrap_v15(payload):
-    """Wrap a message for a client that is in no session, IPMI v1.5 format."""
-    return RMCP + struct.pack('<BIIB', AUTH_NONE, 0, 0, len(payload)) + payload
+def wrap_v15(payload, session_id=0, sequence=0, code=b''):
+    """Wrap a message in an IPMI v1.5 header.
+
+    :param code: authentication code, 16 bytes; empty outside a session
+    """
+    return (RMCP + bytes((AUTH_MD5 if code else AUTH_NONE,))
+            + _V15.pack(sequence, session_id) + code
+            + bytes((len(payload),)) + payload)
 
 
 def wrap(payload_type, payload, session_id=0, sequence=0, secured=False):

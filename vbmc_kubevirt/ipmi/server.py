@@ -8,8 +8,8 @@ there; meanwhile the loop serves on.
 What a stranger can make this keep is bounded, and old things give way to
 new ones, so that nobody is locked out by a table that is full:
 
-* opened: sent an Open Session Request. Costs the sender one packet, and the
-  address may be forged.
+* opened: sent an Open Session Request, or with IPMI v1.5 a Get Session
+  Challenge. Costs the sender one packet, and the address may be forged.
 * greeted: sent RAKP 1 with a user name there is, and a session id which only
   the one at that address was told. Not displaced by any number of the first.
 * established: proved to know the password.
@@ -27,6 +27,7 @@ from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session as session_
+from vbmc_kubevirt.ipmi import session15
 
 LOG = logging.getLogger(__name__)
 
@@ -108,6 +109,8 @@ class Server:
         self._account = account
         self._commands = commands
         self._guid = guid
+        self._free = channel.outside(self._way_in)
+        self._inside = channel.inside(self._way_in)
         self._readers = readers
         self._writers = writers
         self._opened = collections.OrderedDict()
@@ -215,10 +218,14 @@ class Server:
     # Sessions
 
     def _receive(self, received, address):
-        if received.rmcpp and received.session_id:
+        if received.session_id and (received.rmcpp or received.authenticated):
             session = self._established.get(received.session_id)
+            if session is None and not received.rmcpp:
+                self._activate(received, address)
+                return
             # The type first: nothing but IPMI is served in a session.
             if (session is None or session.address != address
+                    or session.rmcpp is not received.rmcpp
                     or received.payload_type != codes.Payload.IPMI):
                 raise packet.Malformed()
             self._check_account(session)
@@ -275,6 +282,53 @@ class Server:
             return
         self._send(packet.wrap(*answer), address)
 
+    def _way_in(self):
+        return session15.way_in(self._account())
+
+    def _challenge(self, request, address):
+        """Get Session Challenge of IPMI v1.5 (section 22.16)."""
+        account = self._account()
+        if self._leaving is not None:
+            raise packet.Malformed()
+        code, data = channel.session_challenge(request.data)
+        if not session15.way_in(account):
+            code, data = codes.Completion.INVALID_FIELD, b''
+        elif code == codes.Completion.OK:
+            session = session15.Session(address, self._number(), account,
+                                        data)
+            self._keep(self._opened, session)
+            data = struct.pack('<I', session.session_id) + session.challenge
+        return code, data
+
+    def _activate(self, received, address):
+        """Activate Session of IPMI v1.5 (section 22.17)."""
+        session = self._opened.get(received.session_id)
+        if (session is None or session.rmcpp or session.address != address
+                or self._leaving is not None):
+            raise packet.Malformed()
+        self._check_account(session)
+        # A challenge is for one try.
+        self._forget(session)
+        try:
+            request = packet.parse_request(session.check(received))
+            if (request.netfn, request.command) != channel.ACTIVATE:
+                raise packet.Malformed()
+            answer = session.activate(request.data)
+        except packet.Malformed:
+            # Dropped like every packet with a wrong code. (RAKP answers.)
+            self.refused += 1
+            self._complain('no session for %s: it has another user name or '
+                           'password', address[0])
+            raise
+        if answer[0] == codes.Completion.OK:
+            self.opened += 1
+            LOG.debug('%s: session with %s, v1.5', self.name, address[0])
+            self._keep(self._established, session)
+        else:
+            self.refused += 1
+        # Should it be lost, it is given once more.
+        self._answer(session, request, answer, keep=True)
+
     def _number(self):
         """:returns: a session id that nobody can guess and no other has"""
         while True:
@@ -288,7 +342,8 @@ class Server:
         number, = struct.unpack_from('<I', payload, 4)
         for table in tables:
             session = table.get(number)
-            if session is not None and session.address == address:
+            if (session is not None and session.address == address
+                    and session.rmcpp):
                 return session
         raise packet.Malformed()
 
@@ -341,10 +396,13 @@ class Server:
 
     def _outside(self, rmcpp, request, address):
         """A command that needs no session (appendix G)."""
-        handle = channel.OUTSIDE.get((request.netfn, request.command))
-        if handle is None:
+        code = request.netfn, request.command
+        if code == channel.CHALLENGE and not rmcpp:
+            answer = self._challenge(request, address)
+        elif code in self._free:
+            answer = self._free[code](None, request.data)
+        else:
             raise packet.Malformed()
-        answer = handle(None, request.data)
         self._count(request, answer)
         message = packet.response(request, *answer)
         self._send(packet.wrap(codes.Payload.IPMI, message) if rmcpp
@@ -365,7 +423,7 @@ class Server:
             if not new:
                 return
         code = request.netfn, request.command
-        handle = channel.INSIDE.get(code)
+        handle = self._inside.get(code)
         if handle is not None:
             answer = handle(session, request.data)
             self._answer(session, request, answer)
@@ -441,7 +499,8 @@ class Server:
 
     def _count(self, request, answer):
         code = request.netfn, request.command
-        if code not in self._commands and code not in channel.INSIDE:
+        if (code not in self._commands and code not in self._inside
+                and code not in (channel.CHALLENGE, channel.ACTIVATE)):
             # A client may make up as many as it likes.
             code = None, None
         self.answers[*code, int(answer[0])] += 1

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers import modes
 
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt.ipmi import packet
+from vbmc_kubevirt.ipmi import window
 
 
 class Suite(collections.namedtuple(
@@ -96,7 +97,10 @@ class Session:
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
                  '_random', '_rakp3', '_rakp4', '_k1', '_aes', '_sent',
-                 '_highest', '_seen', '__weakref__')
+                 '_window', '__weakref__')
+
+    #: The format of its packets; False is IPMI v1.5.
+    rmcpp = True
 
     def __init__(self, address, session_id, request):
         if len(request) != 32:
@@ -211,7 +215,7 @@ class Session:
         self._k1 = mac(integrity, b'\x01' * 20)
         self._aes = algorithms.AES(mac(integrity, b'\x02' * 20)[:16])
         self._sent = 1
-        self._highest, self._seen = 0, 0
+        self._window = window.Window()
         self.privilege = min(codes.Privilege.USER, self.privilege_limit)
         code = mac(integrity, self._client_random
                    + struct.pack('<I', self.session_id) + self._guid)
@@ -249,23 +253,8 @@ class Session:
         # Confidentiality pad and its length (table 13-20).
         if plain[-1] >= len(plain) or plain[-1] > 15:
             raise packet.Malformed()
-        return plain[:-1 - plain[-1]], self._accept(received.sequence)
-
-    def _accept(self, sequence):
-        """Note a sequence number (section 6.12.13).
-
-        :returns: False if it was here before, or is too old to know
-        """
-        ahead = sequence - self._highest
-        if ahead > 0:
-            self._seen = (self._seen << ahead | 1) & 0xffff if ahead < 16 \
-                else 1
-            self._highest = sequence
-            return True
-        if not sequence or ahead < -15 or self._seen >> -ahead & 1:
-            return False
-        self._seen |= 1 << -ahead
-        return True
+        return plain[:-1 - plain[-1]], self._window.accept(
+            received.sequence)
 
     def wrap(self, payload):
         """Encrypt and sign an IPMI message.

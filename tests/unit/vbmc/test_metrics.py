@@ -45,4 +45,6 @@ class MetricsTest(base.BaseTestCase):
 
     def test_every_command_has_a_name(self):
         served = bmc.Bmc('vm', None, (1, 0), None).commands
-        self.assertEqual({*served, *channel.INSIDE}, set(metrics.COMMANDS))
+        self.assertEqual({*served, *channel.inside(lambda: True),
+                          channel.CHALLENGE, channel.ACTIVATE},
+                         set(metrics.COMMANDS))

@@ -98,12 +98,8 @@ class OutsideTest(ServerTestCase):
     async def test_channel_authentication_capabilities(self):
         for rmcpp in False, True:
             self.assertEqual(
-                bytes((0, 1, 0x80, 4, 2, 0, 0, 0, 0)),
+                bytes((0, 1, 0x84, 4, 3, 0, 0, 0, 0)),
                 self.ask(0x38, b'\x8e\x04', rmcpp))
-
-    async def test_a_client_of_v15_learns_that_there_is_no_way_in(self):
-        self.assertEqual(bytes((0, 1, 0, 4, 0, 0, 0, 0, 0)),
-                         self.ask(0x38, b'\x0e\x04'))
 
     async def test_cipher_suites(self):
         self.assertEqual(b'\0\x01\xc0\x11\x03\x44\x81\xc0\x03\x01\x41\x81',

@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import logging
+import os
+import random
+import struct
+from unittest import mock
+
+from tests.unit.vbmc.ipmi import client
+from tests.unit.vbmc.ipmi import client15
+from tests.unit.vbmc.ipmi import test_server
+from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import session15
+
+CLOSED = bytes((0, 1, 0, 4, 0, 0, 0, 0, 0))
+
+
+class Session15TestCase(test_server.ServerTestCase):
+
+    def old(self, **options):
+        return client15.Client(self.server, self.socket, **options)
+
+    async def command(self, one, netfn, command, data=b'', rq=None):
+        """Send a command and wait for its answer. :returns: (code, data)"""
+        mark = len(self.socket.sent)
+        one.request(netfn, command, data, rq)
+        await self.settle()
+        answer, = self.socket.sent[mark:]
+        return one.reveal(answer[0])[:2]
+
+
+class WayInTest(Session15TestCase):
+
+    def capabilities(self, asked=b'\x0e\x04'):
+        code, data = self.old().ask(0x38, asked)
+        return bytes((code,)) + data
+
+    def closed(self):
+        self.assertEqual(CLOSED, self.capabilities())
+        self.assertEqual(bytes((0, 1, 0x80, 4, 2, 0, 0, 0, 0)),
+                         self.capabilities(b'\x8e\x04'))
+        self.assertEqual((0xCC, b''), self.old().greet())
+        self.assertEqual([0, 0, 0], self.count())
+
+    async def test_md5_and_nothing_else(self):
+        self.assertEqual(bytes((0, 1, 4, 4, 0, 0, 0, 0, 0)),
+                         self.capabilities())
+        for kind in 0, 1, 3, 4, 5, 6, 15:
+            self.assertEqual((0xCC, b''), self.old().greet(kind))
+        self.assertEqual([0, 0, 0], self.count())
+
+    async def test_a_password_of_16_bytes(self):
+        self.account = b'admin', b'x' * 16
+        one = self.old(password=b'x' * 16).login()
+        self.assertEqual([(0, b'quick')], one.request(6, 1))
+
+    async def test_a_longer_password_closes_it(self):
+        self.account = b'admin', b'x' * 17
+        self.closed()
+        # Also when it was open a moment ago.
+        self.account = b'admin', b'secret'
+        one = self.old()
+        one.greet()
+        self.account = b'admin', b'secret' + bytes(11)
+        self.assertIsNone(one.activate())
+        self.closed()
+        one = self.client(password=b'secret' + bytes(11)).login()
+        self.assertEqual([(0, b'quick')], one.request(6, 1))
+
+    async def test_without_an_account(self):
+        self.account = None
+        self.closed()
+
+    async def test_a_host_that_forbids_md5(self):
+        with mock.patch.object(session15, '_ALLOWED', False):
+            self.closed()
+
+    async def test_a_challenge_that_is_too_short(self):
+        self.assertEqual((0xC7, b''), self.old().ask(
+            0x39, b'\2' + bytes(15)))
+
+    async def test_no_challenge_by_rmcp_plus(self):
+        self.assertEqual([], self.old().send(client.payload(
+            0, client.message(6, 0x39, b'\2' + bytes(16)))))
+
+    async def test_nobody_is_let_in_any_more(self):
+        one, other = self.old(), self.old().login()
+        one.greet()
+        self.go_on.clear()
+        other.request(0, 1)
+        finish = asyncio.create_task(self.server.finish(5))
+        await asyncio.sleep(0)
+        self.assertIsNone(one.activate())
+        self.assertIsNone(self.old().greet())
+        self.go_on.set()
+        await finish
+
+
+class LoginTest(Session15TestCase):
+
+    async def test_login(self):
+        one = self.old().login()
+        self.assertEqual(4, one.limit)
+        self.assertEqual([0, 0, 1], self.count())
+        self.assertEqual((0, b'read'), await self.command(one, 0, 1))
+        self.assertEqual((1, 1, 0), (
+            self.server.sessions, self.server.opened, self.server.refused))
+        self.assertEqual(1, self.server.answers[6, 0x39, 0])
+        self.assertEqual(1, self.server.answers[6, 0x3A, 0])
+
+    async def test_challenges_differ(self):
+        seen = set()
+        for _number in range(50):
+            one = self.old()
+            one.greet()
+            seen |= {one.challenge, one.session_id}
+        self.assertEqual(100, len(seen))
+
+    async def test_wrong_passwords(self):
+        for password in b'Secret', b'', b'secret1', b'x' * 16:
+            one = self.old(password=password)
+            one.greet()
+            self.assertIsNone(one.activate())
+            # A challenge is for one try.
+            one.password = b'secret'
+            self.assertIsNone(one.activate())
+        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual((0, 4), (self.server.opened, self.server.refused))
+
+    async def test_another_user_looks_like_another_password(self):
+        for name in b'root', b'Admin', b'admi', b'adminx', b'', b'\xff' * 16:
+            for password in b'secret', b'', b'x':
+                one = self.old(username=name, password=password)
+                self.assertEqual(0, one.greet()[0])
+                self.assertEqual([1, 0, 0], self.count())
+                self.assertIsNone(one.activate())
+                self.assertEqual([0, 0, 0], self.count())
+
+    async def test_a_challenge_of_somebody_else(self):
+        one, other = self.old(), self.old()
+        one.greet()
+        other.greet()
+        self.assertIsNone(one.activate(challenge=other.challenge))
+        self.assertIsNone(one.activate())
+        good = other.activation()
+        self.assertEqual(0, other.activate()[0])
+        # What let one in lets nobody in once more.
+        other.request(6, 0x3c, struct.pack('<I', other.session_id))
+        self.assertEqual([], other.send(good))
+        self.assertEqual([0, 0, 0], self.count())
+
+    async def test_another_address(self):
+        one = self.old()
+        one.greet()
+        for one.address in ('192.0.2.1', 40001), ('192.0.2.2', 40000):
+            self.assertIsNone(one.activate())
+        one.address = client.ADDRESS
+        self.assertEqual(0, one.activate()[0])
+        for one.address in ('192.0.2.1', 40001), ('192.0.2.2', 40000):
+            self.assertEqual([], one.request(6, 1))
+
+    async def test_what_is_wrong_in_an_activation(self):
+        for code, changes, who in (
+                (0xC7, {'cut': 21}, {}), (0xC7, {'cut': 0}, {}),
+                (0xCC, {'kind': 0}, {}), (0xCC, {'kind': 4}, {}),
+                (0xCC, {}, {'level': 0}), (0x86, {}, {'level': 5}),
+                (0x86, {}, {'level': 15})):
+            one = self.old(**who)
+            one.greet()
+            if changes.get('cut') is not None:
+                one.outbound = 0
+            self.assertEqual((code, b''), one.activate(**changes)[:2])
+            self.assertEqual([0, 0, 0], self.count())
+        one = self.old()
+        one.greet()
+        one.outbound = 0
+        self.assertEqual((0x84, b''), one.activate()[:2])
+        one = self.old()
+        one.greet()
+        self.assertIsNone(one.activate(command=0x3B))
+        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual((0, 9), (self.server.opened, self.server.refused))
+
+    async def test_an_activation_that_proves_nothing(self):
+        one = self.old()
+        one.greet()
+        message = one.activation()[30:]
+        for bare in (client15.plain(message, 0, one.session_id),
+                     client15.plain(message),
+                     client.payload(0, message, one.session_id),
+                     client.payload(0x40, message, one.session_id)):
+            self.assertEqual([], one.send(bare))
+        self.assertEqual([1, 0, 0], self.count())
+
+    async def test_a_lost_answer_is_given_again(self):
+        one = self.old()
+        one.greet()
+        packet = one.activation()
+        first = one.reveal(one.send(packet)[0])
+        self.assertEqual(first, one.reveal(one.send(packet)[0]))
+        self.assertEqual([0, 0, 1], self.count())
+        self.assertEqual(1, self.server.opened)
+
+    async def test_challenges_and_rakp_do_not_mix(self):
+        one = self.old()
+        one.greet()
+        new = self.client()
+        new.session_id = struct.pack('<I', one.session_id)
+        new.bmc_random = new.guid = bytes(16)
+        # Nor is there a fault, which would be told.
+        with self.assertNoLogs('vbmc_kubevirt', logging.ERROR):
+            self.assertIsNone(new.rakp1())
+            self.assertIsNone(new.rakp3())
+            self.assertEqual(0, one.activate()[0])
+            self.assertIsNone(new.rakp1())
+            self.assertIsNone(new.rakp3())
+        new.open()
+        old = self.old()
+        old.session_id, = struct.unpack('<I', new.session_id)
+        old.challenge = bytes(16)
+        self.assertIsNone(old.activate())
+        new.rakp1()
+        self.assertIsNone(old.activate())
+        new.rakp3()
+        self.assertIsNone(old.activate())
+        self.assertEqual([], old.request(6, 1))
+        self.assertEqual([(0, b'quick')], new.request(6, 1))
+
+    async def test_a_challenge_ends_soon(self):
+        one = self.old()
+        one.greet()
+        self.later(11)
+        self.assertEqual([0, 0, 0], self.count())
+        self.assertIsNone(one.activate())
+
+    async def test_challenges_do_not_pile_up(self):
+        established = self.old().login()
+        greeted = self.client()
+        greeted.open()
+        greeted.rakp1()
+        for number in range(3000):
+            self.old(address=('198.51.100.%d' % (number % 256),
+                              1024 + number)).greet()
+        self.assertEqual([server.OPENED_MAX, 1, 1], self.count())
+        greeted.rakp3()
+        self.assertEqual([(0, b'quick')], established.request(6, 1))
+        self.old().login()
+        self.later(11)
+        self.assertEqual([0, 0, 3], self.count())
+
+    async def test_sessions_do_not_pile_up(self):
+        for number in range(100):
+            last = self.old(address=('198.51.100.1', 1024 + number)).login()
+        self.assertEqual([0, 0, server.ESTABLISHED_MAX], self.count())
+        self.assertEqual([(0, b'quick')], last.request(6, 1))
+
+
+class SessionTest(Session15TestCase):
+
+    async def test_unsigned_packets_are_refused(self):
+        one = self.old().login()
+        one.request(6, 0x3b, b'\4')
+        message = client.message(0, 2, b'\0')
+        number = one.session_id
+        for packet in (client15.plain(message, one.sequence, number),
+                       client15.plain(message),
+                       *(client.payload(kind, message, number, one.sequence)
+                         for kind in (0, 0x40, 0x80, 0xC0))):
+            self.assertEqual([], one.send(packet))
+        # The other types that there are: MD2, straight password, OEM.
+        for kind in 1, 3, 4, 5, 0x12, 0x42:
+            good = bytearray(one.secure(message))
+            good[4] = kind
+            self.assertEqual([], one.send(bytes(good)))
+            good[13:29] = b'secret'.ljust(16, b'\0')
+            self.assertEqual([], one.send(bytes(good)))
+        await self.settle()
+        self.assertEqual([], self.carried_out)
+
+    async def test_every_changed_bit_is_noticed(self):
+        one = self.old().login()
+        one.request(6, 0x3b, b'\4')
+        good = one.secure(client.message(0, 2, b'\0'))
+        for place in range(4, len(good)):
+            for bit in range(8):
+                bad = bytearray(good)
+                bad[place] ^= 1 << bit
+                self.assertEqual([], one.send(bytes(bad)))
+        await self.settle()
+        self.assertEqual([], self.carried_out)
+        one.send(good)
+        await self.settle()
+        self.assertEqual([('write', b'\0')], self.carried_out)
+
+    async def test_a_packet_counts_once(self):
+        one = self.old().login()
+        packet = one.secure(client.message(0, 1))
+        one.send(packet)
+        await self.settle()
+        self.assertEqual([], one.send(packet))
+        await self.settle()
+        self.assertEqual([('read', b'')], self.carried_out)
+
+    async def test_packets_may_overtake_each_other(self):
+        one = self.old().login()
+        first = one.sequence - 1
+        for sequence, taken in ((0, 0), (-1, 0), (5, 1), (3, 1), (4, 1),
+                                (3, 0), (5, 0), (40, 1), (26, 1), (24, 0),
+                                (1 << 30, 1), (1, 0)):
+            one.rq += 1
+            answers = one.send(one.secure(
+                client.message(6, 1, b'', one.rq), first + sequence))
+            self.assertEqual(taken, len(answers), sequence)
+        self.assertEqual([], one.send(one.secure(
+            client.message(6, 1, b'', 60), 0)))
+
+    async def test_the_answers_numbers_have_no_zero(self):
+        one = self.old()
+        one.greet()
+        one.outbound = 0xffffffff
+        self.assertEqual(0, one.activate()[0])
+        self.assertEqual(1, one.outbound)
+        self.assertEqual([(0, b'quick')], one.request(6, 1))
+
+    async def test_a_legacy_pad(self):
+        one = self.old().login()
+        for pad, taken in (b'\0', 1), (b'\0\0', 0):
+            one.rq += 1
+            self.assertEqual(taken, len(one.send(one.secure(
+                client.message(6, 1, b'', one.rq), pad=pad))))
+
+    async def test_privilege(self):
+        one = self.old().login()
+        self.assertEqual([(0xD4, b'')], one.request(0, 2, b'\0'))
+        self.assertEqual([(0, b'\3')], one.request(6, 0x3b, b'\3'))
+        self.assertEqual((0, b'\1'), await self.command(one, 0, 2, b'\0'))
+
+    async def test_privilege_is_limited_by_what_was_asked_for(self):
+        one = self.old(level=2).login()
+        self.assertEqual(2, one.limit)
+        self.assertEqual([(0x81, b'')], one.request(6, 0x3b, b'\4'))
+        self.assertEqual([(0xD4, b'')], one.request(0, 2, b'\0'))
+        one = self.old(level=1).login()
+        self.assertEqual([(0xD4, b'')], one.request(6, 1))
+
+    async def test_once_is_once(self):
+        one = self.old().login()
+        one.request(6, 0x3b, b'\4')
+        self.go_on.clear()
+        for _try in range(3):
+            self.assertEqual([], one.request(0, 2, b'\3', rq=9))
+        self.go_on.set()
+        await self.settle()
+        one.reveal(self.socket.sent[-1][0])
+        self.assertEqual([(0, b'\1')], one.request(0, 2, b'\3', rq=9))
+        self.assertEqual([('write', b'\3')], self.carried_out)
+
+    async def test_close(self):
+        one, other = self.old().login(), self.old().login()
+        self.assertEqual([(0x87, b'')], one.request(
+            6, 0x3c, struct.pack('<I', other.session_id)))
+        self.assertEqual([(0, b'')], one.request(
+            6, 0x3c, struct.pack('<I', one.session_id)))
+        self.assertEqual([], one.request(6, 1))
+        self.assertEqual([(0, b'quick')], other.request(6, 1))
+        self.assertEqual([0, 0, 1], self.count())
+
+    async def test_it_ends_when_it_is_idle(self):
+        one = self.old().login()
+        self.later(59)
+        self.assertEqual([(0, b'quick')], one.request(6, 1))
+        self.later(61)
+        self.assertEqual([], one.request(6, 1))
+        self.assertEqual([0, 0, 0], self.count())
+
+    async def test_it_ends_with_its_password(self):
+        one = self.old().login()
+        self.account = b'admin', b'other'
+        self.assertEqual([], one.request(6, 1))
+        self.assertEqual(0, self.server.sessions)
+        self.account = b'admin', b'secret'
+        self.assertEqual([], one.request(6, 1))
+
+    async def test_replaced_in_the_middle_of_a_login(self):
+        one = self.old()
+        one.greet()
+        self.account = b'admin', b'other'
+        self.assertIsNone(one.activate())
+        self.assertEqual([0, 0, 0], self.count())
+
+
+class GarbageTest(Session15TestCase):
+
+    async def test_nothing_comes_of_it(self):
+        seed = int.from_bytes(os.urandom(4), 'big')
+        some = random.Random(seed)
+        waiting, inside = self.old(), self.old().login()
+        inside.request(6, 0x3b, b'\4')
+        waiting.greet()
+        good = inside.secure(client.message(0, 2, b'\0'))
+        sessions = dict(self.server._established)
+        ids = [struct.pack('<I', one.session_id)
+               for one in (waiting, inside)] + [bytes(4)]
+        with self.assertNoLogs('vbmc_kubevirt', logging.WARNING):
+            for length in range(len(good)):
+                self.server.receive(good[:length], client.ADDRESS)
+            for _number in range(6000):
+                packet = (b'\x06\x00\xff\x07\x02' + some.randbytes(4)
+                          + some.choice(ids)
+                          + some.randbytes(some.randrange(60)))
+                if some.randrange(2):
+                    # Of the right length, for once.
+                    text = some.randbytes(some.randrange(40))
+                    packet = (packet[:13] + some.randbytes(16)
+                              + bytes((len(text),)) + text)
+                self.server.receive(packet, client.ADDRESS)
+            # Whoever knows the password may still send nonsense.
+            for _number in range(2000):
+                text = some.randbytes(some.randrange(40))
+                for answer in inside.send(inside.secure(text)):
+                    inside.reveal(answer)
+            for text in b'', b'\x20', bytes(255):
+                waiting.greet()
+                self.assertEqual([], waiting.send(waiting.secure(text, 0)))
+        self.assertEqual(sessions, dict(self.server._established), seed)
+        self.assertEqual([], self.carried_out)
+        self.assertEqual([(0, b'quick')], inside.request(6, 1))
