@@ -229,13 +229,23 @@ def _towards(bmc, obj, seen, tried):
         # The cluster will have it so.
         return []
     return [Apply(marked(obj), uid, other and seen.settled
-                  and _is_rolled_out(bmc, obj, live))]
+                  and _is_rolled_out(bmc, obj, seen.world.deployment))]
 
 
 def _is_rolled_out(bmc, obj, live):
-    """Whether the pod works, and is stopped by a change of an object."""
+    """Whether a change of an object stops the pod, which works or did so
+    until the upgrade before.
+
+    Of one that does not work, for whichever reason, nobody is bereft; if it
+    were to wait for its turn, it would keep that for ever, from all others.
+
+    :param live: dict, the Deployment as it is, or None
+    """
+    if live is None or not (pods.is_ready(live) or naming.UPGRADING in (
+            live['metadata'].get('annotations') or {})):
+        return False
     if obj['kind'] == 'Deployment':
-        # One without an account does not.
+        # One without an account does not work.
         return pods.account(live) in (None, pods.account(obj))
     return (
         obj['kind'] == 'ConfigMap'

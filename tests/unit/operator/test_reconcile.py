@@ -502,3 +502,28 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertEqual(['virtbmc:2'] * 3, images())
         for one in there.of('Deployment'):
             self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])
+
+    def test_one_that_does_not_work_keeps_no_turn(self):
+        there = begun(bodies.body())
+        there.add({**bodies.body(), 'metadata': {
+            'name': 'two', 'namespace': 'lab', 'uid': 'two',
+            'generation': 1}})
+        put = there._put
+
+        def unready(obj):
+            obj = put(obj)
+            if obj['metadata']['name'] == 'node-virtbmc' and obj[
+                    'kind'] == 'Deployment':
+                obj['status']['readyReplicas'] = 0
+            return obj
+        # On a node that there is not, say.
+        there._put = unready
+        for image in ('virtbmc:1', 'virtbmc:2'):
+            operator = Operator(there, image=image, max_unavailable=1)
+            for name in ('node', 'two'):
+                operator.run(('lab', name))
+            self.assertEqual({(image,)}, {
+                tuple(set(pods.images(one))) for one in there.of(
+                    'Deployment')})
+        for one in there.of('Deployment'):
+            self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])
