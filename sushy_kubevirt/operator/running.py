@@ -6,6 +6,7 @@ registers, and writes nothing itself, neither to a BMC nor Events.
 """
 
 import asyncio
+import dataclasses
 import logging
 import signal
 
@@ -105,27 +106,33 @@ class Operator:
         api = api_.Api(self._transport,
                        self._lead.must_hold if self._lead else _may)
         try:
-            await self._unless_stopped(self._definition(api))
+            denied = await self._unless_stopped(self._definition(api))
+            self._options = dataclasses.replace(
+                self._options, namespaces=tuple(
+                    one for one in self._options.namespaces
+                    if one not in denied))
             self._work = handlers.Work(
                 self._options, api, self.metrics)
             try:
                 await self._work.start()
-                await self._run_kopf(self._endless(api))
+                await self._run_kopf(self._endless(api, denied))
             finally:
                 await self._work.close()
         finally:
             await api.close()
 
-    def _endless(self, api):
+    def _endless(self, api, denied):
         """What goes on beside kopf, and never ends by itself.
 
+        :param denied: namespaces that are left out
         :returns: list of tasks
         """
         tasks = list(self._work.tasks)
         if self._options.auto_create:
             tasks.append(asyncio.create_task(
                 automatic.Automatic(self._options, api).run()))
-        return tasks
+        return tasks + [asyncio.create_task(_readable(api, one))
+                        for one in sorted(denied)]
 
     async def _run_kopf(self, beside):
         """Run kopf until the process is to end.
@@ -185,17 +192,37 @@ class Operator:
         LOG.info('ready')
 
     async def _definition(self, api):
-        """Wait for the definition of BMCs, which kopf needs to be there."""
-        namespace = (self._options.namespaces or (None,))[0]
-        told = None
+        """Wait for the definition of BMCs, which kopf needs to be there, and
+        for the right to read them.
+
+        A namespace that is deleted takes that right with it, and is not to
+        keep the others from being looked after.
+
+        :returns: set of the namespaces in which it is denied, for some time
+            already; never all
+        """
+        namespaces = self._options.namespaces or (None,)
+        told, before = set(), None
         while True:
-            try:
-                await api.served(kinds.BMC, namespace)
-                return
-            except (errors.Unavailable, errors.AccessDenied) as e:
-                if str(e) != told:
-                    told = str(e)
-                    LOG.warning('%s', e)
+            denied, away = set(), False
+            for namespace in namespaces:
+                try:
+                    await api.served(kinds.BMC, namespace)
+                except (errors.Unavailable, errors.AccessDenied) as e:
+                    if isinstance(e, errors.AccessDenied):
+                        denied.add(namespace)
+                    else:
+                        away = True
+                    if str(e) not in told:
+                        told.add(str(e))
+                        LOG.warning('%s', e)
+            if not away and denied in (set(), before) and (
+                    denied < set(namespaces)):
+                if denied:
+                    LOG.warning('Not looked after until they can be read: %s',
+                                ', '.join(sorted(denied)))
+                return denied
+            before = denied
             await asyncio.sleep(DEFINITION_SECONDS)
 
     def _problem(self):
@@ -229,6 +256,17 @@ class Operator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
+
+
+async def _readable(api, namespace):
+    """Wait for the right to read the BMCs of a namespace.
+
+    :raises: `errors.Unavailable` then: all that there is has to be listed
+    """
+    async for _ in api.watch(kinds.BMC, namespace, metadata_only=True):
+        raise errors.Unavailable(
+            'Namespace %s can be read now: this replica ends, and whoever '
+            'begins looks after it too' % namespace)
 
 
 def _left_over(loop, context):

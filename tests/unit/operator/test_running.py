@@ -35,6 +35,62 @@ class RunningTestCase(base.BaseTestCase):
         self.assertFalse(settings.posting.enabled)
         self.assertTrue(settings.peering.standalone)
 
+    def definition(self, namespaces, rounds):
+        """Ask for the definition.
+
+        :param rounds: what is denied in each
+        :returns: what is left out, and how many rounds that took
+        """
+        asked = []
+
+        class Api:
+            async def served(self, resource, namespace):
+                if not asked or namespace in asked[-1]:
+                    asked.append([])
+                asked[-1].append(namespace)
+                answer = rounds[len(asked) - 1].get(namespace)
+                if answer:
+                    raise answer(namespace)
+
+        async def main():
+            operator = running.Operator(
+                options.Options(namespaces=namespaces), connection.Connection(
+                    lambda: connection.Access('http://127.0.0.1:1')))
+            return await operator._definition(Api())
+
+        with mock.patch.object(running, 'DEFINITION_SECONDS', 0):
+            return asyncio.run(main()), len(asked)
+
+    def test_a_namespace_that_is_gone_does_not_keep_others_waiting(self):
+        denied, away = errors.AccessDenied, errors.Unavailable
+        for namespaces, rounds, left_out, many in (
+                ((), [{}], set(), 1),
+                ((), [{None: denied}, {None: away}, {}], set(), 3),
+                (('a', 'b'), [{}], set(), 1),
+                # Rights may be a moment late.
+                (('a', 'b'), [{'b': denied}, {}], set(), 2),
+                (('a', 'b'), [{'b': denied}] * 2, {'b'}, 2),
+                (('a', 'b', 'c'), [{'b': denied}, {'c': denied}] + [
+                    {'a': denied, 'c': denied}] * 2, {'a', 'c'}, 4),
+                (('a', 'b'), [{'b': away}, {'b': denied}] + [
+                    {'b': denied}], {'b'}, 3),
+                # Never all: that would be another operator.
+                (('a', 'b'), [{'a': denied, 'b': denied}] * 3 + [{}],
+                 set(), 4),
+                (('a',), [{'a': denied}] * 3 + [{}], set(), 4)):
+            with self.subTest(namespaces=namespaces, rounds=rounds):
+                self.assertEqual((left_out, many),
+                                 self.definition(namespaces, rounds))
+
+    def test_a_namespace_that_is_back_is_told_of(self):
+        class Api:
+            async def watch(self, resource, namespace, metadata_only):
+                yield 'LISTED', set()
+
+        e = self.assertRaises(
+            errors.MachineError, asyncio.run, running._readable(Api(), 'lab'))
+        self.assertIn('Namespace lab can be read now', str(e))
+
     def run_with(self, beside, **told):
         """Have kopf run beside something that never ends by itself."""
         given = {}
