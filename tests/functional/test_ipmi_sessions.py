@@ -94,6 +94,88 @@ class LoginTest(SessionTestCase):
         self.assertEqual('default', client.get_bootdev()['bootdev'])
 
 
+class OldLoginTest(SessionTestCase):
+    """IPMI v1.5: ``ipmitool -I lan``."""
+
+    def ipmi(self, *words, **options):
+        return self.vbmcd.ipmi('vm-0', *words, interface='lan', **options)
+
+    def refused(self, *options, bmc=None, words=('power', 'status'), **who):
+        done = vbmcd.ipmitool(
+            bmc or self.bmc, *words, interface='lan',
+            options=('-N', '1', '-R', '1', *options), **who)
+        self.assertNotEqual(0, done.returncode, done.stdout)
+        return done.stdout
+
+    def test_a_day(self):
+        self.assertIn('IPMI Version              : 2.0',
+                      self.ipmi('mc', 'info'))
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped('vm-0')
+        self.assertRegex(self.ipmi('chassis', 'status'),
+                         'System Power +: off')
+        boots = len(self.sandbox.boots('vm-0'))
+        self.ipmi('chassis', 'bootdev', 'pxe')
+        self.assertIn('Force PXE', self.ipmi('chassis', 'bootparam', 'get',
+                                             '5'))
+        self.assertEqual('Chassis Power Control: Up/On',
+                         self.ipmi('power', 'on'))
+        self.assertEqual('Pxe', self.sandbox.wait_boot(
+            'vm-0', boots + 1)['class'])
+        self.wait_power('on')
+        self.assertEqual('Chassis Power Control: Cycle',
+                         self.ipmi('power', 'cycle'))
+        self.sandbox.wait_boot('vm-0', boots + 2)
+        self.assertEqual('Chassis Power Control: Down/Off',
+                         self.ipmi('power', 'off', options=('-A', 'MD5')))
+        self.wait_power('off')
+
+    def wait_power(self, state):
+        deadline = time.monotonic() + 30
+        while self.ipmi('power', 'status') != 'Chassis Power is ' + state:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def test_wrong_password_and_unknown_user(self):
+        for who in ({'password': 'x'},
+                    {'password': self.bmc.password[:-1] + 'X'},
+                    {'username': 'root'}, {'username': ''}):
+            # The same for both.
+            self.assertIn('Activate Session command failed',
+                          self.refused(**who))
+        self.assertAlive()
+
+    def test_other_types(self):
+        for kind in 'NONE', 'MD2', 'PASSWORD', 'OEM':
+            self.assertIn('type %s not supported' % kind,
+                          self.refused('-A', kind))
+        self.assertAlive()
+
+    def test_privilege(self):
+        self.assertIn('Insufficient privilege', self.refused(
+            '-L', 'USER', words=('power', 'on')))
+        self.assertIn('Chassis Power', self.ipmi(
+            'power', 'status', options=('-L', 'USER')))
+        self.ipmi('chassis', 'bootdev', 'none', options=('-L', 'OPERATOR'))
+        self.ipmi('mc', 'reset', 'cold')
+
+    def test_a_password_that_is_too_long(self):
+        # A second BMC of the same VM.
+        long = self.vbmcd.add('default/vm-0', password='x' * 17)
+        self.addCleanup(self.vbmcd.vbmc, 'delete', 'default/vm-0')
+        for options in (), ('-A', 'MD5'):
+            self.assertIn('not supported', self.refused(
+                *options, bmc=long, password='x' * 16))
+        # ipmitool does not even try.
+        self.assertIn('longer than 16 bytes', self.refused(bmc=long))
+
+    def test_v20_is_what_it_was(self):
+        """Offered both, a client of IPMI v2.0 takes its best suite."""
+        done = vbmcd.ipmitool(self.bmc, 'power', 'status', options=('-vvv',))
+        self.assertEqual(0, done.returncode)
+        self.assertIn('Using best available cipher suite 17', done.stdout)
+
+
 class GarbageTest(SessionTestCase):
 
     def test_nothing_comes_of_it(self):
@@ -105,8 +187,9 @@ class GarbageTest(SessionTestCase):
                 noise = os.urandom(number % 90)
                 sock.send((b'', b'\x06\x00\xff\x07',
                            b'\x06\x00\xff\x07\x06',
+                           b'\x06\x00\xff\x07\x02',
                            b'\x06\x00\xff\x07\x06\x12\0\0\0\0\0\0\0\0',
-                           )[number % 4] + noise)
+                           )[number % 5] + noise)
         self.assertAlive()
         self.assertLess(memory.anonymous(self.host) - before, 512)
 

@@ -80,21 +80,21 @@ class Pod(fixtures.Fixture):
     def ipmitool(self, *words, **options):
         return vbmcd.ipmitool(self, *words, **options)
 
-    def ipmi(self, *words):
-        done = self.ipmitool(*words)
+    def ipmi(self, *words, **options):
+        done = self.ipmitool(*words, **options)
         if done.returncode:
             raise AssertionError(done.stdout)
         return done.stdout.strip()
 
     @contextlib.contextmanager
-    def shell(self):
+    def shell(self, interface='lanplus'):
         """An ``ipmitool`` that stays in one session.
 
         Yields a function that runs a command and returns the line that it
         prints, or None if there is none in time.
         """
         with subprocess.Popen(
-                ['ipmitool', '-I', 'lanplus', '-H', self.address, '-p',
+                ['ipmitool', '-I', interface, '-H', self.address, '-p',
                  str(self.port), '-U', self.username, '-E', '-N', '1', '-R',
                  '1', 'shell'], env=process.environment('/nonexistent', {
                      'IPMI_PASSWORD': self.password}),
@@ -187,16 +187,10 @@ class ServeTest(PodTestCase):
 
     def test_ping(self):
         pod = self.pod()
-        # ipmitool asks so with -I lan alone, by which nobody is let in.
-        done = subprocess.run(
-            ['ipmitool', '-vvv', '-I', 'lan', '-H', pod.address, '-p',
-             str(pod.port), '-U', 'admin', '-E', '-R', '1', '-N', '1', 'mc',
-             'info'], env=process.environment('/nonexistent', {
-                 'IPMI_PASSWORD': pod.password}), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=60)
+        # ipmitool asks so with -I lan alone.
+        done = pod.ipmitool('mc', 'info', options=('-vvv',), interface='lan')
         self.assertIn('IPMI Supported', done.stdout)
-        self.assertNotEqual(0, done.returncode)
+        self.assertEqual(0, done.returncode)
 
     def test_memory(self):
         pod = self.pod()
@@ -302,6 +296,25 @@ class RotationTest(PodTestCase):
         self.assertNotIn(old, self.one.process.output)
         self.assertNotIn(self.one.password, self.one.process.output)
         self.assertEqual(self.pid, self.one.process.pid)
+
+    def test_by_v15(self):
+        with self.one.shell('lan') as say:
+            self.assertEqual('Chassis Power is off', say('power status'))
+            self.assertEqual(1, self.one.metric('virtbmc_ipmi_sessions'))
+            old, self.one.password = self.one.password, 'x' * 17
+            self.change(username=b'admin', password=b'x' * 17)
+            self.assertNotEqual('Chassis Power is off', say('power status'))
+        # There is no room for this one: nobody gets in any more.
+        for password in old, 'x' * 16:
+            self.assertIn('not supported', self.refuses(
+                password=password, interface='lan'))
+        self.assertEqual('Chassis Power is off',
+                         self.one.ipmi('power', 'status'))
+        self.one.password = 'x' * 16
+        self.change(username=b'admin', password=b'x' * 16)
+        self.assertEqual('Chassis Power is off', self.one.ipmi(
+            'power', 'status', interface='lan'))
+        self.refuses(password=old, interface='lan')
 
     def test_another_user(self):
         self.change(username=b'root', password=self.one.password.encode())

@@ -150,8 +150,8 @@ class Vbmcd(fixtures.Fixture):
 
 
 def ipmitool(bmc, *words, username=None, password=None, options=(),
-             timeout=90):
-    """Run ``ipmitool -I lanplus`` against a BMC.
+             timeout=90, interface='lanplus'):
+    """Run ``ipmitool`` against a BMC.
 
     The password goes by the environment: a process list shows arguments.
 
@@ -159,11 +159,12 @@ def ipmitool(bmc, *words, username=None, password=None, options=(),
     :param username: instead of the BMC's.
     :param password: instead of the BMC's.
     :param options: further words before the command.
+    :param interface: ``lan`` is IPMI v1.5.
     :returns: :class:`subprocess.CompletedProcess` with text output,
         standard error in ``stdout`` too.
     """
     return subprocess.run(
-        ['ipmitool', '-I', 'lanplus', '-H', bmc.address, '-p', str(bmc.port),
+        ['ipmitool', '-I', interface, '-H', bmc.address, '-p', str(bmc.port),
          '-U', bmc.username if username is None else username, '-E',
          *options, *words],
         env=process.environment('/nonexistent', {
