@@ -47,8 +47,16 @@ def names(bmc, service):
     found = [inner + '.svc', name, inner, inner + '.svc.cluster.local']
     found += filter(None, [cluster_ip(service)])
     if bmc.service.type == network.LOAD_BALANCER:
-        found += _balancers(service)
+        # Some that make load balancers take a name from an annotation, which
+        # anybody may give: not that of another's Service.
+        found += [one for one in _balancers(service)
+                  if not _is_of_the_cluster(one)]
     return tuple(dict.fromkeys(found))
+
+
+def _is_of_the_cluster(name):
+    parts = name.lower().rstrip('.').split('.')
+    return 'svc' in parts or len(parts) == 1 and ':' not in name
 
 
 def status(bmc, service):

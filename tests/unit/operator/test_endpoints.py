@@ -73,5 +73,13 @@ class EndpointsTestCase(base.BaseTestCase):
         self.assertEqual((*inner, '10.0.0.7', '192.0.2.1'), endpoints.names(
             bodies.bmc(**BALANCED), balanced({'ip': '192.0.2.1'})))
         # What is no load balancer's own may not be taken for one.
+        # A name that is that of somebody else's Service.
+        self.assertEqual(
+            (*inner, '10.0.0.7', 'lb.test', 'fd00::9'), endpoints.names(
+                bodies.bmc(service={'type': 'LoadBalancer'}), balanced(*(
+                    {'hostname': name} for name in (
+                        'other-virtbmc.far.svc', 'Other-virtbmc.far.SVC.',
+                        'other-virtbmc', 'a.far.svc.cluster.local',
+                        'lb.test')), {'ip': 'fd00::9'})))
         self.assertEqual((*inner, '10.0.0.7'), endpoints.names(
             bodies.bmc(), balanced({'ip': '192.0.2.1'})))
