@@ -29,8 +29,6 @@ LOG = logging.getLogger(__name__)
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60
 
-_OURS = '%s=%s' % (naming.MANAGED_BY, naming.OPERATOR)
-
 
 class Farewell:
     """The VMs that had a BMC.
@@ -53,7 +51,7 @@ class Farewell:
         :param namespace: None for all
         """
         there = self._api.watch(kinds.SECRET, namespace,
-                                label_selector=_OURS, metadata_only=True)
+                                label_selector=naming.OURS, metadata_only=True)
         async for kind, found in there:
             if kind == api_.LISTED:
                 for at in list(self._secrets):

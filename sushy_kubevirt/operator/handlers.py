@@ -38,8 +38,6 @@ WORKERS = 8
 #: Seconds that what is under way has at the end.
 _LAST_SECONDS = 5
 
-_OURS = '%s=%s' % (naming.MANAGED_BY, naming.OPERATOR)
-
 #: A BMC that has no status yet.
 _NEW = 'New'
 
@@ -222,7 +220,7 @@ class Work:
     async def _owned(self, resource, namespace):
         objects = self._known.objects
         async for kind, found in self._api.watch(
-                resource, namespace, label_selector=_OURS):
+                resource, namespace, label_selector=naming.OURS):
             if kind == api_.LISTED:
                 self._vanished(resource, namespace, found,
                                objects.names(resource), objects.drop)
@@ -289,7 +287,7 @@ class Work:
     async def _own_secrets(self, resource, namespace):
         """Look at those of all BMCs at once; later, one by one."""
         async for kind, found in self._api.watch(
-                resource, namespace, label_selector=_OURS):
+                resource, namespace, label_selector=naming.OURS):
             if kind == api_.LISTED:
                 return
             self._known.secrets.take(found)

@@ -25,6 +25,9 @@ NAMESPACE_LABEL = GROUP + '/namespace'
 MANAGED_BY = 'app.kubernetes.io/managed-by'
 OPERATOR = 'sushy-kubevirt-operator'
 
+#: The selector for that.
+OURS = '%s=%s' % (MANAGED_BY, OPERATOR)
+
 #: The Secret with the operator's certificate authority.
 AUTHORITY = 'sushy-kubevirt-ca'
 

@@ -34,7 +34,7 @@ ROOMS = {
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.pod.exposition',
         'sushy_kubevirt.services.state',
-        'aiohttp', 'cryptography', 'kopf', 'prometheus_client'},
+        'aiohttp', 'cryptography', 'kopf'},
     'sushy_kubevirt.sandbox.api': {
         'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
     'sushy_kubevirt.sandbox': {
