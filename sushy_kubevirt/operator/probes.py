@@ -19,6 +19,10 @@ LOG = logging.getLogger(__name__)
 SECONDS = 10
 CONNECTIONS = 64
 
+#: Bytes of a line of a request, of which aiohttp takes some 128: with its
+#: usual limits all connections together could have 64 MiB kept.
+LONGEST_LINE = 2048
+
 _TEXT = 'text/plain'
 
 
@@ -50,7 +54,9 @@ class Probes:
             web.get('/metrics', self._text)])
         self._runner = web.AppRunner(application, access_log=None,
                                      handle_signals=False,
-                                     shutdown_timeout=1)
+                                     shutdown_timeout=1,
+                                     max_line_size=LONGEST_LINE,
+                                     max_field_size=LONGEST_LINE)
         await self._runner.setup()
         self._server = await asyncio.get_running_loop().create_server(
             self._visitor, address, port)

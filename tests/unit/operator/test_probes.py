@@ -47,6 +47,12 @@ class ProbesTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((503, b'It begins\n'), await self.ask(b'/readyz'))
         self.assertEqual((200, b'ok\n'), await self.ask(b'/livez'))
 
+    async def test_lines_are_short(self):
+        # A scraper's are of some hundred bytes.
+        for size, code in ((1000, 200), (4000, 400)):
+            self.assertEqual(code, (await self.ask(
+                b'/livez HTTP/1.1\r\nX: ' + b'x' * size + b'\r\nY: '))[0])
+
     async def test_too_many_end_the_oldest(self):
         with mock.patch.multiple(probes, CONNECTIONS=2, SECONDS=600):
             oldest, _ = await self.connect()
