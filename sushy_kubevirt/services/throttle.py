@@ -16,6 +16,7 @@ The counts are those of one process, and forgotten with it.
 
 import collections
 import dataclasses
+import hashlib
 import ipaddress
 import threading
 import time
@@ -28,6 +29,9 @@ TRUST = 86400
 
 #: Things that are counted at most; those longest unused go first.
 MOST = 10000
+
+#: Characters of a name that is kept as it is.
+_LONGEST = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Throttle:
         self._known = collections.OrderedDict()
 
     def _keys(self, account, source):
+        account = _short(account)
         yield PAIR, (account, source)
         yield SOURCE, (None, source)
         if (account, source) not in self._known:
@@ -106,9 +111,10 @@ class Throttle:
         source = network(source)
         now = self._clock()
         with self._lock:
-            trusted = self._known.get((account, source))
+            known = _short(account), source
+            trusted = self._known.get(known)
             if trusted is not None and now - trusted > TRUST:
-                del self._known[account, source]
+                del self._known[known]
             found = [(limit, self._count(key, now))
                      for limit, key in self._keys(account, source)]
             wait = max(count.until - now for _limit, count in found)
@@ -137,7 +143,7 @@ class Throttle:
 
     def right(self, account, source):
         """The owner has logged in from there."""
-        source = network(source)
+        account, source = _short(account), network(source)
         with self._lock:
             self._counts.pop((account, source), None)
             for key in ((None, source), (account, None)):
@@ -148,6 +154,13 @@ class Throttle:
             self._known.move_to_end((account, source))
             while len(self._known) > MOST:
                 self._known.popitem(last=False)
+
+
+def _short(account):
+    """What stands for a name, of which anybody may make up long ones."""
+    if len(account) <= _LONGEST:
+        return account
+    return hashlib.sha256(account.encode(errors='surrogatepass')).digest()
 
 
 def _wait(limit, wrong):

@@ -36,6 +36,21 @@ class TestThrottle(base.BaseTestCase):
         # What is refused does not make it longer.
         self.assertEqual(1, self.guess())
 
+    def test_long_names_are_not_kept(self):
+        long = 'x' * 250000
+        self.assertEqual(0, self.guess(long))
+        self.assertEqual(0, self.guess(long + '\ud800'))
+        self.throttle.right(long, '10.0.0.2')
+        for kept in self.throttle._counts, self.throttle._known:
+            self.assertTrue(kept)
+            for name, _source in kept:
+                self.assertLessEqual(len(name or ''), 64)
+        # They are told apart all the same.
+        for _ in range(throttle.PAIR.free - 1):
+            self.guess(long)
+        self.assertEqual(1, self.guess(long))
+        self.assertEqual(0, self.guess('x' * 249999 + 'y'))
+
     def test_waits_grow(self):
         waits = []
         for _ in range(throttle.PAIR.free + 8):
