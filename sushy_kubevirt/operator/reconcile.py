@@ -208,8 +208,7 @@ class Reconciler:
         old = body.get('status') or {}
         now = _now()
         new = status_.document(bmc, world, old, now)
-        patch = status_.changes(old, new)
-        if not patch:
+        if new == old:
             return
         # Before the status: what was told twice is counted, what was never
         # told is lost.
@@ -217,9 +216,14 @@ class Reconciler:
                 old.get('conditions'), new['conditions']):
             await self._event(bmc, type_, reason, message, now)
         try:
+            # Not by a merge patch, of which the API server takes nothing but
+            # the status: another BMC of that name would have it.
             body = await self._api.patch(
-                kinds.BMC, bmc.namespace, bmc.name,
-                {'metadata': {'uid': bmc.uid}, 'status': patch}, 'status')
+                kinds.BMC, bmc.namespace, bmc.name, [
+                    {'op': 'test', 'path': '/metadata/uid',
+                     'value': bmc.uid},
+                    {'op': 'add', 'path': '/status', 'value': new}],
+                'status')
         except errors.ObjectNotFound:
             self._known.drop_bmc((bmc.namespace, bmc.name))
             return

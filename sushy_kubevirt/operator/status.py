@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a BMC: the whole of it, and what has to be written."""
+"""The status of a BMC."""
 
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import endpoints
@@ -27,25 +27,6 @@ def document(bmc, world, old, now):
     made.update((name, value) for name, value in endpoints.status(
         bmc, world.service).items() if value)
     return made
-
-
-def changes(old, new):
-    """What a merge patch (RFC 7396) has to hold.
-
-    :param old: dict
-    :param new: dict
-    :returns: dict; {} if nothing has to be written
-    """
-    patch = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        before = old.get(name)
-        if isinstance(value, dict) and isinstance(before, dict):
-            inner = changes(before, value)
-            if inner:
-                patch[name] = inner
-        elif before != value:
-            patch[name] = value
-    return patch
 
 
 def ready(status):

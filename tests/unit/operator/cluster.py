@@ -95,7 +95,9 @@ class Cluster:
         with self._write('patch', resource, name):
             obj = _copy(self._find(resource, namespace, name))
             if isinstance(body, dict):
-                self._check(obj, body)
+                if subresource is None:
+                    # Else nothing of the metadata is looked at.
+                    self._check(obj, body)
                 _merge(obj, {key: value for key, value in body.items()})
             else:
                 for one in body:

@@ -413,6 +413,24 @@ class ReconcileTestCase(base.BaseTestCase):
                 Operator(there).reconciler.reconcile(KEY))
         self.assertNotIn('status', there.objects['VirtualMachineBMC', *KEY])
 
+    def test_another_bmc_of_that_name_has_its_own_status(self):
+        there = begun(bodies.body())
+        body = there.objects['VirtualMachineBMC', *KEY]
+
+        def another(verb, kind, name):
+            if (verb, kind) == ('patch', 'VirtualMachineBMC'):
+                there.faults.clear()
+                there.objects['VirtualMachineBMC', *KEY] = {
+                    **body, 'metadata': {**body['metadata'], 'uid': 'b'}}
+
+        there.faults.append(another)
+        operator = Operator(there)
+        operator.see()
+        self.assertRaises(workqueue.Failure, asyncio.run,
+                          operator.reconciler.reconcile(KEY))
+        self.assertEqual([], there.faults)
+        self.assertNotIn('status', there.objects['VirtualMachineBMC', *KEY])
+
     def test_images_that_may_not_be_had(self):
         there = begun(bodies.body(image='lab.test/mine:1'))
         Operator(there, allowed_images=('lab.test/mine',)).run()

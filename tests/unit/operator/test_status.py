@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import copy
-
 from oslotest import base
 
 from sushy_kubevirt.operator import happenings
@@ -8,18 +6,6 @@ from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import status
 from tests.unit.operator import bodies
 from tests.unit.operator import test_conditions as worlds
-
-
-def merged(target, patch):
-    """RFC 7396."""
-    for name, value in patch.items():
-        if value is None:
-            target.pop(name, None)
-        elif isinstance(value, dict):
-            merged(target.setdefault(name, {}), value)
-        else:
-            target[name] = value
-    return target
 
 
 class StatusTestCase(base.BaseTestCase):
@@ -45,18 +31,6 @@ class StatusTestCase(base.BaseTestCase):
             secret=None, service=None), {}, 'monday')
         self.assertEqual({'observedGeneration', 'virtualMachine',
                           'conditions'}, set(made))
-
-    def test_changes(self):
-        documents = [status.document(bodies.bmc(**fields), world, {}, 'now')
-                     for fields in ({}, {'ipmi': {'enabled': False}},
-                                    {'redfish': {'plainHTTP': True}})
-                     for world in (worlds.GOOD,
-                                   worlds.but(service=None))] + [{}]
-        for old in documents:
-            for new in documents:
-                patch = status.changes(old, new)
-                self.assertEqual(new, merged(copy.deepcopy(old), patch))
-                self.assertEqual(old == new, not patch)
 
 
 class HappeningsTestCase(base.BaseTestCase):
