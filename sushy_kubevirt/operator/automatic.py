@@ -63,7 +63,8 @@ class Made:
     :param namespace: of the BMC
     :param name: of the BMC
     :param uid: of the BMC
-    :param vm: (namespace, name) of the VM that it names
+    :param vm: (namespace, name) of the VM that it names; None if it names
+        none, see `spec.Bmc`
     :param automatic: whether it was made here
     """
 
@@ -189,7 +190,8 @@ class Automatic:
     def _note(self, found):
         bmc = spec.read(found)
         made = Made(bmc.namespace, bmc.name, bmc.uid,
-                    (bmc.vm.namespace, bmc.vm.name), is_automatic(found))
+                    bmc.vm and (bmc.vm.namespace, bmc.vm.name),
+                    is_automatic(found))
         key = made.namespace, made.name
         self._made[key] = made
         self._by_vm.setdefault(made.vm, set()).add(key)
@@ -219,6 +221,8 @@ class Automatic:
         return False
 
     def _look_at(self, key):
+        if key is None:
+            return
         self._waiting[key] = 0, 0
         self._wake.set()
 

@@ -69,6 +69,7 @@ class Work:
             self._strangers)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._states = {}
+        self._nameless = set()
         self._tasks = []
         self._missing = set()
         self._expected = None
@@ -133,7 +134,7 @@ class Work:
             return
         if self._expected is not None:
             # kopf has not told of all of them yet.
-            self._expected -= set(self._known.bmcs())
+            self._expected -= {*self._known.bmcs(), *self._nameless}
             if self._expected:
                 return
         self.listed.set()
@@ -151,6 +152,13 @@ class Work:
     def _bmc(self, body):
         metadata = body['metadata']
         key = metadata['namespace'], metadata['name']
+        if spec.read(body).vm is None:
+            if key not in self._nameless:
+                self._nameless.add(key)
+                LOG.warning('%s %s/%s names no VirtualMachine, and is left '
+                            'as it is: delete it', kinds.BMC.kind, *key)
+            self._begin()
+            return
         if not self._known.put_bmc(dict(body)):
             return
         self._count(key)
@@ -167,6 +175,7 @@ class Work:
             for resource, *at in observed.objects(bmc):
                 if resource in orphans.KINDS:
                     self._orphans.look(*at)
+        self._nameless.discard(key)
         self._queue.forget(key)
         self._states.pop(key, None)
         self._count(None)

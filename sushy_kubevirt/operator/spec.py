@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A VirtualMachineBMC, read: either spelling becomes the same words.
 
-The CustomResourceDefinition has checked all that is read here; what is
-missing gets the value that the definition says. What the operator itself was
-told (images, resources) is no part of it: see `pods.Defaults`.
+The CustomResourceDefinition has checked all that is read here, unless it was
+stored before, under KubeVirtBMC's, which requires nothing. What is missing
+gets the value that the definition says. What the operator itself was told
+(images, resources) is no part of it: see `pods.Defaults`.
 """
 
 import dataclasses
@@ -86,7 +87,9 @@ class Bmc:
     :param name: of the resource
     :param uid: of the resource
     :param generation: of the resource
-    :param vm: `Reference` of the VM
+    :param vm: `Reference` of the VM; None for a resource that was stored
+        under another definition than ours, and nobody can serve: KubeVirtBMC
+        requires none
     :param auth: `Reference` of the Secret; None when the operator makes one
     :param ipmi: whether there is IPMI
     :param redfish: `Redfish`
@@ -105,7 +108,7 @@ class Bmc:
     name: str
     uid: str
     generation: int
-    vm: Reference
+    vm: Reference | None
     auth: Reference | None = None
     ipmi: bool = True
     redfish: Redfish = Redfish()
@@ -126,7 +129,7 @@ def read(body):
     :param body: dict, as the API has it
     :returns: `Bmc`
     """
-    metadata, spec = body['metadata'], body['spec']
+    metadata, spec = body['metadata'], body.get('spec') or {}
     namespace = metadata['namespace']
     redfish = _redfish(spec.get('redfish') or {})
     return Bmc(
@@ -153,7 +156,7 @@ def read(body):
 def _reference(spec, namespace, *spellings):
     for spelling in spellings:
         found = spec.get(spelling)
-        if found:
+        if found and found.get('name'):
             return Reference(found.get('namespace') or namespace,
                              found['name'])
     return None

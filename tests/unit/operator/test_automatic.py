@@ -212,6 +212,19 @@ class AutomaticTestCase(base.BaseTestCase):
                          set(self.run_with(self.nothing)))
         self.assertEqual(['a', 'mine'], self.names())
 
+    def test_one_that_names_no_vm(self):
+        cluster = self.cluster
+        for name in 'ab':
+            cluster.vm(name)
+        cluster._put(kinds.BMC, {
+            'metadata': {'name': 'a', 'namespace': LAB}, 'spec': {}})
+
+        async def live():
+            self.assertEqual([('create', 'b')], cluster.log)
+            cluster.drop(kinds.BMC, 'a')
+        self.assertEqual([('create', 'b'), ('create', 'a')],
+                         self.run_with(live))
+
     def test_nothing_is_done_before_all_is_known(self):
         # The list of BMCs comes first to its end, that of VMs later.
         cluster = self.cluster

@@ -147,6 +147,25 @@ class WorkTestCase(base.BaseTestCase):
                 there.objects['Role', 'lab', 'node-virtbmc']))
         self.run_story(story)
 
+    def test_one_that_names_no_vm(self):
+        # KubeVirtBMC's definition let people store such.
+        for given in ({}, {'virtualMachineRef': {}},
+                      {'virtualMachineRef': {'name': ''}}):
+            there = stories.begun(bodies.body())
+            odd = bodies.body('odd')
+            odd['metadata']['uid'] = 'odd'
+            odd['spec'] = {'authSecretRef': {'name': ''}, **given}
+            there.add(odd)
+
+            async def story(there, work):
+                await self.ready(there, work)
+                there.remove('VirtualMachineBMC', 'lab', 'odd')
+                await self.until(lambda: not work._nameless)
+                self.assertFalse([one for one in work.tasks if one.done()])
+                self.assertEqual([KEY], work._known.bmcs())
+            with self.subTest(given=given):
+                self.run_story(story, there)
+
     def test_one_that_vanishes_before_it_is_told(self):
         # Between two lists, while nothing could be watched: nobody waits for
         # kopf to tell of it.

@@ -86,3 +86,14 @@ class SpecTestCase(base.BaseTestCase):
         body = bodies.body()
         body['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
         self.assertTrue(spec.read(body).deleting)
+
+    def test_stored_under_a_definition_that_requires_nothing(self):
+        body = bodies.body()
+        body['spec'] = {'virtualMachineRef': {'name': 'vm'},
+                        'authSecretRef': {'name': ''}}
+        self.assertEqual(('vm', None), (spec.read(body).vm.name,
+                                        spec.read(body).auth))
+        body['spec']['virtualMachineRef']['name'] = ''
+        self.assertIsNone(spec.read(body).vm)
+        del body['spec']
+        self.assertIsNone(spec.read(body).vm)
