@@ -2,8 +2,8 @@
 """What the status says, from what there is.
 
 Each condition has a reason, one word for programs, and a message that says
-what to do. ``Ready`` repeats the first of the others that is not true, or the
-one that the cluster refuses.
+what to do. ``Ready`` repeats the first of the others that is not true and does
+not only wait for another, or the one that the cluster refuses.
 """
 
 import dataclasses
@@ -22,6 +22,10 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
 NOT_PERMITTED = 'ReferenceNotPermitted'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
+
+#: Of `EMULATOR`: another condition tells why.
+_WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
+            'WaitingForCertificate')
 
 #: Reason of a Deployment's condition Progressing when its pods were ready
 #: (pkg/controller/deployment/util).
@@ -96,11 +100,13 @@ def conditions(bmc, world):
     vm, secret = _vm(bmc, world), _secret(bmc, world)
     found = (vm, secret, _emulator(bmc, world, vm, secret),
              _endpoint(bmc, world))
-    # What is refused is why the others wait.
-    bad = next((one for one in found if one.reason == REFUSED), None) or next(
-        (one for one in found if not one.status), None)
-    if bad is not None:
-        return *found, dataclasses.replace(bad, type=READY)
+    # What is refused is why the others wait; and what only waits for another
+    # one tells less than that.
+    bad = sorted(
+        (one for one in found if not one.status),
+        key=lambda one: (one.reason != REFUSED, one.reason in _WAITING))
+    if bad:
+        return *found, dataclasses.replace(bad[0], type=READY)
     return *found, Condition(READY, True, 'ServiceReady',
                              'The BMC can be used.')
 

@@ -114,6 +114,13 @@ CASES = (
     (bodies.body(redfish={'tls': {'secretName': 'mine'}}), but(
         deployment=None, certificate=False), EMULATOR, False,
      'WaitingForCertificate', 'lab/mine'),
+    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), but(
+        deployment=None, certificate=False), READY, False,
+     'CertificateMissing', 'lab/mine'),
+    # Without its Service there is no certificate.
+    (bodies.body(), but(deployment=None, certificate=False, taken=(
+        'Service node-virtbmc',)), READY, False, 'NameTaken',
+     'Service node-virtbmc'),
     # It runs, only not the newest.
     (bodies.body(), but(waiting=True), EMULATOR, True, 'RolloutWaiting',
      'waits'),
