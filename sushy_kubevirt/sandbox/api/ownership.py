@@ -260,12 +260,14 @@ def apply(kind, live, config, manager, force, subresource=''):
             f'({config["metadata"].get("namespace", "")}/'
             f'{config["metadata"].get("name", "")}; {kind.api_version}, '
             f'Kind={kind.kind}): {exc}') from None
-    mine.fields = fieldsets.encode(_ownable(
-        merging.paths(shape, config), ignored))
+    wanted = merging.paths(shape, config)
+    mine.fields = fieldsets.encode(_ownable(wanted, ignored))
     managed[mine.identity] = mine
     if last is not None and last.fields:
+        # What nobody can own, such as the name, is taken out of managers'
+        # fields after this only (stripmeta.go).
         merged = _pruned(shape, merged, managed, fieldsets.decode(
-            last.fields))
+            last.fields), {p for p in wanted if p and p[0] not in ignored})
         if last.fields == mine.fields:
             mine.time = last.time
     found = merging.compare(shape, live, merged)
@@ -316,11 +318,11 @@ def _last_applied(config):
     return json.dumps(config, separators=(',', ':')) + '\n'
 
 
-def _pruned(shape, merged, managed, last):
+def _pruned(shape, merged, managed, last, wanted):
     """Without what the manager applied last time and nobody owns now."""
     last = merging.members(shape, last)
     pruned = merging.without(shape, merged, last)
-    owned = set()
+    owned = set(wanted)
     for entry in managed.values():
         owned |= fieldsets.decode(entry.fields)
     owned = merging.members(shape, owned)

@@ -153,6 +153,20 @@ class ManagersTestCase(unittest.TestCase):
             {'size': 1, 'colour': 'red', 'free': {'a': 1},
              'ports': [{'name': 'q'}]}, made['spec'])
 
+    def test_nothing_of_the_metadata_is_applied_any_longer(self):
+        for labels in {'a': 'b'}, {}:
+            config = base.make(size=1)
+            config['metadata']['labels'] = labels
+            if not labels:
+                del config['metadata']['labels']
+            new = ownership.apply(self.kind, self.live(), config, 'one',
+                                  False)
+            write = base.server.store_module.Write('one', managed=True)
+            made = (self.store.update if self.live() else self.store.create)(
+                self.kind, new, write=write)
+            self.assertEqual(labels, made['metadata'].get('labels', {}))
+            self.assertEqual('a', made['metadata']['name'])
+
     def test_what_another_owns_too_stays(self):
         self.apply('one', size=1, tags=['t'], free={'a': 1})
         self.apply('two', tags=['t', 'u'], free={'a': 1})
