@@ -263,6 +263,8 @@ class Definitions:
                 'status', {}).get('conditions', ())):
             self._store.change(CRD, '', name, _accept, subresource='status',
                                manager='kube-apiserver')
+            # That was told of already, before this goes on.
+            definition = self._store.get(CRD, '', name)
         if name in self._served and _CLEANUP not in definition[
                 'metadata'].get('finalizers', ()):
             self._store.change(

@@ -56,6 +56,8 @@ class DefinitionTestCase(base.ServerTestCase):
         body = await self.call('GET', f'{CRDS}/boats.sea.test', expect=200)
         self.assertEqual({'NamesAccepted': 'True', 'Established': 'True'}, {
             c['type']: c['status'] for c in body['status']['conditions']})
+        self.assertEqual(['customresourcecleanup.apiextensions.k8s.io'],
+                         body['metadata']['finalizers'])
         await self.call('POST', BOATS, boat(2), 201)
         await self.call('POST', BOATS, boat(9, name='b'), 422)
         body = await self.call('GET', BOATS, expect=200, headers={
