@@ -71,12 +71,16 @@ class Api:
     def __init__(self, transport, may_write=lambda: None):
         self._transport = transport
         self._session = transport.session()
+        # Of watches there are as many as namespaces and what else is
+        # followed; nobody is to wait for a connection that one of them has.
+        self._watching = transport.session(limited=False)
         self._paging = asyncio.Semaphore(PAGES)
         self.may_write = may_write
 
     async def close(self):
         """Let go of all connections."""
         await self._session.close()
+        await self._watching.close()
 
     async def get(self, resource, namespace, name, metadata_only=False):
         """Read one object.
@@ -255,7 +259,8 @@ class Api:
         try:
             async with self._send(
                     'GET', resource.path(namespace), call, fields,
-                    accept=accept, timeout=timeout) as response:
+                    accept=accept, timeout=timeout,
+                    watching=True) as response:
                 yield _OPENED, None
                 async for line in _lines(response.content):
                     event = json.loads(line)
@@ -292,11 +297,15 @@ class Api:
     def _send(self, method, path, call, fields=None, body=None,
               content=_JSON, accept=_JSON,
               timeout=aiohttp.ClientTimeout(
-                  total=PATIENCE, sock_connect=CONNECT_SECONDS)):
+                  total=PATIENCE, sock_connect=CONNECT_SECONDS),
+              watching=False):
+        # Those that are closed: certificates were replaced.
         if self._session.closed:
-            # Certificates were replaced.
             self._session = self._transport.session()
-        return _Sent(self, call, self._session.request(
+        if self._watching.closed:
+            self._watching = self._transport.session(limited=False)
+        session = self._watching if watching else self._session
+        return _Sent(self, call, session.request(
             method, self._transport.server + path, params=fields,
             data=None if body is None else json.dumps(body).encode(),
             headers={'Accept': accept, 'Content-Type': content},

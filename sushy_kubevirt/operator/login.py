@@ -17,6 +17,8 @@ def register(registry, transport):
 
     @kopf.on.login(registry=registry, id='login')
     async def login(**_):
-        # A session each time: kopf closes one that the server refused.
-        return kopf.AiohttpSession(server=transport.server,
-                                   aiohttp_session=transport.session())
+        # A session each time: kopf closes one that the server refused. It has
+        # a watch for each namespace.
+        return kopf.AiohttpSession(
+            server=transport.server,
+            aiohttp_session=transport.session(limited=False))

@@ -24,7 +24,7 @@ USER_AGENT = 'sushy-kubevirt-operator'
 #: Seconds to get a connection.
 CONNECT_SECONDS = 10
 
-#: Connections at a time; a watch holds one for as long as it lasts.
+#: Connections at a time.
 CONNECTIONS = 64
 
 
@@ -58,14 +58,16 @@ class Transport:
         #: URL of the API server.
         self.server = access.server
 
-    def session(self):
+    def session(self, limited=True):
         """A new session, to be closed by the caller.
 
+        :param limited: False for as many connections as somebody asks for,
+            as watches do: each holds one for as long as it lasts
         :returns: `aiohttp.ClientSession`; URLs must be whole
         """
         made = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=self._ssl, limit=CONNECTIONS,
+                ssl=self._ssl, limit=CONNECTIONS if limited else 0,
                 socket_factory=_socket),
             headers={'User-Agent': USER_AGENT},
             timeout=aiohttp.ClientTimeout(

@@ -339,6 +339,26 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(('ADDED', 'b'), await changes)
         self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
 
+    async def test_watches_take_no_connection_from_others(self):
+        # Of an operator for many namespaces there are many.
+        with mock.patch.object(transport, 'CONNECTIONS', 2):
+            self.api = api_.Api(transport.Transport(
+                self.server.connection()))
+        self.addAsyncCleanup(self.api.close)
+        async with contextlib.AsyncExitStack() as stack:
+            # Before the first of them ends.
+            await stack.enter_async_context(asyncio.timeout(5))
+            for count in range(1, 4):
+                following = await stack.enter_async_context(self.watching())
+                await following()
+                await following()
+                changes = asyncio.ensure_future(following())
+                stack.push_async_callback(
+                    asyncio.gather, changes, return_exceptions=True)
+                stack.callback(changes.cancel)
+                await self.opened(count)
+            await self.api.get(resources.VM, 'default', 'a')
+
     async def test_a_large_object(self):
         large = server_.vm('large', text='x' * 2 ** 20)
         async with self.watching() as following:
