@@ -263,9 +263,9 @@ class Definitions:
                 'status', {}).get('conditions', ())):
             self._store.change(CRD, '', name, _accept, subresource='status',
                                manager='kube-apiserver')
-            # That was told of already, before this goes on.
-            definition = self._store.get(CRD, '', name)
-        if name in self._served and _CLEANUP not in definition[
+        # What is told here may be older than what was done about it.
+        definition = self._store.find(CRD, '', name)
+        if name in self._served and definition and _CLEANUP not in definition[
                 'metadata'].get('finalizers', ()):
             self._store.change(
                 CRD, '', name, lambda obj: obj['metadata'].setdefault(
