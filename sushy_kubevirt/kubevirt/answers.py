@@ -122,13 +122,15 @@ def _is_admission(text):
 
 
 def _is_failed_patch(text):
-    """Whether a 422 says that a JSON patch did not fit the object.
+    """Whether a 422 says that a patch did not fit the object.
 
-    Those are the API server's words for it (apiserver's patch handler with
-    NewGenericServerResponse); what admission or validation refuse is worded
-    by themselves.
+    Those are the API server's words for a JSON patch (apiserver's patch
+    handler with NewGenericServerResponse), and for a uid in another patch
+    (apimachinery, ValidateObjectMetaUpdate); what else admission or
+    validation refuse is worded by themselves.
     """
-    return text.startswith('the server rejected our request due to an error')
+    return (text.startswith('the server rejected our request due to an error')
+            or ' is invalid: metadata.uid: Invalid value: ' in text)
 
 
 def _seconds(retry_after):

@@ -37,6 +37,7 @@ async def patch(call, validation):
             new.get('metadata'), dict):
         raise errors.bad_request('the patched object is no object')
     bodies.checked(new, kind)
+    _check_uid(kind, target, new, old)
     write = validation.write()
     made = call.store.update(kind, new, write=write,
                              subresource=target.subresource)
@@ -78,8 +79,12 @@ def _apply(call, validation, raw):
             'the namespace of the provided object does not match the '
             'namespace sent on the request')
     live = _as_seen(kind, store.find(kind, target.namespace, target.name))
-    if live is None and (target.subresource or meta.get('uid')):
+    if live is None and target.subresource:
         raise errors.not_found(kind, target.name)
+    if live is None and meta.get('uid'):
+        raise errors.conflict(
+            kind, target.name, 'uid mismatch: the provided object specified '
+            f'uid {meta["uid"]}, and no existing object was found')
     if live is None:
         call.authorize('create')
     new = ownership.apply(kind, live, config, manager,
@@ -89,6 +94,26 @@ def _apply(call, validation, raw):
     if live is None:
         new['metadata'].pop('resourceVersion', None)
         return store.create(kind, new, write=write), True, write.warnings
+    _check_uid(kind, target, new, live)
     made = store.update(kind, new, subresource=target.subresource,
                         write=write)
     return made, False, write.warnings
+
+
+def _check_uid(kind, target, new, old):
+    """What becomes of a uid that is not the object's.
+
+    It is no precondition, as that of a PUT is: validation refuses it
+    (apimachinery, ValidateObjectMetaUpdate). Of a custom resource's status
+    nothing but the status is taken (apiextensions-apiserver,
+    status_strategy.go).
+    """
+    mine, its = new['metadata'], old['metadata']
+    if mine.get('uid', its['uid']) == its['uid']:
+        return
+    if kind.crd and target.subresource == 'status':
+        mine['uid'] = its['uid']
+    elif mine.get('resourceVersion', '') in ('', its['resourceVersion']):
+        raise errors.invalid(kind, target.name, [errors.Cause(
+            'FieldValueInvalid', f'Invalid value: "{mine["uid"]}": field is '
+            'immutable', 'metadata.uid')])

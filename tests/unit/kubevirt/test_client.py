@@ -101,6 +101,14 @@ class ClientTestCase(base.BaseTestCase):
         e = self.refused(errors.Rejected, 403, DENIED + 'not on Mondays')
         self.assertEqual('not on Mondays', str(e))
 
+    def test_a_patch_of_another_object(self):
+        for text in (
+                'the server rejected our request due to an error in our '
+                'request',
+                'Secret "a" is invalid: metadata.uid: Invalid value: "x": '
+                'field is immutable'):
+            self.refused(errors.Conflict, 422, text)
+
     def test_what_admission_refuses_comes_with_its_words(self):
         e = self.refused(errors.Rejected, 422, DENIED + 'SMM is needed')
         self.assertEqual('SMM is needed', str(e))

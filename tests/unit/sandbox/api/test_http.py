@@ -345,6 +345,26 @@ class ObjectTestCase(base.ServerTestCase):
         await self.call('DELETE', self.THINGS + '/a', {'preconditions': {
             'resourceVersion': made['metadata']['resourceVersion']}}, 200)
 
+    async def test_the_uid_of_another(self):
+        path = self.THINGS + '/a'
+        whole = {**base.make(), 'metadata': {
+            **base.make()['metadata'], 'uid': 'x'}}
+        body = await self.call('PATCH', path + '?fieldManager=m', whole, 409,
+                               APPLY)
+        self.assertIn('no existing object was found', body['message'])
+        self.store.create(self.kind, base.make())
+        for media, what in ((MERGE, {'metadata': {'uid': 'x'}}),
+                            (APPLY, whole)):
+            body = await self.call(
+                'PATCH', path + '?fieldManager=m&force=true', what, 422,
+                media)
+            self.assertIn('metadata.uid: Invalid value: "x": field is '
+                          'immutable', body['message'])
+        there = self.store.get(self.kind, 'default', 'a')
+        body = await self.call('PUT', path, {**there, 'metadata': {
+            **there['metadata'], 'uid': 'x'}}, 409)
+        self.assertIn('Precondition failed: UID', body['message'])
+
     async def test_delete_a_collection(self):
         for name in 'abc':
             obj = base.make(name)
