@@ -53,8 +53,13 @@ class Certificates:
             if self._fresh and not authority.due(
                     self._found.pair.certificate, ()):
                 return self._found
-            self._found = await self._read_or_make()
+            # Before it is read: should it be changed meanwhile, it is not.
             self._fresh = True
+            try:
+                self._found = await self._read_or_make()
+            except BaseException:
+                self._fresh = False
+                raise
             return self._found
 
     async def _read_or_make(self):

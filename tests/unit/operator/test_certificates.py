@@ -101,3 +101,29 @@ class CertificatesTestCase(base.BaseTestCase):
         self.assertNotEqual(OLD, self.found().pair)
         self.certificates.forget()
         self.assertEqual(OLD, self.found().pair)
+
+    def test_changed_while_it_is_read(self):
+        self.given(OLD)
+        get, other = self.there.get, authority.make('other')
+
+        async def changed_meanwhile(*args, **more):
+            found = await get(*args, **more)
+            self.there.get = get
+            self.given(other)
+            # The watch is faster than the answer.
+            self.certificates.forget()
+            return found
+        self.there.get = changed_meanwhile
+        self.assertEqual(OLD, self.found().pair)
+        self.assertEqual(other, self.found().pair)
+
+    def test_one_that_could_not_be_read_is_read_again(self):
+        self.given(OLD)
+        self.found()
+        self.certificates.forget()
+        self.there.faults.append(lambda *_: errors.Unavailable('away'))
+        self.assertRaises(errors.Unavailable, self.found)
+        self.there.faults.clear()
+        other = authority.make('other')
+        self.given(other)
+        self.assertEqual(other, self.found().pair)
