@@ -103,8 +103,9 @@ class CertificatesTestCase(base.BaseTestCase):
         self.assertEqual(OLD, self.found().pair)
 
     def test_changed_while_it_is_read(self):
-        self.given(OLD)
-        get, other = self.there.get, authority.make('other')
+        one, other = authority.make('one'), authority.make('other')
+        self.given(one)
+        get = self.there.get
 
         async def changed_meanwhile(*args, **more):
             found = await get(*args, **more)
@@ -114,11 +115,11 @@ class CertificatesTestCase(base.BaseTestCase):
             self.certificates.forget()
             return found
         self.there.get = changed_meanwhile
-        self.assertEqual(OLD, self.found().pair)
+        self.assertEqual(one, self.found().pair)
         self.assertEqual(other, self.found().pair)
 
     def test_one_that_could_not_be_read_is_read_again(self):
-        self.given(OLD)
+        self.given(authority.make('one'))
         self.found()
         self.certificates.forget()
         self.there.faults.append(lambda *_: errors.Unavailable('away'))
