@@ -346,8 +346,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 self.server.connection()))
         self.addAsyncCleanup(self.api.close)
         async with contextlib.AsyncExitStack() as stack:
-            # Before the first of them ends.
-            await stack.enter_async_context(asyncio.timeout(5))
+            # Before the first of them is given up (see `watching`).
+            await stack.enter_async_context(asyncio.timeout(8))
             for count in range(1, 4):
                 following = await stack.enter_async_context(self.watching())
                 await following()
