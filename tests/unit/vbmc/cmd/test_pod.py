@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
+import pathlib
 from unittest import mock
 
 from oslotest import base
+import yaml
 
+from sushy_kubevirt.kubevirt import runstrategy
+from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import pods
+from tests.unit.operator import bodies
 from vbmc_kubevirt.cmd import pod
+
+CRD = pathlib.Path(__file__).parents[4] / (
+    'etc/kubernetes/crd/virtualmachinebmc.yaml')
 
 SOUND = {'VIRTBMC_VM': 'lab/node-0', 'VIRTBMC_AUTH_FOLDER': '/etc/auth'}
 
@@ -42,6 +51,35 @@ class ReadTest(base.BaseTestCase):
                 ('VIRTBMC_RUN_STRATEGY', 'once')):
             with self.assertRaisesRegex(pod.Invalid, name):
                 pod.read(dict(SOUND, **{name: value}))
+
+    def test_what_the_operator_says(self):
+        # It is another room, and has the same facts once more.
+        for strategy in runstrategy.STARTABLE:
+            bmc = bodies.bmc(runStrategy=strategy)
+            container, = [one for one in pods.deployment(
+                bmc, pods.Defaults('any'))['spec']['template']['spec'][
+                    'containers'] if one['name'] == pods.IPMI]
+            environ = {one['name']: one.get('value', '10.0.0.7')
+                       for one in container['env']}
+            settings = pod.read(environ)
+            self.assertEqual(
+                ('lab/vm', configuration.AUTH_FOLDER, '10.0.0.7',
+                 pods.IPMI_PORT, pods.IPMI_HEALTH_PORT),
+                (settings.vm, settings.folder, settings.address,
+                 settings.port, settings.health_port))
+            self.assertEqual(strategy, settings.options.run_strategy)
+            self.assertEqual(configuration.WATCH_SECONDS,
+                             settings.options.watch_seconds)
+        least = pod.read(SOUND)
+        self.assertEqual((pods.IPMI_PORT, pods.IPMI_HEALTH_PORT),
+                         (least.port, least.health_port))
+
+    def test_what_the_definition_lets_through(self):
+        definition = yaml.safe_load(CRD.read_text())
+        spec = definition['spec']['versions'][0]['schema'][
+            'openAPIV3Schema']['properties']['spec']['properties']
+        self.assertEqual(set(runstrategy.STARTABLE),
+                         set(spec['runStrategy']['enum']))
 
 
 class MainTest(base.BaseTestCase):
