@@ -71,9 +71,9 @@ def put_right(vm, vmi):
 def retire(vm, vmi):
     """Say what a VM should be like that is no BMC's any more.
 
-    A boot that has not come is not waited for: nobody would be there to put
-    back what it changes. Lasting settings stay, as those of a machine whose
-    BMC is taken out.
+    A boot that has not come is not waited for, unless the machine has been
+    told to start: that was the last wish of its BMC's. Lasting settings stay,
+    as those of a machine whose BMC is taken out.
 
     :param vm: the VM
     :param vmi: its VMI, or None
@@ -82,8 +82,11 @@ def retire(vm, vmi):
     """
     if runstrategy.deleted(vm):
         return None, True
-    edited = copy.deepcopy(vm)
     once = overrides.once(vm)
+    if (once is not None and runstrategy.start_requested(vm)
+            and not overrides.begun(vm, vmi)):
+        return None, False
+    edited = copy.deepcopy(vm)
     if once is not None:
         overrides.take_off_once(edited)
         if once.get('target') == bootorder.Class.HTTP.value:

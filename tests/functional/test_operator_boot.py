@@ -4,9 +4,11 @@
 And of the BMC itself: a VM that has none any more is as its owner wrote it.
 """
 
+import json
 import os
 import signal
 
+from tests.functional import machinecase
 from tests.functional import operator
 
 
@@ -231,6 +233,27 @@ class BmcGoneTest(BootTestCase):
 class BootRunsTest(BootTestCase):
 
     RUN_STRATEGY = 'RerunOnFailure'
+
+    def test_deleted_while_that_boot_is_on_its_way(self):
+        # A guest that does not heed the power button: a restart takes a
+        # while, in which the BMC is deleted.
+        template = {'metadata': {'annotations': {
+            machinecase.IGNORE_ACPI: 'true'}},
+            'spec': {'terminationGracePeriodSeconds': 3}}
+        self.kubectl('patch', 'vm', 'box', '--type=merge', '--patch',
+                     json.dumps({'spec': {'template': template}}))
+        self.start()
+        self.owner = self.look()['spec']
+        self.set_once()
+        count = len(self.boots())
+        self.sandbox.do('box', 'restart', namespace=self.namespace)
+        self.kubectl('delete', 'vmbmc', 'box')
+        self.until('role', lambda: 'role.rbac.authorization.k8s.io/'
+                   'box-virtbmc' in self.kubectl.names('roles'), False)
+        self.assertEqual(count, len(self.boots()))
+        boot = self.sandbox.wait_boot('box', count + 1, self.namespace)
+        self.assertEqual('Pxe', boot['class'])
+        self.put_back()
 
     def test_deleted_in_that_boot(self):
         self.sandbox.wait_boot('box', 1, self.namespace)

@@ -367,6 +367,21 @@ class RetireTestCase(PutRightTestCase):
         self.assertTrue(self.retire(machine))
         self.is_clean(machine, 'RerunOnFailure')
 
+    def test_one_that_was_asked_for_already(self):
+        for vmi in (None, fakes.vmi('Running', 'u0')):
+            machine = self.pending('RerunOnFailure')
+            machine.vmi = vmi
+            machine.vm['status']['stateChangeRequests'] = [
+                {'action': 'Stop', 'uid': 'u0'}, {'action': 'Start'}]
+            self.assertEqual((None, False),
+                             keeper.retire(*machine.objects()))
+            del machine.vm['status']['stateChangeRequests']
+            self.start(machine)
+            self.assertFalse(self.retire(machine))
+            self.start(machine, 'u2')
+            self.assertTrue(self.retire(machine))
+            self.is_clean(machine, 'RerunOnFailure')
+
     def test_a_boot_that_runs_and_reboots(self):
         machine = self.pending('RerunOnFailure')
         self.start(machine)
