@@ -139,16 +139,32 @@ def _is_as_wanted(certificate, names, issuer):
 
 
 def usable(pair):
-    """Whether a server can serve with a certificate.
+    """Whether a server can serve with a certificate, were it valid now.
 
     :param pair: `Pair`, maybe of somebody else's making
     """
+    return not fault(pair)
+
+
+def fault(pair):
+    """Why a server cannot serve with a certificate, whatever its age.
+
+    :param pair: `Pair`, maybe of somebody else's making
+    :returns: words that say nothing of what is in it; '' if it can
+    """
     try:
         found = x509.load_pem_x509_certificate(pair.certificate.encode())
-        return found.public_key() == _key(pair.key).public_key()
+        public = found.public_key()
+        validity(pair.certificate)
     except Exception:
         # Whatever the library makes of it: x509.InvalidVersion, say.
-        return False
+        return 'its certificate cannot be read'
+    try:
+        own = _key(pair.key).public_key()
+    except Exception:
+        return ('its key cannot be read, or is of a kind that servers do not '
+                'have')
+    return '' if own == public else 'its key is that of another certificate'
 
 
 def _key(text):
@@ -170,16 +186,25 @@ def _key(text):
         block[0].encode(), None, unsafe_skip_rsa_key_validation=True)
 
 
-@functools.lru_cache(maxsize=4096)
 def renewal(certificate):
     """When a certificate is to be made anew for its age.
 
     :param certificate: PEM text
     :returns: aware `datetime.datetime`
     """
+    begin, end = validity(certificate)
+    return end - (end - begin) / 3
+
+
+@functools.lru_cache(maxsize=4096)
+def validity(certificate):
+    """From when to when a certificate is valid.
+
+    :param certificate: PEM text; the first one in it counts
+    :returns: two aware `datetime.datetime`
+    """
     found = x509.load_pem_x509_certificate(certificate.encode())
-    life = found.not_valid_after_utc - found.not_valid_before_utc
-    return found.not_valid_after_utc - life / 3
+    return found.not_valid_before_utc, found.not_valid_after_utc
 
 
 def _builder(subject, issuer, key, now, life):

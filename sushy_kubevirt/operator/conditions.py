@@ -7,6 +7,7 @@ not only wait for another, or the one that the cluster refuses.
 """
 
 import dataclasses
+import datetime
 
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import media
@@ -64,6 +65,11 @@ class World:
     :param service: of the pod
     :param certificate: whether the certificate that Redfish is to be served
         with is there
+    :param certificate_fault: why not, if the Secret that the BMC names for it
+        has one: see `authority.fault`
+    :param validity: from when to when the certificate of that Secret is
+        valid, two `datetime.datetime`; None if none is served with
+    :param now: `datetime.datetime`
     :param taken: objects that would be the BMC's but are somebody else's,
         as 'Kind name'
     :param image_allowed: whether the BMC may have the image that it names
@@ -83,6 +89,9 @@ class World:
     deployment: dict | None = None
     service: dict | None = None
     certificate: bool = False
+    certificate_fault: str = ''
+    validity: tuple | None = None
+    now: datetime.datetime | None = None
     taken: tuple = ()
     image_allowed: bool = True
     pod_allowed: bool = False
@@ -216,12 +225,12 @@ def _emulator(bmc, world, vm, secret):
     taken = [one for one in world.taken if not one.startswith('Service ')]
     if taken:
         return _name_taken(EMULATOR, taken[0])
+    lacks = _lacks_certificate(bmc, world)
+    if lacks is not None and not _runs(world):
+        return Condition(EMULATOR, False, 'WaitingForCertificate',
+                         lacks.message)
     name = naming.base(bmc.name)
     if world.deployment is None:
-        lacks = _lacks_certificate(bmc, world)
-        if lacks is not None:
-            return Condition(EMULATOR, False, 'WaitingForCertificate',
-                             lacks.message)
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          'Deployment %s is being made.' % name)
     told = world.deployment.get('status') or {}
@@ -252,9 +261,9 @@ def _endpoint(bmc, world):
     for what, why in world.refused:
         if what in _of_endpoint(bmc):
             return _refused(ENDPOINT, what, why)
-    lacks = _lacks_certificate(bmc, world)
-    if lacks is not None:
-        return lacks
+    wrong = _lacks_certificate(bmc, world) or _untimely(bmc, world)
+    if wrong is not None:
+        return wrong
     at = world.service and endpoints.host(bmc, world.service)
     if at:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
@@ -272,6 +281,13 @@ def _lacks_certificate(bmc, world):
     if (world.certificate or bmc.redfish.plain
             or not bmc.redfish.enabled):
         return None
+    if bmc.redfish.secret and world.certificate_fault:
+        return Condition(
+            ENDPOINT, False, 'CertificateUnusable',
+            'Secret %s/%s cannot be served with: %s. Put a certificate under '
+            'tls.crt and its key, without a password, under tls.key, or '
+            'leave out redfish.tls.'
+            % (bmc.namespace, bmc.redfish.secret, world.certificate_fault))
     if bmc.redfish.secret:
         return Condition(
             ENDPOINT, False, 'CertificateMissing',
@@ -280,6 +296,32 @@ def _lacks_certificate(bmc, world):
             % (bmc.namespace, bmc.redfish.secret))
     return Condition(ENDPOINT, False, 'CertificatePending',
                      'The certificate is being issued.')
+
+
+def _untimely(bmc, world):
+    """What there is to say of a user's certificate that is served with, but
+    is not valid now."""
+    if world.validity is None:
+        return None
+    begin, end = world.validity
+    what = 'The certificate in Secret %s/%s' % (
+        bmc.namespace, bmc.redfish.secret)
+    if world.now >= end:
+        return Condition(
+            ENDPOINT, False, 'CertificateExpired',
+            '%s was valid until %s. Clients that check it refuse the BMC, '
+            'which goes on with it: renew it.' % (what, _time(end)))
+    if world.now < begin:
+        return Condition(
+            ENDPOINT, False, 'CertificateNotYetValid',
+            '%s is valid from %s. Until then clients that check it refuse '
+            'the BMC, which goes on with it: wait, or issue it anew.'
+            % (what, _time(begin)))
+    return None
+
+
+def _time(when):
+    return when.strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
 def _runs(world):

@@ -5,6 +5,7 @@ No calls are made here, and nothing is decided.
 """
 
 import dataclasses
+import datetime
 
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import conditions
@@ -107,7 +108,7 @@ def names(bmc):
 
 
 def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
-                 refused=()):
+                 refused=(), now=None):
     """Make the whole of its parts.
 
     :param bmc: a `spec.Bmc`
@@ -119,6 +120,7 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
     :param allowed: patterns of `images.allowed`
     :param usual: image of a BMC that names none
     :param refused: as in `conditions.World`
+    :param now: aware `datetime.datetime`; the present when left out
     :returns: `Observed`
     """
     named = names(bmc)
@@ -135,7 +137,8 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
         # writes into one of another type.
         taken.append('Secret ' + named.state.name)
     secret = source if bmc.auth else _ours(bmc, auth)
-    served = seen.get(named.given) if named.given else _ours(bmc, tls)
+    given = seen.get(named.given) if pods.tls_secret(bmc) else None
+    served = given if named.given else _ours(bmc, tls)
 
     def own(kind):
         return _own(bmc, live.get((kind, bmc.namespace,
@@ -149,6 +152,10 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
         account=own('ServiceAccount'), deployment=deployment,
         service=own('Service'),
         certificate=bool(served and served.certificate),
+        certificate_fault=given.fault if given else '',
+        validity=authority.validity(given.certificate)
+        if given and given.certificate else None,
+        now=now or datetime.datetime.now(datetime.UTC),
         taken=tuple(taken),
         image_allowed=bmc.image is None or images.allowed(
             bmc.image, allowed),

@@ -130,7 +130,7 @@ class Reconciler:
             return None
         await self._tell(bmc, body, dataclasses.replace(
             seen.world, waiting=waiting))
-        return _renewal(seen)
+        return _next_look(seen)
 
     async def _take(self, bmc, body, steps, seen, tried):
         for step in steps:
@@ -257,11 +257,18 @@ def _marked(step):
                                     naming.UPGRADING: 'true'}}})
 
 
-def _renewal(seen):
-    """Seconds until the certificate has to be made anew, or None."""
-    if seen.authority is None or not (seen.tls and seen.tls.certificate):
+def _next_look(seen):
+    """Seconds until the certificate has to be made anew, or there is
+    something else to say of a user's own; None if nothing changes by time.
+    """
+    at = None
+    if seen.world.validity:
+        at = next((each for each in seen.world.validity
+                   if each > seen.world.now), None)
+    elif seen.authority and seen.tls and seen.tls.certificate:
+        at = authority.renewal(seen.tls.certificate)
+    if at is None:
         return None
-    at = authority.renewal(seen.tls.certificate)
     return max((at - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)
 
 

@@ -38,6 +38,7 @@ class Seen:
     :param digest: bytes that change with its user name and password
     :param certificate: PEM text of its certificate if that can be used, and
         its key is there and belongs to it; else None
+    :param fault: why not, if both are there: see `authority.fault`
     """
 
     obj: dict
@@ -46,6 +47,7 @@ class Seen:
     unfit: tuple
     digest: bytes
     certificate: str | None
+    fault: str = ''
 
     @property
     def version(self):
@@ -61,12 +63,14 @@ def look(secret):
     """
     data, metadata = secret.get('data') or {}, secret['metadata']
     served = pair(secret)
+    whole = bool(served.certificate and served.key)
+    fault = authority.fault(served) if whole else ''
     return Seen(
         {'metadata': trimmed(metadata)},
         secret.get('type', TYPE), credentials.missing(secret),
         credentials.unfit(secret),
         digest(data),
-        served.certificate if authority.usable(served) else None)
+        served.certificate if whole and not fault else None, fault)
 
 
 def trimmed(metadata):

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every field of the spec is changed on a BMC that is in use."""
 
+import datetime
 import json
+import ssl
 
+from sushy_kubevirt.operator import authority
 from tests.functional import certificates
 from tests.functional import imageserver
 from tests.functional import operator
@@ -119,17 +122,51 @@ class SpecTestCase(operator.OperatorTestCase):
         self.until('new certificate', lambda: self.answers(second), 'Off')
         self.assertIsNone(self.answers(first))
         self.assertEqual(pids, self.box.processes())
+        self.expires(address, pids)
         self.box.patch(redfish={'tls': None})
         self.box.current()
         self.assertEqual('Off', self.box.works())
 
+    def expires(self, address, pids):
+        """Its certificate is not renewed in time; then it is."""
+        begin = (datetime.datetime.now(datetime.UTC)
+                 - authority.CERTIFICATE_LIFE + datetime.timedelta(seconds=6))
+        late = self.useFixture(certificates.Certificate())
+        pair = authority.issue(authority.make('mine', begin), [address],
+                               begin)
+        late.certificate.write_text(pair.certificate)
+        late.key.write_text(pair.key)
+        self.apply_secret(late)
+        # Nothing happens but that its time comes.
+        self.until('late', lambda: self.box.condition('EndpointReady'),
+                   ('False', 'CertificateExpired'))
+        self.assertIn('renew it', self.box.message())
+        self.until('served', lambda: self.served() == ssl.PEM_cert_to_DER_cert(
+            pair.certificate), True)
+        self.assertEqual(200, operator.curl(
+            self.box.url(), '--insecure', config='user = "%s:%s"\n' % (
+                self.box.username, self.box.password)).code)
+        self.assertEqual(('True', 'EmulatorReady'),
+                         self.box.condition('BMCEmulatorReady'))
+        renewed = self.own_secret(address)
+        self.box.ready()
+        self.until('renewed', lambda: self.answers(renewed), 'Off')
+        self.assertEqual(pids, self.box.processes())
+
+    def served(self):
+        return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((
+            self.service()['spec']['clusterIP'], 443)))
+
     def own_secret(self, address):
         """Make, or change, a Secret with a certificate: the fixture."""
         made = self.useFixture(certificates.Certificate([address]))
+        self.apply_secret(made)
+        return made
+
+    def apply_secret(self, made):
         self.kubectl.apply(self.kubectl(
             'create', 'secret', 'tls', 'mine', '--cert', made.certificate,
             '--key', made.key, '--dry-run=client', '-o', 'yaml'))
-        return made
 
     def answers(self, certificate):
         """The power state, to one who trusts a certificate; or None."""

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate of the user's: what is told of it, and when it is looked at.
+"""
+
+import asyncio
+import datetime
+
+from oslotest import base
+
+from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import secrets
+from tests.unit.operator import bodies
+from tests.unit.operator import test_reconcile as story
+
+AT = 'Secret', 'lab', 'cert'
+LIFE = authority.CERTIFICATE_LIFE
+HOUR = datetime.timedelta(hours=1)
+
+
+def issued(begin):
+    """One that is valid from so long after now, for a year."""
+    now = datetime.datetime.now(datetime.UTC)
+    return authority.issue(authority.make('mine', now), ['node.test'],
+                           now + begin)
+
+
+class OwnCertificateTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.there = story.begun(bodies.body(
+            redfish={'tls': {'secretName': 'cert'}}))
+        self.operator = story.Operator(self.there)
+
+    def put(self, pair):
+        """Make the Secret, or renew it, and look; when to look again."""
+        self.there.add({
+            'apiVersion': 'v1', 'kind': 'Secret', 'type': 'kubernetes.io/tls',
+            'metadata': {'name': 'cert', 'namespace': 'lab'},
+            'data': secrets.data(pair)})
+        self.operator.run()
+        return asyncio.run(self.operator.reconciler.reconcile(story.KEY))
+
+    def told(self):
+        """Reason and message of what is told of the endpoint."""
+        one = next(one for one in self.there.objects[
+            'VirtualMachineBMC', *story.KEY]['status']['conditions']
+            if one['type'] == 'EndpointReady')
+        ready = story.conditions(self.there)['Ready']
+        self.assertEqual(one['status'], ready[0])
+        if one['status'] == 'False':
+            self.assertEqual(one['reason'], ready[1])
+        return one['reason'], one['message']
+
+    def pods(self):
+        return [(one['metadata']['uid'], one['metadata']['generation'])
+                for one in self.there.of('Deployment')]
+
+    def test_one_that_expires_and_is_renewed(self):
+        seconds = self.put(issued(HOUR - LIFE))
+        self.assertAlmostEqual(3600, seconds, delta=60)
+        self.assertEqual('EndpointAssigned', self.told()[0])
+        before = self.pods()
+        self.assertEqual(1, len(before))
+        # Nobody renewed it: nothing more comes of waiting.
+        self.assertIsNone(self.put(issued(-LIFE - HOUR)))
+        reason, message = self.told()
+        self.assertEqual('CertificateExpired', reason)
+        self.assertIn('Secret lab/cert was valid until 2', message)
+        self.assertIn('renew it', message)
+        self.assertEqual([('Warning', 'CertificateExpired')], [
+            (one['type'], one['reason']) for one in self.there.of('Event')
+            if one['reason'].startswith('Certificate')
+            and one['message'] == message])
+        self.assertEqual(before, self.pods())
+        self.assertAlmostEqual(
+            LIFE.total_seconds(), self.put(issued(HOUR * 0)), delta=60)
+        self.assertEqual('EndpointAssigned', self.told()[0])
+        self.assertEqual(before, self.pods())
+
+    def test_a_pod_is_made_with_an_expired_one(self):
+        self.put(issued(-LIFE - HOUR))
+        self.assertEqual('CertificateExpired', self.told()[0])
+        self.assertEqual(1, len(self.pods()))
+
+    def test_one_of_the_future(self):
+        seconds = self.put(issued(HOUR))
+        # When it begins, not when it ends; clocks are allowed to differ.
+        self.assertAlmostEqual(3600, seconds, delta=900)
+        reason, message = self.told()
+        self.assertEqual('CertificateNotYetValid', reason)
+        self.assertIn('wait, or issue it anew', message)
+        self.assertEqual(1, len(self.pods()))
+
+    def test_one_that_does_not_fit_its_key(self):
+        one, other = issued(HOUR * 0), issued(HOUR * 0)
+        for pair, said in (
+                (authority.Pair(one.certificate, other.key),
+                 'its key is that of another certificate'),
+                (authority.Pair(one.certificate, 'none'), 'key cannot be'),
+                (authority.Pair('none', one.key), 'certificate cannot be')):
+            self.assertIsNone(self.put(pair))
+            reason, message = self.told()
+            self.assertEqual('CertificateUnusable', reason)
+            self.assertIn('Secret lab/cert', message)
+            self.assertIn(said, message)
+            self.assertEqual([], self.pods())
+        for pair in authority.Pair('', one.key), authority.Pair('any', ''):
+            self.put(pair)
+            self.assertEqual('CertificateMissing', self.told()[0])
+        self.put(one)
+        before = self.pods()
+        self.assertEqual(1, len(before))
+        # Whoever serves goes on with the one it has.
+        self.put(authority.Pair(one.certificate, other.key))
+        self.assertEqual('CertificateUnusable', self.told()[0])
+        self.assertEqual(before, self.pods())
+
+    def test_one_that_nobody_is_served_with(self):
+        self.there.change('VirtualMachineBMC', *story.KEY, story.fields(
+            redfish={'enabled': False, 'tls': {'secretName': 'cert'}}))
+        self.assertIsNone(self.put(issued(-LIFE - HOUR)))
+        self.assertEqual('EndpointAssigned', self.told()[0])
