@@ -180,7 +180,8 @@ class Acting:
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
             return
-        await self._data(made, step.uid, made['data'])
+        await self._data(made, step.uid, {
+            key: made['data'].get(key) for key in credentials.KEYS})
 
     async def _issue(self, bmc, step, seen, tried):
         pair = authority.issue(seen.authority.pair, step.names)

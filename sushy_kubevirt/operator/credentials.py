@@ -10,6 +10,12 @@ from sushy_kubevirt.operator import naming
 
 USERNAME, PASSWORD = 'username', 'password'
 
+#: What Redfish lets the account do; it may be left out.
+ROLE = 'role'
+
+#: All that pods read of a Secret.
+KEYS = (USERNAME, PASSWORD, ROLE)
+
 #: The user of a Secret that the operator makes.
 DEFAULT_USERNAME = 'admin'
 
@@ -42,11 +48,12 @@ def copied(bmc, secret):
     """The Secret of a BMC whose own is in another namespace.
 
     :param bmc: a `spec.Bmc`
-    :param secret: dict, the one that is named. Only user name and password
-        are taken from it.
+    :param secret: dict, the one that is named. Only what pods read is taken
+        from it: without its role, an account could do more than its owner
+        said.
     """
     return _secret(bmc, {key: secret['data'][key]
-                         for key in (USERNAME, PASSWORD)})
+                         for key in KEYS if key in secret['data']})
 
 
 def missing(secret):

@@ -35,7 +35,7 @@ class Seen:
     :param type: its type
     :param lacks: what it lacks as credentials: see `credentials.missing`
     :param unfit: what IPMI cannot use of it: see `credentials.unfit`
-    :param digest: bytes that change with its user name and password
+    :param digest: bytes that change with what pods read of it
     :param certificate: PEM text of its certificate if that can be used, and
         its key is there and belongs to it; else None
     :param fault: why not, if both are there: see `authority.fault`
@@ -86,9 +86,9 @@ def trimmed(metadata):
 
 
 def digest(data):
-    """:returns: bytes that change with a user name and a password"""
+    """:returns: bytes that change with what pods read of a Secret"""
     made = hmac.new(_SALT, digestmod=hashlib.sha256)
-    for key in (credentials.USERNAME, credentials.PASSWORD):
+    for key in credentials.KEYS:
         made.update(str(data.get(key)).encode() + b'\0')
     return made.digest()
 

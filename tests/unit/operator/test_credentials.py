@@ -40,6 +40,12 @@ class CredentialsTestCase(base.BaseTestCase):
         self.assertEqual(found['data']['password'], made['data']['password'])
         self.assertEqual(bodies.NAMESPACE, made['metadata']['namespace'])
 
+    def test_a_copy_may_do_no_more(self):
+        found = bodies.secret('far', username='a', password='b',
+                              role='ReadOnly')
+        made = credentials.copied(spec.read(bodies.elsewhere()), found)
+        self.assertEqual(found['data'], made['data'])
+
     def test_missing(self):
         for data, wanted in (
                 ({'username': 'YQ==', 'password': 'YQ=='}, ()),

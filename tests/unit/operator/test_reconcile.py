@@ -462,12 +462,16 @@ class ReconcileTestCase(base.BaseTestCase):
         there = begun(bodies.elsewhere())
         operator = Operator(there)
         operator.run()
-        copied = there.objects['Secret', 'lab', 'node-virtbmc-auth']
-        there.change('Secret', 'far', 'key', lambda obj: obj['data'].update(
-            password='bmV3'))
-        operator.run()
-        copied = there.objects['Secret', 'lab', 'node-virtbmc-auth']
-        self.assertEqual('bmV3', copied['data']['password'])
+        for change in (
+                lambda data: data.update(password='bmV3'),
+                lambda data: data.update(role='UmVhZE9ubHk='),
+                lambda data: data.pop('role')):
+            there.change('Secret', 'far', 'key',
+                         lambda obj: change(obj['data']))
+            operator.run()
+            self.assertEqual(
+                there.objects['Secret', 'far', 'key']['data'],
+                there.objects['Secret', 'lab', 'node-virtbmc-auth']['data'])
 
     def test_upgrade(self):
         there = begun(bodies.body())

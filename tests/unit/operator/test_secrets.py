@@ -35,7 +35,9 @@ class SecretsTestCase(base.BaseTestCase):
         self.assertEqual(one, secrets.look(bodies.secret('far')).digest)
         for other in ({'username': 'b', 'password': 'a secret'},
                       {'username': 'admin', 'password': 'b'},
-                      {'username': 'admin'}):
+                      {'username': 'admin'},
+                      {'username': 'admin', 'password': 'a secret',
+                       'role': 'ReadOnly'}):
             self.assertNotEqual(one, secrets.look(
                 bodies.secret(**other)).digest)
 
