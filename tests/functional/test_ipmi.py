@@ -65,7 +65,7 @@ class PowerTest(IpmiTestCase):
 
     def test_on_and_off(self):
         name = self.bmc()
-        self.wait_power('off', 1)
+        self.wait_power('off')
         for _twice in range(2):
             self.assertEqual('Chassis Power Control: Up/On',
                              self.ipmi('power', 'on'))
@@ -82,7 +82,7 @@ class PowerTest(IpmiTestCase):
 
     def test_soft(self):
         name = self.bmc('RerunOnFailure')
-        self.wait_power('on', 5)
+        self.wait_power('on')
         self.assertEqual('Chassis Power Control: Soft',
                          self.ipmi('power', 'soft'))
         self.wait_power('off')
@@ -108,7 +108,7 @@ class PowerTest(IpmiTestCase):
             self.assertIn('not supported in present state',
                           self.refused('power', word))
         self.assertEqual([], self.sandbox.boots(name))
-        self.wait_power('off', 1)
+        self.wait_power('off')
 
     def test_diagnostic_interrupt(self):
         self.bmc('RerunOnFailure')
@@ -246,7 +246,7 @@ class DeviceTest(IpmiTestCase):
     def test_cold_reset(self):
         self.bmc('RerunOnFailure')
         self.ipmi('mc', 'reset', 'cold')
-        self.wait_power('on', 5)
+        self.wait_power('on')
 
     def test_restore_policy(self):
         name = self.bmc('Halted')
@@ -258,7 +258,7 @@ class DeviceTest(IpmiTestCase):
             self.ipmi('chassis', 'policy', policy)
             self.assertRegex(self.ipmi('chassis', 'status'),
                              'Power Restore Policy : ' + words)
-            self.wait_power('off', 5)
+            self.wait_power('off')
         self.ipmi('chassis', 'policy', 'always-on')
         self.ipmi('power', 'on')
         self.sandbox.wait_running(name)
@@ -302,12 +302,11 @@ class FaultTest(IpmiTestCase):
     def test_an_api_that_is_away(self):
         self.bmc('RerunOnFailure')
         self.sandbox.outage(12)
-        started = time.monotonic()
+        # Said while it lasts, or it would have been done.
         self.assertIn('Node busy', self.refused('power', 'off'))
-        self.assertLess(time.monotonic() - started, 10)
         # Other things go on meanwhile, and it is back when the API is.
         self.ipmi('mc', 'info')
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 40
         while vbmcd.ipmitool(self.vbmcd.bmcs[self.name],
                              'power', 'off').returncode:
             self.assertLess(time.monotonic(), deadline)

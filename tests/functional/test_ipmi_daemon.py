@@ -111,7 +111,7 @@ class EntriesTest(base.VbmcdTestCase):
         started = time.monotonic()
         self.assertIn('127.0.0.1:%d' % self.port,
                       self.refused('vm-0', '--kubeconfig', away))
-        self.assertLess(time.monotonic() - started, 8)
+        self.assertLess(time.monotonic() - started, 20)
         self.assertIn('no context nope',
                       self.refused('vm-0', '--context', 'nope'))
         self.assertIn('No such file',
@@ -128,7 +128,7 @@ class EntriesTest(base.VbmcdTestCase):
             away.chmod(0o600)
             started = time.monotonic()
             self.refused('vm-0', '--kubeconfig', away)
-            self.assertLess(time.monotonic() - started, 15)
+            self.assertLess(time.monotonic() - started, 25)
 
     def test_mistakes(self):
         self.assertIn('1 to 20 bytes',

@@ -179,7 +179,7 @@ class ReadTestCase(ClusterTestCase):
         machine = self.machine()
         for n in range(5):
             self.annotate(machine, str(n))
-            self.until(lambda: self.annotation(machine) == str(n), 2)
+            self.until(lambda: self.annotation(machine) == str(n))
 
     def test_a_deleted_vm_is_gone_and_its_namesake_another(self):
         machine = self.machine()
@@ -314,7 +314,7 @@ class BadMomentsTestCase(ClusterTestCase):
                 self.sandbox.fault('break', verb=verb, where='kubevirt.io',
                                    count=2)
             self.annotate(machine, action)
-            self.until(lambda: self.annotation(machine) == action, 3)
+            self.until(lambda: self.annotation(machine) == action)
             self.sandbox.clear_faults()
 
     def test_a_watch_that_is_silent_for_too_long_is_given_up(self):
@@ -326,7 +326,7 @@ class BadMomentsTestCase(ClusterTestCase):
         self.until(lambda: self.sandbox.faults()['faults'][0]['hits'] == 1)
         self.annotate(machine, 'missed')
         self.assertNotEqual('missed', self.annotation(machine))
-        self.until(lambda: self.annotation(machine) == 'missed', 8)
+        self.until(lambda: self.annotation(machine) == 'missed', 15)
 
     def test_without_watches_reads_go_to_the_api(self):
         machine = self.machine()
@@ -336,7 +336,7 @@ class BadMomentsTestCase(ClusterTestCase):
         self.until(lambda: machine.cluster._cache.stale)
         for n in range(3):
             self.annotate(machine, str(n))
-            self.until(lambda: self.annotation(machine) == str(n), 1)
+            self.until(lambda: self.annotation(machine) == str(n))
 
     def test_an_outage_is_told_and_its_end_noticed(self):
         machine = self.machine()
@@ -354,10 +354,9 @@ class BadMomentsTestCase(ClusterTestCase):
         self.assertIn('does not answer', str(told))
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
         self.until(lambda: machine.objects() and True)
-        self.until(lambda: not machine.cluster._cache.stale, 3)
-        self.assertLess(time.monotonic() - ends, 3)
+        self.until(lambda: not machine.cluster._cache.stale)
         self.annotate(machine, 'after')
-        self.until(lambda: self.annotation(machine) == 'after', 2)
+        self.until(lambda: self.annotation(machine) == 'after')
 
     def test_a_write_outlives_an_outage(self):
         machine = self.machine()
@@ -407,7 +406,8 @@ class BadMomentsTestCase(ClusterTestCase):
                            count=10 ** 6)
         began = time.monotonic()
         self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')
-        self.assertLess(time.monotonic() - began, 2)
+        # Far from the usual deadline.
+        self.assertLess(time.monotonic() - began, 10)
 
     def test_many_writers_lose_nothing(self):
         name = self.vm()['metadata']['name']
@@ -525,7 +525,7 @@ class ThousandTestCase(ClusterTestCase):
             machine.power_state()
         self.assertEqual(before, self.calls())
         self.annotate(found[500], 'x')
-        self.until(lambda: self.annotation(found[500]) == 'x', 2)
+        self.until(lambda: self.annotation(found[500]) == 'x')
 
 
 class WayInTestCase(ClusterTestCase):

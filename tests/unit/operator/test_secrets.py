@@ -58,14 +58,17 @@ class SecretsTestCase(base.BaseTestCase):
                 {'metadata': {}, 'data': data}).certificate)
 
     def test_unfit(self):
+        ipmi = (('ipmi', 'username'), ('ipmi', 'password'))
+        name = (('redfish', 'username'),)
         for data, unfit in (
                 ({'username': 'a' * 16, 'password': 'b' * 20}, ()),
-                ({'username': 'a' * 17, 'password': 'b'}, ('username',)),
-                ({'username': 'a', 'password': 'b' * 21}, ('password',)),
-                ({'username': 'ä' * 9, 'password': 'ß' * 11},
-                 ('username', 'password')),
-                ({'username': 'a\nb', 'password': 'b\x7f'},
-                 ('username', 'password'))):
+                ({'username': 'a' * 17, 'password': 'b'}, ipmi[:1]),
+                ({'username': 'a', 'password': 'b' * 21}, ipmi[1:]),
+                ({'username': 'ä' * 9, 'password': 'ß' * 11}, ipmi),
+                ({'username': 'a\nb', 'password': 'b\x7f'}, ipmi + name),
+                ({'username': 'a:b', 'password': 'b'}, name),
+                ({'username': 'a', 'password': 'b', 'role': 'root'},
+                 (('redfish', 'role'),))):
             with self.subTest(data=data):
                 self.assertEqual(unfit, secrets.look(
                     bodies.secret(**data)).unfit)

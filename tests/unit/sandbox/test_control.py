@@ -226,7 +226,7 @@ class OutageTestCase(ControlTestCase):
                 body = await self.call('GET', self.THINGS + '/a', expect=200)
                 break
             except FAILURES:
-                self.assertLess(time.monotonic() - begin, 5)
+                self.assertLess(time.monotonic() - begin, 30)
                 await asyncio.sleep(0.02)
         self.assertEqual(made, body)
         self.assertEqual(address, self.server.address)

@@ -217,7 +217,7 @@ class TestRefusals(ProbeTestCase):
         error = self.refused('unreachable', server.url + '/a',
                              probe_seconds=0.4)
         self.assertIn('in time', str(error))
-        self.assertLess(time.monotonic() - begun, 3)
+        self.assertLess(time.monotonic() - begun, 15)
 
     def test_endless(self):
         def answer(handler):

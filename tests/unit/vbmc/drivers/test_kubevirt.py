@@ -151,7 +151,7 @@ class ProbeTest(DriverTestCase):
         self.cluster.return_value.wait_ready = lambda: time.sleep(60)
         self.assertRaisesRegex(errors.Unavailable, 'not answer within 0.3 s',
                                self.find, 0.3)
-        self.assertLess(time.monotonic() - started, 5)
+        self.assertLess(time.monotonic() - started, 30)
 
     def test_a_fault(self):
         self.cluster.side_effect = lambda *args, **more: os._exit(3)
