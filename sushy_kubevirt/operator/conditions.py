@@ -9,6 +9,7 @@ not only wait for another, or the one that the cluster refuses.
 import dataclasses
 import datetime
 
+from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import naming
@@ -27,6 +28,14 @@ REFUSED = 'Refused'
 #: Of `EMULATOR`: another condition tells why.
 _WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
             'WaitingForCertificate')
+
+#: Which user names and passwords protocols take (see `credentials`).
+_TAKES = {
+    credentials.IPMI: 'IPMI takes user names of up to 16 bytes and passwords '
+    'of up to 20, without control characters.',
+    credentials.REDFISH: 'Redfish takes user names of up to 128 bytes '
+    'without colons and control characters, passwords of up to 1024 bytes, '
+    'and as role, if there is one, Administrator, Operator or ReadOnly.'}
 
 #: Reason of a Deployment's condition Progressing when its pods were ready
 #: (pkg/controller/deployment/util).
@@ -57,7 +66,8 @@ class World:
     :param secret: the Secret with user name and password: that which the BMC
         names, or the one made for it; its metadata are enough
     :param secret_lacks: what it lacks: see `credentials.missing`
-    :param secret_unfit: what IPMI cannot use of it: see `credentials.unfit`
+    :param secret_unfit: what a protocol cannot use of it: see
+        `credentials.unfit`
     :param copied: whether the Secret that the pod mounts is there, if it is
         the copy of one in another namespace
     :param account: the ServiceAccount of the pod
@@ -187,19 +197,38 @@ def _secret(bmc, world):
             SECRET, False, 'SecretIncomplete',
             'Secret %s has nothing, or no text, under %s.'
             % (name, ' and '.join(world.secret_lacks)))
-    if bmc.ipmi and world.secret_unfit:
+    keys, said = _unfit(bmc, world)
+    if keys:
         return Condition(
             SECRET, False, 'SecretUnusable',
-            'IPMI cannot use what Secret %s has under %s: it takes user '
-            'names of up to 16 bytes and passwords of up to 20, without '
-            'control characters. Change it, or set ipmi.enabled to false.'
-            % (name, ' and '.join(world.secret_unfit)))
+            'Secret %s has what cannot be used under %s. %s'
+            % (name, ' and '.join(keys), ' '.join(said)))
     if bmc.auth is None:
         return Condition(
             SECRET, True, 'SecretGenerated',
             'User name and password are in Secret %s.' % name)
     return Condition(SECRET, True, 'SecretFound',
                      'There is Secret %s.' % name)
+
+
+def _unfit(bmc, world):
+    """What of a Secret the BMC's protocols cannot use, and what they take.
+
+    :returns: (keys, sentences), both lists; empty if all fits
+    """
+    spoken = [protocol for protocol, enabled in (
+        (credentials.IPMI, bmc.ipmi),
+        (credentials.REDFISH, bmc.redfish.enabled)) if enabled]
+    bad = [(protocol, key) for protocol, key in world.secret_unfit
+           if protocol in spoken]
+    keys = list(dict.fromkeys(key for _, key in bad))
+    refusing = list(dict.fromkeys(protocol for protocol, _ in bad))
+    said = [_TAKES[protocol] for protocol in refusing]
+    if refusing and refusing != spoken:
+        said.append('Change it, or set %s.enabled to false.' % refusing[0])
+    elif refusing:
+        said.append('Change it.')
+    return keys, said
 
 
 def _emulator(bmc, world, vm, secret):

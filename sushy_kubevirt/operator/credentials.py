@@ -19,10 +19,19 @@ KEYS = (USERNAME, PASSWORD, ROLE)
 #: The user of a Secret that the operator makes.
 DEFAULT_USERNAME = 'admin'
 
+#: The protocols, which take different ones.
+IPMI, REDFISH = 'ipmi', 'redfish'
+
 #: The most bytes of each that IPMI 2.0 has room for (sections 22.28, 22.30).
 #: The same numbers and rules as in `vbmc_kubevirt.mounted`, which is another
 #: room's; a test compares them.
 _MOST = {USERNAME: 16, PASSWORD: 20}
+
+#: For Redfish, as in `services.credentials`, whose import would be dear; a
+#: test compares them, too. Bytes of a user name, and of any file.
+_LONGEST_NAME = 128
+_LONGEST = 1024
+_ROLES = ('Administrator', 'Operator', 'ReadOnly')
 
 # IPMI 2.0 takes at most 20 bytes of a password (section 22.30). Letters and
 # digits need no quoting in a shell: 119 bits.
@@ -67,25 +76,42 @@ def missing(secret):
 
 
 def unfit(secret):
-    """What IPMI cannot use of a Secret.
+    """What a protocol cannot use of a Secret that lacks nothing.
 
     :param secret: dict
-    :returns: tuple of keys that are too long for it, or no plain text
+    :returns: tuple of (protocol, key); the user name has a colon, say, which
+        HTTP's Basic authentication has no room for (RFC 7617, section 2)
     """
-    found = {key: _text((secret.get('data') or {}).get(key))
-             for key in (USERNAME, PASSWORD)}
-    return tuple(key for key, text in found.items()
-                 if len(text.encode()) > _MOST[key]
-                 or not text.isprintable())
+    data = secret.get('data') or {}
+    found = {key: _text(data.get(key)) for key in KEYS if key in data}
+    bad = [(IPMI, key) for key, most in _MOST.items()
+           if len(found.get(key, '').encode()) > most
+           or not found.get(key, '').isprintable()]
+    name = found.get(USERNAME, '')
+    for key, fits in (
+            (USERNAME, len(name.encode()) <= _LONGEST_NAME
+             and ':' not in name and name.isprintable()),
+            (PASSWORD, True),
+            (ROLE, found.get(ROLE, _ROLES[0]) in _ROLES)):
+        if not fits or len(_bytes(data.get(key))) > _LONGEST:
+            bad.append((REDFISH, key))
+    return tuple(bad)
 
 
 def _text(value):
     try:
-        text = base64.b64decode(value or '', validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        text = _bytes(value).decode()
+    except UnicodeDecodeError:
         return ''
     # What an editor leaves at the end of a file is none of it.
     return text.removesuffix('\r\n' if text.endswith('\r\n') else '\n')
+
+
+def _bytes(value):
+    try:
+        return base64.b64decode(value or '', validate=True)
+    except binascii.Error:
+        return b''
 
 
 def _encoded(text):

@@ -34,7 +34,7 @@ class Seen:
     :param obj: dict with its metadata alone
     :param type: its type
     :param lacks: what it lacks as credentials: see `credentials.missing`
-    :param unfit: what IPMI cannot use of it: see `credentials.unfit`
+    :param unfit: what a protocol cannot use of it: see `credentials.unfit`
     :param digest: bytes that change with what pods read of it
     :param certificate: PEM text of its certificate if that can be used, and
         its key is there and belongs to it; else None

@@ -63,6 +63,19 @@ class HostileTestCase(operator.OperatorTestCase):
         return ((bmc.condition() or ('',))[0] == 'False'
                 and word in bmc.message())
 
+    def test_user_names_that_nobody_can_use(self):
+        box = self.made(1, {})
+        for name, said in (('root:wheel', 'without colons'),
+                           ('r' * 17, 'up to 16 bytes')):
+            self.secret(username=name)
+            self.until('refused', box.condition, ('False', 'SecretUnusable'))
+            self.until('said', lambda said=said: said in box.message())
+            self.assertIn('under username', box.message())
+            self.assertNotIn(name, json.dumps(box.resource)
+                             + self.kubectl('describe', 'vmbmc', box.name))
+            self.secret()
+            box.ready()
+
     def test_what_is_refused(self):
         good = self.made(99, {})
         bmcs = [self.made(*each) for each in enumerate(
