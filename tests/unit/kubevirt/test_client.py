@@ -24,7 +24,7 @@ class ClientTestCase(base.BaseTestCase):
         super().setUp()
         self.api = self.useFixture(_Fixture()).api
         self.api.put('virtualmachines', api.vm('a'))
-        self.options = options.Options(request_timeout=0.5, page_size=2)
+        self.options = options.Options(request_timeout=2, page_size=2)
         self.client = client.Client(self.api.connection(), self.options)
         self.addCleanup(self.client.close)
 
@@ -197,13 +197,13 @@ class ClientTestCase(base.BaseTestCase):
         self.assertRaises(errors.Unavailable, next, events)
 
     def test_a_watch_that_is_silent(self):
-        self.options = options.Options(watch_seconds=1)
+        self.options = options.Options(watch_seconds=3)
         mine = client.Client(self.api.connection(), self.options)
         self.addCleanup(mine.close)
         self.api.log.append((200, 'virtualmachines', 'BOOKMARK', {
             'metadata': {'resourceVersion': '200', 'namespace': '',
                          'name': ''}}))
-        with mock.patch.object(client, 'WATCH_SILENCE', 0.2):
+        with mock.patch.object(client, 'WATCH_SILENCE', 0.5):
             marked = mine.watch(resources.VM, version='150')
             self.assertEqual('BOOKMARK', next(iter(marked))[0])
             marked.stop()

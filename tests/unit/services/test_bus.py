@@ -82,7 +82,7 @@ class TestBus(base.BaseTestCase):
             one.publish('else', {'text': 'not this'})
         for heard in (heard_one, heard_two):
             self.assertEqual(list(range(50)),
-                             [heard.get(timeout=5) for _ in range(50)])
+                             [heard.get(timeout=30) for _ in range(50)])
             self.assertTrue(heard.empty())
 
     def test_before_the_start_it_is_alone(self):
@@ -101,10 +101,10 @@ class TestBus(base.BaseTestCase):
         one.stand()
         other.stdin.write('hello\n')
         other.stdin.flush()
-        self.assertEqual('hello', heard.get(timeout=5))
+        self.assertEqual('hello', heard.get(timeout=30))
         self.assertFalse(leads.is_set())
         os.kill(other.pid, signal.SIGKILL)
-        self.assertTrue(leads.wait(5))
+        self.assertTrue(leads.wait(30))
         self.assertTrue(one.leading)
         # Its socket is still there, and in nobody's way.
         other.wait()
@@ -118,7 +118,7 @@ class TestBus(base.BaseTestCase):
         one.when_leading(leads.set)
         one.start()
         one.stand()
-        self.assertTrue(leads.wait(5))
+        self.assertTrue(leads.wait(30))
         other = self.worker()
         self.assertEqual('ready', other.stdout.readline().strip())
         one.close()

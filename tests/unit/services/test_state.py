@@ -134,7 +134,7 @@ class TestState(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.services.state.AGE', -1))
         self.state.known('a')
-        self.assertTrue(told.wait(5))
+        self.assertTrue(told.wait(30))
         self.assertEqual({'x': 2}, self.state.known('a'))
 
     def test_sections_do_not_disturb_each_other(self):

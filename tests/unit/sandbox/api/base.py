@@ -102,7 +102,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
                     break
         return events
 
-    async def eventually(self, what, seconds=5):
+    async def eventually(self, what, seconds=30):
         """Wait for a function to give something true."""
         async with asyncio.timeout(seconds):
             while True:

@@ -46,7 +46,7 @@ class MediaTestCase(unittest.IsolatedAsyncioTestCase):
         found = media.Media(machine, [have] if have else [], changed)
         found.want([want] if want else [])
         if found._task is not None:
-            await asyncio.wait_for(found._task, 5)
+            await asyncio.wait_for(found._task, 30)
             changed.assert_called_once_with()
         self.assertEqual(want is not None and want.medium is not None,
                          found.has('cd'))

@@ -81,7 +81,7 @@ class TestDelivery(base.BaseTestCase):
         return records.unpacked({**made.packed(), 'number': self.number})
 
     def got(self):
-        return Poster.sent.get(timeout=5)
+        return Poster.sent.get(timeout=30)
 
     def none(self):
         self.assertRaises(queue.Empty, Poster.sent.get, timeout=0.1)
@@ -94,7 +94,7 @@ class TestDelivery(base.BaseTestCase):
         self.delivery.take(self.record('1'))
         self.assertEqual(('/a', ['1']), self.got())
         self.none()
-        self.assertEqual({'a': (1, 0)}, self.marks.get(timeout=5))
+        self.assertEqual({'a': (1, 0)}, self.marks.get(timeout=30))
 
     def test_one_that_comes_later(self):
         self.subscribe('a')
@@ -142,7 +142,7 @@ class TestDelivery(base.BaseTestCase):
             self.subscribe('a', policy=subscriptions.Policy[policy])
             self.delivery.refresh()
             self.delivery.take(self.record('1'))
-            self.assertEqual(call, self.store.calls.get(timeout=5))
+            self.assertEqual(call, self.store.calls.get(timeout=30))
             self.none()
             self.delivery.take(self.record('2'))
             self.none()
@@ -152,7 +152,7 @@ class TestDelivery(base.BaseTestCase):
         self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
-        self.assertEqual('change', self.store.calls.get(timeout=5)[0])
+        self.assertEqual('change', self.store.calls.get(timeout=30)[0])
         self.none()
         # It was suspended, and is no longer when this looks for the first
         # time.

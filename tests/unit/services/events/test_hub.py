@@ -73,12 +73,12 @@ class HubTestCase(base.BaseTestCase):
         return one, told
 
     def leads(self, one):
-        with fixtures.Timeout(5, gentle=True):
+        with fixtures.Timeout(30, gentle=True):
             while not one._leads:
                 threading.Event().wait(0.01)
 
     def keys(self, told, count):
-        return [told.get(timeout=5).key for _ in range(count)]
+        return [told.get(timeout=30).key for _ in range(count)]
 
     def record(self, text='x'):
         return records.make(messages.TEST, records.OTHER, (text,))
@@ -151,7 +151,7 @@ class TestEvents(HubTestCase):
         self.keys(told_one, 46)
         one._marks['sub'] = (7, 1)
         two, told_two = self.worker()
-        with fixtures.Timeout(5, gentle=True):
+        with fixtures.Timeout(30, gentle=True):
             while len(two.history()) < 46:
                 threading.Event().wait(0.01)
         self.assertEqual(one.history(), two.history())

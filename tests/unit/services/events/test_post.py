@@ -64,7 +64,7 @@ class TestPoster(base.BaseTestCase):
             poster = post.Poster(place, resolve)
             try:
                 for _ in range(times):
-                    await asyncio.wait_for(poster.post(b'{}', headers), 5)
+                    await asyncio.wait_for(poster.post(b'{}', headers), 30)
             finally:
                 poster.close()
 
