@@ -271,6 +271,11 @@ class Cluster:
     def start(self):
         self.started = True
 
+    def wait_ready(self, seconds):
+        """Whoever waits to notice events waits: there are none."""
+        self.closing.wait()
+        raise errors.Unavailable('closed')
+
     def machines(self):
         if self.fails is not None:
             raise self.fails
