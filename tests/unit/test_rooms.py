@@ -7,6 +7,7 @@ counts as well.
 
 import ast
 import functools
+import graphlib
 import pathlib
 import sys
 
@@ -91,6 +92,18 @@ def imports(tree):
 
 
 class RoomsTestCase(base.BaseTestCase):
+
+    def test_no_circles(self):
+        """Within a room neither, and not for types alone."""
+        known = modules()
+        uses = {}
+        for module, names in known.items():
+            # Of a package, or a name of a module.
+            found = {name if name in known else name.rpartition('.')[0]
+                     for name in names}
+            uses[module] = found & set(known) - {module}
+        self.assertTrue(any(uses.values()))
+        graphlib.TopologicalSorter(uses).prepare()
 
     def test_each_room_imports_what_it_may(self):
         wrong, seen = [], set()

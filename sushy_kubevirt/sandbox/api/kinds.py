@@ -8,13 +8,8 @@ happens to objects is the store's business.
 from collections.abc import Callable
 import dataclasses
 import re
-import typing
 
 from sushy_kubevirt.sandbox.api import errors
-
-if typing.TYPE_CHECKING:
-    from sushy_kubevirt.sandbox.api import auth
-    from sushy_kubevirt.sandbox.api import store as store_module
 
 ALL_VERBS = ('create', 'delete', 'deletecollection', 'get', 'list', 'patch',
              'update', 'watch')
@@ -48,7 +43,7 @@ class Admission:
     :param subresource: ``''`` or e.g. ``status``.
     :param new: the object as it shall be (None for DELETE).
     :param old: the object as it is (None for CREATE); not to be changed.
-    :param store: the store, to look at other objects.
+    :param store: the :class:`store.Store`, to look at other objects.
     :param user: who asks, e.g. ``kubernetes-admin``; ``''`` for controllers
         that do not say.
     :param warnings: sentences for the client (HTTP ``Warning`` headers);
@@ -61,10 +56,10 @@ class Admission:
     subresource: str
     new: dict | None
     old: dict | None
-    store: 'store_module.Store'
+    store: object
     user: str = ''
     warnings: list = dataclasses.field(default_factory=list)
-    identity: 'auth.User | None' = None
+    identity: object = None
 
 
 @dataclasses.dataclass(eq=False)
