@@ -77,11 +77,9 @@ class Acting:
         await self._ways[type(step)](bmc, step, seen, tried)
 
     async def _create(self, bmc, step, seen, tried):
-        body = step.body
-        resource, metadata = kinds.of(body), body['metadata']
-        namespace, name = metadata['namespace'], metadata['name']
+        resource, namespace, name = _where(step.body)
         try:
-            made = await self._api.create(resource, namespace, body)
+            made = await self._api.create(resource, namespace, step.body)
         except errors.Conflict:
             # Made by who worked before, or somebody else's.
             await self._look(resource, namespace, name)
@@ -89,25 +87,20 @@ class Acting:
         self._take(resource, made)
 
     async def _apply(self, bmc, step, seen, tried):
-        body = step.body
-        resource, metadata = kinds.of(body), body['metadata']
-        namespace, name = metadata['namespace'], metadata['name']
-        live = await self._look(resource, namespace, name)
-        if live is None or live['metadata']['uid'] != step.uid:
-            raise Surprise
+        body, live = step.body, await self._meant(step)
+        resource, *names = at = _where(body)
         entries = _adopted(live['metadata'].get('managedFields') or ())
         if entries:
             # What was made by a POST, apply would never take away again.
-            live = await self._api.patch(resource, namespace, name, [
+            live = await self._api.patch(*at, [
                 {'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': live['metadata']['resourceVersion']},
                 {'op': 'replace', 'path': '/metadata/managedFields',
                  'value': entries}])
-        ref = body['kind'], namespace, name
+        ref = body['kind'], *names
         try:
-            made = await self._api.apply(
-                resource, namespace, name,
-                {**body, 'metadata': {**metadata, 'uid': step.uid}})
+            made = await self._api.apply(*at, {
+                **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
         except errors.Rejected:
             # What somebody else set may not go with it: such as numbers of a
             # rolling update with Recreate.
@@ -120,28 +113,24 @@ class Acting:
             tried[ref] = plan.Apply, *plan.attempt(body, made)
 
     async def _replace(self, bmc, step, seen, tried):
-        body = step.body
-        resource, metadata = kinds.of(body), body['metadata']
-        namespace, name = metadata['namespace'], metadata['name']
-        live = await self._look(resource, namespace, name)
-        if live is None or live['metadata']['uid'] != step.uid:
-            raise Surprise
+        body, live = step.body, await self._meant(step)
+        resource, *names = at = _where(body)
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
                   'value': live['metadata']['resourceVersion']}]
         for part in ('labels', 'annotations'):
             patch.append({
                 'op': 'add', 'path': '/metadata/' + part,
                 'value': {**live['metadata'].get(part, {}),
-                          **metadata.get(part, {})}})
+                          **body['metadata'].get(part, {})}})
         if body['kind'] == 'Service':
             body = network.allocated(body, live)
         patch += [{'op': 'add', 'path': '/' + part, 'value': value}
                   for part, value in body.items() if part not in (
                       'apiVersion', 'kind', 'metadata', 'roleRef')]
-        made = await self._api.patch(resource, namespace, name, patch)
+        made = await self._api.patch(*at, patch)
         self._take(resource, made)
         if compare.differs(body, made):
-            tried[body['kind'], namespace, name] = (
+            tried[body['kind'], *names] = (
                 plan.Replace, *plan.attempt(body, made))
 
     async def _delete(self, bmc, step, seen, tried):
@@ -227,6 +216,13 @@ class Acting:
             kinds.SECRET, metadata['namespace'], metadata['name'],
             {'metadata': {'uid': uid}, 'data': data}))
 
+    async def _meant(self, step):
+        """The object that a step is to change, as it is now."""
+        live = await self._look(*_where(step.body))
+        if live is None or live['metadata']['uid'] != step.uid:
+            raise Surprise
+        return live
+
     async def _look(self, resource, namespace, name):
         try:
             obj = await self._api.get(resource, namespace, name)
@@ -241,6 +237,11 @@ class Acting:
             self._known.secrets.take(obj)
         else:
             self._known.objects.put(resource, obj)
+
+
+def _where(body):
+    metadata = body['metadata']
+    return kinds.of(body), metadata['namespace'], metadata['name']
 
 
 def _adopted(entries):

@@ -38,6 +38,15 @@ class Machines:
         """:returns: whether there was one"""
         return self._known.pop((namespace, name), None) is not None
 
+    def gone(self, obj):
+        """Take that a VM was deleted.
+
+        :param obj: dict with metadata
+        :returns: whether that is news
+        """
+        return self.drop(obj['metadata']['namespace'],
+                         obj['metadata']['name'])
+
     def get(self, at):
         """What is known of a VM.
 

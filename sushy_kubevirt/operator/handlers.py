@@ -256,40 +256,30 @@ class Work:
             self._wake(keys)
 
     async def _machines(self, resource, namespace):
-        machines = self._known.machines
-        async for kind, found in self._api.watch(
-                resource, namespace, metadata_only=True):
-            if kind == api_.LISTED:
-                self._vanished(
-                    resource, namespace, found, machines.names(),
-                    lambda _, *at: machines.drop(*at))
-                self._is_listed(resource, namespace)
-                continue
-            self._farewell.look(found['metadata']['namespace'],
-                                found['metadata']['name'])
-            if kind == 'DELETED':
-                metadata = found['metadata']
-                news = machines.drop(metadata['namespace'], metadata['name'])
-            else:
-                news = machines.put(found)
-            if news:
-                self._wake(self._minding(resource, found))
+        await self._metadata(resource, namespace, self._known.machines,
+                             self._farewell.look)
 
     async def _secrets(self, resource, namespace):
-        secrets = self._known.secrets
         await self._own_secrets(resource, namespace)
+        await self._metadata(resource, namespace, self._known.secrets)
+
+    async def _metadata(self, resource, namespace, known, look=None):
+        """Follow what belongs to users.
+
+        :param known: one of `directory`
+        :param look: who else is told of namespace and name
+        """
         async for kind, found in self._api.watch(
                 resource, namespace, metadata_only=True):
             if kind == api_.LISTED:
-                self._vanished(
-                    resource, namespace, found, secrets.names(),
-                    lambda _, *at: secrets.drop(*at))
+                self._vanished(resource, namespace, found, known.names(),
+                               lambda _, *at: known.drop(*at))
                 self._is_listed(resource, namespace)
                 continue
-            if kind == 'DELETED':
-                news = secrets.gone(found)
-            else:
-                news = secrets.put(found)
+            if look is not None:
+                look(found['metadata']['namespace'],
+                     found['metadata']['name'])
+            news = (known.gone if kind == 'DELETED' else known.put)(found)
             if news:
                 self._wake(self._minding(resource, found))
 
