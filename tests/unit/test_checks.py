@@ -59,6 +59,19 @@ class MainTestCase(base.BaseTestCase):
             two=lambda folder: suites.Result(4))
         self.assertEqual((1, '7 passed, 2 failed'), (code, lines[-1]))
 
+    def test_what_failed_is_told_again_at_the_end(self):
+        long = '\n'.join(map(str, range(1000)))
+        _code, lines = self.run_with(
+            one=lambda folder: suites.Result(3, 2, said=('a\nb', long)),
+            two=lambda folder: suites.Result(4))
+        begin = lines.index('===== failed: a')
+        self.assertGreater(begin, lines.index('===== two: '
+                                              '4 passed, 0 failed'))
+        self.assertEqual(['b', '', '===== failed: 0', '1'],
+                         lines[begin + 1:begin + 5])
+        self.assertIn('999', lines)
+        self.assertNotIn('500', lines)
+
     def test_a_suite_with_a_fault_of_its_own(self):
         code, lines = self.run_with(
             one=lambda folder: 1 / 0,
@@ -148,7 +161,7 @@ class RunTestCase(base.BaseTestCase):
         return suites.stestr(top, tests)
 
     def test_stestr(self):
-        self.assertEqual(suites.Result(2, 1, 1), self.stestr('''
+        result = self.stestr('''
             import unittest
 
             class Sample(unittest.TestCase):
@@ -159,12 +172,16 @@ class RunTestCase(base.BaseTestCase):
                     pass
 
                 def test_three(self):
-                    self.fail()
+                    self.fail('why')
 
                 @unittest.skip('why not')
                 def test_four(self):
                     pass
-            '''))
+            ''')
+        self.assertEqual(suites.Result(2, 1, 1), result)
+        [said] = result.said
+        self.assertRegex(said, r'^\{\d+\} .*\.test_three .*FAILED\n')
+        self.assertTrue(said.endswith('AssertionError: why'), said)
 
     def test_stestr_of_what_cannot_be_imported(self):
         self.assertEqual(suites.Result(0, 1), self.stestr('''

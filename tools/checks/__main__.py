@@ -14,6 +14,9 @@ import traceback
 from tests.functional import guard
 from tools.checks import suites
 
+# Lines that are told again of a test that failed: its first and its last.
+FIRST, LAST = 4, 60
+
 
 def parse(argv):
     parser = argparse.ArgumentParser(
@@ -62,6 +65,18 @@ def carry_out(suite, folder):
     return result
 
 
+def tell_again(said):
+    """Tell of what failed where it is looked for: at the end.
+
+    :param said: texts, one of each test.
+    """
+    for text in said:
+        lines = text.splitlines()
+        if len(lines) > FIRST + LAST:
+            lines[FIRST:-LAST] = ['[...]']
+        print('\n===== failed: ' + '\n'.join(lines), flush=True)
+
+
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
     # What loses its parent becomes ours, so that it is found.
@@ -78,6 +93,7 @@ def main(argv=None):
             rows.append((name, result, time.monotonic() - began))
             total += result
             print('===== %s: %s' % (name, result), flush=True)
+    tell_again(total.said)
     print('\n%-14s %8s %8s %8s %9s' % ('suite', 'passed', 'failed',
                                        'skipped', 'seconds'))
     for name, result, seconds in rows:

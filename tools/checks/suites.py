@@ -38,10 +38,12 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    #: What the tests that failed have said, as far as it is known by test.
+    said: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __add__(self, other):
         return Result(self.passed + other.passed, self.failed + other.failed,
-                      self.skipped + other.skipped)
+                      self.skipped + other.skipped, self.said + other.said)
 
     def __str__(self):
         text = '%d passed, %d failed' % (self.passed, self.failed)
@@ -150,6 +152,24 @@ def releasenotes(folder):
     return _sphinx(folder, 'releasenotes/source')
 
 
+def failures(lines):
+    """What stestr prints of each test that failed.
+
+    :param lines: of its output.
+    :returns: tuple of texts; the name of the test is in the first line.
+    """
+    said = []
+    failing = False
+    for line in lines:
+        if re.match(r'\{\d+\} |=+$', line):
+            failing = line.rstrip().endswith('FAILED')
+            if failing:
+                said.append([])
+        if failing:
+            said[-1].append(line)
+    return tuple(''.join(each).rstrip() for each in said)
+
+
 def stestr(folder, path, *options, env=None):
     """Run tests in parallel and count by stestr's own sums.
 
@@ -162,7 +182,9 @@ def stestr(folder, path, *options, env=None):
     if code != 0:
         return Result(failed=1)
     lines = []
-    code = run(*program, 'run', '--slowest', *options, sink=lines, env={
+    # What tests that went well have said hides what those that failed said.
+    program += ['run', '--slowest', '--suppress-attachments', *options]
+    code = run(*program, sink=lines, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
         'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1', **(env or {})})
     counts = {}
@@ -172,7 +194,7 @@ def stestr(folder, path, *options, env=None):
     result = Result(
         passed=counts.get('Passed', 0) + counts.get('Expected Fail', 0),
         failed=counts.get('Failed', 0) + counts.get('Unexpected Success', 0),
-        skipped=counts.get('Skipped', 0))
+        skipped=counts.get('Skipped', 0), said=failures(lines))
     if code != 0 and not result.failed:
         # It could not import a test, or a worker of it was killed.
         result += Result(failed=1)

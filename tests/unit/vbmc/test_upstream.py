@@ -132,6 +132,10 @@ class RunTest(base.BaseTestCase):
         self.addCleanup(patch.stop)
         self.addCleanup(os.umask, os.umask(0o022))
         self.addCleanup(upstream.LOG.removeFilter, upstream._mask_request)
+        # Its own handler holds the stream that stderr was once.
+        self.addCleanup(setattr, upstream.LOG, 'handlers',
+                        upstream.LOG.handlers)
+        upstream.LOG.handlers = [logging.NullHandler()]
         for name in 'vbmc_kubevirt', 'sushy_kubevirt':
             logger = logging.getLogger(name)
             self.addCleanup(logger.setLevel, logger.level)
