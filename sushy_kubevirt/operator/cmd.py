@@ -29,6 +29,11 @@ def main(arguments=None):
             options.kubeconfig, options.context)
         running = _running()
         asyncio.run(running.run(options, connection))
+    except ModuleNotFoundError as e:
+        LOG.error("There is no Python module %s; the operator is an extra of "
+                  "its package: pip install '/path/to/clone[operator]'",
+                  e.name)
+        return 1
     except (errors.MachineError, OSError) as e:
         LOG.error('%s', e)
         return 1

@@ -1,26 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sushy-kubevirt-sandbox``: a stand-in cluster, in the foreground."""
+"""``sushy-kubevirt-sandbox``: a stand-in cluster, in the foreground.
+
+What it takes is the extra ``sandbox`` of the package, and is loaded last: who
+has not got it is told so.
+"""
 import argparse
-import asyncio
-import contextlib
 import ipaddress
 import logging
 import os
-import signal
 import sys
 
-from sushy_kubevirt.sandbox.api import certificates
-from sushy_kubevirt.sandbox.api import core
-from sushy_kubevirt.sandbox.api import server as server_module
-from sushy_kubevirt.sandbox import cdi
-from sushy_kubevirt.sandbox.cdi import storage as storage_module
-from sushy_kubevirt.sandbox import control
-from sushy_kubevirt.sandbox import kubeconfig
-from sushy_kubevirt.sandbox import kubevirt
 from sushy_kubevirt.sandbox.qemu import settings
-from sushy_kubevirt.sandbox import workloads
-
-LOG = logging.getLogger(__name__)
 
 
 def _version():
@@ -164,47 +154,6 @@ def parser():
     return result
 
 
-def _inside(store):
-    """What a server is called inside of its cluster."""
-    service = store.get(core.SERVICE, 'default', 'kubernetes')
-    name = 'kubernetes.default.svc.cluster.local'.split('.')
-    return [service['spec']['clusterIP'],
-            *('.'.join(name[:length]) for length in (1, 2, 3, 5))]
-
-
-async def _serve(options, storage):
-    host, port = options.listen
-    authority = certificates.Authority()
-    server = server_module.Server(ca=authority.certificate, lag=options.lag)
-    core.install(server, storage)
-    control.install(server)
-    parts = [cdi.install(server, storage, options, not options.cdi),
-             kubevirt.install(server, options, storage),
-             workloads.install(server, options)]
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    identity = authority.issue([
-        host, 'localhost', '127.0.0.1', '::1', *_inside(server.store)])
-    await server.start(host, port, identity.context())
-    try:
-        for part in parts:
-            await part.start()
-        kubeconfig.write(options.kubeconfig, server.url, identity.ca,
-                         server.token)
-        print(f'ready {server.url}', flush=True)
-        await stopping.wait()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # It is ending; being told again changes nothing.
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)
-        for part in reversed(parts):
-            await part.stop()
-        await server.stop()
-
-
 def main(argv=None):
     """Run the command.
 
@@ -233,9 +182,13 @@ def main(argv=None):
             options.qemu = settings.find(
                 options.qemu_accel, options.qemu_memory,
                 dict(options.images))
-        with contextlib.closing(
-                storage_module.Storage(options.storage)) as storage:
-            asyncio.run(_serve(options, storage))
+        from sushy_kubevirt.sandbox import running
+        running.run(options)
+    except ModuleNotFoundError as exc:
+        print(f"sushy-kubevirt-sandbox: there is no Python module {exc.name}; "
+              "the sandbox is an extra of its package: pip install "
+              "'/path/to/clone[sandbox]'", file=sys.stderr)
+        return 1
     except (OSError, settings.SettingsError) as exc:
         print(f'sushy-kubevirt-sandbox: {exc}', file=sys.stderr)
         return 1
