@@ -93,6 +93,10 @@ def _head(bmc):
         'plugin.enable()',
         '',
         "SUSHY_EMULATOR_LISTEN_IP = os.environ['POD_IP']",
+        # An emptyDir may be written to by anybody (mode 777): sessions get a
+        # folder of their own in it.
+        "SUSHY_EMULATOR_STATE_DIR = os.path.join(os.environ.get('TMPDIR', "
+        "'/tmp'), 'redfish')",
         '%sACCOUNTS = os.environ[%r]' % (_OURS, AUTH_VARIABLE)]
     if not bmc.redfish.plain:
         lines += ['SUSHY_EMULATOR_SSL_%s = os.environ[%r] + %r' % (

@@ -48,6 +48,10 @@ class RedfishPod(fixtures.Fixture):
         self.tls = self.useFixture(mount.Mount())
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.set_password('first password')
+        temporary = self.home / 'tmp'
+        temporary.mkdir()
+        # As an emptyDir is.
+        temporary.chmod(0o777)
         self._certificates = 0
         self.renew()
         bmc = spec.read({
@@ -62,7 +66,7 @@ class RedfishPod(fixtures.Fixture):
             ready=r'Redfish on (\S+), probes and metrics on (\S+)',
             env=process.environment(self.home, {
                 'KUBECONFIG': self._account(bmc), 'POD_IP': '127.0.0.1',
-                'VIRTBMC_HEALTH_PORT': '0', 'TMPDIR': self.home,
+                'VIRTBMC_HEALTH_PORT': '0', 'TMPDIR': temporary,
                 'SUSHY_EMULATOR_CONFIG': config,
                 configuration.AUTH_VARIABLE: self.auth.path,
                 configuration.TLS_VARIABLE: self.tls.path,

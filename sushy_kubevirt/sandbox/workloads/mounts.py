@@ -6,7 +6,8 @@ each set of files is in a folder of its own, ``..data`` points to the one that
 holds, and is moved at once from one to the next; the names that programs
 open lead through it.
 
-Source: kubernetes/pkg/volume/util/atomic_writer.go (1.36).
+Source: kubernetes/pkg/volume/util/atomic_writer.go (1.36) and
+pkg/volume/emptydir/empty_dir.go (1.34).
 """
 
 import contextlib
@@ -107,7 +108,9 @@ class Volumes:
             place = self._folder / volume['name']
             files = self._files(volume)
             if files is None:
-                place.mkdir(parents=True, exist_ok=True, mode=0o777)
+                place.mkdir(parents=True, exist_ok=True)
+                # Whatever the umask; there is no sticky bit.
+                place.chmod(0o777)
             else:
                 changed = write(place, files) or changed
         return changed

@@ -11,6 +11,7 @@ from oslotest import base
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.services import local
 from sushy_kubevirt import settings
 from tests.unit.operator import bodies
 
@@ -56,6 +57,17 @@ class ConfigurationTestCase(base.BaseTestCase):
                 for name in path.split('.'):
                     found = getattr(found, name)
                 self.assertEqual(wanted, found)
+
+    def test_sessions_are_kept_where_nobody_else_writes(self):
+        place = self.useFixture(fixtures.TempDir()).path
+        # As a node makes an emptyDir.
+        os.chmod(place, 0o777)
+        with mock.patch.dict(ENVIRON, TMPDIR=place):
+            folder = local.Folder(options(bodies.bmc()))
+        self.addCleanup(folder.close)
+        self.assertEqual(pathlib.Path(place), folder.make().parents[1])
+        self.assertEqual('/tmp/redfish', options(bodies.bmc())[
+            'SUSHY_EMULATOR_STATE_DIR'])
 
     def test_vm_elsewhere(self):
         self.assertEqual('far/vm', settings.read(options(

@@ -87,6 +87,10 @@ class VolumesTestCase(base.BaseTestCase):
                 secret_s={'data': {'k': 'dw=='}})
             self.assertRaises(fields.Missing, volumes.write)
 
+    def test_anybody_writes_to_an_empty_folder(self):
+        self.make({'name': 'v', 'emptyDir': {'medium': 'Memory'}}).write()
+        self.assertEqual(0o40777, (self.folder / 'v').stat().st_mode)
+
     def test_unknown_kinds_are_refused(self):
         self.assertRaises(mounts.Unknown, self.make(
             {'name': 'v', 'hostPath': {'path': '/'}}).write)
