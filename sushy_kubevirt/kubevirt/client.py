@@ -24,6 +24,11 @@ JSON_PATCH = 'application/json-patch+json'
 MERGE_PATCH = 'application/merge-patch+json'
 APPLY = 'application/apply-patch+yaml'
 
+#: As all of Kubernetes' own clients have it. KubeVirt's actions answer
+#: without a body and say of none what it would be, so that its virt-api has
+#: nothing for who accepts JSON alone: 406 (go-restful's ``matchesAccept``).
+ACCEPT = 'application/json, */*'
+
 #: Field manager of what is made by server-side apply.
 MANAGER = 'sushy-kubevirt'
 
@@ -250,7 +255,7 @@ class Client:
 
     def _send_once(self, access, method, path, call, fields, body, content,
                    read_timeout):
-        headers = {'Accept': JSON, 'User-Agent': 'sushy-kubevirt'}
+        headers = {'Accept': ACCEPT, 'User-Agent': 'sushy-kubevirt'}
         if access.authorization:
             headers['Authorization'] = access.authorization
         if body is not None:

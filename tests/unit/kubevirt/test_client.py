@@ -66,6 +66,15 @@ class ClientTestCase(base.BaseTestCase):
             self.assertEqual('1', sent['metadata']['resourceVersion'])
         self.assertNotIn('resourceVersion', body['metadata'])
 
+    def test_an_answer_of_any_kind_is_accepted(self):
+        # virt-api has no other for its actions.
+        self.api.rule('PUT', '/start', (202, b'', None))
+        self.assertEqual({}, self.client.action(
+            resources.VM, 'default', 'a', 'start'))
+        accepted = self.api.requests[-1][3]['Accept']
+        self.assertEqual('application/json', accepted.split(',')[0])
+        self.assertIn('*/*', [each.strip() for each in accepted.split(',')])
+
     def test_no_such_object(self):
         self.assertRaises(errors.ObjectNotFound, self.client.get,
                           resources.VM, 'default', 'none')
