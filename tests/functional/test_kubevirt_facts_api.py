@@ -26,6 +26,33 @@ class AccessTest(facts.FactsTestCase):
         self.assertEqual(401, self._code(Authorization='Bearer wrong'))
 
 
+class AcceptanceTest(facts.FactsTestCase):
+
+    def put(self, name, verb, accept):
+        return self.cluster.request(
+            'PUT', '%s/virtualmachines/%s/%s' % (
+                facts.SUBRESOURCES, name, verb), headers={'Accept': accept})
+
+    def test_an_action_has_nothing_for_who_wants_json_alone(self):
+        name = self.make()
+        refused = self.put(name, 'start', 'application/json')
+        self.assertEqual(406, refused.status_code)
+        self.assertEqual('text/plain',
+                         refused.headers['Content-Type'].split(';')[0])
+        self.assertEqual('406: Not Acceptable\n\n'
+                         'Available representations: ', refused.text)
+        self.assertEqual(202, self.put(
+            name, 'start', 'application/json, */*').status_code)
+
+    def test_what_tells_something_tells_it_in_json(self):
+        where = '%s/virtualmachines/%s/expand-spec' % (
+            facts.SUBRESOURCES, self.make())
+        for accept, code in (('application/json', 200), ('*/*;q=0.1', 200),
+                             ('text/html', 406)):
+            self.assertEqual(code, self.cluster.request(
+                'GET', where, headers={'Accept': accept}).status_code, accept)
+
+
 class WritesTest(facts.FactsTestCase):
 
     def make_quiet(self):

@@ -32,6 +32,10 @@ _NOT_HERE = {
             ('PUT', 'sev/setupsession'), ('PUT', 'sev/injectlaunchsecret')),
 }
 
+#: What has JSON to tell. The rest says of no form that it has it.
+_JSON = ('expand-spec', 'guestosinfo', 'userlist', 'filesystemlist',
+         'objectgraph', 'sev/fetchcertchain', 'sev/querylaunchmeasurement')
+
 
 def install(server, kinds, config, controller, version):
     """Serve the verbs.
@@ -57,17 +61,36 @@ def install(server, kinds, config, controller, version):
         for plural, verbs in offered.items():
             for name, (method, handler) in verbs.items():
                 server.register_subresource(
-                    GROUP, group_version, plural, name, handler,
-                    methods=(method,))
+                    GROUP, group_version, plural, name,
+                    _accepted(name, handler), methods=(method,))
             for method, name in _NOT_HERE[plural]:
                 server.register_subresource(
-                    GROUP, group_version, plural, name, _refuse,
-                    methods=(method,))
+                    GROUP, group_version, plural, name,
+                    _accepted(name, _refuse), methods=(method,))
         base = f'/apis/{GROUP}/{group_version}'
         for path, body in (('version', _version(version)),
                            ('healthz', _healthz(version)),
                            ('guestfs', _guestfs(version))):
             server.register_route('GET', f'{base}/{path}', _answer(body))
+
+
+def _accepted(name, handler):
+    """Answer only who accepts what a verb has to tell.
+
+    Source: ``matchesAccept`` in route.go and ``detectRoute`` in jsr311.go of
+    go-restful 3.
+    """
+    forms = {'*/*', 'application/json'} if name in _JSON else {'*/*'}
+
+    async def checked(request):
+        header = request.http.headers.get('Accept') or '*/*'
+        if forms.isdisjoint(clause.partition(';')[0].strip()
+                            for clause in header.split(',')):
+            return web.Response(status=406, text='406: Not Acceptable\n\n'
+                                'Available representations: '
+                                + ', '.join(sorted(forms - {'*/*'})))
+        return await handler(request)
+    return checked
 
 
 async def _refuse(request):
