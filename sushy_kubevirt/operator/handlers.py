@@ -113,6 +113,8 @@ class Work:
         if self._missing:
             return 'Not listed yet: %s' % ', '.join(sorted({
                 str(resource) for resource, _ in self._missing}))
+        if not self.listed.is_set():
+            return 'Not told of all BMCs yet'
         return None
 
     @property

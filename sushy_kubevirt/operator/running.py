@@ -170,6 +170,9 @@ class Operator:
         try:
             tasks = await kopf.spawn_tasks(
                 registry=registry, settings=_settings(), standalone=True,
+                # Else it asks for the name of the user, and fails: nobody's
+                # number has none in an image.
+                identity=self._options.identity,
                 namespaces=self._options.namespaces,
                 clusterwide=not self._options.namespaces,
                 stop_flag=self._stopping)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import fixtures
@@ -19,6 +20,16 @@ VERSION = r'^sushy-kubevirt-operator \d+\.\d+\.\d+'
 PORT = r'Metrics and probes are at (http://127\.0\.0\.1:\d+)"'
 HOLDS = 'This replica holds the Lease now'
 WAITS = 'holds the Lease; this replica waits'
+
+# As in a container of the image, where the user is a number without a name.
+NAMELESS = '''
+import pwd, sys
+def getpwuid(number):
+    raise KeyError('getpwuid(): uid not found: %s' % number)
+pwd.getpwuid = getpwuid
+from sushy_kubevirt.operator import cmd
+sys.exit(cmd.main())
+'''
 
 # Seconds. A busy machine may keep a process waiting for some of them.
 LEASE = 9
@@ -101,6 +112,17 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertEqual(1, one.wait())
         self.assertIn('There is no namespace far for the Lease: create it',
                       one.output)
+
+    def test_its_user_has_no_name(self):
+        one = self.useFixture(process.Process(
+            [sys.executable, '-c', NAMELESS, '--kubeconfig', self.account,
+             '--metrics-address', '127.0.0.1:0', '--lease-seconds',
+             str(LEASE)], ready=operator.READY, timeout=60,
+            env=process.environment(
+                self.useFixture(fixtures.TempDir()).path,
+                dict.fromkeys(('LOGNAME', 'USER', 'LNAME', 'USERNAME')))))
+        self.bmc('nameless').ready()
+        self.assertNotIn('"warning"', one.output)
 
     def test_it_works_and_ends(self):
         for number in (signal.SIGTERM, signal.SIGINT):
