@@ -13,6 +13,7 @@ import io
 import logging
 import selectors
 import socket
+import socketserver
 import threading
 import time
 
@@ -78,6 +79,11 @@ class Server(serving.ThreadedWSGIServer):
         if certificate is not None:
             # What Werkzeug tells the application's scheme from.
             self.ssl_context = certificate.context()
+
+    def server_bind(self):
+        # Not http.server's, which asks DNS what this host is called. Nobody
+        # needs to know, and where nobody answers it takes 20 s.
+        socketserver.TCPServer.server_bind(self)
 
     @property
     def connections(self):

@@ -116,6 +116,10 @@ class Case(base.BaseTestCase):
 
 class ServerTestCase(Case):
 
+    def test_nobody_is_asked_what_it_is_called(self):
+        with mock.patch('socket.getfqdn', side_effect=AssertionError):
+            server.Server('127.0.0.1', 0, self.app).server_close()
+
     def test_get(self):
         code, body = self.get()
         self.assertEqual(200, code)
