@@ -376,12 +376,12 @@ class MindTestCase(BootTestCase):
              'path': '/spec/template/spec/domain/devices/disks/1'},
             {'op': 'remove', 'path': '/spec/template/spec/volumes/1'}])
         self.assertEqual('Pxe', self.start_over(machine, R.ON)['class'])
-        self.until('over', lambda: machine.boot().enabled is DISABLED)
-        disks = self.spec(machine.name)['template']['spec']['domain'][
-            'devices']['disks']
-        self.assertEqual([('root', None), ('more', 9)],
-                         [(disk['name'], disk.get('bootOrder'))
-                          for disk in disks])
+        # It reads as over a moment before it is put back.
+        self.until('over', lambda: [('root', None), ('more', 9)] == [
+            (disk['name'], disk.get('bootOrder')) for disk in self.spec(
+                machine.name)['template']['spec']['domain']['devices'][
+                    'disks']])
+        self.assertIs(DISABLED, machine.boot().enabled)
 
     def test_no_device(self):
         machine = self.machine('Manual', change=lambda spec: (
@@ -533,8 +533,10 @@ class KilledTestCase(BootTestCase):
             self.assertEqual('Pxe', self.start_over(machine, action)['class'])
             # What it reads is right, though nobody has put it back yet.
             self.assertIs(DISABLED, machine.boot().enabled)
-            self.assertNotEqual(spec['template'],
-                                self.spec(machine.name)['template'])
+            if action is not R.ON:
+                # A power-on that is tried again may put it back itself.
+                self.assertNotEqual(spec['template'],
+                                    self.spec(machine.name)['template'])
             bmc = self.bmc()
             machine = bmc.machine(machine.name)
             self.until('put back', lambda: self.spec(machine.name)[
