@@ -15,9 +15,10 @@ class MediaOptions:
     #: Storage class of the claims; None for the cluster's default.
     storage_class: str | None = None
 
-    #: Access mode of the claims, such as ``ReadWriteOnce``; None for what
-    #: CDI knows to be best for the storage class (its StorageProfile).
-    access_mode: str | None = None
+    #: Access mode of the claims, such as ``ReadWriteMany``; ``auto`` for what
+    #: CDI knows to be best for the storage class (its StorageProfile), which
+    #: refuses claims of a provisioner that it does not know.
+    access_mode: str = 'ReadWriteOnce'
 
     #: Who fetches an image: ``import``, CDI; ``upload``, the BMC, which
     #: streams it through CDI's upload proxy; ``auto``, CDI wherever it can.

@@ -34,6 +34,31 @@ time.sleep(60)
 '''
 
 
+class StorageTestCase(mediacase.MediaTestCase):
+
+    def test_storage_that_cdi_does_not_know(self):
+        # CDI's StorageProfile of such a class recommends nothing.
+        self.sandbox.request(
+            'POST', '/apis/storage.k8s.io/v1/storageclasses', {
+                'metadata': {'name': 'of-a-kind'},
+                'provisioner': 'example.test/of-a-kind'}, expect=201)
+        self.addCleanup(
+            self.sandbox.request, 'DELETE',
+            '/apis/storage.k8s.io/v1/storageclasses/of-a-kind')
+        for mode, state in ((None, S.READY), ('auto', S.FAILED)):
+            chosen = {'access_mode': mode} if mode else {}
+            machine = self.machine(
+                'Halted', self.bmc({'storage_class': 'of-a-kind', **chosen}),
+                change=mediacase.drop_medium)
+            machine.insert_media('Cd', self.source())
+            medium = self.comes(machine, state)
+            if mode:
+                self.assertEqual('ErrClaimNotValid', medium.reason)
+                self.assertIn('no accessMode', medium.message)
+            machine.eject_media('Cd')
+            self.nothing_left(machine)
+
+
 class UploadTestCase(mediacase.UploadingTestCase):
 
     def test_upload(self):

@@ -63,7 +63,7 @@ def body(machine, device, entry, size, authorities=None):
         'storage': '%dMi' % -(-size // _MIB)}}}
     if options.storage_class:
         storage['storageClassName'] = options.storage_class
-    if options.access_mode:
+    if options.access_mode != 'auto':
         storage['accessModes'] = [options.access_mode]
     source = {'upload': {}}
     if not entry.upload:

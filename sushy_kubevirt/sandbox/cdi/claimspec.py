@@ -109,6 +109,9 @@ def _spec(store, volume):
         result['storageClassName'] = found['metadata']['name']
         # What the StorageProfiles here recommend.
         if not result.get('accessModes'):
+            if found.get('provisioner') != volumes.PROVISIONER:
+                raise ClaimError('no accessMode specified in StorageProfile '
+                                 + found['metadata']['name'])
             result['accessModes'] = ['ReadWriteOnce']
         if not result.get('volumeMode'):
             result['volumeMode'] = 'Filesystem'

@@ -87,6 +87,13 @@ class BodyTestCase(base.BaseTestCase):
         self.assertEqual(('fast', ['ReadWriteMany']), (
             storage['storageClassName'], storage['accessModes']))
 
+    def test_access_mode(self):
+        # A class whose StorageProfile has none is refused without.
+        self.assertEqual(['ReadWriteOnce'],
+                         body()['spec']['storage']['accessModes'])
+        self.assertNotIn('accessModes', body(options_={
+            'access_mode': 'auto'})['spec']['storage'])
+
     def test_is_ours(self):
         made = body()
         self.assertTrue(datavolumes.is_ours(made, machine()))
