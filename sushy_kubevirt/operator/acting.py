@@ -130,8 +130,9 @@ class Acting:
         made = await self._api.patch(*at, patch)
         self._take(resource, made)
         if compare.differs(body, made):
+            # What was asked for, not what it was completed to: see `plan`.
             tried[body['kind'], *names] = (
-                plan.Replace, *plan.attempt(body, made))
+                plan.Replace, *plan.attempt(step.body, made))
 
     async def _delete(self, bmc, step, seen, tried):
         at = step.at

@@ -63,7 +63,7 @@ def differs(wanted, live):
     for name in ('labels', 'annotations'):
         if _differs(mine.get(name) or {}, its.get(name) or {}):
             return True
-    if touched(its):
+    if touched(live):
         return True
     owners = its.get('ownerReferences') or ()
     if any(one not in owners for one in mine.get('ownerReferences') or ()):
@@ -73,26 +73,55 @@ def differs(wanted, live):
                    'metadata', 'apiVersion', 'kind'))
 
 
-def touched(metadata):
+def touched(live):
     """Who else has fields in what is the operator's alone.
 
-    :param metadata: dict, of an object as the API has it
+    A field that is there no more is nobody's: of a Service whose type
+    changes, the API server takes away what belongs to the type, and leaves
+    in managedFields whose that was.
+
+    :param live: dict, as the API has it
     :returns: list of entries of managedFields, with no more than is needed
         to be found again
     """
     found = []
-    for entry in metadata.get('managedFields') or ():
+    for entry in live['metadata'].get('managedFields') or ():
         if (entry.get('manager') == naming.OPERATOR
                 or entry.get('subresource')):
             continue
         fields = entry.get('fieldsV1') or {}
         parts = {part: {'.': {}} for part in _ALONE
                  if part in fields and not _is_address(fields, part)
-                 and not _is_restart(fields, part)}
+                 and not _is_restart(fields, part)
+                 and _is_there(fields[part], live.get(part[2:]))}
         if parts:
             found.append({'manager': entry.get('manager', ''),
                           'fieldsV1': parts})
     return found
+
+
+def _is_there(fields, value):
+    """Whether anything of a set of fields is in a value.
+
+    :param fields: dict, as in managedFields
+    """
+    if not fields:
+        return value is not None
+    return any(_has(name, inner, value) for name, inner in fields.items())
+
+
+def _has(name, inner, value):
+    what, _, of = name.partition(':')
+    if what == 'f' and isinstance(value, dict):
+        return of in value and _is_there(inner, value[of])
+    if what == 'k' and isinstance(value, list):
+        key = json.loads(of).items()
+        return any(_is_there(inner, one) for one in value
+                   if isinstance(one, dict) and key <= one.items())
+    if what == 'v' and isinstance(value, list):
+        return json.loads(of) in value
+    # All of it, or an item by its number.
+    return value is not None
 
 
 def _is_address(fields, part):

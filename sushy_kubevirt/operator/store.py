@@ -96,7 +96,7 @@ def version(obj):
 
 def _trimmed(obj):
     metadata = dict(obj['metadata'])
-    touched = compare.touched(metadata)
+    touched = compare.touched(obj)
     metadata.pop('managedFields', None)
     if touched:
         metadata['managedFields'] = touched

@@ -66,3 +66,24 @@ class AnotherTestCase(base.BaseTestCase):
                     kinds.SERVICE, 'lab', 'a') is not None)
             there.remove('Service', 'lab', 'a')
         self.assertEqual([], there.writes)
+
+
+class StubbornTestCase(base.BaseTestCase):
+
+    def test_a_service_that_the_cluster_will_have_so(self):
+        there = cluster.Cluster()
+        body = {'apiVersion': 'v1', 'kind': 'Service',
+                'metadata': {'name': 'a', 'namespace': 'lab'},
+                'spec': {'type': 'ClusterIP'}}
+        ref = 'Service', 'lab', 'a'
+        there.add({**body, 'metadata': {
+            **body['metadata'], 'managedFields': [entry(
+                'another', **{'f:spec': {'f:clusterIP': {}}})]},
+            'spec': {**body['spec'], 'clusterIP': '10.0.0.7'}})
+        tried = {}
+        asyncio.run(acting.Acting(there, known.Known(there)).act(
+            bodies.bmc(), plan.Replace(body, there.objects[ref]['metadata'][
+                'uid']), None, tried))
+        # It is what was asked for, and not what the cluster filled in.
+        self.assertEqual({ref: (plan.Replace, *plan.attempt(
+            body, there.objects[ref]))}, tried)

@@ -40,6 +40,14 @@ CASES = (
 )
 
 
+# What those may have who touch it.
+TOUCHED = {'data': {}, 'spec': {
+    'selector': {'a': 'b'}, 'replicas': 2, 'loadBalancerIP': '10.0.0.7',
+    'externalIPs': ['10.0.0.8'], 'template': {'metadata': {
+        'labels': {'a': 'b'}, 'annotations': {
+            'kubectl.kubernetes.io/restartedAt': 'now'}}}}}
+
+
 class CompareTestCase(base.BaseTestCase):
 
     def test_cases(self):
@@ -78,14 +86,35 @@ class CompareTestCase(base.BaseTestCase):
                     'f:template': {'f:metadata': {'f:labels': {}}}}}}, True),
         ):
             with self.subTest(entry=entry):
-                found = compare.touched({'managedFields': [entry]})
+                live = {'metadata': {'managedFields': [entry]},
+                        **TOUCHED}
+                found = compare.touched(live)
                 self.assertIs(there, bool(found))
                 # Little of it is kept, and found again.
                 self.assertEqual(found, compare.touched(
-                    {'managedFields': found}))
+                    {**TOUCHED, 'metadata': {'managedFields': found}}))
                 self.assertIs(there, compare.differs(
-                    {'kind': 'Any', 'metadata': {}},
-                    {'metadata': {'managedFields': [entry]}}))
+                    {'kind': 'Any', 'metadata': {}}, live))
+
+    def test_a_field_that_is_gone_is_nobodys(self):
+        for fields, there in (
+                ({'f:externalTrafficPolicy': {}}, False),
+                ({'f:externalTrafficPolicy': {}, 'f:type': {}}, True),
+                ({'f:ports': {'k:{"port":443,"protocol":"TCP"}': {
+                    'f:nodePort': {}}}}, False),
+                ({'f:ports': {'k:{"port":443,"protocol":"TCP"}': {
+                    '.': {}, 'f:port': {}}}}, True),
+                ({'f:ports': {'k:{"port":80,"protocol":"TCP"}': {
+                    '.': {}, 'f:port': {}}}}, False),
+                ({'f:finalizers': {'v:"a"': {}}}, True),
+                ({'f:finalizers': {'v:"b"': {}}}, False)):
+            with self.subTest(fields=fields):
+                self.assertIs(there, bool(compare.touched({
+                    'metadata': {'managedFields': [{
+                        'manager': 'kubectl-patch',
+                        'fieldsV1': {'f:spec': fields}}]},
+                    'spec': {'type': 'ClusterIP', 'finalizers': ['a'],
+                             'ports': [{'port': 443, 'protocol': 'TCP'}]}})))
 
     def test_what_cannot_be_changed(self):
         for kind, wanted, live, past in (
