@@ -185,7 +185,8 @@ SERVICE = _kind(
         kinds.Column('External-IP', value=_external),
         kinds.Column('Port(s)', value=_ports)),
     short_names=('svc',), categories=('all',), status=True,
-    schema=services.SCHEMA, omits=True, mutate=services.complete,
+    schema=services.SCHEMA, omits=True, default=services.default,
+    mutate=services.complete,
     validate=services.validator(lambda: SERVICE),
     selectable_fields=('spec.clusterIP', 'spec.type'))
 POD = _kind(

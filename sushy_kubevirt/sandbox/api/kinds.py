@@ -71,6 +71,8 @@ class Kind:
     :class:`errors.ApiError`.  The schema is checked between the two, as a
     real API server does.
 
+    :param default: fills in what an object does not say, before it is noted
+        who wrote what: what is filled in is of him who made that necessary.
     :param schema: OpenAPI v3 structural schema of the whole object; None:
         anything goes.
     :param columns: columns after NAME; none: only the age is shown.
@@ -107,6 +109,7 @@ class Kind:
     schema: dict | None = None
     columns: tuple[Column, ...] = ()
     status: bool = False
+    default: Callable[[dict], None] | None = None
     mutate: Callable[[Admission], None] | None = None
     validate: Callable[[Admission], None] | None = None
     crd: bool = False

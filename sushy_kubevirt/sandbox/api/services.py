@@ -64,8 +64,26 @@ SCHEMA = schemas.about(schemas.strict(
 _addresses = itertools.count(1)
 
 
+def default(new):
+    """Fill in what a Service does not say."""
+    spec = new.setdefault('spec', {})
+    kind = spec.get('type', 'ClusterIP')
+    for port in spec.get('ports') or ():
+        if isinstance(port, dict) and 'port' in port:
+            port.setdefault('targetPort', port['port'])
+    if kind != 'ExternalName':
+        spec.setdefault('internalTrafficPolicy', 'Cluster')
+    if kind in ('NodePort', 'LoadBalancer'):
+        spec.setdefault('externalTrafficPolicy', 'Cluster')
+    if kind == 'LoadBalancer':
+        spec.setdefault('allocateLoadBalancerNodePorts', True)
+
+
 def complete(admission):
-    """Fill in what the control plane does, an address among it."""
+    """Fill in what the control plane does, an address among it.
+
+    What goes with a type that is another now stays in managedFields.
+    """
     new = admission.new
     if new is None or admission.subresource:
         return
@@ -80,18 +98,10 @@ def complete(admission):
     spec['clusterIPs'] = [spec['clusterIP']]
     spec.setdefault('ipFamilies', ['IPv4'])
     spec.setdefault('ipFamilyPolicy', 'SingleStack')
-    spec.setdefault('internalTrafficPolicy', 'Cluster')
-    for port in spec.get('ports') or ():
-        if isinstance(port, dict) and 'port' in port:
-            port.setdefault('targetPort', port['port'])
     kind = spec.get('type', 'ClusterIP')
-    if kind in ('NodePort', 'LoadBalancer'):
-        spec.setdefault('externalTrafficPolicy', 'Cluster')
-    else:
+    if kind not in ('NodePort', 'LoadBalancer'):
         _drop('externalTrafficPolicy', spec, old)
-    if kind == 'LoadBalancer':
-        spec.setdefault('allocateLoadBalancerNodePorts', True)
-    else:
+    if kind != 'LoadBalancer':
         _drop('allocateLoadBalancerNodePorts', spec, old)
         _drop('loadBalancerClass', spec, old)
 

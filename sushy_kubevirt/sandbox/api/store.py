@@ -215,6 +215,8 @@ class Store:
         if key in shelf.records:
             raise errors.already_exists(kind, key[1])
         self._prune(kind, obj, None, write)
+        if kind.default:
+            kind.default(obj)
         if not write.managed:
             ownership.track(kind, None, obj, write.manager, '')
         admission = kinds_module.Admission(
@@ -260,6 +262,8 @@ class Store:
         metadata.prepare_update(kind, obj, old, subresource)
         meta = obj['metadata']
         self._prune(kind, obj, old, write)
+        if kind.default and not subresource:
+            kind.default(obj)
         if not write.managed:
             ownership.track(kind, old, obj, write.manager, subresource)
         admission = kinds_module.Admission(

@@ -60,13 +60,9 @@ def _complete_template(admission):
         core.complete_containers(template.get('spec') or {})
 
 
-def _complete(admission):
+def _default(new):
     """Fill in what a Deployment does not say."""
-    new = admission.new
-    if new is None or admission.subresource:
-        return
     spec = new.setdefault('spec', {})
-    _complete_template(admission)
     strategy = spec.setdefault('strategy', {})
     strategy.setdefault('type', 'RollingUpdate')
     if strategy['type'] == 'RollingUpdate':
@@ -156,7 +152,8 @@ DEPLOYMENT = kinds.Kind(
             progressDeadlineSeconds=schemas.INTEGER),
         status=schemas.thing(conditions=schemas.CONDITIONS, **_COUNTS)),
         'Deployment enables declarative updates for Pods and ReplicaSets.'),
-    mutate=_complete, validate=_check(lambda: DEPLOYMENT))
+    default=_default, mutate=_complete_template,
+    validate=_check(lambda: DEPLOYMENT))
 
 REPLICA_SET = kinds.Kind(
     'apps', 'v1', 'ReplicaSet', 'replicasets', 'replicaset', ('rs',),

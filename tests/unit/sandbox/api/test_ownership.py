@@ -2,6 +2,7 @@
 """Field ownership; the cases follow structured-merge-diff's own."""
 import unittest
 
+from sushy_kubevirt.sandbox.api import core
 from sushy_kubevirt.sandbox.api import errors
 from sushy_kubevirt.sandbox.api import fieldsets
 from sushy_kubevirt.sandbox.api import merging
@@ -104,6 +105,29 @@ class MergingTestCase(unittest.TestCase):
             merging.paths(self.shape, {'spec': {
                 'ports': [{'name': 'a'}], 'free': {'x': 1}, 'order': [],
                 'tags': ['t']}}))
+
+
+class DefaultsTestCase(unittest.TestCase):
+
+    def test_what_is_filled_in_is_of_him_who_made_that_necessary(self):
+        store = base.cluster().store
+        store.create(core.SERVICE, {
+            'metadata': {'name': 'a', 'namespace': 'default'},
+            'spec': {'ports': [{'port': 80}]}}, manager='maker')
+
+        def become(kind):
+            return lambda new: new['spec'].update(type=kind)
+
+        for kind, has in (('NodePort', True), ('ClusterIP', False)):
+            # A type that is another takes a field away, and leaves word of
+            # it.
+            live = store.change(core.SERVICE, 'default', 'a', become(kind),
+                                manager=kind)
+            entries = {entry['manager']: entry['fieldsV1']['f:spec']
+                       for entry in live['metadata']['managedFields']}
+            self.assertIs(has, 'externalTrafficPolicy' in live['spec'])
+            self.assertIn('f:externalTrafficPolicy', entries['NodePort'])
+        self.assertIn('f:internalTrafficPolicy', entries['maker'])
 
 
 class ManagersTestCase(unittest.TestCase):
