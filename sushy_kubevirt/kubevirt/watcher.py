@@ -101,6 +101,9 @@ class Watcher:
         try:
             if self._version is None:
                 self._version = self._sink.take_list(self, self.pages())
+                if not self.listed:
+                    # However long it took: nothing was missed until now.
+                    self.broken_since = time.monotonic()
                 self.listed = True
                 self._sink.changed()
             self._follow()

@@ -63,3 +63,35 @@ class BreakTestCase(base.BaseTestCase):
     def test_broken_connection_costs_no_list(self):
         self.assertEqual(['list', 'watch', 'watch'],
                          self.calls(errors.Unavailable('broke'))[:3])
+
+
+class LongListTestCase(base.BaseTestCase):
+
+    def test_only_the_first_counts_as_heard_when_it_is_done(self):
+        """Reads would go to the API until the watch has begun, else; and
+        from a cache that no watch keeps, if each list counted.
+        """
+        ages = []
+
+        class Slow(Client):
+
+            def pages(self, *args):
+                # As if it had begun long ago.
+                made.broken_since = 0.0
+                return super().pages(*args)
+
+            def watch(self, *args):
+                ages.append(made.broken_since)
+                if len(ages) < 3:
+                    raise errors.ServerError('500')
+                return super().watch(*args)
+
+        client = Slow()
+        made = watcher.Watcher(
+            client, options.Options(watch_backoff=0.01), resources.VM, '',
+            '', '', Sink())
+        made.start()
+        self.addCleanup(made.stop)
+        self.assertTrue(client.done.wait(10))
+        self.assertGreater(ages[0], 0)
+        self.assertEqual([0.0, 0.0], ages[1:3])
