@@ -124,12 +124,17 @@ def account(deployment):
 def is_ready(deployment):
     """Whether the pod of a Deployment, as it is to be, is ready.
 
+    Who counts pods may be late: for a moment the one before, which is gone,
+    stands for ready beside the new one (``kubectl rollout status`` does not
+    believe that either).
+
     :param deployment: dict, as the cluster has it
     """
     told = deployment.get('status') or {}
     return (told.get('observedGeneration', 0)
             >= deployment['metadata'].get('generation', 0)
             and told.get('updatedReplicas', 0) > 0
+            and told.get('replicas', 0) <= told['updatedReplicas']
             and told.get('readyReplicas', 0) > 0)
 
 

@@ -117,8 +117,9 @@ class UpgradeTestCase(operator.OperatorTestCase):
         self.restart('--image', IMAGE + '2', '--max-unavailable', '2')
         self.until('stuck', lambda: self.reasons().count('RolloutWaiting'),
                    self.COUNT - 2)
-        self.assertEqual(2, sum(one == {'2'}
-                                for one in self.images().values()))
+        # Who waits may say so before those whose turn it is are changed.
+        self.until('two', lambda: sum(
+            one == {'2'} for one in self.images().values()), 2)
         # The others work.
         available = [one for one in self.kubectl.get('deployments')['items']
                      if one['status'].get('availableReplicas')]

@@ -172,6 +172,22 @@ class PodsTestCase(base.BaseTestCase):
                                      ports[port['targetPort']])
                 self.assertEqual('node', labels[naming.LABEL])
 
+    def test_ready(self):
+        ready = {'observedGeneration': 2, 'replicas': 1, 'updatedReplicas': 1,
+                 'readyReplicas': 1}
+        for status, wanted in (
+                (ready, True), (None, False), ({}, False),
+                ({**ready, 'observedGeneration': 1}, False),
+                ({**ready, 'readyReplicas': 0}, False),
+                ({**ready, 'updatedReplicas': 0}, False),
+                # The ready one is the one before.
+                ({**ready, 'replicas': 2}, False),
+                # Somebody scaled it.
+                ({**ready, 'replicas': 3, 'updatedReplicas': 3}, True)):
+            with self.subTest(status=status):
+                self.assertIs(wanted, pods.is_ready({
+                    'metadata': {'generation': 2}, 'status': status}))
+
     def test_config_file_is_where_the_command_looks(self):
         redfish = containers(bodies.body())['redfish']
         self.assertIn({'name': 'SUSHY_EMULATOR_CONFIG',
