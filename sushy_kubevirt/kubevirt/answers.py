@@ -9,6 +9,10 @@ import re
 
 from sushy_kubevirt.kubevirt import errors
 
+#: How an API server refuses what is to be made in a namespace that goes
+#: (apiserver's plug-in NamespaceLifecycle).
+_TERMINATING = ' because it is being terminated'
+
 _DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
@@ -88,6 +92,8 @@ def error(code, text, retry_after, call):
         return errors.AccessDenied(
             'The API server does not accept the credentials (%s): %s'
             % (call, text), call.verb, call.resource, call.namespace)
+    if code == 403 and text.endswith(_TERMINATING):
+        return errors.NamespaceTerminating(text)
     if code == 403 and not _is_admission(text):
         return errors.AccessDenied(
             'The account lacks the right to %s: %s' % (call, text),

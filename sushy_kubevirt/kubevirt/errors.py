@@ -81,6 +81,13 @@ class Rejected(MachineError):
     """
 
 
+class NamespaceTerminating(Rejected):
+    """Nothing can be made in a namespace that is on its way out.
+
+    :param message: in the API server's words
+    """
+
+
 class MediaUnreachable(MachineError):
     """The server of an image refuses it, does not have it or does not
     answer.

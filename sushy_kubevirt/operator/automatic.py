@@ -256,8 +256,10 @@ class Automatic:
             # Unless something new is known of it meanwhile.
             self._waiting.setdefault(key, (when, tries + 1))
             if not isinstance(e, errors.Conflict):
+                passing = isinstance(e, errors.NamespaceTerminating)
                 with logs.about(*key):
-                    LOG.warning('%s', e)
+                    LOG.log(logging.INFO if passing else logging.WARNING,
+                            '%s', e)
 
     async def _put_right(self, key):
         machine, of_its_name = self._machines.get(key), self._made.get(key)

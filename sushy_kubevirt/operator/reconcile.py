@@ -33,9 +33,6 @@ _ROUNDS = 8
 #: The longest text of the cluster that is repeated in a condition.
 _LONGEST = 1024
 
-#: What every create is answered with in a namespace that is on its way out.
-_TERMINATING = 'is being terminated'
-
 
 class Reconciler:
     """Brings BMCs to what they are to be.
@@ -243,8 +240,8 @@ class Reconciler:
 def _is_passing(error):
     """Whether something went while it was worked on: an object, or the
     namespace that it is in."""
-    return (isinstance(error, errors.ObjectNotFound)
-            or _TERMINATING in str(error))
+    return isinstance(error, (errors.ObjectNotFound,
+                              errors.NamespaceTerminating))
 
 
 def _marked(step):

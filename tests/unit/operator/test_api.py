@@ -102,6 +102,9 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 (401, 'Unauthorized', errors.AccessDenied),
                 (403, 'forbidden', errors.AccessDenied),
                 (403, 'exceeded quota: q', errors.Rejected),
+                (403, 'a is forbidden: unable to create new content in '
+                 'namespace n because it is being terminated',
+                 errors.NamespaceTerminating),
                 (404, 'not found', errors.ObjectNotFound),
                 (409, 'exists', errors.Conflict),
                 (422, 'invalid', errors.Rejected),

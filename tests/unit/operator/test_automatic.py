@@ -291,6 +291,16 @@ class AutomaticTestCase(base.BaseTestCase):
         self.assertEqual([('create', 'a')] * 3, self.run_with(wait))
         self.assertEqual(['a'], self.names())
 
+    def test_a_namespace_that_goes_is_no_warning(self):
+        self.cluster.problems = [errors.NamespaceTerminating('it goes')]
+        self.cluster.vm('a')
+
+        async def wait():
+            await asyncio.sleep(10)
+
+        with self.assertNoLogs(automatic.LOG, 'WARNING'):
+            self.run_with(wait)
+
     def test_a_delete_that_comes_too_late(self):
         cluster = self.cluster
         cluster.vm('a')

@@ -404,9 +404,8 @@ class ReconcileTestCase(base.BaseTestCase):
     def test_a_namespace_on_its_way_out_is_no_complaint(self):
         there = begun(bodies.body())
         there.faults.append(lambda verb, kind, name: (
-            errors.AccessDenied('unable to create new content in namespace '
-                                'lab because it is being terminated')
-            if verb == 'create' else None))
+            errors.NamespaceTerminating('it goes') if verb == 'create'
+            else None))
         with self.assertNoLogs(level='WARNING'):
             self.assertRaises(
                 workqueue.Failure, asyncio.run,
