@@ -133,7 +133,9 @@ class TestWhatHappens(EventsTestCase):
         self.assertEqual('ErrorUnschedulable', event['MessageArgs'][1])
         self.sandbox.patch('virtualmachines', self.name, [{
             'op': 'remove', 'path': '/spec/template/spec/nodeSelector'}])
-        self.emulator.reset(self.uuid, 'ForceRestart')
+        # The pod that is there still looks for its node.
+        self.emulator.reset(self.uuid, 'ForceOff')
+        self.emulator.reset(self.uuid, 'On')
         self.one.wait('ResourceStatusChangedOK')
         self.one.wait('ResourcePoweredOn')
 

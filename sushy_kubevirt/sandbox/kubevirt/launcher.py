@@ -29,13 +29,18 @@ _PODS = ipaddress.IPv4Network('10.244.0.0/16')
 
 @dataclasses.dataclass
 class Pod:
-    """A launcher pod, alive from Scheduling to the end of the VMI."""
+    """A launcher pod, alive from Scheduling to the end of the VMI.
+
+    ``selector`` is the VMI's ``nodeSelector`` when the pod was made: one that
+    is changed later reaches the VMI, but no pod that is there.
+    """
 
     name: str
     uid: str
     node: str | None
     ip: str
     moved: float
+    selector: dict
 
 
 class Launchers:
@@ -60,7 +65,8 @@ class Launchers:
         meta, now = vmi['metadata'], self._clock()
         pod = self._pods[meta['uid']] = Pod(
             metadata.generate(f'virt-launcher-{meta["name"]}-'),
-            str(uuid.uuid4()), None, str(_PODS[next(self._numbers)]), now)
+            str(uuid.uuid4()), None, str(_PODS[next(self._numbers)]), now,
+            dict(vmi['spec'].get('nodeSelector') or {}))
         return pod
 
     def remove(self, uid):
@@ -73,10 +79,9 @@ class Launchers:
         :returns: '' when the pod has a node now, or why there is none.
         """
         nodes = self._store.list(core.NODE)
-        wanted = vmi['spec'].get('nodeSelector') or {}
         memory = quantity.value(paths.at(
             vmi, 'spec', 'domain', 'memory', 'guest'))
-        selected = [n for n in nodes if wanted.items() <= (
+        selected = [n for n in nodes if pod.selector.items() <= (
             n['metadata'].get('labels') or {}).items()]
         fitting = [n for n in selected if memory <= quantity.value(
             paths.at(n, 'status', 'allocatable', 'memory') or _NODE_MEMORY)
