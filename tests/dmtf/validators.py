@@ -138,7 +138,8 @@ def interoperability(service, folder, authentication='Session'):
     """
     output = _run(service, folder, [
         process.BIN / 'rf_interop_validator', '--user', service.user,
-        '--password', service.password, '--rhost', service.url,
+        # One word: it may begin with a dash.
+        '--password=' + service.password, '--rhost', service.url,
         '--authtype', authentication, '--logdir', folder / 'report',
         PROFILE])
     return _of_tables(folder / 'report', output)

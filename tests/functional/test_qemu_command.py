@@ -6,6 +6,7 @@ import pathlib
 import select
 import signal
 import subprocess
+import time
 
 import fixtures
 
@@ -96,7 +97,11 @@ class CommandTestCase(qemu.QemuTestCase):
             if file.suffix))
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
         self.sandbox.wait_stopped(self.name)
-        self.assertFalse(other.parent.exists())
+        # Taken away a moment later.
+        deadline = time.monotonic() + 30
+        while other.parent.exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
         self.assertTrue(os.path.exists(path))
 
     def variables(self):
