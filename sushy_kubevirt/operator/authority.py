@@ -41,6 +41,14 @@ _KINDS = tuple(map(bytes.fromhex, (
     '06032b6570', '06032b6571')))
 _HEAD = 32
 
+#: Bytes of a server's certificate, which is remembered: with a key of 16384
+#: bits and a thousand names it has less.
+_LONGEST = 2 ** 16
+
+#: Characters of a certificate and its names, of which more are seldom and
+#: not remembered: anybody may write others again and again.
+_USUAL = 2 ** 12
+
 #: The longest common name (X.520, ub-common-name).
 _LONGEST_NAME = 64
 
@@ -116,8 +124,11 @@ def due(certificate, names, authority=None, now=None):
         authority's own
     :param now: aware `datetime.datetime`; the present when left out
     """
-    if not _is_as_wanted(certificate, tuple(names),
-                         authority and authority.certificate):
+    look = _is_as_wanted
+    if sum(map(len, (certificate, *names))) > _USUAL:
+        look = look.__wrapped__
+    if not look(certificate, tuple(names),
+                authority and authority.certificate):
         return True
     return (now or _now()) >= renewal(certificate)
 
@@ -156,9 +167,12 @@ def fault(pair):
         found = x509.load_pem_x509_certificate(pair.certificate.encode())
         public = found.public_key()
         validity(pair.certificate)
+        size = len(found.public_bytes(serialization.Encoding.DER))
     except Exception:
         # Whatever the library makes of it: x509.InvalidVersion, say.
         return 'its certificate cannot be read'
+    if size > _LONGEST:
+        return 'its certificate has more than %d bytes' % _LONGEST
     try:
         own = _key(pair.key).public_key()
     except Exception:
@@ -196,7 +210,16 @@ def renewal(certificate):
     return end - (end - begin) / 3
 
 
-@functools.lru_cache(maxsize=4096)
+def first(certificate):
+    """The certificate that a server shows, without the rest of its chain.
+
+    :param certificate: PEM text, of which `fault` finds none
+    :returns: PEM text
+    """
+    return x509.load_pem_x509_certificate(certificate.encode()).public_bytes(
+        serialization.Encoding.PEM).decode()
+
+
 def validity(certificate):
     """From when to when a certificate is valid.
 

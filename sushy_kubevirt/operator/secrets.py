@@ -36,8 +36,8 @@ class Seen:
     :param lacks: what it lacks as credentials: see `credentials.missing`
     :param unfit: what a protocol cannot use of it: see `credentials.unfit`
     :param digest: bytes that change with what pods read of it
-    :param certificate: PEM text of its certificate if that can be used, and
-        its key is there and belongs to it; else None
+    :param certificate: PEM text of its certificate, the first of a chain, if
+        that can be used, and its key is there and belongs to it; else None
     :param fault: why not, if both are there: see `authority.fault`
     """
 
@@ -70,7 +70,8 @@ def look(secret):
         secret.get('type', TYPE), credentials.missing(secret),
         credentials.unfit(secret),
         digest(data),
-        served.certificate if whole and not fault else None, fault)
+        authority.first(served.certificate) if whole and not fault else None,
+        fault)
 
 
 def trimmed(metadata):

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import base64
+import datetime
+import tracemalloc
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
+from cryptography import x509
 from oslotest import base
 
 from sushy_kubevirt.operator import authority
@@ -56,6 +62,45 @@ class SecretsTestCase(base.BaseTestCase):
                      {'tls.crt': '/w==', 'tls.key': '/w=='}):
             self.assertIsNone(secrets.look(
                 {'metadata': {}, 'data': data}).certificate)
+
+    def test_what_is_remembered_is_small(self):
+        # Anybody may write into a Secret of his, again and again.
+        issuer = authority.make('issuer')
+        pair = authority.issue(issuer, ['node'])
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(20):
+            long = '%s# %d %s' % (pair.certificate, number, 'x' * 500000)
+            seen = secrets.look({'metadata': {}, 'data': secrets.data(
+                authority.Pair(long, pair.key))})
+            self.assertEqual(pair.certificate, seen.certificate)
+            # Of whom else this is asked.
+            authority.renewal(long)
+            self.assertFalse(authority.due(long, ['node'], issuer))
+            del long, seen
+        self.assertLess(tracemalloc.get_traced_memory()[0] - before, 1000000)
+
+    def test_a_certificate_that_is_too_long_to_remember(self):
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([])
+        for size, wanted in ((60000, ''), (70000, 'more than 65536 bytes')):
+            now = datetime.datetime.now(datetime.UTC)
+            made = x509.CertificateBuilder(
+                name, name, key.public_key(), 1, now,
+                now + datetime.timedelta(1)).add_extension(
+                    x509.UnrecognizedExtension(
+                        x509.ObjectIdentifier('1.2.3'), bytes(size)),
+                    False).sign(key, hashes.SHA256())
+            seen = secrets.look({'metadata': {}, 'data': secrets.data(
+                authority.Pair(
+                    made.public_bytes(serialization.Encoding.PEM).decode(),
+                    key.private_bytes(
+                        serialization.Encoding.PEM,
+                        serialization.PrivateFormat.PKCS8,
+                        serialization.NoEncryption()).decode()))})
+            self.assertIn(wanted, seen.fault)
+            self.assertEqual(not wanted, bool(seen.certificate))
 
     def test_unfit(self):
         ipmi = (('ipmi', 'username'), ('ipmi', 'password'))
