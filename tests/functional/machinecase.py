@@ -124,7 +124,7 @@ class MachineTestCase(base.SandboxTestCase):
         self.until('a machine ' + name, look)
         return found[0]
 
-    def becomes(self, machine, state, seconds=15):
+    def becomes(self, machine, state, seconds=45):
         """Wait until the machine has a power state."""
         self.assertTrue(
             machine.wait(lambda vm, vmi: power.state(vm, vmi) is state,
@@ -158,7 +158,7 @@ class MachineTestCase(base.SandboxTestCase):
         """How often each fault was hit that is set."""
         return [fault['hits'] for fault in self.sandbox.faults()['faults']]
 
-    def until(self, what, check, seconds=15):
+    def until(self, what, check, seconds=45):
         """Ask again and again, for what has no watch."""
         deadline = time.monotonic() + seconds
         while not check():

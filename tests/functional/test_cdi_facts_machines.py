@@ -196,7 +196,7 @@ class WithoutCdiTest(cdi.CdiTestCase):
         cluster.wait('datavolumes', volume['metadata']['name'],
                      lambda found: found.get('status', {}).get(
                          'phase') == 'Succeeded')
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 40
         while cluster.request('PUT', verb, {}).status_code == 503:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)

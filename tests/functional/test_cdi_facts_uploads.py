@@ -151,7 +151,7 @@ class UploadTest(cdi.CdiTestCase):
         def slowly():
             yield IMAGE[:500000]
             begun.set()
-            go_on.wait(20)
+            go_on.wait(40)
             yield IMAGE[500000:]
         answers = []
         thread = threading.Thread(
@@ -160,7 +160,7 @@ class UploadTest(cdi.CdiTestCase):
         self.addCleanup(thread.join)
         self.addCleanup(go_on.set)
         self.assertTrue(begun.wait(20))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         # The proxy may not have seen its beginning yet.
         while not self.elsewhere and not self.disk(name).exists():
             self.assertLess(time.monotonic(), deadline)
@@ -181,7 +181,7 @@ class UploadTest(cdi.CdiTestCase):
                           broken())
         self.assertEqual('UploadReady',
                          self.get_volume(name)['status']['phase'])
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while True:
             # The proxy may still be busy with the first one.
             code = self.send(self.token(name), IMAGE).status_code
@@ -197,7 +197,7 @@ class UploadTest(cdi.CdiTestCase):
 
         def slowly():
             yield IMAGE[:500000]
-            go_on.wait(20)
+            go_on.wait(40)
             yield IMAGE[500000:]
         answers = []
 
@@ -211,7 +211,7 @@ class UploadTest(cdi.CdiTestCase):
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(go_on.set)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not self.disk(name).exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)

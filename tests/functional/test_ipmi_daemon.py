@@ -187,7 +187,7 @@ class EntriesTest(base.VbmcdTestCase):
         self.vbmcd.vbmc('stop', 'vm-0')
         self.assertEqual({'vm-0': ('down', 'kubevirt')}, status(self.vbmcd))
 
-    def wait_status(self, name, state, seconds=15):
+    def wait_status(self, name, state, seconds=60):
         deadline = time.monotonic() + seconds
         while status(self.vbmcd)[name][0] != state:
             self.assertLess(time.monotonic(), deadline)
@@ -349,7 +349,7 @@ class CommandTest(oslotest_base.BaseTestCase):
         done = self.run_daemon()
         self.assertEqual(0, done.returncode, done.stdout)
         pid_file = self.home / 'master.pid'
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (pid_file.exists()
                    and pid_file.read_text() not in ('', '0')):
             self.assertLess(time.monotonic(), deadline)
@@ -369,7 +369,7 @@ class CommandTest(oslotest_base.BaseTestCase):
             self.assertEqual(
                 mode, (self.home / path).stat().st_mode & 0o777, path)
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 40
         while pid_file.exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)

@@ -152,7 +152,7 @@ class PodTestCase(base.SandboxTestCase):
                             machines.vm(name, run_strategy))
         self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
 
-    def until(self, look, seconds=15):
+    def until(self, look, seconds=45):
         deadline = time.monotonic() + seconds
         while not (found := look()):
             self.assertLess(time.monotonic(), deadline, found)
@@ -241,7 +241,7 @@ class ServeTest(PodTestCase):
     def test_the_api_goes_away(self):
         pod = self.pod()
         self.wait_ready(pod)
-        self.sandbox.outage(8)
+        self.sandbox.outage(15)
         code, text = self.until(
             lambda: (found := pod.probe('/readyz'))[0] == 503 and found)
         self.assertRegex(text, 'Following virtualmachine')

@@ -129,7 +129,7 @@ class WorkloadsTestCase(base.FunctionalTestCase):
     def wait(self, what, condition):
         self.mine('wait', what, f'--for={condition}', '--timeout=30s')
 
-    def until(self, look, expected, seconds=15):
+    def until(self, look, expected, seconds=45):
         """Look again and again: a file of a pod has no event."""
         end = time.monotonic() + seconds
         while (found := look()) != expected:
@@ -388,7 +388,7 @@ class KilledTestCase(base.FunctionalTestCase):
         one.create('pods', pod('left', pod_spec(container(
             'sh', '-c', 'sh -c "sleep 1000; : $0" %s & setsid sh -c '
             '"sleep 1000; : $0" %s & wait; : %s' % (mark, mark, mark)))))
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while len(processes(mark)) < 3 and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual(3, len(processes(mark)))
@@ -458,7 +458,7 @@ class TokensTestCase(base.FunctionalTestCase):
                     'Authorization': 'Bearer ' + token}).status_code
         self.assertEqual(2, len(set(tokens)))
         self.assertEqual(200, status(tokens[1]))
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while status(tokens[0]) != 401 and time.monotonic() < end:
             time.sleep(0.1)
         self.assertEqual(401, status(tokens[0]))

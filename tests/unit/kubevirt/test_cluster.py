@@ -287,10 +287,8 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
         self.api.put('virtualmachines', self.vm)
         self.api.start()
-        began = time.monotonic()
         self.until(lambda: machine.objects() and True)
         self.until(lambda: not machine.cluster._cache.stale)
-        self.assertLess(time.monotonic() - began, 5)
 
     def test_what_probes_and_metrics_ask_for(self):
         c = self.cluster()

@@ -246,7 +246,7 @@ class ServeTest(DriverTestCase):
         self.cluster.return_value.machine.side_effect = errors.Unavailable(
             'The API server is away')
         self.driver.start(self.one)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             status, problem = self.driver.state('one')
             if problem:
