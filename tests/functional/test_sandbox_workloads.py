@@ -431,7 +431,7 @@ class TokensTestCase(base.FunctionalTestCase):
 
     def test_tokens_are_replaced_and_end(self):
         made = self.useFixture(sandbox.Sandbox(
-            vms=0, arguments=['--token-seconds', '6']))
+            vms=0, arguments=['--token-seconds', '12']))
         mount = '/var/run/secrets/kubernetes.io/serviceaccount'
         script = (
             'import sys, time\nlast = None\nwhile True:\n'
