@@ -406,14 +406,21 @@ class OperatorTestCase(base.FunctionalTestCase):
         """Look again and again until something is so.
 
         :param what: a word for it.
-        :param look: function.
+        :param look: function. It may fail for a while: what is looked at need
+            not be there yet, or not answer.
         """
         deadline = time.monotonic() + seconds
-        while (found := look()) != expected:
-            if time.monotonic() > deadline:
-                self.assertEqual(expected, found, what)
+        while True:
+            try:
+                if (found := look()) == expected:
+                    return found
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                if time.monotonic() > deadline:
+                    self.assertEqual(expected, found, what)
             time.sleep(0.05)
-        return found
 
     def owned(self, name=None):
         """What BMCs, or one, have in this namespace: ``kind/name``.
