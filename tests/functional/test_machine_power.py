@@ -152,7 +152,7 @@ class InBetweenTestCase(machinecase.MachineTestCase):
     def test_on_waits_for_the_end_of_a_shutdown(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
-            machine = self.machine(strategy, bmc, off=False, grace=1,
+            machine = self.machine(strategy, bmc, off=False, grace=3,
                                    annotations=DEAF)
             uid = self.uid(machine.name)
             machine.reset(R.GRACEFUL_SHUTDOWN)
@@ -175,7 +175,8 @@ class InBetweenTestCase(machinecase.MachineTestCase):
             machine = self.machine(strategy, bmc)
             before = len(self.sandbox.boots(machine.name))
             machine.reset(R.ON)
-            self.assertIs(UP, machine.power_state())
+            # The guest is quick, and this test may not be.
+            self.assertIn(machine.power_state(), (UP, ON))
             machine.reset(R.FORCE_OFF)
             self.becomes(machine, OFF)
             self.stays(lambda: machine.power_state() is OFF)
