@@ -87,7 +87,7 @@ class MediaTestCase(machinecase.MachineTestCase):
         return (find(spec['domain']['devices']['disks'], name),
                 find(spec['volumes'], name))
 
-    def comes(self, machine, state, device='Cd', seconds=15):
+    def comes(self, machine, state, device='Cd', seconds=45):
         """Wait until a medium is in a state. :returns: the medium"""
         last = []
 
@@ -99,7 +99,7 @@ class MediaTestCase(machinecase.MachineTestCase):
             self.fail('%s is not %s: %r' % (device, state, last[0]))
         return last[0]
 
-    def nothing_left(self, machine, seconds=10):
+    def nothing_left(self, machine, seconds=45):
         """Wait until there is nothing of any medium of a machine."""
         last = []
 

@@ -532,7 +532,8 @@ class KilledTestCase(BootTestCase):
             machine.set_boot(PXE, ONCE)
             self.assertEqual('Pxe', self.start_over(machine, action)['class'])
             # What it reads is right, though nobody has put it back yet.
-            self.assertIs(DISABLED, machine.boot().enabled)
+            self.until('over',
+                       lambda: machine.boot().enabled is DISABLED)
             if action is not R.ON:
                 # A power-on that is tried again may put it back itself.
                 self.assertNotEqual(spec['template'],
@@ -559,7 +560,7 @@ class KilledTestCase(BootTestCase):
         self.sandbox.wait_boot(machine.name, 1)
         self.sandbox.do(machine.name, 'stop')
         self.sandbox.wait_stopped(machine.name)
-        self.assertIs(DISABLED, machine.boot().enabled)
+        self.until('over', lambda: machine.boot().enabled is DISABLED)
         machine = self.bmc().machine(machine.name)
         self.is_restored(machine.name, spec)
         self.assertEqual('Hdd', self.start_over(machine, R.ON)['class'])
@@ -603,7 +604,7 @@ class KilledTestCase(BootTestCase):
             machine.set_boot(PXE, ONCE)
             machine = self.handle(bmcs[number + 1], machine.name)
             self.assertTrue(machine.wait(
-                lambda vm, vmi: boot.state(vm, vmi).enabled is ONCE, 5))
+                lambda vm, vmi: boot.state(vm, vmi).enabled is ONCE, 30))
             booted = self.start_over(
                 machine, R.FORCE_RESTART if number else R.ON)
             self.assertEqual('Pxe', booted['class'])
