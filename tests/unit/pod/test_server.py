@@ -16,7 +16,7 @@ from sushy_kubevirt.pod import probe
 from sushy_kubevirt.pod import server
 from sushy_kubevirt.sandbox.api import certificates
 
-TIMEOUT = 10
+TIMEOUT = 30
 
 
 class Application:
@@ -268,7 +268,7 @@ class PatienceTestCase(Case):
                 time.sleep(0.02)
         except OSError:
             pass
-        self.assertLess(time.monotonic() - begin, TIMEOUT / 2)
+        self.assertLess(time.monotonic() - begin, TIMEOUT)
 
     def test_body_that_does_not_come(self):
         self.set('REQUEST_SECONDS', 0.2)
@@ -284,10 +284,10 @@ class PatienceTestCase(Case):
         self.assertFalse(self.app.asked.acquire(blocking=False))
 
     def test_answer_takes_its_time(self):
-        self.set('REQUEST_SECONDS', 0.1)
+        self.set('REQUEST_SECONDS', 1)
         sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
-        time.sleep(0.3)
+        time.sleep(1.2)
         self.app.go_on.set()
         self.assertEqual(200, self.answer(sock)[0])
 
@@ -297,10 +297,11 @@ class PatienceTestCase(Case):
         self.assertHungUp(sock)
 
     def test_stream_has_no_end(self):
-        self.set('ANSWER_SECONDS', 0.1)
-        self.set('REQUEST_SECONDS', 0.1)
+        self.set('ANSWER_SECONDS', 1)
+        self.set('REQUEST_SECONDS', 1)
         sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
-        time.sleep(0.4)
+        # Some thirty lines, or fewer on a busy machine.
+        time.sleep(1.5)
         self.app.go_on.set()
         self.assertGreater(sock.makefile('rb').read().count(b': \n'), 5)
 
