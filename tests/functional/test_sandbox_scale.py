@@ -5,6 +5,7 @@ The bounds are several times what an idle machine needs, so that a busy one
 passes; what is guarded against is work that grows with the number of VMs.
 """
 
+import itertools
 import json
 import time
 
@@ -21,27 +22,29 @@ class ScaleTestCase(base.FunctionalTestCase):
         super().setUpClass()
         cls.sandbox = cls.share(sandbox.Sandbox(vms=1000))
 
-    def best(self, call, times=10):
-        """The shortest time that a call took, in seconds."""
-        found = []
-        for number in range(times):
+    def assertQuick(self, seconds, call):
+        """A call takes no longer; on a busy machine, in a quiet moment."""
+        deadline = time.monotonic() + 60
+        for number in itertools.count():
             begin = time.perf_counter()
             call(number)
-            found.append(time.perf_counter() - begin)
-        return min(found)
+            took = time.perf_counter() - begin
+            if took < seconds:
+                return
+            self.assertLess(time.monotonic(), deadline, took)
 
     def get(self, path):
         return self.sandbox.request('GET', path, expect=200)
 
     def test_lists_and_writes(self):
         self.assertEqual(1000, len(self.get(VMS).json()['items']))
-        self.assertLess(self.best(lambda n: self.get(VMS)), 0.4)
-        self.assertLess(self.best(lambda n: self.get(
-            VMS + '?fieldSelector=metadata.name=vm-7')), 0.1)
-        self.assertLess(self.best(lambda n: self.get(VMS + '/vm-7')), 0.03)
-        self.assertLess(self.best(lambda n: self.sandbox.patch(
+        self.assertQuick(0.4, lambda n: self.get(VMS))
+        self.assertQuick(0.1, lambda n: self.get(
+            VMS + '?fieldSelector=metadata.name=vm-7'))
+        self.assertQuick(0.03, lambda n: self.get(VMS + '/vm-7'))
+        self.assertQuick(0.05, lambda n: self.sandbox.patch(
             'virtualmachines', 'vm-7',
-            {'metadata': {'annotations': {'n': str(n)}}})), 0.05)
+            {'metadata': {'annotations': {'n': str(n)}}}))
 
     def test_pages(self):
         names, token = [], ''

@@ -167,7 +167,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         watch = self.api.watch(resources.VM, **more)
 
         async def next_():
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 kind, found = await anext(watch)
             if kind == api_.LISTED:
                 return kind, sorted(name for _, name in found)
@@ -180,7 +180,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def opened(self, count=1):
         """Wait until the server has so many watches."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while self.server.count('WATCH') < count:
                 await asyncio.sleep(0.01)
 

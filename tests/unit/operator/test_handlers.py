@@ -31,7 +31,7 @@ class WorkTestCase(base.BaseTestCase):
             await work.start()
             kopf = asyncio.create_task(self.tell(work, there))
             try:
-                await asyncio.wait_for(work.listed.wait(), 10)
+                await asyncio.wait_for(work.listed.wait(), 30)
                 self.assertIsNone(work.ready())
                 await asyncio.wait_for(story(there, work), 30)
             finally:

@@ -122,7 +122,7 @@ class ProbesTestCase(base.BaseTestCase):
                                            % served.port) as answer:
                         self.assertEqual(200, answer.status)
                 # The oldest went.
-                self.assertEqual(b'', await self.rest(silent[0]))
+                self.assertEqual(b'', await self.rest(silent[0], 30))
                 self.assertIsNone(await self.rest(silent[-1]))
             finally:
                 for _, writer in silent:
@@ -142,7 +142,7 @@ class ProbesTestCase(base.BaseTestCase):
                 '127.0.0.1', served.port)
             writer.write(b'GET /livez HTTP/1.1')
             try:
-                self.assertEqual(b'', await self.rest((reader, writer), 5))
+                self.assertEqual(b'', await self.rest((reader, writer), 30))
                 self.assertEqual(0, len(served._visitors))
             finally:
                 writer.close()

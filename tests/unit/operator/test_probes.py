@@ -27,13 +27,13 @@ class ProbesTestCase(unittest.IsolatedAsyncioTestCase):
         reader, writer = await self.connect()
         writer.write(b'GET %s HTTP/1.1\r\nHost: a\r\n'
                      b'Connection: close\r\n\r\n' % path)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             answer = await reader.read()
         head, _, body = answer.partition(b'\r\n\r\n')
         return int(head.split()[1]), body
 
     async def closed(self, reader):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             try:
                 self.assertEqual(b'', await reader.read())
             except ConnectionError:

@@ -100,7 +100,7 @@ class RunningTestCase(base.BaseTestCase):
             return more['stop_flag']
 
         async def run(flag, ignored):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await flag.wait()
 
         async def main():

@@ -76,7 +76,7 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
                               lambda: None)
         entry.bmc.machine = mock.Mock(side_effect=results)
         with mock.patch.object(serving, 'RETRY_SECONDS', 0):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await entry.watch(None)
         self.assertEqual(len(results), entry.bmc.machine.call_count)
         return entry.bmc

@@ -35,7 +35,7 @@ def free_port():
 def answers(port):
     """Ask for the authentication capabilities; whether an answer came."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(2)
+        sock.settimeout(10)
         sock.connect(('127.0.0.1', port))
         try:
             sock.send(bytes.fromhex('0600ff0700000000000000000009'

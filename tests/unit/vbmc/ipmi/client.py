@@ -183,7 +183,7 @@ class Client:
         """Send a command and wait for its answer. :returns: (code, data)"""
         mark = len(self.socket.sent)
         self.request(netfn, command, data, rq)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.socket.sent) == mark:
                 await asyncio.sleep(0.001)
         answer, = self.socket.sent[mark:]

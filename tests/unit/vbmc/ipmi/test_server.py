@@ -80,7 +80,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
             self.server._expire()
 
     async def settle(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while self.server._tasks:
                 await asyncio.sleep(0.001)
 
@@ -203,7 +203,7 @@ class FinishTest(ServerTestCase):
         self.assertIsNone(self.client().open())
         self.assertFalse(self.socket.closed)
         self.go_on.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.socket.sent) < mark + 3:
                 await asyncio.sleep(0.001)
         self.assertEqual((0, b'\1'),
@@ -219,7 +219,7 @@ class FinishTest(ServerTestCase):
         one = self.client().login()
         self.go_on.clear()
         one.request(0, 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self.server.finish(0.01)
         self.assertTrue(self.socket.closed)
 
@@ -544,7 +544,7 @@ class RepetitionTest(ServerTestCase):
         self.one.request(0, 2, b'\1')
         self.one.request(0, 2, b'\2')
         self.one.request(0, 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.carried_out) < 2:
                 await asyncio.sleep(0.001)
         self.assertEqual({('write', b'\1'), ('read', b'')},
@@ -731,7 +731,7 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
                 other.send(b'noise')
             other.send(bytes(60000))
             other.send(ask)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 answer = await loop.sock_recv(other, 100)
             self.assertEqual(0x38, answer[21])
             # Its answers come back as errors when nobody is there any more.
@@ -741,7 +741,7 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
                     gone.sendto(ask, ('127.0.0.1', port))
                 await asyncio.sleep(0.01)
             other.send(ask)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await loop.sock_recv(other, 100)
         one.stop()
         port_.open_socket('127.0.0.1', port).close()
