@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes as the kernel sees them: their memory and their children."""
 
+import contextlib
 import os
 import re
 
@@ -22,6 +23,8 @@ def children(pid):
     """:returns: list of the process ids of a process's children"""
     found = []
     for task in os.listdir('/proc/%d/task' % pid):
-        with open('/proc/%d/task/%s/children' % (pid, task)) as stream:
+        # A thread may have ended meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(
+                '/proc/%d/task/%s/children' % (pid, task)) as stream:
             found += map(int, stream.read().split())
     return found

@@ -54,7 +54,7 @@ class DemoTestCase(base.BaseTestCase):
 
         :param command: prints the guest's record.
         """
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             guest = json.loads(self.paste(command).stdout)
             if guest['running'] and len(guest['boots']) >= count:
@@ -118,9 +118,11 @@ class DemoTestCase(base.BaseTestCase):
         password = re.search(r'^User, password +\S+ (\S+)', one.output,
                              re.MULTILINE)[1]
         for pid in guard.below(one.pid):
-            command = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
-            self.assertFalse(password.encode() in command,
-                             'process %d shows it' % pid)
+            # Some live for a moment only.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                command = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
+                self.assertFalse(password.encode() in command,
+                                 'process %d shows it' % pid)
 
     def test_ended_at_any_moment(self):
         for moment in 'sushy-emulator', 'vbmcd':
@@ -136,13 +138,16 @@ class DemoTestCase(base.BaseTestCase):
 
     def test_killed(self):
         one = self.demo()
-        watched = [os.pidfd_open(pid) for pid in guard.below(one.pid)]
-        for descriptor in watched:
-            self.addCleanup(os.close, descriptor)
+        watched = []
+        for pid in guard.below(one.pid):
+            # Some live for a moment only.
+            with contextlib.suppress(ProcessLookupError):
+                watched.append(os.pidfd_open(pid))
+                self.addCleanup(os.close, watched[-1])
         self.assertGreater(len(watched), 4)
         one.kill()
         for descriptor in watched:
-            self.assertTrue(guard.ended(descriptor, 15))
+            self.assertTrue(guard.ended(descriptor, 60))
 
     def test_a_program_of_it_ends(self):
         one = self.demo('--no-operator')
