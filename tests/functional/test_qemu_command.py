@@ -34,7 +34,7 @@ class CommandTestCase(qemu.QemuTestCase):
             cluster.process.send(signum)
             self.assertEqual(0 if signum == signal.SIGTERM else -signum,
                              cluster.process.wait())
-            self.assertTrue(select.select([descriptor], [], [], 10)[0])
+            self.assertTrue(select.select([descriptor], [], [], 60)[0])
 
     def test_there_is_no_qemu(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
