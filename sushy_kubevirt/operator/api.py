@@ -275,7 +275,7 @@ class Api:
             # Whatever stands in between holds a connection that is dead.
             LOG.debug('%s: %s', call, _reason(e))
         except (aiohttp.ClientError, OSError, ValueError, KeyError,
-                TypeError) as e:
+                TypeError, RecursionError) as e:
             raise errors.Unavailable(
                 '%s broke: %s' % (call, _reason(e))) from None
 
@@ -291,7 +291,8 @@ class Api:
                                   accept) as response:
                 data = await response.read()
             return json.loads(data) if data else {}
-        except (aiohttp.ClientError, OSError, ValueError) as e:
+        except (aiohttp.ClientError, OSError, ValueError,
+                RecursionError) as e:
             raise self._lost(call, e) from None
 
     def _send(self, method, path, call, fields=None, body=None,

@@ -114,12 +114,17 @@ def _has(name, inner, value):
     what, _, of = name.partition(':')
     if what == 'f' and isinstance(value, dict):
         return of in value and _is_there(inner, value[of])
-    if what == 'k' and isinstance(value, list):
-        key = json.loads(of).items()
-        return any(_is_there(inner, one) for one in value
-                   if isinstance(one, dict) and key <= one.items())
-    if what == 'v' and isinstance(value, list):
-        return json.loads(of) in value
+    if what in ('k', 'v') and isinstance(value, list):
+        try:
+            of = json.loads(of)
+        except (ValueError, RecursionError):
+            # No item is like that.
+            return False
+        if what == 'v':
+            return of in value
+        return isinstance(of, dict) and any(
+            _is_there(inner, one) for one in value
+            if isinstance(one, dict) and of.items() <= one.items())
     # All of it, or an item by its number.
     return value is not None
 

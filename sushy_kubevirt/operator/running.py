@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import signal
+import sys
 
 import kopf
 
@@ -33,6 +34,12 @@ DEFINITION_SECONDS = 5
 LONGEST_PAUSE = 30
 
 
+#: As deep as the API server takes JSON (apimachinery's ``maxDepth``) anybody
+#: may nest managedFields, of a Secret, say. Some functions go two steps for
+#: each.
+DEEPEST = 4 * 10000
+
+
 class _Ended(Exception):
     """The process is to end."""
 
@@ -55,6 +62,7 @@ async def run(options, connection):
     :param connection: a `connection.Connection`
     :raises: `errors.MachineError`, OSError
     """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST))
     await Operator(options, connection).run()
 
 

@@ -294,6 +294,13 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertIn('does not answer', logged.output[0])
         self.assertIn('works again', logged.output[1])
 
+    async def test_what_is_nested_too_deep(self):
+        # Whoever follows does not end by it.
+        deep = b'{"items":' + b'[' * 9000 + b']' * 9000 + b'}'
+        self.server.rule('GET', 'virtualmachines$', (200, deep, None), 2)
+        async with self.watching() as following:
+            self.assertEqual(('ADDED', 'a'), await following())
+
     async def test_a_right_is_missing(self):
         self.server.rule('GET', 'virtualmachines$',
                          (403, {'message': 'no'}, None), 5)

@@ -116,6 +116,18 @@ class CompareTestCase(base.BaseTestCase):
                     'spec': {'type': 'ClusterIP', 'finalizers': ['a'],
                              'ports': [{'port': 443, 'protocol': 'TCP'}]}})))
 
+    def test_what_no_list_has(self):
+        # As deep as the API server takes it.
+        for name in ('v:' + '[' * 9000 + ']' * 9000,
+                     'k:' + '{"a":' * 9000 + '1' + '}' * 9000, 'k:[1]',
+                     'k:none', 'v:none'):
+            with self.subTest(name=name[:20]):
+                self.assertEqual([], compare.touched({
+                    'metadata': {'managedFields': [{
+                        'manager': 'mallory', 'fieldsV1': {
+                            'f:spec': {'f:ports': {name: {}}}}}]},
+                    'spec': {'ports': [{'port': 80}]}}))
+
     def test_what_cannot_be_changed(self):
         for kind, wanted, live, past in (
                 ('RoleBinding', {'roleRef': {'name': 'a'}},

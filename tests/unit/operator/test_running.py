@@ -143,6 +143,23 @@ class RunningTestCase(base.BaseTestCase):
 
 class CommandTestCase(base.BaseTestCase):
 
+    def test_whatever_an_api_server_takes_can_be_read(self):
+        # Anybody may nest managedFields as deep.
+        done = subprocess.run([sys.executable, '-c', (
+            'import asyncio, copy, json\n'
+            'from sushy_kubevirt.operator import cmd\n'
+            'running = cmd._running()\n'
+            'class Operator:\n'
+            '    def __init__(self, *_):\n'
+            '        pass\n'
+            '    async def run(self):\n'
+            '        json.dumps(copy.deepcopy(json.loads(\n'
+            "            '{\"f:a\":' * 9999 + '1' + '}' * 9999)))\n"
+            'running.Operator = Operator\n'
+            'asyncio.run(running.run(None, None))\n')],
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual((0, ''), (done.returncode, done.stderr))
+
     def test_the_kubernetes_client_is_not_loaded(self):
         # Though it is installed where the tests are.
         done = subprocess.run([sys.executable, '-c', (
