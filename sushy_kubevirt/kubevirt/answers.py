@@ -13,7 +13,40 @@ from sushy_kubevirt.kubevirt import errors
 #: (apiserver's plug-in NamespaceLifecycle).
 _TERMINATING = ' because it is being terminated'
 
+#: Levels of an answer that are read. No object that is looked at has as many.
+_DEEPEST = 200
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
+
 _DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
+
+
+def parsed(data):
+    """What an API server says.
+
+    :param data: bytes of JSON. Anybody may nest managedFields up to 10,000
+        times (apimachinery's ``maxDepth``), which is too deep for Python's
+        reader; of what is as deep, only that it is there is told: None.
+    :raises: ValueError
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        return json.loads(_shallow(data))
+
+
+def _shallow(data):
+    kept, begin, depth = [], 0, 0
+    for found in _TOKEN.finditer(data):
+        if found[0] in (b'[', b'{'):
+            depth += 1
+            if depth == _DEEPEST:
+                kept += [data[begin:found.start()], b'null']
+        elif found[0] in (b']', b'}'):
+            if depth == _DEEPEST:
+                begin = found.end()
+            depth -= 1
+    return b''.join([*kept, data[begin:]])
 
 
 class Call:

@@ -232,7 +232,7 @@ class Client:
             response = self._send(method, path, call, fields)
         try:
             data = response.read()
-            return json.loads(data) if data else {}
+            return answers.parsed(data) if data else {}
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
             raise _lost(call, self._connection.server, e) from None
 
@@ -315,7 +315,7 @@ class Watch:
     def __iter__(self):
         try:
             for line in self._lines():
-                event = json.loads(line)
+                event = answers.parsed(line)
                 if event['type'] == 'ERROR':
                     status = event.get('object') or {}
                     raise answers.error(

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.kubevirt import answers
+
+
+class ParsedTestCase(base.BaseTestCase):
+
+    def test_what_is_nested_too_deep(self):
+        # As deep as an API server takes it; brackets in texts do not count.
+        deep = '{"f:]}[\\"{":[' * 4990 + '{"a": 1}, "]"' + ']}' * 4990
+        text = ('{"items": [{"metadata": {"name": "a", "managedFields": [%s, '
+                '1]}}, {"metadata": {"name": "b", "text": "}\\\\\\"]"}}]}'
+                % deep)
+        self.assertRaises(RecursionError, json.loads, text)
+        one, other = answers.parsed(text.encode())['items']
+        self.assertEqual('a', one['metadata']['name'])
+        first, second = one['metadata']['managedFields']
+        self.assertEqual(1, second)
+        self.assertEqual(['f:]}[\"{'], list(first))
+        self.assertEqual({'name': 'b', 'text': '}\\"]'}, other['metadata'])
+
+    def test_what_is_none(self):
+        for data in b'', b'{', b'[' * 5000, b'nothing':
+            self.assertRaises(ValueError, answers.parsed, data)
