@@ -263,7 +263,7 @@ class Api:
                     watching=True) as response:
                 yield _OPENED, None
                 async for line in _lines(response.content):
-                    event = json.loads(line)
+                    event = answers.parsed(line)
                     if event['type'] == 'ERROR':
                         status = event.get('object') or {}
                         raise answers.error(
@@ -275,7 +275,7 @@ class Api:
             # Whatever stands in between holds a connection that is dead.
             LOG.debug('%s: %s', call, _reason(e))
         except (aiohttp.ClientError, OSError, ValueError, KeyError,
-                TypeError, RecursionError) as e:
+                TypeError) as e:
             raise errors.Unavailable(
                 '%s broke: %s' % (call, _reason(e))) from None
 
@@ -290,9 +290,8 @@ class Api:
             async with self._send(method, path, call, fields, body, content,
                                   accept) as response:
                 data = await response.read()
-            return json.loads(data) if data else {}
-        except (aiohttp.ClientError, OSError, ValueError,
-                RecursionError) as e:
+            return answers.parsed(data) if data else {}
+        except (aiohttp.ClientError, OSError, ValueError) as e:
             raise self._lost(call, e) from None
 
     def _send(self, method, path, call, fields=None, body=None,

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
-
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import answers
@@ -14,7 +12,6 @@ class ParsedTestCase(base.BaseTestCase):
         text = ('{"items": [{"metadata": {"name": "a", "managedFields": [%s, '
                 '1]}}, {"metadata": {"name": "b", "text": "}\\\\\\"]"}}]}'
                 % deep)
-        self.assertRaises(RecursionError, json.loads, text)
         one, other = answers.parsed(text.encode())['items']
         self.assertEqual('a', one['metadata']['name'])
         first, second = one['metadata']['managedFields']

@@ -295,11 +295,13 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertIn('works again', logged.output[1])
 
     async def test_what_is_nested_too_deep(self):
-        # Whoever follows does not end by it.
-        deep = b'{"items":' + b'[' * 9000 + b']' * 9000 + b'}'
-        self.server.rule('GET', 'virtualmachines$', (200, deep, None), 2)
+        # Whoever follows does not end by it, nor waits for ever.
+        deep = (b'{"metadata": {"resourceVersion": "1"}, "items": ['
+                b'{"metadata": {"name": "deep", "namespace": "default",'
+                b'"managedFields": [%s1%s]}}]}' % (b'[' * 9000, b']' * 9000))
+        self.server.rule('GET', 'virtualmachines$', (200, deep, None), 1)
         async with self.watching() as following:
-            self.assertEqual(('ADDED', 'a'), await following())
+            self.assertEqual(('ADDED', 'deep'), await following())
 
     async def test_a_right_is_missing(self):
         self.server.rule('GET', 'virtualmachines$',
