@@ -3,6 +3,8 @@
 
 import io
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from oslotest import base
 from tests.functional import process
 from tools.checks import __main__ as checks
 from tools.checks import suites
+from tools.checks import telling
 
 
 # In a session of its own and without a parent.
@@ -57,13 +60,52 @@ class MainTestCase(base.BaseTestCase):
         code, lines = self.run_with(
             one=lambda folder: suites.Result(3, 2),
             two=lambda folder: suites.Result(4))
+        self.kept(lines)
         self.assertEqual((1, '7 passed, 2 failed'), (code, lines[-1]))
+
+    def kept(self, lines):
+        """Where the logs are, which are taken away after the test."""
+        line, = (line for line in lines if line.startswith('All that was'))
+        path = pathlib.Path(line.split()[-1]).parent
+        self.addCleanup(shutil.rmtree, path)
+        return path
+
+    def test_what_is_printed_is_in_a_log(self):
+        def wordy(folder):
+            print('something')
+            print('SKIPPED: something else')
+            return suites.Result(3, 2)
+
+        _code, lines = self.run_with(one=wordy)
+        self.assertEqual(
+            ['===== one', 'SKIPPED: something else',
+             '===== one: 3 passed, 2 failed'], lines[:3])
+        self.assertEqual('something\nSKIPPED: something else\n',
+                         (self.kept(lines) / 'one.log').read_text())
+
+    def test_all_is_shown_to_who_wants_it(self):
+        def wordy(folder):
+            print('something')
+            return suites.Result(3)
+
+        _code, lines = self.run_with('--verbose', one=wordy)
+        self.assertEqual('something', lines[1])
+
+    def test_no_logs_stay_of_what_went_well(self):
+        top = self.useFixture(fixtures.TempDir()).path
+        self.useFixture(fixtures.MonkeyPatch('tempfile.tempdir', top))
+        self.run_with(one=lambda folder: suites.Result(3))
+        self.assertEqual([], os.listdir(top))
 
     def test_what_failed_is_told_again_at_the_end(self):
         long = '\n'.join(map(str, range(1000)))
         _code, lines = self.run_with(
             one=lambda folder: suites.Result(3, 2, said=('a\nb', long)),
             two=lambda folder: suites.Result(4))
+        self.kept(lines)
+        first = lines.index('FAIL: a')
+        self.assertEqual(['===== one: 3 passed, 2 failed', 'FAIL: a', 'b',
+                          'FAIL: 0', '988'], lines[first - 1:first + 4])
         begin = lines.index('===== failed: a')
         self.assertGreater(begin, lines.index('===== two: '
                                               '4 passed, 0 failed'))
@@ -76,6 +118,8 @@ class MainTestCase(base.BaseTestCase):
         code, lines = self.run_with(
             one=lambda folder: 1 / 0,
             two=lambda folder: suites.Result(4))
+        self.kept(lines)
+        self.assertIn('ZeroDivisionError: division by zero', lines)
         self.assertEqual((1, '4 passed, 1 failed'), (code, lines[-1]))
 
     def test_nothing_run_is_no_success(self):
@@ -102,13 +146,61 @@ class MainTestCase(base.BaseTestCase):
         lines = done.stdout.splitlines()
         self.assertEqual((1, '1 passed, 1 failed'),
                          (done.returncode, lines[-1]))
-        self.assertIn('left running: sleep 1000', lines)
+        self.kept(lines)
+        self.assertIn('FAIL: left running: sleep 1000', lines)
 
     def test_a_suite_nobody_has(self):
         with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:
             exc = self.assertRaises(SystemExit, checks.main, ['three'])
         self.assertEqual(2, exc.code)
         self.assertIn("no suite 'three'", stream.getvalue())
+
+
+FAILED = """{0} tests.a.B.test_c [3.0s] ... FAILED
+
+Captured traceback:
+~~~~~~~~~~~~~~~~~~~
+    Traceback (most recent call last):
+
+      File "x", line 65, in test_c
+    self.assertEqual(1, 2)
+
+    MismatchError: 1 != 2
+
+
+Captured operator:
+~~~~~~~~~~~~~~~~~~
+    a line
+"""
+
+
+class TellingTestCase(base.BaseTestCase):
+
+    def test_of_a_test_the_end_of_its_traceback(self):
+        self.assertEqual(
+            ['FAIL: {0} tests.a.B.test_c [3.0s] ... FAILED',
+             '    Traceback (most recent call last):',
+             '      File "x", line 65, in test_c',
+             '    self.assertEqual(1, 2)',
+             '    MismatchError: 1 != 2'],
+            telling.briefly(FAILED).splitlines())
+
+    def test_no_line_is_endless(self):
+        for tell in telling.briefly, telling.fully:
+            self.assertLess(len(tell('a\n' + 'b' * 10000)), 300)
+
+    def test_how_far_a_suite_is(self):
+        seconds = iter([0, 1, 61, 62])
+        path = self.useFixture(fixtures.TempDir()).join('log')
+        with mock.patch('sys.stdout', new_callable=io.StringIO) as stream, \
+                telling.Log('one', path,
+                            clock=lambda: next(seconds)) as log:
+            for what in 'ok', 'FAILED', 'SKIPPED: no such thing':
+                log.write('{0} tests.a.B.test_c [3.0s] ... %s\n' % what)
+        self.assertEqual(
+            ['one: 2 tests, 1 failed, 61 s',
+             '{0} tests.a.B.test_c [3.0s] ... SKIPPED: no such thing'],
+            stream.getvalue().splitlines())
 
 
 class RunTestCase(base.BaseTestCase):

@@ -5,7 +5,9 @@ What the suites are is in :mod:`tools.checks.suites`.
 """
 
 import argparse
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -13,9 +15,7 @@ import traceback
 
 from tests.functional import guard
 from tools.checks import suites
-
-# Lines that are told again of a test that failed: its first and its last.
-FIRST, LAST = 4, 60
+from tools.checks import telling
 
 
 def parse(argv):
@@ -33,6 +33,10 @@ def parse(argv):
         help='also run DIR/test_kubevirt_api.py and DIR/test_cdi_api.py, '
              "cases of what KubeVirt's and CDI's APIs do, against a "
              'sandbox')
+    parser.add_argument(
+        '-v', '--verbose', action='store_true',
+        help='show all that the suites print; else it is in logs, which '
+             'are kept when something failed')
     options = parser.parse_args(argv)
     for name in options.suite:
         if name not in suites.SUITES:
@@ -58,42 +62,54 @@ def carry_out(suite, folder):
         result = suite(folder)
     except Exception:
         traceback.print_exc(file=sys.stdout)
-        result = suites.Result(failed=1)
+        result = suites.Result(failed=1, said=(
+            'the suite itself\n' + traceback.format_exc(),))
     if left := suites.left_running():
-        print('left running: ' + '; '.join(left))
-        result += suites.Result(failed=1)
+        result += suites.Result(
+            failed=1, said=('left running: ' + '; '.join(left),))
     return result
 
 
-def tell_again(said):
-    """Tell of what failed where it is looked for: at the end.
+def carry_out_all(options, top):
+    """Run the suites that are wanted, and tell of each.
 
-    :param said: texts, one of each test.
+    :param top: folder for what they write, and their logs.
+    :returns: list of rows: name, :class:`~tools.checks.suites.Result`,
+        seconds.
     """
-    for text in said:
-        lines = text.splitlines()
-        if len(lines) > FIRST + LAST:
-            lines[FIRST:-LAST] = ['[...]']
-        print('\n===== failed: ' + '\n'.join(lines), flush=True)
+    rows = []
+    for name, suite in chosen(options):
+        print('===== %s' % name, flush=True)
+        began = time.monotonic()
+        folder = os.path.join(top, name)
+        os.mkdir(folder)
+        with telling.Log(name, folder + '.log', options.verbose) as log, \
+                contextlib.redirect_stdout(log):
+            result = carry_out(suite, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        rows.append((name, result, time.monotonic() - began))
+        print('===== %s: %s' % (name, result), flush=True)
+        for said in result.said:
+            print(telling.briefly(said), flush=True)
+    return rows
 
 
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
     # What loses its parent becomes ours, so that it is found.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
-    rows = []
-    total = suites.Result()
-    with tempfile.TemporaryDirectory(prefix='sushy-kubevirt-test-') as top:
-        for name, suite in chosen(options):
-            print('\n===== %s' % name, flush=True)
-            began = time.monotonic()
-            folder = os.path.join(top, name)
-            os.mkdir(folder)
-            result = carry_out(suite, folder)
-            rows.append((name, result, time.monotonic() - began))
-            total += result
-            print('===== %s: %s' % (name, result), flush=True)
-    tell_again(total.said)
+    top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
+    total = suites.Result(failed=1)
+    try:
+        rows = carry_out_all(options, top)
+        total = sum((result for _, result, _ in rows), suites.Result())
+    finally:
+        if not total.failed:
+            shutil.rmtree(top, ignore_errors=True)
+    for said in total.said:
+        print(telling.fully(said), flush=True)
+    if total.failed:
+        print('\nAll that was printed is in %s/*.log' % top)
     print('\n%-14s %8s %8s %8s %9s' % ('suite', 'passed', 'failed',
                                        'skipped', 'seconds'))
     for name, result, seconds in rows:

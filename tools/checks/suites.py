@@ -7,6 +7,7 @@ prints as it goes, and returns a :class:`Result`.
 
 import dataclasses
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -90,7 +91,7 @@ def left_running(patience=10):
 
 
 def run(*command, env=None, limit=LIMIT, sink=None):
-    """Run a command, showing its output.
+    """Run a command and print its output.
 
     :param env: variables beside this process's own.
     :param limit: seconds until it and all it started is killed.
@@ -124,22 +125,34 @@ def run(*command, env=None, limit=LIMIT, sink=None):
             _kill(child.pid)
 
 
-def one(code):
-    """Count what is no suite of tests, by its exit code."""
-    return Result(passed=1) if code == 0 else Result(failed=1)
+def failed(command, code, lines):
+    """The failure of a command that does not say which test failed.
+
+    :param code: its exit code.
+    :param lines: of its output.
+    """
+    return Result(failed=1, said=('%s: exit code %d\n%s' % (
+        pathlib.Path(command).name, code, ''.join(lines).rstrip()),))
+
+
+def one(*command, limit=LIMIT):
+    """Run what is no suite of tests, and count it by its exit code."""
+    lines = []
+    code = run(*command, limit=limit, sink=lines)
+    return Result(passed=1) if code == 0 else failed(command[0], code, lines)
 
 
 def pep8(folder):
     """Style, with the paths tox has for it."""
-    return one(run(BIN / 'flake8', 'setup.py', 'sushy_kubevirt',
-                   'vbmc_kubevirt', 'tests', 'tools',
-                   'doc/source/conf.py', 'releasenotes/source/conf.py'))
+    return one(BIN / 'flake8', 'setup.py', 'sushy_kubevirt',
+               'vbmc_kubevirt', 'tests', 'tools',
+               'doc/source/conf.py', 'releasenotes/source/conf.py')
 
 
 def _sphinx(folder, source):
-    return one(run(BIN / 'sphinx-build', '-W', '--keep-going', '-q',
-                   '-b', 'html', '-d', os.path.join(folder, 'doctrees'),
-                   source, os.path.join(folder, 'html')))
+    return one(BIN / 'sphinx-build', '-W', '--keep-going', '-q',
+               '-b', 'html', '-d', os.path.join(folder, 'doctrees'),
+               source, os.path.join(folder, 'html'))
 
 
 def docs(folder):
@@ -178,10 +191,10 @@ def stestr(folder, path, *options, env=None):
     :param env: further variables.
     """
     program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
-    code = run(*program, 'init')
-    if code != 0:
-        return Result(failed=1)
     lines = []
+    code = run(*program, 'init', sink=lines)
+    if code != 0:
+        return failed(program[0], code, lines)
     # What tests that went well have said hides what those that failed said.
     program += ['run', '--slowest', '--suppress-attachments', *options]
     code = run(*program, sink=lines, env={
@@ -197,7 +210,7 @@ def stestr(folder, path, *options, env=None):
         skipped=counts.get('Skipped', 0), said=failures(lines))
     if code != 0 and not result.failed:
         # It could not import a test, or a worker of it was killed.
-        result += Result(failed=1)
+        result += failed(program[0], code, lines)
     return result
 
 
@@ -236,12 +249,12 @@ def dmtf(folder):
 
 def demo(folder):
     """The tour, as a user runs it."""
-    return one(run(ROOT / 'tools' / 'demo', '--tour', limit=600))
+    return one(ROOT / 'tools' / 'demo', '--tour', limit=600)
 
 
 def bench(folder):
     """The benchmark, only to see that it works."""
-    return one(run(ROOT / 'tools' / 'bench', '--quick', limit=600))
+    return one(ROOT / 'tools' / 'bench', '--quick', limit=600)
 
 
 SUITES = {
@@ -257,11 +270,12 @@ SUITES = {
 }
 
 
-def junit(report, code):
+def junit(report, code, lines=()):
     """Count by a report of pytest.
 
     :param report: path of the report.
     :param code: exit code of pytest.
+    :param lines: of its output.
     """
     suite = xml.etree.ElementTree.parse(report).find('.//testsuite')
     tests, failures, errors, skipped = (
@@ -269,8 +283,9 @@ def junit(report, code):
         for name in ('tests', 'failures', 'errors', 'skipped'))
     result = Result(tests - failures - errors - skipped, failures + errors,
                     skipped)
-    if code != 0 and not result.failed:
-        result += Result(failed=1)
+    if code != 0:
+        said = failed('pytest', code, lines)
+        result += said if not result.failed else Result(said=said.said)
     return result
 
 
@@ -286,13 +301,14 @@ def conformance(folder, cases):
     files = [os.path.join(cases, 'test_kubevirt_api.py')]
     if os.path.exists(more := os.path.join(cases, 'test_cdi_api.py')):
         files.append(more)
+    lines = []
     with sandbox.Sandbox(vms=0) as running:
         code = run(
             BIN / 'pytest', '-q', '-p', 'no:cacheprovider',
-            '--junitxml', report, *files,
+            '--junitxml', report, *files, sink=lines,
             env={'KUBEVIRT_API': running.url,
                  'KUBEVIRT_TOKEN': running.token,
                  'KUBEVIRT_CA': str(running.ca),
                  'GUEST_CONTROL': running.url
                  + '/sandbox/guests/{ns}/{name}/{action}'})
-    return junit(report, code)
+    return junit(report, code, lines)
