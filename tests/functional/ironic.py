@@ -124,6 +124,7 @@ class Ironic(fixtures.Fixture):
             'inventory': {'data_backend': 'database'},
             'oslo_concurrency': {'lock_path': home / 'lock'},
             'deploy': {'http_root': home / 'http',
+                       'iso_master_path': home / 'iso-master',
                        'http_url': 'http://127.0.0.1:1'},
             'pxe': {'tftp_root': home / 'tftp',
                     'tftp_master_path': home / 'tftp-master',

@@ -8,14 +8,13 @@ was booted.
 """
 
 import itertools
-import subprocess
 
 import sushy
 
 from tests.functional import base
 from tests.functional import emulator
+from tests.functional import kubectl
 from tests.functional import machines
-from tests.functional import process
 from tests.functional import vbmcd
 
 ANNOTATION = 'sushy-kubevirt.openstack.org/'
@@ -64,11 +63,7 @@ class Bmcs(base.SandboxTestCase):
         return self.ipmi('chassis', 'bootparam', 'get', '5')
 
     def kubectl(self, *words):
-        return subprocess.run(
-            ['kubectl', '--kubeconfig', self.sandbox.kubeconfig, *words],
-            env=process.environment('/nonexistent'), text=True, check=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=60).stdout
+        return kubectl.Kubectl(self.sandbox.kubeconfig)(*words)
 
     def boots(self):
         return [boot['class'] for boot in self.sandbox.boots(self.name)]

@@ -197,7 +197,9 @@ class ImagesTestCase(base.FunctionalTestCase):
         """The environment of a container, for this machine."""
         made = {one['name']: one.get('value')
                 for one in container['env']}
-        made.update(POD_IP='127.0.0.1', VIRTBMC_HEALTH_PORT=health)
+        # In a pod /tmp is its own.
+        made.update(POD_IP='127.0.0.1', VIRTBMC_HEALTH_PORT=health,
+                    TMPDIR=folder)
         made[configuration.AUTH_VARIABLE] = folder
         port = self.useFixture(ports.Port()).number
         if 'VIRTBMC_PORT' in made:

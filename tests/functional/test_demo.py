@@ -44,10 +44,12 @@ class DemoTestCase(base.BaseTestCase):
                 if block.startswith('# ')]
 
     def paste(self, command):
+        # kubectl caches in HOME what a cluster has.
+        home = self.useFixture(fixtures.TempDir()).path
         return subprocess.run(
             ['bash', '-c', command], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=60, env=process.environment('/nonexistent'))
+            timeout=60, env=process.environment(home))
 
     def wait_boot(self, command, count):
         """Wait until a guest has booted so often.
