@@ -2,8 +2,6 @@
 """Virtual media of machines of a sandbox, without Redfish in between."""
 
 import itertools
-import os
-import tempfile
 
 from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import options
@@ -135,17 +133,8 @@ class UploadingTestCase(MediaTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        config = cls.sandbox.request(
-            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
-            expect=200).json()
-        bundle = cls.sandbox.get('configmaps',
-                                 'cdi-uploadproxy-signer-bundle', 'cdi')
-        with tempfile.NamedTemporaryFile('w', suffix='.pem',
-                                         delete=False) as f:
-            f.write(bundle['data']['ca-bundle.crt'])
-        cls.addClassCleanup(os.unlink, f.name)
-        cls.proxy = {'upload_proxy_url': config['status']['uploadProxyURL'],
-                     'upload_proxy_ca': f.name}
+        url, ca = cls.sandbox.upload_proxy()
+        cls.proxy = {'upload_proxy_url': url, 'upload_proxy_ca': str(ca)}
 
     def uploading(self, mode='upload', **more):
         return self.bmc(dict(self.proxy, mode=mode, **more))

@@ -250,6 +250,20 @@ class Sandbox(fixtures.Fixture):
                         'name': BMC}]}, None)
         return self.account(BMC)
 
+    def upload_proxy(self):
+        """Where CDI's upload proxy is, and whom to trust there.
+
+        :returns: URL, and path of a file with the certificate of its CA.
+        """
+        config = self.request(
+            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
+            expect=200).json()
+        bundle = self.get('configmaps', 'cdi-uploadproxy-signer-bundle',
+                          'cdi')
+        path = self.kubeconfig.with_name('upload-proxy.crt')
+        path.write_text(bundle['data']['ca-bundle.crt'])
+        return config['status']['uploadProxyURL'], path
+
     # Waiting
 
     def wait(self, plural, name, condition, namespace='default', timeout=30):

@@ -21,17 +21,7 @@ class UploadTest(cdi.CdiTestCase):
 
     def setUp(self):
         super().setUp()
-        config = self.cluster.request(
-            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
-            expect=200).json()
-        bundle = self.cluster.get(
-            'configmaps', 'cdi-uploadproxy-signer-bundle', 'cdi')
-        self.proxy = config['status']['uploadProxyURL']
-        self.ca = self.createTempFile(bundle['data']['ca-bundle.crt'])
-
-    def createTempFile(self, text):
-        path = self.create_tempfiles([('ca', text)])[0]
-        return path
+        self.proxy, self.ca = self.cluster.upload_proxy()
 
     def ready(self, size='64Mi', **more):
         name = self.create_volume({'upload': {}}, size, **more)
@@ -52,7 +42,7 @@ class UploadTest(cdi.CdiTestCase):
         with requests.Session() as session:
             session.trust_env = False
             return session.request(
-                method, self.proxy + path, data=data, verify=self.ca,
+                method, self.proxy + path, data=data, verify=str(self.ca),
                 headers=headers, timeout=30, **more)
 
     def test_a_disk(self):

@@ -101,18 +101,13 @@ class NamedTestCase(NamedMixin, mediacase.UploadingTestCase):
 
     def test_certificates(self):
         machine = self.alone()
-        text = self.images_certificate()
+        text = self.sandbox.upload_proxy()[1].read_text()
         number = machine.add_media_certificate('Cd', text).id
         self.assertEqual([text.strip()], [
             one.pem.strip() for one in machine.media_certificates('Cd')])
         machine.delete_media_certificate('Cd', number)
         self.assertIsNone(self.sandbox.get(
             'configmaps', machine.name + '-bmc-cd-ca'))
-
-    def images_certificate(self):
-        bundle = self.sandbox.get('configmaps',
-                                  'cdi-uploadproxy-signer-bundle', 'cdi')
-        return bundle['data']['ca-bundle.crt']
 
     def test_secrets_in_the_way(self):
         machine = self.alone()

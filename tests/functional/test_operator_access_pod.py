@@ -36,17 +36,9 @@ class PodAccountTestCase(accesscase.AccessTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.images = cls.share(imageserver.ImageServer())
-        config = cls.sandbox.request(
-            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
-            expect=200).json()
-        bundle = cls.sandbox.get('configmaps',
-                                 'cdi-uploadproxy-signer-bundle', 'cdi')
-        cls.proxy_ca = bundle['data']['ca-bundle.crt']
-        path = cls.sandbox.kubeconfig.with_name('proxy.pem')
-        path.write_text(cls.proxy_ca)
+        url, cls.proxy_ca = cls.sandbox.upload_proxy()
         cls.operator = cls.share(operator.Operator(cls.account, (
-            '--upload-proxy-url', config['status']['uploadProxyURL'],
-            '--upload-proxy-ca', path)))
+            '--upload-proxy-url', url, '--upload-proxy-ca', cls.proxy_ca)))
 
     def who(self, name):
         return 'system:serviceaccount:%s:%s' % (self.namespace, name)
@@ -109,8 +101,8 @@ class PodAccountTestCase(accesscase.AccessTestCase):
             username=self.images.USER, password=self.images.PASSWORD),
             wait=True)
         machine.eject_media('Cd')
-        made = [machine.add_media_certificate('Cd', text) for text in (
-            self.proxy_ca, box.trust().read_text())]
+        made = [machine.add_media_certificate('Cd', ca.read_text())
+                for ca in (self.proxy_ca, box.trust())]
         # With nothing known beforehand, as after a start.
         self.assertEqual(2, len(self.alone(box).media_certificates('Cd')))
         for one in made:

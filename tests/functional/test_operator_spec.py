@@ -16,17 +16,10 @@ class SpecTestCase(operator.OperatorTestCase):
 
     @classmethod
     def arguments(cls):
-        config = cls.sandbox.request(
-            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
-            expect=200).json()
-        ca = cls.sandbox.kubeconfig.with_name('upload.crt')
-        ca.write_text(cls.sandbox.get(
-            'configmaps', 'cdi-uploadproxy-signer-bundle', 'cdi')['data'][
-                'ca-bundle.crt'])
+        url, ca = cls.sandbox.upload_proxy()
         return ('--image', 'registry.test/emulator:1',
                 '--allowed-images', 'registry.test/emulator',
-                '--upload-proxy-url', config['status']['uploadProxyURL'],
-                '--upload-proxy-ca', ca)
+                '--upload-proxy-url', url, '--upload-proxy-ca', ca)
 
     def setUp(self):
         super().setUp()

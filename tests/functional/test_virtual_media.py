@@ -516,20 +516,13 @@ class TestUpload(MediaTestCase):
     def setUpClass(cls):
         base.SandboxTestCase.setUpClass.__func__(cls)
         cls.images = cls.share(imageserver.ImageServer())
-        config = cls.sandbox.request(
-            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
-            expect=200).json()
-        bundle = cls.sandbox.get('configmaps',
-                                 'cdi-uploadproxy-signer-bundle', 'cdi')
-        path = cls.sandbox.kubeconfig.parent / 'proxy.crt'
-        path.write_text(bundle['data']['ca-bundle.crt'])
+        url, ca = cls.sandbox.upload_proxy()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), {
                 **cls.SETTINGS, PREFIX + 'MODE': 'upload',
                 PREFIX + 'WAIT': 20,
-                PREFIX + 'UPLOAD_PROXY_URL':
-                    config['status']['uploadProxyURL'],
-                PREFIX + 'UPLOAD_PROXY_CA': str(path)}))
+                PREFIX + 'UPLOAD_PROXY_URL': url,
+                PREFIX + 'UPLOAD_PROXY_CA': str(ca)}))
 
     def test_uploaded(self):
         self.make()
