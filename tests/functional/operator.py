@@ -77,12 +77,14 @@ class Operator(fixtures.Fixture):
         self.kubeconfig = kubeconfig
         self.arguments = tuple(arguments)
         self.wait = wait
+        # On a port that nobody else has.
+        self.command = (NAME, '--kubeconfig', str(kubeconfig),
+                        '--metrics-address', '127.0.0.1:0')
 
     def _setUp(self):
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.process = self.useFixture(process.Process(
-            [NAME, '--kubeconfig', self.kubeconfig, '--metrics-address',
-             '127.0.0.1:0', *self.arguments],
+            [*self.command, *self.arguments],
             ready=READY if self.wait else None, timeout=60,
             env=process.environment(self.home)))
 

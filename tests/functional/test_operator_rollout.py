@@ -57,7 +57,8 @@ class UpgradeTestCase(operator.OperatorTestCase):
     def restart(self, *arguments):
         self.operator.process.send(signal.SIGTERM)
         self.assertEqual(0, self.operator.process.wait())
-        self.operator.process.command[3:] = arguments
+        self.operator.process.command[:] = [
+            *self.operator.command, *arguments]
         self.operator.process.restart()
 
     def images(self):
