@@ -80,6 +80,7 @@ class Secrets:
         self._api = api
         self._versions = {}
         self._seen = {}
+        self._gone = {}
 
     def put(self, obj):
         """Take what a watch told.
@@ -92,6 +93,11 @@ class Secrets:
         version = store.version(obj)
         if self._versions.get(at, -1) >= version:
             return False
+        # An answer may come after the watch has told of the end of what is in
+        # it; nothing would tell of that once more.
+        if version < self._gone.get(at, -1):
+            return False
+        self._gone.pop(at, None)
         self._versions[at] = version
         return True
 
@@ -103,8 +109,10 @@ class Secrets:
         """
         self.put(secret)
         metadata = secret['metadata']
+        at = metadata['namespace'], metadata['name']
         seen = secrets.look(secret)
-        self._seen[metadata['namespace'], metadata['name']] = seen
+        if at in self._versions:
+            self._seen[at] = seen
         return seen
 
     def drop(self, namespace, name):
@@ -123,6 +131,7 @@ class Secrets:
         if store.version(obj) < self._versions.get(at, -1):
             # There is another by now.
             return False
+        store.note_gone(self._gone, at, obj)
         return self.drop(*at)
 
     def forget(self, at):

@@ -55,9 +55,7 @@ class Store:
         known = self._objects.get(ref)
         if known is not None and now < known[0]:
             return False
-        self._gone[ref] = now
-        if len(self._gone) > _MOST_GONE:
-            self._gone.pop(next(iter(self._gone)))
+        note_gone(self._gone, ref, obj)
         return self._objects.pop(ref, None) is not None
 
     def drop(self, resource, namespace, name):
@@ -84,6 +82,18 @@ class Store:
 def _ref(resource, obj):
     metadata = obj['metadata']
     return resource.plural, metadata.get('namespace', ''), metadata['name']
+
+
+def note_gone(gone, ref, obj):
+    """Remember of an object that it is gone, for a while.
+
+    :param gone: dict of references and resourceVersions
+    :param ref: what the object is known by
+    :param obj: dict, its last state
+    """
+    gone[ref] = version(obj)
+    if len(gone) > _MOST_GONE:
+        gone.pop(next(iter(gone)))
 
 
 def version(obj):

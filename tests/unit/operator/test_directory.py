@@ -54,6 +54,20 @@ class SecretsTestCase(base.BaseTestCase):
         self.assertIsNone(self.get())
         self.assertEqual([], self.asked)
 
+    def test_an_answer_that_comes_after_its_end(self):
+        one = self.given()
+        self.secrets.put(one)
+        gone = self.given()
+        self.assertTrue(self.secrets.gone(gone))
+        # The caller has it all the same.
+        self.assertIsNotNone(self.secrets.take(one))
+        self.assertIsNone(self.get())
+        self.assertEqual(({}, []), (self.secrets._seen,
+                                    self.secrets.names()))
+        # One that is made anew is there.
+        self.assertTrue(self.secrets.put(self.given()))
+        self.assertIsNotNone(self.get())
+
     def test_one_that_is_not_there_when_it_is_read(self):
         self.secrets.put(self.given())
         self.there.remove('Secret', 'lab', 'key')
