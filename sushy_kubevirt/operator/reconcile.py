@@ -215,7 +215,7 @@ class Reconciler:
         try:
             # Not by a merge patch, of which the API server takes nothing but
             # the status: another BMC of that name would have it.
-            body = await self._api.patch(
+            answer = await self._api.patch(
                 kinds.BMC, bmc.namespace, bmc.name, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': bmc.uid},
@@ -224,7 +224,10 @@ class Reconciler:
         except errors.ObjectNotFound:
             self._known.drop_bmc((bmc.namespace, bmc.name))
             return
-        self._known.put_bmc(body)
+        if _asked(answer) == _asked(body):
+            # Else a user was quicker. That is for the watch to tell: what is
+            # known already would be no news, and nobody would look again.
+            self._known.put_bmc(answer)
         before, after = status_.ready(old), status_.ready(new)
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
@@ -235,6 +238,11 @@ class Reconciler:
         except errors.MachineError as e:
             # Nothing depends on it.
             LOG.info('%s', e)
+
+
+def _asked(body):
+    """What of a BMC, as the API has it, decides what is done."""
+    return spec.read(body), body['metadata'].get('finalizers') or []
 
 
 def _is_passing(error):

@@ -294,6 +294,39 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertEqual(('False', 'ReferenceNotPermitted'),
                          conditions(there)['SecretAvailable'])
 
+    def test_what_is_changed_while_the_status_is_written_is_news(self):
+        def finalized(body):
+            body['metadata']['finalizers'] = [naming.FINALIZER]
+
+        def deleted(body):
+            finalized(body)
+            body['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
+
+        for change in (fields(redfish={'plainHTTP': True}), finalized,
+                       deleted):
+            there = begun(bodies.body())
+            operator = Operator(there)
+            operator.run()
+            there.change('VirtualMachineBMC', *KEY, fields(
+                service={'type': 'NodePort'}))
+            operator.see()
+            worked_on = operator.known.bmc(KEY)['metadata']['generation']
+            told = []
+
+            def meanwhile(verb, kind, name):
+                if (verb, kind) == ('patch', 'VirtualMachineBMC'):
+                    there.faults.clear()
+                    there.change('VirtualMachineBMC', *KEY, change)
+                    told.append(copy.deepcopy(
+                        there.objects['VirtualMachineBMC', *KEY]))
+
+            there.faults.append(meanwhile)
+            asyncio.run(operator.reconciler.reconcile(KEY))
+            # The status is there, and the watch is a little behind.
+            self.assertEqual(worked_on, there.objects[
+                'VirtualMachineBMC', *KEY]['status']['observedGeneration'])
+            self.assertTrue(operator.known.put_bmc(told[0]))
+
     def test_a_certificate_is_looked_at_before_it_ends(self):
         there = begun(bodies.body())
         operator = Operator(there)
