@@ -26,16 +26,22 @@ class OperatorAccountTestCase(accesscase.AccessTestCase):
         """Have the operator do all that it does for BMCs."""
         box = self.bmc(networkPolicy={'enabled': True})
         box.ready()
+        kinds = ('deployment', 'service', 'sa', 'role', 'rolebinding',
+                 'networkpolicy', 'configmap')
+
+        def made():
+            return self.kubectl.names(','.join(kinds), '-l',
+                                      operator.LABEL + box.name)
+        all_of_it = made()
+        self.assertEqual(len(kinds) + 1, len(all_of_it))
         # What is deleted or changed is put right.
-        self.kubectl('delete', 'deployment,service,sa,role,rolebinding,'
-                     'networkpolicy,configmap', '-l',
+        self.kubectl('delete', ','.join(kinds), '-l',
                      operator.LABEL + box.name)
-        self.until('all of it', lambda: len(self.owned(box.name)) > 8, True)
-        for kind in ('deployment', 'service', 'sa', 'role', 'rolebinding',
-                     'networkpolicy', 'configmap'):
+        self.until('all of it', made, all_of_it)
+        for kind in kinds:
             self.kubectl('label', kind, box.base, 'kubevirt.io/'
                          'virtualmachinebmc-name=other', '--overwrite')
-        self.until('labels', lambda: len(self.owned(box.name)) > 8, True)
+        self.until('labels', made, all_of_it)
         box.current()
         # The class of a load balancer can only be changed by a new Service.
         box.patch(service={'type': 'LoadBalancer',
