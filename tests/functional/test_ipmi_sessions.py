@@ -2,6 +2,7 @@
 """Sessions of the real BMC: who gets one, and what they leave behind."""
 
 import os
+import secrets
 import socket
 import threading
 import time
@@ -20,7 +21,8 @@ class SessionTestCase(base.VbmcdTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.bmc = cls.vbmcd.add('vm-0')
+        # With a letter, so that it is another one in capitals.
+        cls.bmc = cls.vbmcd.add('vm-0', password='p' + secrets.token_hex(7))
         cls.host, = memory.children(cls.vbmcd.process.pid)
 
     def assertAlive(self):
