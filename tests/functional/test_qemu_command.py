@@ -15,6 +15,20 @@ from tests.functional import qemu
 from tests.functional import sandbox
 
 
+def command(pid):
+    """The words of QEMU's command line.
+
+    It is ``setpriv`` for a moment, and has none while one becomes the other.
+    """
+    deadline = time.monotonic() + 30
+    while True:
+        with open('/proc/%d/cmdline' % pid) as stream:
+            words = stream.read().split('\0')
+        if 'qemu' in words[0] or time.monotonic() > deadline:
+            return words
+        time.sleep(0.01)
+
+
 class CommandTestCase(qemu.QemuTestCase):
 
     def test_they_end_with_the_sandbox(self):
@@ -27,8 +41,7 @@ class CommandTestCase(qemu.QemuTestCase):
             cluster.wait_running('one', timeout=60)
             cluster.wait_boot('one', 1)
             pid = cluster.guest('one')['qemu']['pid']
-            with open('/proc/%d/cmdline' % pid) as stream:
-                self.assertIn('guest=default_one', stream.read())
+            self.assertIn('guest=default_one', ' '.join(command(pid)))
             descriptor = os.pidfd_open(pid)
             self.addCleanup(os.close, descriptor)
             cluster.process.send(signum)
@@ -107,7 +120,5 @@ class CommandTestCase(qemu.QemuTestCase):
     def variables(self):
         """The file with the variables of a running guest."""
         pid = self.sandbox.guest(self.name)['qemu']['pid']
-        with open('/proc/%d/cmdline' % pid) as stream:
-            word, = (word for word in stream.read().split('\0')
-                     if 'unit=1' in word)
+        word, = (word for word in command(pid) if 'unit=1' in word)
         return word.partition('file=')[2]
