@@ -12,6 +12,7 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import errors
+from tests.functional import ports
 from vbmc_kubevirt.drivers import kubevirt
 from vbmc_kubevirt import probe
 from vbmc_kubevirt import serving
@@ -24,12 +25,6 @@ def entry(name='vm', **more):
                  'password': 'password', 'address': '127.0.0.1', 'port': 0,
                  'namespace': 'lab', 'kubeconfig': None, 'context': None},
                 **more)
-
-
-def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(('127.0.0.1', 0))
-        return sock.getsockname()[1]
 
 
 def answers(port):
@@ -162,8 +157,9 @@ class ServeTest(DriverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.one = entry('one', port=free_port())
-        self.two = entry('two', port=free_port())
+        self.one, self.two = (
+            entry(name, port=self.useFixture(ports.Port()).number)
+            for name in ('one', 'two'))
 
     def processes(self):
         return [each._process.pid for each in self.driver._hosts.values()]
@@ -271,14 +267,20 @@ class ServeTest(DriverTestCase):
         here, there = os.pipe()
         daemon = os.fork()
         if not daemon:
-            self.driver.start(self.one)
-            os.write(there, b'%d' % self.processes()[0])
-            signal.pause()
+            try:
+                self.driver.start(self.one)
+                os.write(there, b'%d' % self.processes()[0])
+                signal.pause()
+            finally:
+                # Or it would go on as a second runner of these tests.
+                os._exit(1)
+        os.close(there)
+        self.addCleanup(os.close, here)
         self.addCleanup(os.waitpid, daemon, 0)
         self.addCleanup(os.kill, daemon, signal.SIGKILL)
         pid = int(os.read(here, 20))
         self.assertTrue(answers(self.one['port']))
         ended = os.pidfd_open(pid)
         os.kill(daemon, signal.SIGKILL)
-        self.assertTrue(select.select([ended], [], [], 5)[0])
+        self.assertTrue(select.select([ended], [], [], 30)[0])
         self.assertFalse(answers(self.one['port']))
