@@ -14,6 +14,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from tests.functional import guard
 from tests.functional import process
 from tools.checks import __main__ as checks
 from tools.checks import suites
@@ -37,14 +38,28 @@ sys.exit(code)
 """
 
 
+# It is asked to end while what it has started runs.
+STOPPED = """
+from tools.checks import __main__ as checks, suites
+
+def long(folder):
+    suites.run('bash', '-c', 'echo $$ >&2; sleep 1000 & echo $! >&2; wait')
+    return suites.Result(1)
+
+suites.SUITES = {'long': long}
+checks.main(['--verbose'])
+"""
+
+
 class MainTestCase(base.BaseTestCase):
 
     def run_with(self, *arguments, **table):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.SUITES', table))
         for what in ('tests.functional.guard.prctl',
-                     'tools.checks.suites.left_running'):
-            self.useFixture(fixtures.MonkeyPatch(what, lambda *_: []))
+                     'tools.checks.suites.left_running',
+                     'tools.checks.__main__.end_with_all'):
+            self.useFixture(fixtures.MonkeyPatch(what, lambda *_, **__: []))
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
             code = checks.main(list(arguments))
         return code, stream.getvalue().splitlines()
@@ -148,6 +163,36 @@ class MainTestCase(base.BaseTestCase):
                          (done.returncode, lines[-1]))
         self.kept(lines)
         self.assertIn('FAIL: left running: sleep 1000', lines)
+
+    def start_long(self, *command):
+        """Start it; returns it, and the pids of what it has started."""
+        one = subprocess.Popen(
+            [*command, sys.executable, '-c', STOPPED], text=True,
+            cwd=process.ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE)
+        self.addCleanup(one.stdout.close)
+        self.addCleanup(one.wait)
+        self.addCleanup(one.kill)
+        self.assertEqual('===== long\n', one.stdout.readline())
+        return one, [int(one.stdout.readline()) for _ in range(2)]
+
+    def assertEnd(self, pids):
+        for pid in pids:
+            try:
+                self.assertTrue(guard.ended(os.pidfd_open(pid), 30))
+            except ProcessLookupError:
+                pass
+
+    def test_what_it_has_started_ends_with_it(self):
+        one, pids = self.start_long()
+        one.terminate()
+        self.assertEqual(128 + signal.SIGTERM, one.wait(60))
+        self.assertEnd(pids)
+
+    def test_it_ends_with_the_shell_that_has_begun_it(self):
+        one, pids = self.start_long('bash', '-c', '"$@"; true', 'bash')
+        one.kill()
+        self.assertEnd(pids)
 
     def test_a_suite_nobody_has(self):
         with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -94,21 +95,37 @@ def carry_out_all(options, top):
     return rows
 
 
+def end_with_all():
+    """Have a signal, or the end of the shell that began this, end what runs
+    below, too.
+    """
+    def end(number, _frame):
+        sys.exit(128 + number)
+
+    for number in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, end)
+    guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
     # What loses its parent becomes ours, so that it is found.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
+    end_with_all()
     top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
-    total = suites.Result(failed=1)
+    keep = False
     try:
         rows = carry_out_all(options, top)
         total = sum((result for _, result, _ in rows), suites.Result())
+        keep = bool(total.failed)
     finally:
-        if not total.failed:
+        # Something is, if this was told to end.
+        suites.left_running(patience=0)
+        if not keep:
             shutil.rmtree(top, ignore_errors=True)
     for said in total.said:
         print(telling.fully(said), flush=True)
-    if total.failed:
+    if keep:
         print('\nAll that was printed is in %s/*.log' % top)
     print('\n%-14s %8s %8s %8s %9s' % ('suite', 'passed', 'failed',
                                        'skipped', 'seconds'))
