@@ -4,8 +4,10 @@
 import copy
 import itertools
 
+from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.kubevirt import power
 from tests.functional import machinecase
 
@@ -78,10 +80,24 @@ class BootTestCase(machinecase.MachineTestCase):
             self.assertEqual(spec, last[0])
         self.until('nothing to remember', lambda: not self.annotations(name))
 
+    def put_back(self, name):
+        """Wait until the next VMI is not made like the one there is.
+
+        The override reads as over a moment before.
+        """
+        def so():
+            once = overrides.once(self.sandbox.vm(name))
+            return once is None or once['id'] != annotations.mark(
+                self.sandbox.vmi(name))
+
+        self.until('put back', so)
+
     def guest_reboots(self, machine, new_vmi):
         """Have the guest reboot. :returns: what it booted then"""
         boots = len(self.sandbox.boots(machine.name))
         uid = self.uid(machine.name)
+        if new_vmi:
+            self.put_back(machine.name)
         self.sandbox.guest_does(machine.name, 'reboot')
         booted = self.sandbox.wait_boot(machine.name, boots + 1)
         self.assertEqual(new_vmi, booted['vmi'] != uid)
@@ -314,6 +330,7 @@ class OnceTestCase(BootTestCase):
         machine.set_boot(PXE, ONCE)
         self.start_over(machine, R.ON)
         self.until('over', lambda: machine.boot().enabled is DISABLED)
+        self.put_back(machine.name)
         self.sandbox.guest_does(machine.name, 'shutdown')
         self.assertEqual('Hdd',
                          self.sandbox.wait_boot(machine.name, 3)['class'])
