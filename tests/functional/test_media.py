@@ -71,9 +71,12 @@ class DriveTestCase(mediacase.MediaTestCase):
             machine.insert_media('Cd', self.source())
             medium = self.comes(machine, S.READY)
             self.assertFalse(medium.pending_restart)
-            there = mediacase.find(
-                self.sandbox.vmi(machine.name)['spec']['volumes'], 'cd')
-            self.assertEqual(medium.data_volume, there['dataVolume']['name'])
+            # The import may be done before KubeVirt has seen the change.
+            self.sandbox.wait(
+                'virtualmachineinstances', machine.name,
+                lambda vmi: (mediacase.find(vmi['spec']['volumes'], 'cd')
+                             or {}).get('dataVolume', {}).get('name')
+                == medium.data_volume)
         self.assertEqual(vmi, self.uid(machine.name))
         self.assertEqual([medium.data_volume], self.data_volumes(machine))
         self.check_untouched(machine, before)
