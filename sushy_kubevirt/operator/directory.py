@@ -107,11 +107,14 @@ class Secrets:
         :param secret: dict
         :returns: `secrets.Seen`
         """
-        self.put(secret)
         metadata = secret['metadata']
         at = metadata['namespace'], metadata['name']
+        if at not in self._versions:
+            self.put(secret)
+        # Of one that is known, the watch has yet to tell: it is news to other
+        # BMCs that mind it.
         seen = secrets.look(secret)
-        if at in self._versions:
+        if at in self._versions and store.version(secret) >= self._read(at):
             self._seen[at] = seen
         return seen
 
@@ -128,7 +131,8 @@ class Secrets:
         """
         metadata = obj['metadata']
         at = metadata['namespace'], metadata['name']
-        if store.version(obj) < self._versions.get(at, -1):
+        if store.version(obj) < max(self._versions.get(at, -1),
+                                    self._read(at)):
             # There is another by now.
             return False
         store.note_gone(self._gone, at, obj)
@@ -155,11 +159,14 @@ class Secrets:
         where = at.namespace, at.name
         if where not in self._versions:
             return None
-        seen = self._seen.get(where)
-        if seen is not None and store.version(
-                seen.obj) >= self._versions[where]:
-            return seen
+        if self._read(where) >= self._versions[where]:
+            return self._seen[where]
         return await self.read(at)
+
+    def _read(self, where):
+        """The version that was looked at."""
+        seen = self._seen.get(where)
+        return -1 if seen is None else store.version(seen.obj)
 
     async def read(self, at):
         """The same, but ask for it.

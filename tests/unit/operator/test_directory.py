@@ -54,6 +54,20 @@ class SecretsTestCase(base.BaseTestCase):
         self.assertIsNone(self.get())
         self.assertEqual([], self.asked)
 
+    def test_what_one_bmc_has_read_is_news_to_another(self):
+        one, two = self.given(), self.given()
+        self.secrets.put(one)
+        # It is read before the watch tells.
+        self.assertEqual(two['metadata']['uid'],
+                         self.get().obj['metadata']['uid'])
+        # An answer that was late, and the end of one before.
+        self.secrets.take(one)
+        self.assertFalse(self.secrets.gone(one))
+        self.assertTrue(self.secrets.put(two))
+        self.assertEqual(two['metadata']['uid'],
+                         self.get().obj['metadata']['uid'])
+        self.assertEqual(1, len(self.asked))
+
     def test_an_answer_that_comes_after_its_end(self):
         one = self.given()
         self.secrets.put(one)
