@@ -113,7 +113,7 @@ class PodAccountTestCase(accesscase.AccessTestCase):
         self.post(box, device + '/Actions/VirtualMedia.InsertMedia',
                   Image=images.url + '/b.iso', TransferMethod='Upload')
         self.until('there', lambda: [
-            (set(one['spec']['source']), one['status'].get('phase'))
+            (set(one['spec']['source']), one.get('status', {}).get('phase'))
             for one in self.sandbox.list('datavolumes', self.namespace)],
             [({'upload'}, 'Succeeded')])
         self.post(box, device + '/Actions/VirtualMedia.EjectMedia')

@@ -122,9 +122,9 @@ class UpgradeTestCase(operator.OperatorTestCase):
         self.until('two', lambda: sum(
             one == {'2'} for one in self.images().values()), 2)
         # The others work.
-        available = [one for one in self.kubectl.get('deployments')['items']
-                     if one['status'].get('availableReplicas')]
-        self.assertEqual(self.COUNT - 2 + 1, len(available))
+        self.until('available', lambda: sum(
+            1 for one in self.kubectl.get('deployments')['items']
+            if one['status'].get('availableReplicas')), self.COUNT - 2 + 1)
         # What its user changes does not wait.
         waiting = next(name for name in self.names
                        if self.images()[name] == {'1'})
