@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 
+from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.kubevirt import power
 from tests.functional import base
 from tests.functional import driver
@@ -157,6 +159,18 @@ class MachineTestCase(base.SandboxTestCase):
     def fault_hits(self):
         """How often each fault was hit that is set."""
         return [fault['hits'] for fault in self.sandbox.faults()['faults']]
+
+    def put_back(self, name):
+        """Wait until the next VMI is not made like the one there is.
+
+        The override reads as over a moment before.
+        """
+        def so():
+            once = overrides.once(self.sandbox.vm(name))
+            return once is None or once['id'] != annotations.mark(
+                self.sandbox.vmi(name))
+
+        self.until('put back', so)
 
     def until(self, what, check, seconds=45):
         """Ask again and again, for what has no watch."""

@@ -4,10 +4,8 @@
 import copy
 import itertools
 
-from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.kubevirt import power
 from tests.functional import machinecase
 
@@ -79,18 +77,6 @@ class BootTestCase(machinecase.MachineTestCase):
         except self.failureException:
             self.assertEqual(spec, last[0])
         self.until('nothing to remember', lambda: not self.annotations(name))
-
-    def put_back(self, name):
-        """Wait until the next VMI is not made like the one there is.
-
-        The override reads as over a moment before.
-        """
-        def so():
-            once = overrides.once(self.sandbox.vm(name))
-            return once is None or once['id'] != annotations.mark(
-                self.sandbox.vmi(name))
-
-        self.until('put back', so)
 
     def guest_reboots(self, machine, new_vmi):
         """Have the guest reboot. :returns: what it booted then"""

@@ -101,6 +101,7 @@ class BootOrderTestCase(OrderTestCase):
         machine.set_boot(order=(NIC, ROOT))
         # The guest's reboot ends that boot.
         before = len(self.sandbox.boots(machine.name))
+        self.put_back(machine.name)
         self.sandbox.guest_does(machine.name, 'reboot')
         self.assertEqual('Pxe', self.sandbox.wait_boot(
             machine.name, before + 1)['class'])
@@ -242,6 +243,7 @@ class PolicyTestCase(OrderTestCase):
         machine.set_power_restore_policy(Policy.ALWAYS_OFF)
         self.assertIs(Policy.ALWAYS_OFF, machine.power_restore_policy())
         before = len(self.sandbox.boots(machine.name))
+        self.put_back(machine.name)
         self.sandbox.guest_does(machine.name, 'reboot')
         self.assertEqual('Hdd', self.sandbox.wait_boot(
             machine.name, before + 1)['class'])
