@@ -47,9 +47,13 @@ class RecipesTestCase(operator.OperatorTestCase):
         steps = [
             (one, text) for one, text, _ in pages.blocks(
                 pages.README.read_text()) if one == title]
-        # What to look at is tried while there is something to see.
-        steps[2:2] = [('look', text) for _, text, _ in pages.blocks(
-            pages.NOT_READY.read_text())]
+        # What to look at is tried while there is something to see. (The
+        # operator that made the BMC is not one of those pods.)
+        steps[2:2] = [('wait', 'kubectl --namespace %s rollout status '
+                       '--timeout=60s deployment/%s' % (
+                           operator.NAMESPACE, operator.NAME))] + [
+            ('look', text) for _, text, _ in pages.blocks(
+                pages.NOT_READY.read_text())]
         found = self.shell(steps)
         said = found[title.replace('`', '')]
         self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
