@@ -6,6 +6,7 @@ sandbox. A rest is waited out: that nothing happens takes time to see.
 """
 
 import concurrent.futures
+import contextlib
 import statistics
 import time
 
@@ -79,9 +80,13 @@ class Cluster(fixtures.Fixture):
 
     def container(self, name):
         """The process of a container, of which there is one."""
-        found = [one for one in psutil.Process(
-            self.sandbox.process.pid).children(recursive=True)
-            if 'sushy-kubevirt-' + name in ' '.join(one.cmdline())]
+        found = []
+        for one in psutil.Process(
+                self.sandbox.process.pid).children(recursive=True):
+            # Some live for a moment only.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if 'sushy-kubevirt-' + name in ' '.join(one.cmdline()):
+                    found.append(one)
         return found[-1]
 
     def rest(self, seconds, *processes):
