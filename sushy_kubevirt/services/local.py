@@ -26,6 +26,7 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 
 from sushy_kubevirt.kubevirt import errors
 
@@ -40,6 +41,8 @@ _STATE_DIR = 'SUSHY_EMULATOR_STATE_DIR'
 #: Seconds after which a folder that nobody holds is left over.
 _LEFT_OVER = 86400
 
+_folders = weakref.WeakSet()
+
 
 class Folder:
     """The shared folder of one emulator.
@@ -50,11 +53,16 @@ class Folder:
     def __init__(self, config):
         base = config.get(_STATE_DIR)
         self._base = pathlib.Path(base or tempfile.gettempdir())
-        self._lock = threading.Lock()
         self._fd = None
+        self.after_fork()
+        _folders.add(self)
         #: Where it is; there once `make` was called.
         self.path = self._base / (
             _PREFIX % os.geteuid() + _fingerprint(config))
+
+    def after_fork(self):
+        """Forget what a thread of the parent may have been about."""
+        self._lock = threading.Lock()
 
     def make(self):
         """Have the folder, made now if it is not there.
@@ -168,3 +176,11 @@ def _fingerprint(config):
                           map(repr, value)) if isinstance(
                               value, (set, frozenset)) else repr(value))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _after_fork():
+    for folder in list(_folders):
+        folder.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -17,6 +17,7 @@ import os
 import struct
 import threading
 import time
+import weakref
 import zlib
 
 #: Seconds that a record counts. The watch is there long before.
@@ -25,6 +26,8 @@ LASTS = 5.0
 # uid (its digest), version, when (CLOCK_MONOTONIC is the same for all).
 _RECORD = struct.Struct('=QQd')
 _RECORDS = 4096
+
+_all = weakref.WeakSet()
 
 
 class Writes:
@@ -42,6 +45,11 @@ class Writes:
             self._memory = mmap.mmap(fd, _RECORD.size * _RECORDS)
         finally:
             os.close(fd)
+        self.after_fork()
+        _all.add(self)
+
+    def after_fork(self):
+        """Forget what a thread of the parent may have been about."""
         self._lock = threading.Lock()
 
     def note(self, uid, version):
@@ -75,3 +83,11 @@ def _place(uid):
     data = uid.encode()
     low = zlib.crc32(data)
     return low << 32 | zlib.adler32(data), low % _RECORDS * _RECORD.size
+
+
+def _after_fork():
+    for writes in list(_all):
+        writes.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -33,6 +34,20 @@ class TestFolder(base.BaseTestCase):
         other = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/a')
         self.assertNotEqual(one.path, other.path)
         self.assertEqual(one.path, self.folder(SUSHY_EMULATOR_X=1).path)
+
+    def test_a_thread_of_the_parent_was_making_it(self):
+        folder = self.folder()
+        with folder._lock:
+            if not (pid := os.fork()):
+                code = 1
+                try:
+                    signal.alarm(20)    # instead of for ever
+                    folder.make()
+                    code = 0
+                finally:
+                    os._exit(code)
+        self.assertEqual(0, os.waitpid(pid, 0)[1])
+        self.assertTrue(folder.path.is_dir())
 
     def test_sets_have_no_order(self):
         script = ('from sushy_kubevirt.services import local\n'

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
+import signal
 from unittest import mock
 
 import fixtures
@@ -48,6 +49,19 @@ class TestWrites(base.BaseTestCase):
             os._exit(0)
         os.waitpid(pid, 0)
         self.assertEqual(7, self.two.newest('a'))
+
+    def test_a_thread_of_the_parent_was_about_to_note(self):
+        with self.one._lock:
+            if not (pid := os.fork()):
+                code = 1
+                try:
+                    signal.alarm(20)    # instead of for ever
+                    self.one.note('a', '12')
+                    code = 0
+                finally:
+                    os._exit(code)
+        self.assertEqual(0, os.waitpid(pid, 0)[1])
+        self.assertEqual(12, self.two.newest('a'))
 
     def test_garbage(self):
         with open(os.path.join(self.folder, 'writes'), 'r+b') as stream:
