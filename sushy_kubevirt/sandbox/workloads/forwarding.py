@@ -162,18 +162,21 @@ class Udp(asyncio.DatagramProtocol):
             self._transport, _ = await self._loop.create_datagram_endpoint(
                 lambda: self, self._where)
         elif not backends:
-            self._shut()
+            await self._shut()
 
     async def close(self):
         """Close it and forget all senders."""
-        self._shut()
+        await self._shut()
         for sender in list(self._flows):
             self._end(sender)
 
-    def _shut(self):
+    async def _shut(self):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+            # Its socket is closed in the loop's next turn; somebody else may
+            # be waiting for the port.
+            await asyncio.sleep(0)
 
     def connection_lost(self, exc):
         pass  # it was closed from here
