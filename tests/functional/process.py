@@ -251,7 +251,9 @@ class Process(fixtures.Fixture):
     def kill(self):
         """End the program as a power failure would, and wait for that."""
         if self.returncode is None:
-            self.send(signal.SIGKILL)
+            # It may have ended, and the news be on its way.
+            with contextlib.suppress(ProcessLookupError):
+                self.send(signal.SIGKILL)
         return self.wait()
 
     def restart(self):
