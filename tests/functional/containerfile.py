@@ -139,7 +139,7 @@ class Builder:
         done = subprocess.run(
             ['sh', '-ec', text.replace(OPT, str(self.opt))], cwd=self.src,
             env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=240)
+            stderr=subprocess.STDOUT, text=True, timeout=600)
         if done.returncode != 0:
             if re.search(NO_INDEX, done.stdout):
                 raise unittest.SkipTest(
