@@ -23,9 +23,9 @@ KUBECTL = shutil.which('kubectl')
 PORT = 8080
 
 ECHO = r'''
-import socket, sys
+import os, socket
 here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-here.bind(('0.0.0.0', 9999))
+here.bind((os.environ['POD_IP'], 9999))
 while True:
     data, sender = here.recvfrom(100)
     here.sendto(data[::-1], sender)
@@ -63,12 +63,16 @@ def service(name, port, target, protocol='TCP', **more):
                     'protocol': protocol}], **more}}
 
 
+# All pods are on one machine: what listens on every address is in the way of
+# other runs.
+OWN_ADDRESS = [{'name': 'POD_IP', 'valueFrom': {
+    'fieldRef': {'fieldPath': 'status.podIP'}}}]
+
+
 def web():
     return container(
         'python', '-m', 'http.server', '--bind', '$(POD_IP)',
-        '--directory', '/etc/word', str(PORT),
-        env=[{'name': 'POD_IP', 'valueFrom': {
-            'fieldRef': {'fieldPath': 'status.podIP'}}}],
+        '--directory', '/etc/word', str(PORT), env=OWN_ADDRESS,
         ports=[{'name': 'http', 'containerPort': PORT}],
         readinessProbe={'httpGet': {'path': '/word', 'port': 'http'},
                         'periodSeconds': 1},
@@ -222,8 +226,9 @@ class WorkloadsTestCase(base.FunctionalTestCase):
             'get', 'events'), True)
 
     def test_datagrams_and_balancers(self):
-        self.apply(pod('echo', pod_spec(container('python', '-c', ECHO))),
-                   service('echo', 6230, 9999, 'UDP', type='LoadBalancer'))
+        echo = container('python', '-c', ECHO, env=OWN_ADDRESS)
+        self.apply(pod('echo', pod_spec(echo)), service(
+            'echo', 6230, 9999, 'UDP', type='LoadBalancer'))
         self.wait('pod/echo', 'condition=Ready')
         self.wait('service/echo', 'jsonpath={.status.loadBalancer.ingress}')
         found = self.get('service', 'echo')
@@ -356,7 +361,7 @@ class WorkloadsTestCase(base.FunctionalTestCase):
             'python', '-c', 'import time; time.sleep(1.5); import '
             'http.server as s, os; s.HTTPServer((os.environ["POD_IP"], '
             f'{PORT}), s.SimpleHTTPRequestHandler).serve_forever()',
-            env=web()['env'], ports=web()['ports'],
+            env=OWN_ADDRESS, ports=web()['ports'],
             startupProbe={**probe, 'periodSeconds': 1,
                           'failureThreshold': 60},
             readinessProbe={**probe, 'periodSeconds': 600},
