@@ -57,15 +57,14 @@ class Control:
         if type(seconds) not in (int, float) or not (
                 math.isfinite(seconds) and 0 < seconds <= 3600):
             raise errors.bad_request('seconds: a number up to 3600 is needed')
-        answer = web.json_response({'seconds': seconds}, status=202)
-        answer.force_close()
-        await answer.prepare(request)
-        await answer.write_eof()
-        # A task of its own: the connection of this request is cut, too.
+        # Before it is said: who has heard of it finds nobody any more.
+        await self._server.go_away(request.transport)
         task = asyncio.get_running_loop().create_task(
-            self._server.go_away(seconds))
+            self._server.come_back(seconds))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        answer = web.json_response({'seconds': seconds}, status=202)
+        answer.force_close()
         return answer
 
     async def _show_stats(self, request):

@@ -239,12 +239,18 @@ class Server:
                 request.transport.abort()
         return len(cut)
 
-    async def go_away(self, seconds):
-        """Refuse connections for a time, having cut those there are."""
+    async def go_away(self, but):
+        """Refuse connections, and cut those there are.
+
+        :param but: transport of the one that is left, for an answer
+        """
         await self._site.stop()
         for connection in list(self._runner.server.connections):
-            if connection.transport is not None:
+            if connection.transport not in (None, but):
                 connection.transport.abort()
+
+    async def come_back(self, seconds):
+        """Take connections again, in so many seconds."""
         await asyncio.sleep(seconds)
         await self._open()
 
