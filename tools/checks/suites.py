@@ -58,11 +58,11 @@ def _kill(pid):
         pass
 
 
-def left_running(patience=10):
-    """End and name what a suite has left running.
+def _until_gone(patience):
+    """Wait for all that was started, and for those who lost their parents.
 
-    :param patience: seconds until what is still there counts as left.
-    :returns: list of command lines.
+    :param patience: seconds
+    :returns: list of the pids of those who are there still
     """
     deadline = time.monotonic() + patience
     while True:
@@ -72,11 +72,18 @@ def left_running(patience=10):
         except ChildProcessError:
             pass
         pids = guard.below(os.getpid())
-        if not pids:
-            return []
-        if time.monotonic() > deadline:
-            break
+        if not pids or time.monotonic() > deadline:
+            return pids
         time.sleep(0.1)
+
+
+def left_running(patience=10):
+    """End and name what a suite has left running.
+
+    :param patience: seconds until what is still there counts as left.
+    :returns: list of command lines.
+    """
+    pids = _until_gone(patience)
     commands = []
     for pid in pids:
         try:
@@ -87,6 +94,8 @@ def left_running(patience=10):
             continue
         commands.append(' '.join(words[:2]))
         _kill(pid)
+    if pids:
+        _until_gone(10)
     return commands
 
 
