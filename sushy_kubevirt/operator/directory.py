@@ -93,10 +93,6 @@ class Secrets:
         version = store.version(obj)
         if self._versions.get(at, -1) >= version:
             return False
-        # An answer may come after the watch has told of the end of what is in
-        # it; nothing would tell of that once more.
-        if version < self._gone.get(at, -1):
-            return False
         self._gone.pop(at, None)
         self._versions[at] = version
         return True
@@ -109,25 +105,27 @@ class Secrets:
         """
         metadata = secret['metadata']
         at = metadata['namespace'], metadata['name']
-        if at not in self._versions:
-            self.put(secret)
-        # Of one that is known, the watch has yet to tell: it is news to other
-        # BMCs that mind it.
+        # The watch has yet to tell of it: it is news to other BMCs that mind
+        # it. An answer may also come after the watch has told of the end of
+        # what is in it; nothing would tell of that once more.
         seen = secrets.look(secret)
-        if at in self._versions and store.version(secret) >= self._read(at):
+        if store.version(secret) >= max(self._read(at),
+                                        self._gone.get(at, -1)):
             self._seen[at] = seen
         return seen
 
     def drop(self, namespace, name):
         """:returns: whether there was one"""
-        self._seen.pop((namespace, name), None)
-        return self._versions.pop((namespace, name), None) is not None
+        at = namespace, name
+        seen = self._seen.pop(at, None)
+        return self._versions.pop(at, None) is not None or seen is not None
 
     def gone(self, obj):
         """Take that a Secret was deleted.
 
         :param obj: dict with the metadata that it had at last
-        :returns: whether that is news
+        :returns: whether that is news; it is, also if we deleted it: to
+            other BMCs that mind it
         """
         metadata = obj['metadata']
         at = metadata['namespace'], metadata['name']
@@ -136,7 +134,8 @@ class Secrets:
             # There is another by now.
             return False
         store.note_gone(self._gone, at, obj)
-        return self.drop(*at)
+        self.drop(*at)
+        return True
 
     def forget(self, at):
         """Keep nothing of a Secret that no BMC names any more.
@@ -147,7 +146,7 @@ class Secrets:
 
     def names(self):
         """:returns: list of (namespace, name)"""
-        return list(self._versions)
+        return list({**self._versions, **self._seen})
 
     async def get(self, at):
         """What there is of a Secret, as it is now as far as is known.
@@ -157,11 +156,9 @@ class Secrets:
         :raises: `errors.MachineError`
         """
         where = at.namespace, at.name
-        if where not in self._versions:
-            return None
-        if self._read(where) >= self._versions[where]:
-            return self._seen[where]
-        return await self.read(at)
+        if self._read(where) < self._versions.get(where, -1):
+            return await self.read(at)
+        return self._seen.get(where)
 
     def _read(self, where):
         """The version that was looked at."""

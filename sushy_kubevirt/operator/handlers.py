@@ -181,6 +181,9 @@ class Work:
         self._queue.forget(key)
         self._states.pop(key, None)
         self._count(None)
+        self._forget(key)
+
+    def _forget(self, key):
         self._reconciler.forget(key)
         self._rollout.forget(key)
         self._strangers.forget(key)
@@ -300,10 +303,11 @@ class Work:
                 kinds.SECRET, self._system, metadata_only=True,
                 field_selector='metadata.name=' + naming.AUTHORITY):
             self._certificates.forget()
-            if kind == api_.LISTED and first:
-                first = False
-            elif not first and kind != api_.LISTED:
+            if not first:
+                # Also by a later list: it may have vanished in between.
                 self._wake(self._known.bmcs())
+            elif kind == api_.LISTED:
+                first = False
 
     def _vanished(self, resource, namespace, there, known, drop):
         for at in known:
@@ -337,6 +341,10 @@ class Work:
         finally:
             self._metrics.reconciled(time.monotonic() - began, failed)
             self._count(key)
+            if self._known.bmc(key) is None:
+                # It went while it was worked on, which may have been noticed
+                # here first, or have left something behind.
+                self._forget(key)
 
     def _count(self, key):
         """Tell how many BMCs there are in each state."""

@@ -7,9 +7,12 @@ operator starts: nothing in it is needed that the cluster does not tell again.
 
 from sushy_kubevirt.operator import directory
 from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import store
+
+_OWNED = {resource.plural: resource for resource in kinds.OWNED}
 
 
 class Known:
@@ -95,6 +98,14 @@ class Known:
             del self._minds[ref]
             if ref[0] == kinds.SECRET.plural:
                 self.secrets.forget(spec.Reference(*ref[1:]))
+            elif ref[0] in _OWNED:
+                self._forget_stranger(_OWNED[ref[0]], *ref[1:])
+
+    def _forget_stranger(self, resource, *at):
+        """Keep no object of somebody else, of whose end nothing tells."""
+        obj = self.objects.get(resource, *at)
+        if obj is not None and not naming.made_by_us(obj):
+            self.objects.drop(resource, *at)
 
 
 def _refs(bmc):

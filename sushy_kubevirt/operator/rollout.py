@@ -70,7 +70,10 @@ class Rollout:
 
     def calm(self, key):
         """A BMC has nothing to wait for."""
-        self._waiting.pop(key, None)
+        if key in self._waiting:
+            del self._waiting[key]
+            # It may have been told that there is room.
+            self._next()
         self.done(key)
 
     def forget(self, key):

@@ -205,6 +205,56 @@ class WorkTestCase(base.BaseTestCase):
             await self.ready(there, work, reason='ReferenceNotPermitted')
         self.run_story(story, stories.begun(bodies.elsewhere()))
 
+    def test_a_secret_of_one_is_used_by_another(self):
+        given = {'authSecretRef': {'name': 'node-virtbmc-auth'}}
+        second = bodies.body('second', **given)
+        second['metadata']['uid'] = 'second'
+        there = stories.begun(second)
+        there.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
+
+        async def story(there, work):
+            await self.ready(there, work, 'second', 'SecretNotFound')
+            there.add(bodies.body())
+            await self.ready(there, work, 'second')
+            there.change('VirtualMachineBMC', *KEY, stories.fields(
+                authSecretRef={'name': 'mine'}))
+            await self.ready(there, work, 'second', 'SecretNotFound')
+        self.run_story(story, there)
+
+    def test_one_that_goes_when_its_turn_has_come(self):
+        there = stories.begun(bodies.body(
+            authSecretRef={'name': 'mine'}, redfish={'plainHTTP': True}))
+        there.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
+        stories.Operator(there, image='a:1').run()
+        get, bmc = there.get, ('VirtualMachineBMC', *KEY)
+
+        async def slow(resource, namespace, name, **more):
+            found = await get(resource, namespace, name, **more)
+            if name == 'mine' and bmc in there.objects:
+                # What it owns goes later.
+                there._tell('DELETED', there.objects.pop(bmc))
+                await asyncio.sleep(0.05)
+            return found
+        there.get = slow
+
+        async def story(there, work):
+            await self.until(lambda: bmc not in there.objects)
+            await self.until(lambda: not work._queue._working)
+            self.assertEqual(set(), work._rollout._turns)
+        self.run_story(story, there, image='a:2')
+
+    def test_nothing_is_kept_of_what_was_in_the_way(self):
+        there = stories.begun(bodies.body())
+        there.add({'kind': 'ConfigMap', 'data': {}, 'metadata': {
+            'name': 'node-virtbmc', 'namespace': 'lab'}})
+
+        async def story(there, work):
+            await self.ready(there, work, reason='NameTaken')
+            there.remove('VirtualMachineBMC', *KEY)
+            await self.until(lambda: not work._known.bmcs())
+            await self.until(lambda: not work._known.objects._objects)
+        self.run_story(story, there)
+
     def test_the_authority_is_put_back(self):
         async def story(there, work):
             await self.ready(there, work)
@@ -221,6 +271,25 @@ class WorkTestCase(base.BaseTestCase):
             await self.until(lambda: there.objects[
                 'Secret', 'lab', 'node-virtbmc-tls']['data'] != issued)
         self.run_story(story)
+
+    def test_an_authority_that_went_unseen_is_put_back(self):
+        there = stories.begun(bodies.body())
+        watch = there.watch
+
+        async def broken(*args, **more):
+            async for kind, found in watch(*args, **more):
+                if kind == 'DELETED' and more.get('field_selector'):
+                    # It could not be followed, and is listed anew.
+                    kind, found = api.LISTED, set()
+                yield kind, found
+        there.watch = broken
+
+        async def story(there, work):
+            await self.ready(there, work)
+            where = 'Secret', 'system', naming.AUTHORITY
+            there.remove(*where)
+            await self.until(lambda: where in there.objects)
+        self.run_story(story, there)
 
     def test_many(self):
         there = stories.begun(bodies.body())

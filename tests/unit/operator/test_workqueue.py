@@ -7,7 +7,7 @@ from oslotest import base
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import workqueue
 
-A, B, C = ('lab', 'a'), ('lab', 'b'), ('lab', 'c')
+A, B, C, D = (('lab', name) for name in 'abcd')
 
 
 class Work:
@@ -180,6 +180,19 @@ class RolloutTestCase(base.BaseTestCase):
         self.rollout.forget(A)
         self.assertEqual([], self.woken)
         self.assertTrue(self.rollout.may(C))
+
+    def test_one_that_needs_its_turn_no_more_passes_it_on(self):
+        for end in self.rollout.calm, self.rollout.forget:
+            for key in (A, B, C, D):
+                self.rollout.may(key)
+            self.rollout.done(A)
+            self.assertEqual([C], self.woken)
+            end(C)
+            self.assertEqual([C, D], self.woken)
+            self.woken.clear()
+            for key in (A, B, C, D):
+                self.rollout.forget(key)
+            self.woken.clear()
 
     def test_one_that_was_not_stopped_makes_none(self):
         for key in (A, B, C):
