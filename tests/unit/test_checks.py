@@ -194,6 +194,15 @@ class MainTestCase(base.BaseTestCase):
         one.kill()
         self.assertEnd(pids)
 
+    def test_a_fault_of_its_own(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'tools.checks.__main__.main', lambda: 1 / 0))
+        with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
+            self.assertEqual(1, checks.always())
+        lines = stream.getvalue().splitlines()
+        self.assertEqual(['ZeroDivisionError: division by zero',
+                          '0 passed, 1 failed'], lines[-2:])
+
     def test_a_suite_nobody_has(self):
         with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:
             exc = self.assertRaises(SystemExit, checks.main, ['three'])

@@ -99,10 +99,18 @@ def end_with_all():
     """Have a signal, or the end of the shell that began this, end what runs
     below, too.
     """
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP)
+               # nohup has said that one does not matter.
+               if signal.getsignal(number) is not signal.SIG_IGN]
+
     def end(number, _frame):
+        # Once: who tells a group of processes ends the shell too, whose end
+        # is told as well, and would break off what follows here.
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    for number in signal.SIGTERM, signal.SIGHUP:
+    for number in numbers:
         signal.signal(number, end)
     guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -136,5 +144,18 @@ def main(argv=None):
     return 1 if total.failed or not total.passed else 0
 
 
+def always():
+    """The same; what goes wrong here is told and counted, too.
+
+    :returns: exit code
+    """
+    try:
+        return main()
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        print(suites.Result(failed=1), flush=True)
+        return 1
+
+
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(always())
