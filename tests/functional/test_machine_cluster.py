@@ -8,11 +8,14 @@ its own: no Redfish and no IPMI in between.
 import itertools
 import os
 import pathlib
+import socket
+import ssl
 import threading
 import time
 from urllib import parse
 
 import fixtures
+import requests
 
 from sushy_kubevirt.kubevirt import bios
 from sushy_kubevirt.kubevirt import cluster
@@ -359,10 +362,34 @@ class BadMomentsTestCase(ClusterTestCase):
         self.annotate(machine, 'after')
         self.until(lambda: self.annotation(machine) == 'after')
 
+    def answers(self):
+        try:
+            return self.sandbox.stats() is not None
+        except requests.RequestException:
+            return False
+
+    def test_an_outage_spares_no_connection(self):
+        """Not even one that is being made when it begins."""
+        where = parse.urlsplit(self.sandbox.url)
+        context = ssl.create_default_context(cafile=str(self.sandbox.ca))
+        with socket.create_connection((where.hostname, where.port)) as half:
+            # Another one is served: that one was accepted before.
+            self.assertTrue(self.answers())
+            self.sandbox.outage(1)
+            self.addCleanup(self.until, self.answers)
+            try:
+                with context.wrap_socket(
+                        half, server_hostname=where.hostname) as whole:
+                    whole.sendall(b'GET /version HTTP/1.1\r\nHost: a\r\n\r\n')
+                    self.assertEqual(b'', whole.recv(1))
+            except OSError:
+                pass
+
     def test_a_write_outlives_an_outage(self):
         machine = self.machine()
         machine.objects()
         self.sandbox.outage(2)
+        self.addCleanup(self.until, self.answers)
         machine.set_indicator('Lit')
         self.assertEqual('Lit', machine.indicator())
 

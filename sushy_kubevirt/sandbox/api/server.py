@@ -109,6 +109,7 @@ class Server:
         self._runner = None
         self._site = None
         self._socket = None
+        self._away = False
         self.address = None
         self._on_kind = []
         self._later = collections.OrderedDict()
@@ -244,6 +245,7 @@ class Server:
 
         :param but: transport of the one that is left, for an answer
         """
+        self._away = True
         await self._site.stop()
         for connection in list(self._runner.server.connections):
             if connection.transport not in (None, but):
@@ -252,6 +254,7 @@ class Server:
     async def come_back(self, seconds):
         """Take connections again, in so many seconds."""
         await asyncio.sleep(seconds)
+        self._away = False
         await self._open()
 
     async def stop(self):
@@ -291,6 +294,10 @@ class Server:
         return attributes.of_target(request.method, target, request.query)
 
     async def _serve(self, request):
+        if self._away:
+            # Its connection was being made while the others were cut.
+            request.transport.abort()
+            raise ConnectionResetError
         try:
             response = await self._route(request)
         except errors.ApiError as exc:
