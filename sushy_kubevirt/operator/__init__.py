@@ -5,13 +5,13 @@ In three layers, each of which knows those before it; doc/source/internals.rst
 says what each module is for.
 
 What is to be, without a cluster in hand: `spec` reads a resource; `naming`,
-`rights`, `configuration`, `pods`, `network`, `credentials`, `authority` and
-`endpoints` make the objects, `wanted` says which of them are to be there,
+`rbac`, `config_map`, `deployments`, `network`, `credentials`, `pki` and
+`endpoints` make the objects, `desired_state` says which of them are to be there,
 `conditions` and `status` what is said of it, and `plan` what is left to do.
 
-What is done: `known` has what was seen, `handlers` says who is looked at when,
-`reconcile` and `acting` carry out the plan. Beside them work `farewell`,
-`orphans` and `automatic`.
+What is done: `cache` has what was seen, `controller` says who is looked at when,
+`reconcile` and `executor` carry out the plan. Beside them work `vm_cleanup`,
+`orphaned_rbac` and `auto_create`.
 
-The process: `cmd`, `options`, `running`, `leading`, and the ways in and out.
+The process: `cmd`, `command_line`, `process`, `leader_election`, and the ways in and out.
 """

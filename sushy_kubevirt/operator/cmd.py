@@ -8,8 +8,8 @@ import sys
 
 from sushy_kubevirt.kubevirt import connection as connection_
 from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import logs
-from sushy_kubevirt.operator import options as options_
 
 LOG = logging.getLogger(__name__)
 
@@ -20,15 +20,15 @@ def main(arguments=None):
     :param arguments: list of words; None for those of the process
     :returns: exit status: 0 when it was told to end, else 1
     """
-    options = options_.parse(arguments)
+    options = command_line.parse(arguments)
     logs.configure(options.log_format, options.log_level)
     # What it may ever write to /tmp is nobody else's.
     os.umask(0o077)
     try:
         connection = connection_.Connection.from_options(
             options.kubeconfig, options.context)
-        running = _running()
-        asyncio.run(running.run(options, connection))
+        process = _process()
+        asyncio.run(process.run(options, connection))
     except ModuleNotFoundError as e:
         LOG.error("There is no Python module %s; the operator is an extra of "
                   "its package: pip install '/path/to/clone[operator]'",
@@ -46,7 +46,7 @@ def main(arguments=None):
     return 0
 
 
-def _running():
+def _process():
     """Load what works, which is not needed to say how it is used.
 
     kopf would load the Kubernetes client wherever that is installed, only to
@@ -56,11 +56,11 @@ def _running():
     if hidden:
         sys.modules['kubernetes'] = None
     try:
-        from sushy_kubevirt.operator import running
+        from sushy_kubevirt.operator import process
     finally:
         if hidden:
             del sys.modules['kubernetes']
-    return running
+    return process
 
 
 if __name__ == '__main__':

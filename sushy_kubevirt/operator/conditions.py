@@ -10,12 +10,12 @@ import dataclasses
 import datetime
 
 from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permission
-from sushy_kubevirt.operator import pods
 
 VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
@@ -76,7 +76,7 @@ class World:
     :param certificate: whether the certificate that Redfish is to be served
         with is there
     :param certificate_fault: why not, if the Secret that the BMC names for it
-        has one: see `authority.fault`
+        has one: see `pki.fault`
     :param validity: from when to when the certificate of that Secret is
         valid, two `datetime.datetime`; None if none is served with
     :param now: `datetime.datetime`
@@ -263,7 +263,7 @@ def _emulator(bmc, world, vm, secret):
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          'Deployment %s is being made.' % name)
     told = world.deployment.get('status') or {}
-    if not pods.is_ready(world.deployment):
+    if not deployments.is_ready(world.deployment):
         where = 'kubectl describe pods --namespace %s --selector %s=%s' % (
             bmc.namespace, naming.LABEL, naming.label(bmc.name))
         # Until it was ready once, as it is to be now, it is on its way.

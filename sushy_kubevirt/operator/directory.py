@@ -2,13 +2,13 @@
 """The VMs and Secrets of the cluster: that they are there, and since when.
 
 Watches tell their metadata alone. A Secret that a BMC has to do with is read
-by name when its version has moved; what is kept of it is `secrets.Seen`.
+by name when its version has moved; what is kept of it is `secret_summary.Seen`.
 """
 
 from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import permission
-from sushy_kubevirt.operator import secrets
+from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import store
 
 
@@ -62,7 +62,7 @@ class Machines:
             metadata['deletionTimestamp'] = True
         if allowed is not None:
             metadata['annotations'] = {permission.ANNOTATION: allowed}
-        return {'apiVersion': kinds.VM.api_version, 'kind': kinds.VM.kind,
+        return {'apiVersion': api_resources.VM.api_version, 'kind': api_resources.VM.kind,
                 'metadata': metadata}
 
     def names(self):
@@ -101,14 +101,14 @@ class Secrets:
         """Look at a Secret that a call answered with.
 
         :param secret: dict
-        :returns: `secrets.Seen`
+        :returns: `secret_summary.Seen`
         """
         metadata = secret['metadata']
         at = metadata['namespace'], metadata['name']
         # The watch has yet to tell of it: it is news to other BMCs that mind
         # it. An answer may also come after the watch has told of the end of
         # what is in it; nothing would tell of that once more.
-        seen = secrets.look(secret)
+        seen = secret_summary.look(secret)
         if store.version(secret) >= max(self._read(at),
                                         self._gone.get(at, -1)):
             self._seen[at] = seen
@@ -152,7 +152,7 @@ class Secrets:
         """What there is of a Secret, as it is now as far as is known.
 
         :param at: `spec.Reference`
-        :returns: `secrets.Seen`, or None
+        :returns: `secret_summary.Seen`, or None
         :raises: `errors.MachineError`
         """
         where = at.namespace, at.name
@@ -172,7 +172,7 @@ class Secrets:
         """
         try:
             return self.take(await self._api.get(
-                kinds.SECRET, at.namespace, at.name))
+                api_resources.SECRET, at.namespace, at.name))
         except errors.ObjectNotFound:
             # The watch will say so, or say that there is another.
             self._seen.pop((at.namespace, at.name), None)

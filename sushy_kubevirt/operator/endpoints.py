@@ -3,9 +3,9 @@
 
 import ipaddress
 
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
-from sushy_kubevirt.operator import pods
 
 #: The key of the ConfigMap with the authority's certificate.
 AUTHORITY_KEY = 'ca.crt'
@@ -77,10 +77,10 @@ def status(bmc, service):
         return found
     ports = {port['name']: port['port'] for port in service['spec']['ports']}
     found['endpoints'] = endpoints = {}
-    if pods.REDFISH in ports and bmc.redfish.enabled:
-        endpoints['redfish'] = _redfish(bmc, at, ports[pods.REDFISH])
-    if pods.IPMI in ports and bmc.ipmi:
-        port = ports[pods.IPMI]
+    if deployments.REDFISH in ports and bmc.redfish.enabled:
+        endpoints['redfish'] = _redfish(bmc, at, ports[deployments.REDFISH])
+    if deployments.IPMI in ports and bmc.ipmi:
+        port = ports[deployments.IPMI]
         endpoints['ipmi'] = {'address': '%s:%d' % (_bracketed(at), port),
                              'host': at, 'port': port}
     return found

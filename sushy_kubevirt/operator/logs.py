@@ -19,7 +19,7 @@ _object = contextvars.ContextVar('object', default=None)
 _CHATTY = 'kopf', 'asyncio', 'aiohttp.access'
 
 #: Have a traceback for each request that is no HTTP, and for each watch of
-#: kopf's that gives up, of which `running` tells in a line.
+#: kopf's that gives up, of which `process` tells in a line.
 _DEAF = ('aiohttp.server', 'kopf._core.reactor.orchestration',
          'kopf._core.reactor.running')
 
@@ -43,7 +43,7 @@ def configure(form, level):
     """Have the process' logs written.
 
     :param form: ``json`` or ``plain``
-    :param level: one of `options.LEVELS`
+    :param level: one of `command_line.LEVELS`
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == 'json' else Plain())

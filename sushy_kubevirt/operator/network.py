@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a BMC is reached: its Service, and who is let through to its pod."""
 
-from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import pods
 
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
     'ClusterIP', 'NodePort', 'LoadBalancer')
@@ -32,11 +32,11 @@ def service(bmc):
     wanted = bmc.service
     ports = []
     if bmc.redfish.enabled:
-        ports.append(_port(pods.REDFISH, 'TCP', wanted.redfish_port,
+        ports.append(_port(deployments.REDFISH, 'TCP', wanted.redfish_port,
                            wanted.redfish_node_port,
                            'http' if bmc.redfish.plain else 'https'))
     if bmc.ipmi:
-        ports.append(_port(pods.IPMI, 'UDP', wanted.ipmi_port,
+        ports.append(_port(deployments.IPMI, 'UDP', wanted.ipmi_port,
                            wanted.ipmi_node_port))
     metadata = naming.metadata(bmc, naming.base(bmc.name))
     annotations = {name: value for name, value in wanted.annotations.items()
@@ -109,9 +109,9 @@ def policy(bmc):
         return None
     ports = []
     if bmc.redfish.enabled:
-        ports.append({'protocol': 'TCP', 'port': configuration.PORT})
+        ports.append({'protocol': 'TCP', 'port': config_map.PORT})
     if bmc.ipmi:
-        ports.append({'protocol': 'UDP', 'port': pods.IPMI_PORT})
+        ports.append({'protocol': 'UDP', 'port': deployments.IPMI_PORT})
     peers = [{'ipBlock': {'cidr': network}} for network in wanted.networks]
     peers += [{'namespaceSelector': {'matchLabels': {_NAMESPACE: name}}}
               for name in wanted.namespaces]

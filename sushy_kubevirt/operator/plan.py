@@ -8,17 +8,17 @@ any two steps looks again, and what is left is its plan.
 import dataclasses
 
 from sushy_kubevirt.kubevirt import resources
-from sushy_kubevirt.operator import authority
-from sushy_kubevirt.operator import compare
+from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import desired_state
+from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import endpoints
-from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
-from sushy_kubevirt.operator import observed
-from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import observed_state
+from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.operator import wanted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +133,8 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     After them there may be others; who has taken these asks again.
 
     :param bmc: a `spec.Bmc`
-    :param seen: `observed.Observed`
-    :param defaults: `pods.Defaults`
+    :param seen: `observed_state.Observed`
+    :param defaults: `deployments.Defaults`
     :param tried: dict of a (kind, namespace, name) and (step's class,
         `attempt`), what did not help
     :param now: aware `datetime.datetime`; the present when left out
@@ -145,8 +145,8 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     found = []
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
         found.append(Finalizer(True))
-    objects = wanted.objects(bmc, seen.world, defaults)
-    out = wanted.withdrawn(bmc, seen.world)
+    objects = desired_state.objects(bmc, seen.world, defaults)
+    out = desired_state.withdrawn(bmc, seen.world)
     if seen.authority and not out:
         objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
     first, *others = objects
@@ -166,7 +166,7 @@ def attempt(wanted, live):
         somebody changes the object; not when its status changes
     """
     metadata = live['metadata']
-    return (compare.digest(unmarked(wanted)),
+    return (drift.digest(unmarked(wanted)),
             metadata.get('generation') or metadata.get('resourceVersion'))
 
 
@@ -178,7 +178,7 @@ def marked(obj):
     metadata = obj['metadata']
     return {**obj, 'metadata': {**metadata, 'annotations': {
         **metadata.get('annotations', {}),
-        naming.APPLIED: compare.digest(obj)}}}
+        naming.APPLIED: drift.digest(obj)}}}
 
 
 def unmarked(obj):
@@ -215,12 +215,12 @@ def _towards(bmc, obj, seen, tried):
     if (not naming.is_ours(bmc, live)
             or 'deletionTimestamp' in live['metadata']):
         return []
-    if compare.is_past_changing(obj, live) or (
+    if drift.is_past_changing(obj, live) or (
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
-        return [Delete(kinds.of(obj), _at(live), uid)]
-    other = compare.asked(live) != compare.digest(obj)
-    if not other and not compare.differs(obj, live):
+        return [Delete(api_resources.of(obj), _at(live), uid)]
+    other = drift.asked(live) != drift.digest(obj)
+    if not other and not drift.differs(obj, live):
         return []
     last = (tried or {}).get(ref)
     if last == (Apply, *attempt(obj, live)):
@@ -241,19 +241,19 @@ def _is_rolled_out(bmc, obj, live):
 
     :param live: dict, the Deployment as it is, or None
     """
-    if live is None or not (pods.is_ready(live) or naming.UPGRADING in (
+    if live is None or not (deployments.is_ready(live) or naming.UPGRADING in (
             live['metadata'].get('annotations') or {})):
         return False
     if obj['kind'] == 'Deployment':
         # One without an account does not work.
-        return pods.account(live) in (None, pods.account(obj))
+        return deployments.account(live) in (None, deployments.account(obj))
     return (
         obj['kind'] == 'ConfigMap'
         and obj['metadata']['name'] == naming.base(bmc.name))
 
 
 def _auth(bmc, seen, out):
-    if wanted.copies(bmc):
+    if desired_state.copies(bmc):
         if out or seen.source is None or seen.source.lacks:
             return []
         if seen.auth is None:
@@ -280,7 +280,7 @@ def _tls(bmc, seen, out, now):
     if seen.tls is None:
         return [Issue(names)]
     if naming.is_ours(bmc, seen.tls.obj) and (
-            seen.tls.certificate is None or authority.due(
+            seen.tls.certificate is None or pki.due(
                 seen.tls.certificate, names, seen.authority.pair, now)):
         return [Issue(names, _uid(seen.tls))]
     return []
@@ -291,7 +291,8 @@ def _settle(seen):
     if live is None or naming.UPGRADING not in (
             live['metadata'].get('annotations') or {}):
         return []
-    return [Settle(live['metadata']['uid'])] if pods.is_ready(live) else []
+    return [Settle(live['metadata']['uid'])] if deployments.is_ready(
+        live) else []
 
 
 def _away(bmc, seen, objects, out):
@@ -299,13 +300,13 @@ def _away(bmc, seen, objects, out):
     stay = {(obj['kind'], obj['metadata']['namespace'],
              obj['metadata']['name']) for obj in objects}
     base = naming.base(bmc.name)
-    held = not out and wanted.held(bmc, seen.world)
+    held = not out and desired_state.held(bmc, seen.world)
     if held:
         stay |= {('Deployment', bmc.namespace, base)} | {
             ('ConfigMap', bmc.namespace, name)
             for name in (base, naming.authority(bmc.name))}
     found = []
-    for resource, namespace, name in observed.objects(bmc):
+    for resource, namespace, name in observed_state.objects(bmc):
         live = seen.live.get((resource.kind, namespace, name))
         if (live is not None and (resource.kind, namespace, name) not in stay
                 and naming.is_ours(bmc, live)
@@ -316,12 +317,12 @@ def _away(bmc, seen, objects, out):
     if held:
         # The pod that there is may mount them.
         return found
-    if bmc.auth is not None and (out or not wanted.copies(bmc)):
+    if bmc.auth is not None and (out or not desired_state.copies(bmc)):
         spare.append(seen.auth)
     if seen.authority is None:
         spare.append(seen.tls)
     return found + [
-        Delete(kinds.SECRET, _at(one.obj), _uid(one)) for one in spare
+        Delete(api_resources.SECRET, _at(one.obj), _uid(one)) for one in spare
         if one is not None and naming.is_ours(bmc, one.obj)
         and 'deletionTimestamp' not in one.obj['metadata']]
 

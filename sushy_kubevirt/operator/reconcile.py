@@ -10,15 +10,15 @@ import datetime
 import logging
 
 from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import acting
-from sushy_kubevirt.operator import authority
-from sushy_kubevirt.operator import configuration
-from sushy_kubevirt.operator import happenings
-from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import events
+from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import observed
+from sushy_kubevirt.operator import observed_state
+from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
-from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import rollout as rollout_
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import status as status_
@@ -37,12 +37,12 @@ _LONGEST = 1024
 class Reconciler:
     """Brings BMCs to what they are to be.
 
-    :param options: `options.Options`
+    :param options: `command_line.Options`
     :param api: an `api.Api`
-    :param known: a `known.Known`
-    :param certificates: a `certificates.Certificates`
+    :param known: a `cache.Known`
+    :param certificates: a `certificate_authority.Certificates`
     :param rollout: a `rollout.Rollout`
-    :param strangers: a `strangers.Strangers`
+    :param strangers: a `foreign_objects.Strangers`
     """
 
     def __init__(self, options, api, known, certificates, rollout,
@@ -53,11 +53,11 @@ class Reconciler:
         self._rollout = rollout
         self._strangers = strangers
         self._allowed = options.allowed_images
-        self._defaults = pods.Defaults(
+        self._defaults = deployments.Defaults(
             options.image, pull_policy=options.pull_policy,
-            proxy=options.upload_proxy_url and configuration.Proxy(
+            proxy=options.upload_proxy_url and config_map.Proxy(
                 options.upload_proxy_url, options.upload_proxy_ca))
-        self._acting = acting.Acting(api, known)
+        self._acting = executor.Acting(api, known)
         self._tried = {}
 
     async def reconcile(self, key):
@@ -114,7 +114,8 @@ class Reconciler:
             finally:
                 self._rollout.mark(key, rollout_.is_stopped(
                     self._known.objects.get(
-                        kinds.DEPLOYMENT, key[0], naming.base(key[1]))))
+                        api_resources.DEPLOYMENT, key[0],
+                        naming.base(key[1]))))
                 self._rollout.done(key)
             body = self._known.bmc(key)
             if body is None:
@@ -133,7 +134,7 @@ class Reconciler:
         for step in steps:
             try:
                 await self._acting.act(bmc, step, seen, tried)
-            except acting.Surprise:
+            except executor.Surprise:
                 return
             except (errors.Rejected, errors.AccessDenied) as e:
                 if not _is_passing(e):
@@ -141,24 +142,24 @@ class Reconciler:
                 raise
 
     async def _look(self, bmc, body):
-        known, named = self._known, observed.names(bmc)
+        known, named = self._known, observed_state.names(bmc)
         seen = {at: await known.secrets.get(at) for at in named.all()}
         parts = (bmc, body, known.live(bmc), known.machines.get(bmc.vm),
                  seen)
         images = self._allowed, self._defaults.image
-        if bmc.deleting or not observed.needs_authority(bmc):
-            return observed.put_together(*parts, None, *images)
+        if bmc.deleting or not observed_state.needs_authority(bmc):
+            return observed_state.put_together(*parts, None, *images)
         try:
             issuer = await self._certificates.authority()
         except (errors.Rejected, errors.AccessDenied) as e:
             # Nothing is planned without it, but somebody has to know.
             if not _is_passing(e):
-                await self._tell(bmc, body, observed.put_together(
+                await self._tell(bmc, body, observed_state.put_together(
                     *parts, None, *images, [(
                         'Secret ' + naming.AUTHORITY,
                         str(e)[:_LONGEST])]).world)
             raise
-        return observed.put_together(*parts, issuer, *images)
+        return observed_state.put_together(*parts, issuer, *images)
 
     async def _fresh(self, key):
         """Ask for a BMC.
@@ -167,7 +168,7 @@ class Reconciler:
         """
         known = self._known.bmc(key)
         try:
-            body = await self._api.get(kinds.BMC, *key)
+            body = await self._api.get(api_resources.BMC, *key)
         except errors.ObjectNotFound:
             self._known.drop_bmc(key)
             return None
@@ -195,7 +196,7 @@ class Reconciler:
     async def _refused(self, bmc, body, step, error):
         """Say in the status what the cluster does not let the operator do.
         """
-        what = acting.subject(step, bmc)
+        what = executor.subject(step, bmc)
         seen = await self._look(bmc, body)
         await self._tell(bmc, body, dataclasses.replace(
             seen.world, refused=((what, str(error)[:_LONGEST]),)))
@@ -209,14 +210,14 @@ class Reconciler:
             return
         # Before the status: what was told twice is counted, what was never
         # told is lost.
-        for type_, reason, message in happenings.of(
+        for type_, reason, message in events.of(
                 old.get('conditions'), new['conditions']):
             await self._event(bmc, type_, reason, message, now)
         try:
             # Not by a merge patch, of which the API server takes nothing but
             # the status: another BMC of that name would have it.
             answer = await self._api.patch(
-                kinds.BMC, bmc.namespace, bmc.name, [
+                api_resources.BMC, bmc.namespace, bmc.name, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': bmc.uid},
                     {'op': 'add', 'path': '/status', 'value': new}],
@@ -234,7 +235,7 @@ class Reconciler:
 
     async def _event(self, bmc, *what):
         try:
-            await happenings.tell(self._api, happenings.event(bmc, *what))
+            await events.tell(self._api, events.event(bmc, *what))
         except errors.MachineError as e:
             # Nothing depends on it.
             LOG.info('%s', e)
@@ -271,7 +272,7 @@ def _next_look(seen):
         at = next((each for each in seen.world.validity
                    if each > seen.world.now), None)
     elif seen.authority and seen.tls and seen.tls.certificate:
-        at = authority.renewal(seen.tls.certificate)
+        at = pki.renewal(seen.tls.certificate)
     if at is None:
         return None
     return max((at - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)

@@ -6,8 +6,8 @@ ready again; so an operator that takes over counts the same. A new image that
 does not work stops the rollout at those that it was tried with.
 """
 
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import pods
 
 
 def is_stopped(deployment):
@@ -17,7 +17,7 @@ def is_stopped(deployment):
     """
     return (deployment is not None and naming.UPGRADING in (
         deployment['metadata'].get('annotations') or {})
-        and not pods.is_ready(deployment))
+        and not deployments.is_ready(deployment))
 
 
 class Rollout:

@@ -4,7 +4,7 @@
 The CustomResourceDefinition has checked all that is read here, unless it was
 stored before, under KubeVirtBMC's, which requires nothing. What is missing
 gets the value that the definition says. What the operator itself was told
-(images, resources) is no part of it: see `pods.Defaults`.
+(images, resources) is no part of it: see `deployments.Defaults`.
 """
 
 import dataclasses

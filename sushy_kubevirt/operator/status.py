@@ -2,8 +2,8 @@
 """The status of a BMC."""
 
 from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
-from sushy_kubevirt.operator import pods
 
 
 def document(bmc, world, old, now):
@@ -23,7 +23,7 @@ def document(bmc, world, old, now):
         'conditions': conditions.merge(old.get('conditions'), found,
                                        bmc.generation, now)}
     if any(one.type == conditions.SECRET and one.status for one in found):
-        made['authSecret'] = pods.auth_secret(bmc)
+        made['authSecret'] = deployments.auth_secret(bmc)
     made.update((name, value) for name, value in endpoints.status(
         bmc, world.service).items() if value)
     return made

@@ -8,7 +8,7 @@ resourceVersion wins, and what is known to be gone does not come back.
 import json
 import zlib
 
-from sushy_kubevirt.operator import compare
+from sushy_kubevirt.operator import drift
 
 # What kubectl keeps, as much as the object itself.
 _LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
@@ -106,7 +106,7 @@ def version(obj):
 
 def _trimmed(obj):
     metadata = dict(obj['metadata'])
-    touched = compare.touched(obj)
+    touched = drift.touched(obj)
     metadata.pop('managedFields', None)
     if touched:
         metadata['managedFields'] = touched

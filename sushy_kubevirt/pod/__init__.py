@@ -3,5 +3,6 @@
 
 The command ``sushy-kubevirt-redfish``, and what its neighbour for IPMI needs
 as well: the port for probes and metrics (`health`, `exposition`). What the
-pod is given is said by `sushy_kubevirt.operator.pods` and `.configuration`.
+pod is given is said by `deployments` and `config_map` of
+`sushy_kubevirt.operator`.
 """

@@ -11,8 +11,8 @@ import pathlib
 import fixtures
 import requests
 
-from sushy_kubevirt.operator import configuration
-from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.sandbox.api import certificates
 from tests.functional import mount
@@ -58,8 +58,8 @@ class RedfishPod(fixtures.Fixture):
             'metadata': {'name': self.vm, 'namespace': 'default', 'uid': 'u'},
             'spec': {'virtualMachineRef': {'name': self.vm},
                      'redfish': {'plainHTTP': self.plain}}})
-        config = self.home / configuration.FILE
-        config.write_text(configuration.text(bmc)
+        config = self.home / config_map.FILE
+        config.write_text(config_map.text(bmc)
                           + 'SUSHY_EMULATOR_LISTEN_PORT = 0\n' + self.settings)
         self.process = self.useFixture(process.Process(
             ['sushy-kubevirt-redfish'],
@@ -68,8 +68,8 @@ class RedfishPod(fixtures.Fixture):
                 'KUBECONFIG': self._account(bmc), 'POD_IP': '127.0.0.1',
                 'VIRTBMC_HEALTH_PORT': '0', 'TMPDIR': temporary,
                 'SUSHY_EMULATOR_CONFIG': config,
-                configuration.AUTH_VARIABLE: self.auth.path,
-                configuration.TLS_VARIABLE: self.tls.path,
+                config_map.AUTH_VARIABLE: self.auth.path,
+                config_map.TLS_VARIABLE: self.tls.path,
                 'MALLOC_ARENA_MAX': '1', 'PYTHONNODEBUGRANGES': '1'})))
         self.url, self.health = self.process.match.groups()
         self.port = int(self.url.rpartition(':')[2])
@@ -79,15 +79,15 @@ class RedfishPod(fixtures.Fixture):
 
         :returns: path of a kubeconfig
         """
-        account = rights.account(bmc)
+        account = rbac.account(bmc)
         name = account['metadata']['name']
         if self.cluster.get('serviceaccounts', name) is None:
             self.cluster.apply(sandbox.MANIFESTS / 'base' / 'admission.yaml')
             for plural, made in (
                     ('serviceaccounts', account),
-                    ('roles', rights.role(bmc)),
-                    ('rolebindings', rights.binding(bmc)),
-                    ('secrets', rights.state(self.cluster.vm(self.vm)))):
+                    ('roles', rbac.role(bmc)),
+                    ('rolebindings', rbac.binding(bmc)),
+                    ('secrets', rbac.state(self.cluster.vm(self.vm)))):
                 for reference in made['metadata'].get('ownerReferences', ()):
                     if reference['uid'] == bmc.uid:
                         # There is no such BMC.

@@ -11,9 +11,9 @@ import subprocess
 import fixtures
 import yaml
 
-from sushy_kubevirt.operator import configuration
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import spec
 from tests.functional import base
 from tests.functional import containerfile
@@ -184,7 +184,7 @@ class ImagesTestCase(base.FunctionalTestCase):
                          'uid': 'u', 'generation': 1},
             'spec': {'virtualMachine': {'name': 'node-0'},
                      'redfish': {'plainHTTP': True}}})
-        deployment = pods.deployment(bmc, pods.Defaults('any'))
+        deployment = deployments.deployment(bmc, deployments.Defaults('any'))
         for container in deployment['spec']['template']['spec'][
                 'containers']:
             health = self.useFixture(ports.Port()).number
@@ -200,14 +200,14 @@ class ImagesTestCase(base.FunctionalTestCase):
         # In a pod /tmp is its own.
         made.update(POD_IP='127.0.0.1', VIRTBMC_HEALTH_PORT=health,
                     TMPDIR=folder)
-        made[configuration.AUTH_VARIABLE] = folder
+        made[config_map.AUTH_VARIABLE] = folder
         port = self.useFixture(ports.Port()).number
         if 'VIRTBMC_PORT' in made:
             made['VIRTBMC_PORT'] = port
         else:
             config = folder / 'emulator.conf'
-            config.write_text(configuration.text(bmc).replace(
-                str(configuration.PORT), str(port)))
+            config.write_text(config_map.text(bmc).replace(
+                str(config_map.PORT), str(port)))
             made['SUSHY_EMULATOR_CONFIG'] = config
         return made
 

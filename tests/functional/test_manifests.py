@@ -9,10 +9,10 @@ import unittest
 import fixtures
 import yaml
 
+from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import options
-from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import spec
 from tests.functional import base
 from tests.functional import kubectl
@@ -55,7 +55,7 @@ class ManifestsCase(base.FunctionalTestCase):
         environ['POD_IP'] = '10.0.0.1'
         words = [re.sub(r'\$\((\w+)\)', lambda m: environ[m[1]], word)
                  for word in container['args']]
-        return options.parse(words, environ)
+        return command_line.parse(words, environ)
 
 
 class KustomizeTestCase(ManifestsCase):
@@ -153,11 +153,11 @@ class KustomizeTestCase(ManifestsCase):
 
     def test_ports_of_bmcs_that_are_monitored(self):
         monitor = self.objects(OVERLAYS / 'prometheus')['PodMonitor']
-        made = pods.deployment(spec.read({
+        made = deployments.deployment(spec.read({
             'metadata': {'name': 'b', 'namespace': 'n', 'uid': 'u',
                          'generation': 1},
             'spec': {'virtualMachine': {'name': 'v'}}}),
-            pods.Defaults('any'))
+            deployments.Defaults('any'))
         names = {port['name'] for container in made['spec']['template'][
             'spec']['containers'] for port in container['ports']}
         monitored = {one['port'] for one in monitor['virtbmc']['spec'][

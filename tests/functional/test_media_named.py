@@ -9,7 +9,7 @@ from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt.media import credentials
 from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.functional import machinecase
 from tests.functional import mediacase
@@ -37,10 +37,10 @@ class NamedMixin:
                              'uid': vm['metadata']['uid'], 'generation': 1},
                 'spec': {'virtualMachineRef': {'name': name}}})
             for plural, made in (
-                    ('serviceaccounts', rights.account(bmc)),
-                    ('secrets', rights.state(vm)),
-                    ('roles', rights.role(bmc, True)),
-                    ('rolebindings', rights.binding(bmc))):
+                    ('serviceaccounts', rbac.account(bmc)),
+                    ('secrets', rbac.state(vm)),
+                    ('roles', rbac.role(bmc, True)),
+                    ('rolebindings', rbac.binding(bmc))):
                 # There is no BMC that they could go with. They stay: what is
                 # under way when a BMC is closed is to be no refusal.
                 made['metadata'].pop('ownerReferences', None)

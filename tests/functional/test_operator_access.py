@@ -6,7 +6,7 @@ Nothing of it is not needed.
 
 import json
 
-from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.functional import accesscase
 from tests.functional import kubectl
@@ -88,7 +88,7 @@ class OperatorAccountTestCase(accesscase.AccessTestCase):
         bmc = spec.read(operator.bmc_manifest('a') | {'metadata': {
             'name': 'a', 'namespace': 'b', 'uid': 'c', 'generation': 1}})
         # Nobody can give what he has not.
-        given = set(accesscase.of_rules(rights.rules(bmc, True)))
+        given = set(accesscase.of_rules(rbac.rules(bmc, True)))
         me = kubectl.Kubectl(self.account)
         everywhere = self.can(me)
         # Its CA and the Lease are in its own namespace.
@@ -107,7 +107,7 @@ class OperatorAccountTestCase(accesscase.AccessTestCase):
     def test_it_grants_nothing_that_it_has_not(self):
         me = kubectl.Kubectl(self.account)
         for rule, allowed in (
-                (rights.rules(spec.read(operator.bmc_manifest('a') | {
+                (rbac.rules(spec.read(operator.bmc_manifest('a') | {
                     'metadata': {'name': 'a', 'namespace': self.namespace,
                                  'uid': 'c', 'generation': 1}}))[0], True),
                 ({'apiGroups': ['kubevirt.io'], 'verbs': ['delete'],

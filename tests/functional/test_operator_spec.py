@@ -5,7 +5,7 @@ import datetime
 import json
 import ssl
 
-from sushy_kubevirt.operator import authority
+from sushy_kubevirt.operator import pki
 from tests.functional import certificates
 from tests.functional import imageserver
 from tests.functional import operator
@@ -123,10 +123,10 @@ class SpecTestCase(operator.OperatorTestCase):
     def expires(self, address, pids):
         """Its certificate is not renewed in time; then it is."""
         begin = (datetime.datetime.now(datetime.UTC)
-                 - authority.CERTIFICATE_LIFE + datetime.timedelta(seconds=6))
+                 - pki.CERTIFICATE_LIFE + datetime.timedelta(seconds=6))
         late = self.useFixture(certificates.Certificate())
-        pair = authority.issue(authority.make('mine', begin), [address],
-                               begin)
+        pair = pki.issue(pki.make('mine', begin), [address],
+                         begin)
         late.certificate.write_text(pair.certificate)
         late.key.write_text(pair.key)
         self.apply_secret(late)

@@ -17,7 +17,7 @@ import time
 import fixtures
 import requests
 
-from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.functional import base
 from tests.functional import machines
@@ -135,15 +135,15 @@ class PodTestCase(base.SandboxTestCase):
                          'uid': 'a3f0c2e9-6dd2-4c0a-b1d2-1234567890ab'},
             'spec': {'virtualMachineRef': {'name': name},
                      'redfish': {'enabled': False}}})
-        for plural, made in (('serviceaccounts', rights.account(bmc)),
-                             ('roles', rights.role(bmc)),
-                             ('rolebindings', rights.binding(bmc))):
+        for plural, made in (('serviceaccounts', rbac.account(bmc)),
+                             ('roles', rbac.role(bmc)),
+                             ('rolebindings', rbac.binding(bmc))):
             # There is no BMC that they could belong to.
             del made['metadata']['ownerReferences']
             self.sandbox.create(plural, made)
             self.addCleanup(self.sandbox.delete, plural,
                             made['metadata']['name'])
-        account = rights.account(bmc)['metadata']['name']
+        account = rbac.account(bmc)['metadata']['name']
         self.user = 'system:serviceaccount:default:' + account
         return self.useFixture(Pod(self.sandbox.account(account), name))
 

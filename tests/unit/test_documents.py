@@ -9,8 +9,8 @@ import re
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import metrics
-from sushy_kubevirt.operator import options as operator_options
 from sushy_kubevirt.sandbox import cmd
 from sushy_kubevirt import settings
 from vbmc_kubevirt import drivers
@@ -61,7 +61,7 @@ class OptionsTestCase(base.BaseTestCase):
 
     def test_operator(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
-        self.assertAllNamed(operator_options.parser({}), text)
+        self.assertAllNamed(command_line.parser({}), text)
 
     def test_metrics_of_the_operator(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()

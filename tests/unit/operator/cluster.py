@@ -11,11 +11,8 @@ import json
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api
-from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming
 from tests.unit.operator import bodies
-
-_ALL = (*kinds.OWNED, kinds.SECRET, kinds.VM, kinds.BMC, kinds.EVENT)
 
 
 class Killed(BaseException):

@@ -13,7 +13,7 @@ from sushy_kubevirt.kubevirt.media import datavolumes
 from sushy_kubevirt.kubevirt.media import model
 from sushy_kubevirt.kubevirt.media import record
 from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.operator import rights
+from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.sandbox.api import policing
 from sushy_kubevirt.services.events import log
 from tests.unit.operator import bodies
@@ -22,7 +22,7 @@ PATH = (pathlib.Path(__file__).parents[3]
         / 'etc/kubernetes/base/admission.yaml')
 
 SLOT = record.slots('vm', model.CD.id)[0]
-BMC = 'system:serviceaccount:lab:' + rights.account(bodies.bmc())[
+BMC = 'system:serviceaccount:lab:' + rbac.account(bodies.bmc())[
     'metadata']['name']
 
 HTTP = {'url': 'https://a.test/a.iso'}

@@ -10,7 +10,7 @@ from unittest import mock
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import resources
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import transport
 from tests.unit.kubevirt import api as server_
 
@@ -48,7 +48,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_create(self):
         self.answers('POST', 'roles', 201, {'metadata': {'name': 'x'}})
-        made = await self.api.create(kinds.ROLE, 'lab', {
+        made = await self.api.create(api_resources.ROLE, 'lab', {
             'metadata': {'name': 'x'}})
         self.assertEqual({'metadata': {'name': 'x'}}, made)
         method, path, query, headers, body = self.last
@@ -58,7 +58,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_apply(self):
         self.answers('PATCH', 'services/x')
-        await self.api.apply(kinds.SERVICE, 'lab', 'x', {'kind': 'Service'})
+        await self.api.apply(api_resources.SERVICE, 'lab', 'x',
+                             {'kind': 'Service'})
         _, path, query, headers, body = self.last
         self.assertEqual('/api/v1/namespaces/lab/services/x', path)
         self.assertEqual({'fieldManager': 'sushy-kubevirt-operator',
@@ -70,21 +71,21 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_patches(self):
         for body, kind in (({'a': 1}, 'merge'), ([{'op': 'test'}], 'json')):
             self.answers('PATCH', 'virtualmachinebmcs/x')
-            await self.api.patch(kinds.BMC, 'lab', 'x', body, 'status')
+            await self.api.patch(api_resources.BMC, 'lab', 'x', body, 'status')
             self.assertTrue(self.last[1].endswith('/x/status'))
             self.assertEqual('application/%s-patch+json' % kind,
                              self.last[3]['Content-Type'])
 
     async def test_replace(self):
         self.answers('PUT', 'leases/x')
-        await self.api.replace(kinds.LEASE, 'lab', 'x', {'a': 1})
+        await self.api.replace(api_resources.LEASE, 'lab', 'x', {'a': 1})
         self.assertEqual({'a': 1}, self.last[4])
 
     async def test_delete(self):
         for uid, wanted in ((None, {}), ('u', {'preconditions': {
                 'uid': 'u'}})):
             self.answers('DELETE', 'services/x')
-            await self.api.delete(kinds.SERVICE, 'lab', 'x', uid)
+            await self.api.delete(api_resources.SERVICE, 'lab', 'x', uid)
             self.assertEqual({'propagationPolicy': 'Background', **wanted},
                              self.last[4])
 
@@ -93,7 +94,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.answers('GET', 'virtualmachinebmcs$', 404,
                      {'message': 'the server could not find it'})
         with self.assertRaises(errors.Unavailable) as caught:
-            await self.api.served(kinds.BMC)
+            await self.api.served(api_resources.BMC)
         self.assertIn('is its CustomResourceDefinition installed?',
                       str(caught.exception))
 
@@ -112,7 +113,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 (500, 'oh', errors.ServerError)):
             self.answers('POST', 'roles', code, {'message': message})
             with self.assertRaises(error) as caught:
-                await self.api.create(kinds.ROLE, 'lab', {
+                await self.api.create(api_resources.ROLE, 'lab', {
                     'metadata': {'name': 'x'}})
             self.assertIn(message, str(caught.exception))
         self.server.rule('GET', VM, (429, {}, {'Retry-After': '7'}))
@@ -150,11 +151,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         await self.api.get(resources.VM, 'default', 'a')
         before = len(self.server.requests)
         body = {'metadata': {'name': 'x'}}
-        for call in (self.api.create(kinds.ROLE, 'lab', body),
-                     self.api.apply(kinds.ROLE, 'lab', 'x', body),
-                     self.api.patch(kinds.ROLE, 'lab', 'x', body),
-                     self.api.replace(kinds.ROLE, 'lab', 'x', body),
-                     self.api.delete(kinds.ROLE, 'lab', 'x')):
+        for call in (self.api.create(api_resources.ROLE, 'lab', body),
+                     self.api.apply(api_resources.ROLE, 'lab', 'x', body),
+                     self.api.patch(api_resources.ROLE, 'lab', 'x', body),
+                     self.api.replace(api_resources.ROLE, 'lab', 'x', body),
+                     self.api.delete(api_resources.ROLE, 'lab', 'x')):
             with self.assertRaises(errors.Unavailable):
                 await call
         self.assertEqual(before, len(self.server.requests))

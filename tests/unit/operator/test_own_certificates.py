@@ -7,21 +7,21 @@ import datetime
 
 from oslotest import base
 
-from sushy_kubevirt.operator import authority
-from sushy_kubevirt.operator import secrets
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import secret_summary
 from tests.unit.operator import bodies
 from tests.unit.operator import test_reconcile as story
 
 AT = 'Secret', 'lab', 'cert'
-LIFE = authority.CERTIFICATE_LIFE
+LIFE = pki.CERTIFICATE_LIFE
 HOUR = datetime.timedelta(hours=1)
 
 
 def issued(begin):
     """One that is valid from so long after now, for a year."""
     now = datetime.datetime.now(datetime.UTC)
-    return authority.issue(authority.make('mine', now), ['node.test'],
-                           now + begin)
+    return pki.issue(pki.make('mine', now), ['node.test'],
+                     now + begin)
 
 
 class OwnCertificateTestCase(base.BaseTestCase):
@@ -37,7 +37,7 @@ class OwnCertificateTestCase(base.BaseTestCase):
         self.there.add({
             'apiVersion': 'v1', 'kind': 'Secret', 'type': 'kubernetes.io/tls',
             'metadata': {'name': 'cert', 'namespace': 'lab'},
-            'data': secrets.data(pair)})
+            'data': secret_summary.data(pair)})
         self.operator.run()
         return asyncio.run(self.operator.reconciler.reconcile(story.KEY))
 
@@ -95,24 +95,24 @@ class OwnCertificateTestCase(base.BaseTestCase):
     def test_one_that_does_not_fit_its_key(self):
         one, other = issued(HOUR * 0), issued(HOUR * 0)
         for pair, said in (
-                (authority.Pair(one.certificate, other.key),
+                (pki.Pair(one.certificate, other.key),
                  'its key is that of another certificate'),
-                (authority.Pair(one.certificate, 'none'), 'key cannot be'),
-                (authority.Pair('none', one.key), 'certificate cannot be')):
+                (pki.Pair(one.certificate, 'none'), 'key cannot be'),
+                (pki.Pair('none', one.key), 'certificate cannot be')):
             self.assertIsNone(self.put(pair))
             reason, message = self.told()
             self.assertEqual('CertificateUnusable', reason)
             self.assertIn('Secret lab/cert', message)
             self.assertIn(said, message)
             self.assertEqual([], self.pods())
-        for pair in authority.Pair('', one.key), authority.Pair('any', ''):
+        for pair in pki.Pair('', one.key), pki.Pair('any', ''):
             self.put(pair)
             self.assertEqual('CertificateMissing', self.told()[0])
         self.put(one)
         before = self.pods()
         self.assertEqual(1, len(before))
         # Whoever serves goes on with the one it has.
-        self.put(authority.Pair(one.certificate, other.key))
+        self.put(pki.Pair(one.certificate, other.key))
         self.assertEqual('CertificateUnusable', self.told()[0])
         self.assertEqual(before, self.pods())
 

@@ -5,8 +5,8 @@ import asyncio
 
 from oslotest import base
 
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import plan
-from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 from tests.unit.operator import test_reconcile as stories
@@ -23,7 +23,7 @@ class PlanTestCase(base.BaseTestCase):
         bmc = spec.read(body)
         seen = asyncio.run(stories.Operator(there).reconciler._look(
             bmc, body))
-        return plan.steps(bmc, seen, pods.Defaults(
+        return plan.steps(bmc, seen, deployments.Defaults(
             'sushy-kubevirt-emulator'), tried)
 
     def test_all_is_well(self):

@@ -8,13 +8,13 @@ import itertools
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import authority
-from sushy_kubevirt.operator import certificates
-from sushy_kubevirt.operator import kinds
-from sushy_kubevirt.operator import known
+from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import cache
+from sushy_kubevirt.operator import certificate_authority
+from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import options
-from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import workqueue
@@ -40,21 +40,21 @@ class Operator:
 
     def __init__(self, there, **said):
         self.there = there
-        said = options.Options(**said)
-        self.known = known.Known(there)
+        said = command_line.Options(**said)
+        self.known = cache.Known(there)
         self.woken = []
         self.rollout = rollout.Rollout(said.max_unavailable,
                                        self.woken.extend)
         self.strangers = Nobody()
         self.reconciler = reconcile.Reconciler(
-            said, there, self.known, certificates.Certificates(
+            said, there, self.known, certificate_authority.Certificates(
                 there, 'system'), self.rollout, self.strangers)
         self.see()
 
     def see(self):
         """Have what there is, as the watches tell it."""
         objects = self.known.objects
-        for resource in (*kinds.OWNED, kinds.BMC):
+        for resource in (*api_resources.OWNED, api_resources.BMC):
             there = self.there.of(resource.kind)
             names = {(one['metadata']['namespace'], one['metadata']['name'])
                      for one in there}
@@ -62,7 +62,7 @@ class Operator:
                 if at not in names:
                     objects.drop(resource, *at)
             for obj in there:
-                if resource == kinds.BMC:
+                if resource == api_resources.BMC:
                     self.known.put_bmc(copy.deepcopy(obj))
                 elif naming.made_by_us(obj):
                     objects.put(resource, obj)
@@ -333,7 +333,7 @@ class ReconcileTestCase(base.BaseTestCase):
         operator.run()
         seconds = asyncio.run(operator.reconciler.reconcile(KEY))
         self.assertAlmostEqual(
-            authority.CERTIFICATE_LIFE.total_seconds() * 2 / 3, seconds,
+            pki.CERTIFICATE_LIFE.total_seconds() * 2 / 3, seconds,
             delta=3600)
 
     def test_the_server_says_how_long(self):
@@ -389,7 +389,8 @@ class ReconcileTestCase(base.BaseTestCase):
                         one for one in there.of('Deployment')
                         if naming.made_by_us(one)])
                 there.remove(kind, 'lab', name)
-                operator.known.objects.drop(kinds.called(kind), 'lab', name)
+                operator.known.objects.drop(
+                    api_resources.called(kind), 'lab', name)
                 operator.run()
                 self.assertEqual(('True', 'ServiceReady'),
                                  conditions(there)['Ready'])
@@ -471,7 +472,7 @@ class ReconcileTestCase(base.BaseTestCase):
         operator.run()
         self.assertEqual(('False', 'ImageNotAllowed'),
                          conditions(there)['BMCEmulatorReady'])
-        self.assertEqual({'lab.test/mine:1'}, set(pods.images(
+        self.assertEqual({'lab.test/mine:1'}, set(deployments.images(
             there.objects['Deployment', 'lab', 'node-virtbmc'])))
         # The operator is told to let nobody have it any more.
         Operator(there, allowed_images=('other',)).run()
@@ -488,7 +489,8 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertEqual(
             there.objects['ServiceAccount', 'lab', 'node-virtbmc'][
                 'metadata']['uid'],
-            pods.account(there.objects['Deployment', 'lab', 'node-virtbmc']))
+            deployments.account(there.objects[
+                'Deployment', 'lab', 'node-virtbmc']))
 
     def test_another_password_elsewhere(self):
         there = begun(bodies.elsewhere())
@@ -577,7 +579,7 @@ class ReconcileTestCase(base.BaseTestCase):
             for name in ('node', 'two'):
                 operator.run(('lab', name))
             self.assertEqual({(image,)}, {
-                tuple(set(pods.images(one))) for one in there.of(
+                tuple(set(deployments.images(one))) for one in there.of(
                     'Deployment')})
         for one in there.of('Deployment'):
             self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])

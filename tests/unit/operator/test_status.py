@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
-from sushy_kubevirt.operator import happenings
+from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import status
 from tests.unit.operator import bodies
@@ -39,12 +39,12 @@ class HappeningsTestCase(base.BaseTestCase):
         bmc = bmc or bodies.bmc()
         before = status.document(bmc, old, {}, 'now')[
             'conditions'] if old else None
-        return [(kind, reason) for kind, reason, _ in happenings.of(
+        return [(kind, reason) for kind, reason, _ in events.of(
             before, status.document(bmc, new, {}, 'now')['conditions'])]
 
     def test_of(self):
         good, but = worlds.GOOD, worlds.but
-        for old, new, events in (
+        for old, new, wanted in (
                 (None, good, [('Normal', 'SecretGenerated'),
                               ('Normal', 'ServiceReady')]),
                 (good, good, []),
@@ -58,11 +58,11 @@ class HappeningsTestCase(base.BaseTestCase):
                 (good, but(waiting=True), [('Normal', 'RolloutWaiting')]),
                 (good, but(taken=('Role x',)), [('Warning', 'NameTaken')])):
             with self.subTest(old=old, new=new):
-                self.assertEqual(events, self.told(old, new))
+                self.assertEqual(wanted, self.told(old, new))
 
     def test_the_same_has_the_same_name(self):
         def name(bmc, *what):
-            return happenings.event(bmc, 'Normal', *what, 'now')[
+            return events.event(bmc, 'Normal', *what, 'now')[
                 'metadata']['name']
         one = bodies.bmc()
         self.assertEqual(name(one, 'A', 'b'), name(one, 'A', 'b'))

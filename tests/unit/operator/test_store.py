@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
-from sushy_kubevirt.operator import kinds
+from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import store
 
 
@@ -17,14 +17,14 @@ class StoreTestCase(base.BaseTestCase):
         self.store = store.Store()
 
     def put(self, version, **metadata):
-        return self.store.put(kinds.SERVICE, service(version, **metadata))
+        return self.store.put(api_resources.SERVICE, service(version, **metadata))
 
     def gone(self, version):
-        return self.store.gone(kinds.SERVICE, service(version))
+        return self.store.gone(api_resources.SERVICE, service(version))
 
     @property
     def version(self):
-        found = self.store.get(kinds.SERVICE, 'lab', 'a')
+        found = self.store.get(api_resources.SERVICE, 'lab', 'a')
         return found and found['metadata']['resourceVersion']
 
     def test_the_newer_wins(self):
@@ -56,7 +56,7 @@ class StoreTestCase(base.BaseTestCase):
 
     def test_little_is_remembered_of_what_is_gone(self):
         for number in range(store._MOST_GONE + 10):
-            self.store.gone(kinds.SERVICE, service(
+            self.store.gone(api_resources.SERVICE, service(
                 number, name='a%d' % number))
         self.assertEqual(store._MOST_GONE, len(self.store._gone))
 
@@ -64,12 +64,12 @@ class StoreTestCase(base.BaseTestCase):
         self.put(1, managedFields=[{}], annotations={
             'kubectl.kubernetes.io/last-applied-configuration': 'x',
             'b': 'c'})
-        found = self.store.get(kinds.SERVICE, 'lab', 'a')['metadata']
+        found = self.store.get(api_resources.SERVICE, 'lab', 'a')['metadata']
         self.assertNotIn('managedFields', found)
         self.assertEqual({'b': 'c'}, found['annotations'])
 
     def test_each_kind_for_itself(self):
         self.put(1)
-        self.assertIsNone(self.store.get(kinds.ROLE, 'lab', 'a'))
-        self.assertEqual([('lab', 'a')], self.store.names(kinds.SERVICE))
-        self.assertEqual([], self.store.names(kinds.ROLE))
+        self.assertIsNone(self.store.get(api_resources.ROLE, 'lab', 'a'))
+        self.assertEqual([('lab', 'a')], self.store.names(api_resources.SERVICE))
+        self.assertEqual([], self.store.names(api_resources.ROLE))

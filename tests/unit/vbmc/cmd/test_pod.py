@@ -8,8 +8,8 @@ from oslotest import base
 import yaml
 
 from sushy_kubevirt.kubevirt import runstrategy
-from sushy_kubevirt.operator import configuration
-from sushy_kubevirt.operator import pods
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
 from tests.unit.operator import bodies
 from vbmc_kubevirt.cmd import pod
 
@@ -56,22 +56,22 @@ class ReadTest(base.BaseTestCase):
         # It is another room, and has the same facts once more.
         for strategy in runstrategy.STARTABLE:
             bmc = bodies.bmc(runStrategy=strategy)
-            container, = [one for one in pods.deployment(
-                bmc, pods.Defaults('any'))['spec']['template']['spec'][
-                    'containers'] if one['name'] == pods.IPMI]
+            container, = [one for one in deployments.deployment(
+                bmc, deployments.Defaults('any'))['spec']['template']['spec'][
+                    'containers'] if one['name'] == deployments.IPMI]
             environ = {one['name']: one.get('value', '10.0.0.7')
                        for one in container['env']}
             settings = pod.read(environ)
             self.assertEqual(
-                ('lab/vm', configuration.AUTH_FOLDER, '10.0.0.7',
-                 pods.IPMI_PORT, pods.IPMI_HEALTH_PORT),
+                ('lab/vm', config_map.AUTH_FOLDER, '10.0.0.7',
+                 deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
                 (settings.vm, settings.folder, settings.address,
                  settings.port, settings.health_port))
             self.assertEqual(strategy, settings.options.run_strategy)
-            self.assertEqual(configuration.WATCH_SECONDS,
+            self.assertEqual(config_map.WATCH_SECONDS,
                              settings.options.watch_seconds)
         least = pod.read(SOUND)
-        self.assertEqual((pods.IPMI_PORT, pods.IPMI_HEALTH_PORT),
+        self.assertEqual((deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
                          (least.port, least.health_port))
 
     def test_what_the_definition_lets_through(self):

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's authority, kept in a Secret of its own namespace.
+
+It is made when the first BMC needs it. One that is renewed leaves its old
+certificate beside it, so that clients can check with either until the BMCs'
+own were issued anew.
+"""
+
+import asyncio
+import base64
+import logging
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import observed_state
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import secret_summary
+
+LOG = logging.getLogger(__name__)
+
+#: The certificate before the one that signs now.
+PREVIOUS = 'previous.crt'
+
+_COMMON_NAME = naming.OPERATOR
+
+
+class Certificates:
+    """The authority.
+
+    :param api: an `api.Api`
+    :param namespace: where its Secret is
+    """
+
+    def __init__(self, api, namespace):
+        self._api = api
+        self._namespace = namespace
+        self._found = None
+        self._fresh = False
+        self._lock = asyncio.Lock()
+
+    def forget(self):
+        """Look again: the Secret was changed."""
+        self._fresh = False
+
+    async def authority(self):
+        """Who signs.
+
+        :returns: `observed_state.Authority`
+        :raises: `errors.MachineError`
+        """
+        async with self._lock:
+            if self._fresh and not pki.due(
+                    self._found.pair.certificate, ()):
+                return self._found
+            # Before it is read: should it be changed meanwhile, it is not.
+            self._fresh = True
+            try:
+                self._found = await self._read_or_make()
+            except BaseException:
+                self._fresh = False
+                raise
+            return self._found
+
+    async def _read_or_make(self):
+        try:
+            secret = await self._get()
+        except errors.ObjectNotFound:
+            # One that somebody deleted is put back: BMCs and their clients
+            # have it still.
+            secret = await self._make(
+                self._found.pair if self._found else _new(),
+                self._found.bundle if self._found else '')
+        found = _read(secret)
+        if not pki.usable(found.pair):
+            raise errors.Rejected(
+                'Secret %s/%s has no certificate, or one without its key. '
+                'Mend it, or delete it to have a new one made'
+                % (self._namespace, naming.AUTHORITY))
+        if not pki.due(found.pair.certificate, ()) or (
+                not naming.made_by_us(secret)):
+            return found
+        LOG.info('The certificate authority is renewed')
+        return _read(await self._api.patch(
+            api_resources.SECRET, self._namespace, naming.AUTHORITY, {
+                'metadata': {'resourceVersion': secret['metadata'][
+                    'resourceVersion']},
+                'data': _data(_new(), found.pair.certificate)}))
+
+    async def _get(self):
+        return await self._api.get(api_resources.SECRET, self._namespace,
+                                   naming.AUTHORITY)
+
+    async def _make(self, pair, bundle):
+        previous = bundle.replace(pair.certificate, '')
+        try:
+            return await self._api.create(
+                api_resources.SECRET, self._namespace, {
+                    'apiVersion': 'v1', 'kind': 'Secret',
+                    'type': secret_summary.TYPE,
+                    'metadata': {
+                        'name': naming.AUTHORITY, 'namespace': self._namespace,
+                        'labels': {naming.MANAGED_BY: naming.OPERATOR}},
+                    'data': _data(pair, previous)})
+        except errors.Conflict:
+            return await self._get()
+
+
+def _new():
+    return pki.make(_COMMON_NAME)
+
+
+def _read(secret):
+    pair = secret_summary.pair(secret)
+    previous = secret_summary.text(secret, PREVIOUS)
+    return observed_state.Authority(pair, pair.certificate + previous)
+
+
+def _data(pair, previous):
+    data = secret_summary.data(pair)
+    if previous:
+        data[PREVIOUS] = base64.b64encode(previous.encode()).decode()
+    return data

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Deployment of a BMC: one pod, with a container for each protocol.
+
+It is the contract with what runs in the pod: commands, environment, mounts
+and ports stand here and in `config_map`.
+"""
+
+import dataclasses
+
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import naming
+
+REDFISH, IPMI = 'redfish', 'ipmi'
+
+#: Port of IPMI in the pod, and of each container's probes and metrics.
+IPMI_PORT = 6230
+REDFISH_HEALTH_PORT = 8081
+IPMI_HEALTH_PORT = 8082
+
+#: Annotation of the pod: what its config file is made of.
+CONFIGURATION = naming.GROUP + '/configuration'
+
+#: Annotation of the pod: the uid of its account. The token of an account that
+#: was made anew is another one, and a pod would not have it for most of an
+#: hour.
+ACCOUNT = naming.GROUP + '/account'
+
+#: For a process of which there is one for each VM: a megabyte less of what
+#: threads leave behind (glibc), and of columns in tracebacks (CPython).
+_SMALL = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
+
+#: What containers ask for, and may have at most, when the BMC does not say.
+#: At rest they take 28 and 20 MiB of their own (redfish, ipmi), with pages
+#: that they share 42 and 38, and 2 MiB more after some hundred requests of 16
+#: clients; processor time is below 1 m for both (tools/bench). There is no
+#: limit of that: a start would take long.
+RESOURCES = {
+    REDFISH: {'requests': {'cpu': '5m', 'memory': '48Mi'},
+              'limits': {'memory': '160Mi'}},
+    IPMI: {'requests': {'cpu': '2m', 'memory': '40Mi'},
+           'limits': {'memory': '96Mi'}},
+}
+
+#: Nobody's user and group.
+_USER = 65532
+
+
+@dataclasses.dataclass(frozen=True)
+class Defaults:
+    """What the operator was told about all pods.
+
+    :param image: of the containers
+    :param resources: dict of a container's name and its resources, for BMCs
+        that name none
+    :param pull_policy: or None for Kubernetes' default
+    :param proxy: a `config_map.Proxy`, or None
+    """
+
+    image: str
+    resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
+    pull_policy: str | None = None
+    proxy: config_map.Proxy | None = None
+
+
+def deployment(bmc, defaults, account=''):
+    """The Deployment.
+
+    :param bmc: a `spec.Bmc`
+    :param defaults: `Defaults`
+    :param account: uid of the ServiceAccount
+    """
+    containers = []
+    if bmc.redfish.enabled:
+        containers.append(_redfish(bmc, defaults))
+    if bmc.ipmi:
+        containers.append(_ipmi(bmc, defaults))
+    pod = {
+        'serviceAccountName': naming.base(bmc.name),
+        'automountServiceAccountToken': True,
+        'enableServiceLinks': False,
+        'terminationGracePeriodSeconds': 10,
+        'securityContext': {
+            'runAsNonRoot': True, 'runAsUser': _USER, 'runAsGroup': _USER,
+            'fsGroup': _USER, 'seccompProfile': {'type': 'RuntimeDefault'}},
+        'containers': containers,
+        'volumes': _volumes(bmc),
+    }
+    if bmc.node_selector:
+        pod['nodeSelector'] = bmc.node_selector
+    if bmc.tolerations:
+        pod['tolerations'] = list(bmc.tolerations)
+    template = {'labels': naming.labels(bmc.name),
+                'annotations': {ACCOUNT: account}}
+    if bmc.redfish.enabled:
+        template['annotations'][CONFIGURATION] = config_map.digest(
+            bmc, defaults.proxy)
+    return {
+        'apiVersion': 'apps/v1', 'kind': 'Deployment',
+        'metadata': naming.metadata(bmc, naming.base(bmc.name)),
+        'spec': {
+            'replicas': 1,
+            # Never two at a time: two would answer for one BMC.
+            'strategy': {'type': 'Recreate'},
+            'revisionHistoryLimit': 1,
+            'selector': {'matchLabels': naming.selector(bmc.name)},
+            'template': {'metadata': template, 'spec': pod}}}
+
+
+def images(deployment):
+    """:returns: tuple of the images that a Deployment's pod has"""
+    return tuple(container.get('image', '') for container in deployment[
+        'spec']['template']['spec']['containers'])
+
+
+def account(deployment):
+    """The uid of the account that the pod of a Deployment has.
+
+    :param deployment: dict
+    """
+    return (deployment['spec']['template']['metadata'].get(
+        'annotations') or {}).get(ACCOUNT)
+
+
+def is_ready(deployment):
+    """Whether the pod of a Deployment, as it is to be, is ready.
+
+    Who counts pods may be late: for a moment the one before, which is gone,
+    stands for ready beside the new one (``kubectl rollout status`` does not
+    believe that either).
+
+    :param deployment: dict, as the cluster has it
+    """
+    told = deployment.get('status') or {}
+    return (told.get('observedGeneration', 0)
+            >= deployment['metadata'].get('generation', 0)
+            and told.get('updatedReplicas', 0) > 0
+            and told.get('replicas', 0) <= told['updatedReplicas']
+            and told.get('readyReplicas', 0) > 0)
+
+
+def auth_secret(bmc):
+    """Name of the Secret with user name and password that is mounted.
+
+    :param bmc: a `spec.Bmc`
+    """
+    if bmc.auth is None or bmc.auth.namespace != bmc.namespace:
+        return naming.auth(bmc.name)
+    return bmc.auth.name
+
+
+def tls_secret(bmc):
+    """Name of the Secret with the certificate, or None for plain HTTP."""
+    if bmc.redfish.plain or not bmc.redfish.enabled:
+        return None
+    return bmc.redfish.secret or naming.tls(bmc.name)
+
+
+def _redfish(bmc, defaults):
+    mounts = [_mount('config', config_map.FOLDER)]
+    env = [{'name': 'SUSHY_EMULATOR_CONFIG', 'value': '%s/%s' % (
+        config_map.FOLDER, config_map.FILE)}]
+    if tls_secret(bmc):
+        mounts.append(_mount('tls', config_map.TLS_FOLDER))
+        env.append({'name': config_map.TLS_VARIABLE,
+                    'value': config_map.TLS_FOLDER})
+    return _container(
+        REDFISH, bmc, defaults, ['sushy-kubevirt-redfish'], env,
+        mounts, {'name': REDFISH, 'containerPort': config_map.PORT,
+                 'protocol': 'TCP'}, REDFISH_HEALTH_PORT)
+
+
+def _ipmi(bmc, defaults):
+    env = [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
+           {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)}]
+    if bmc.run_strategy:
+        env.append({'name': 'VIRTBMC_RUN_STRATEGY',
+                    'value': bmc.run_strategy})
+    return _container(
+        IPMI, bmc, defaults, ['sushy-kubevirt-ipmi'], env, [],
+        {'name': IPMI, 'containerPort': IPMI_PORT, 'protocol': 'UDP'},
+        IPMI_HEALTH_PORT)
+
+
+def _container(name, bmc, defaults, command, env, mounts, port, health_port):
+    made = {
+        'name': name,
+        'image': bmc.image or defaults.image,
+        'command': command,
+        'env': [{'name': 'POD_IP', 'valueFrom': {
+            'fieldRef': {'fieldPath': 'status.podIP'}}},
+            {'name': 'VIRTBMC_HEALTH_PORT', 'value': str(health_port)},
+            {'name': config_map.AUTH_VARIABLE,
+             'value': config_map.AUTH_FOLDER},
+            *({'name': each, 'value': value} for each, value in _SMALL),
+            *env],
+        'ports': [port, {'name': name + '-health',
+                         'containerPort': health_port, 'protocol': 'TCP'}],
+        'volumeMounts': [_mount('auth', config_map.AUTH_FOLDER),
+                         {'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
+        'startupProbe': _probe(name, '/livez', 1, 60),
+        'livenessProbe': _probe(name, '/livez', 20, 3),
+        'readinessProbe': _probe(name, '/readyz', 10, 2),
+        'resources': bmc.resources.get(name)
+        or defaults.resources.get(name) or {},
+        'securityContext': {
+            'allowPrivilegeEscalation': False,
+            'readOnlyRootFilesystem': True,
+            'capabilities': {'drop': ['ALL']}},
+    }
+    if defaults.pull_policy:
+        made['imagePullPolicy'] = defaults.pull_policy
+    return made
+
+
+def _probe(name, path, period, failures):
+    return {'httpGet': {'path': path, 'port': name + '-health',
+                        'scheme': 'HTTP'},
+            'periodSeconds': period, 'timeoutSeconds': 5,
+            'failureThreshold': failures}
+
+
+def _mount(volume, folder):
+    # The whole folder: a single file would never be updated.
+    return {'name': volume, 'mountPath': folder, 'readOnly': True}
+
+
+def _volumes(bmc):
+    volumes = [
+        {'name': 'auth', 'secret': {'secretName': auth_secret(bmc),
+                                    'defaultMode': 0o440}},
+        {'name': 'tmp', 'emptyDir': {'medium': 'Memory',
+                                     'sizeLimit': '16Mi'}}]
+    if bmc.redfish.enabled:
+        volumes.append({'name': 'config', 'configMap': {
+            'name': naming.base(bmc.name)}})
+    if tls_secret(bmc):
+        volumes.append({'name': 'tls', 'secret': {
+            'secretName': tls_secret(bmc), 'defaultMode': 0o440}})
+    return volumes

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes Events of BMCs: what somebody looks for in ``kubectl describe``.
+
+An Event tells of a condition that has changed. Its name follows from what it
+says, so that what happens again is counted and fills no list.
+"""
+
+import hashlib
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import naming
+
+NORMAL, WARNING = 'Normal', 'Warning'
+
+#: What a condition goes through by itself, or because of another one that is
+#: told of, and is no event.
+_PASSING = ('SecretPending', 'EmulatorStarting', 'ServicePending',
+            'CertificatePending', 'LoadBalancerPending', 'WaitingForSecret',
+            'WaitingForVirtualMachine', 'WaitingForCertificate')
+
+#: Of what is good, this.
+_GOOD = {conditions.SECRET: ('SecretGenerated',),
+         conditions.EMULATOR: ('RolloutWaiting',),
+         conditions.READY: None}
+
+
+def of(old, new):
+    """What there is to tell of a new status.
+
+    :param old: list of conditions as they were, dicts
+    :param new: list of conditions as they are, dicts
+    :returns: list of (type, reason, message)
+    """
+    before = {one['type']: (one['status'], one['reason'])
+              for one in old or ()}
+    found = []
+    for one in new:
+        now = one['status'], one['reason']
+        if before.get(one['type']) == now:
+            continue
+        if one['status'] == 'True':
+            if one['type'] in _GOOD and (
+                    _GOOD[one['type']] is None
+                    or one['reason'] in _GOOD[one['type']]):
+                found.append((NORMAL, one['reason'], one['message']))
+        elif (one['type'] != conditions.READY
+                and one['reason'] not in _PASSING):
+            found.append((WARNING, one['reason'], one['message']))
+    return found
+
+
+def event(bmc, type_, reason, message, now):
+    """An Event.
+
+    :param bmc: a `spec.Bmc`
+    :param type_: `NORMAL` or `WARNING`
+    :param reason: one word
+    :param message: a sentence
+    :param now: RFC 3339 text
+    :returns: dict
+    """
+    digest = hashlib.sha256('\0'.join(
+        (bmc.uid, type_, reason, message)).encode()).hexdigest()[:16]
+    return {
+        'apiVersion': 'v1', 'kind': 'Event',
+        'metadata': {'name': '%s.%s' % (bmc.name[:230].rstrip('-.'), digest),
+                     'namespace': bmc.namespace},
+        'involvedObject': {
+            'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
+            'name': bmc.name, 'namespace': bmc.namespace, 'uid': bmc.uid},
+        'type': type_, 'reason': reason, 'message': message[:1024],
+        'firstTimestamp': now, 'lastTimestamp': now, 'count': 1,
+        'source': {'component': naming.OPERATOR},
+        'reportingComponent': naming.OPERATOR, 'reportingInstance': ''}
+
+
+async def tell(api, made):
+    """Make an Event, or count it once more.
+
+    :param api: an `api.Api`
+    :param made: of `event`
+    :raises: `errors.MachineError`
+    """
+    metadata = made['metadata']
+    where = api_resources.EVENT, metadata['namespace']
+    try:
+        await api.create(*where, made)
+        return
+    except errors.Conflict:
+        pass
+    known = await api.get(*where, metadata['name'])
+    await api.patch(*where, metadata['name'], {
+        'metadata': {'resourceVersion': known['metadata'][
+            'resourceVersion']},
+        'lastTimestamp': made['lastTimestamp'],
+        'count': (known.get('count') or 1) + 1})

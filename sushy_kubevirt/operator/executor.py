@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out the steps of a plan, one call or a few each.
+
+What the calls answer becomes known at once; the watches tell it again.
+"""
+
+import logging
+
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import drift
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import observed_state
+from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import secret_summary
+
+LOG = logging.getLogger(__name__)
+
+
+def subject(step, bmc):
+    """What a step is about.
+
+    :param step: one of `plan`
+    :param bmc: a `spec.Bmc`
+    :returns: 'Kind name'
+    """
+    body = getattr(step, 'body', None)
+    if body is not None:
+        return '%s %s' % (body['kind'], body['metadata']['name'])
+    if isinstance(step, plan.Delete):
+        return '%s %s' % (step.resource.kind, step.at.name)
+    if isinstance(step, (plan.Generate, plan.Copy)):
+        return 'Secret ' + naming.auth(bmc.name)
+    if isinstance(step, plan.Issue):
+        return 'Secret ' + naming.tls(bmc.name)
+    if isinstance(step, plan.Settle):
+        return 'Deployment ' + naming.base(bmc.name)
+    return '%s %s' % (naming.KIND, bmc.name)
+
+
+class Surprise(Exception):
+    """Something is not as it was thought to be: the steps that were to follow
+    may be wrong, and a new plan is needed."""
+
+
+class Acting:
+    """Carries out steps.
+
+    :param api: an `api.Api`
+    :param known: a `cache.Known`
+    """
+
+    def __init__(self, api, known):
+        self._api = api
+        self._known = known
+        self._ways = {
+            plan.Create: self._create, plan.Apply: self._apply,
+            plan.Replace: self._replace, plan.Delete: self._delete,
+            plan.Generate: self._generate, plan.Copy: self._copy,
+            plan.Issue: self._issue, plan.Settle: self._settle,
+            plan.Finalizer: self._finalizer}
+
+    async def act(self, bmc, step, seen, tried):
+        """Carry out a step.
+
+        :param bmc: a `spec.Bmc`
+        :param step: one of `plan`
+        :param seen: `observed_state.Observed`
+        :param tried: dict: see `plan.steps`; what did not help is added
+        :raises: `Surprise`, `errors.MachineError`
+        """
+        LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
+        await self._ways[type(step)](bmc, step, seen, tried)
+
+    async def _create(self, bmc, step, seen, tried):
+        resource, namespace, name = _where(step.body)
+        try:
+            made = await self._api.create(resource, namespace, step.body)
+        except errors.Conflict:
+            # Made by who worked before, or somebody else's.
+            await self._look(resource, namespace, name)
+            raise Surprise from None
+        self._take(resource, made)
+
+    async def _apply(self, bmc, step, seen, tried):
+        body, live = step.body, await self._meant(step)
+        resource, *names = at = _where(body)
+        entries = _adopted(live['metadata'].get('managedFields') or ())
+        if entries:
+            # What was made by a POST, apply would never take away again.
+            live = await self._api.patch(*at, [
+                {'op': 'test', 'path': '/metadata/resourceVersion',
+                 'value': live['metadata']['resourceVersion']},
+                {'op': 'replace', 'path': '/metadata/managedFields',
+                 'value': entries}])
+        ref = body['kind'], *names
+        try:
+            made = await self._api.apply(*at, {
+                **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
+        except errors.Rejected:
+            # What somebody else set may not go with it: such as numbers of a
+            # rolling update with Recreate.
+            if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
+                raise
+            tried[ref] = plan.Apply, *plan.attempt(body, live)
+            raise Surprise from None
+        self._take(resource, made)
+        if drift.differs(body, made):
+            tried[ref] = plan.Apply, *plan.attempt(body, made)
+
+    async def _replace(self, bmc, step, seen, tried):
+        body, live = step.body, await self._meant(step)
+        resource, *names = at = _where(body)
+        patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
+                  'value': live['metadata']['resourceVersion']}]
+        for part in ('labels', 'annotations'):
+            patch.append({
+                'op': 'add', 'path': '/metadata/' + part,
+                'value': {**live['metadata'].get(part, {}),
+                          **body['metadata'].get(part, {})}})
+        if body['kind'] == 'Service':
+            body = network.allocated(body, live)
+        patch += [{'op': 'add', 'path': '/' + part, 'value': value}
+                  for part, value in body.items() if part not in (
+                      'apiVersion', 'kind', 'metadata', 'roleRef')]
+        made = await self._api.patch(*at, patch)
+        self._take(resource, made)
+        if drift.differs(body, made):
+            # What was asked for, not what it was completed to: see `plan`.
+            tried[body['kind'], *names] = (
+                plan.Replace, *plan.attempt(step.body, made))
+
+    async def _delete(self, bmc, step, seen, tried):
+        at = step.at
+        try:
+            await self._api.delete(step.resource, at.namespace, at.name,
+                                   step.uid)
+        except errors.ObjectNotFound:
+            pass
+        except errors.Conflict:
+            # Another one by now.
+            await self._look(step.resource, at.namespace, at.name)
+            raise Surprise from None
+        if step.resource == api_resources.SECRET:
+            self._known.secrets.drop(at.namespace, at.name)
+        else:
+            self._known.objects.drop(step.resource, at.namespace, at.name)
+
+    async def _generate(self, bmc, step, seen, tried):
+        made = credentials.made(bmc)
+        if step.uid is None:
+            await self._create(bmc, plan.Create(made), seen, tried)
+            return
+        await self._data(made, step.uid, {
+            key: made['data'][key] for key in step.lacks})
+
+    async def _copy(self, bmc, step, seen, tried):
+        named = observed_state.names(bmc)
+        source = await self._api.get(
+            api_resources.SECRET, named.source.namespace, named.source.name)
+        found = self._known.secrets.take(source)
+        if found.lacks or not permission.permitted(
+                bmc.namespace, found.obj):
+            raise Surprise
+        made = credentials.copied(bmc, source)
+        if step.uid is None:
+            await self._create(bmc, plan.Create(made), seen, tried)
+            return
+        await self._data(made, step.uid, {
+            key: made['data'].get(key) for key in credentials.KEYS})
+
+    async def _issue(self, bmc, step, seen, tried):
+        pair = pki.issue(seen.authority.pair, step.names)
+        made = {
+            'apiVersion': 'v1', 'kind': 'Secret',
+            'type': 'kubernetes.io/tls',
+            'metadata': naming.metadata(bmc, naming.tls(bmc.name)),
+            'data': secret_summary.data(pair)}
+        if step.uid is None:
+            await self._create(bmc, plan.Create(made), seen, tried)
+            return
+        await self._data(made, step.uid, made['data'])
+
+    async def _settle(self, bmc, step, seen, tried):
+        name = naming.base(bmc.name)
+        self._take(api_resources.DEPLOYMENT, await self._api.patch(
+            api_resources.DEPLOYMENT, bmc.namespace, name, {'metadata': {
+                'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
+
+    async def _finalizer(self, bmc, step, seen, tried):
+        body = await self._api.get(api_resources.BMC, bmc.namespace, bmc.name)
+        metadata = body['metadata']
+        there = metadata.get('finalizers') or []
+        wanted = [one for one in there if one != naming.FINALIZER]
+        if step.on:
+            wanted.append(naming.FINALIZER)
+        if metadata['uid'] != bmc.uid or wanted == there:
+            self._known.put_bmc(body)
+            raise Surprise
+        body = await self._api.patch(
+            api_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
+                'resourceVersion': metadata['resourceVersion'],
+                'finalizers': wanted or None}})
+        if not step.on and not wanted:
+            # That was its end.
+            self._known.drop_bmc((bmc.namespace, bmc.name))
+            return
+        self._known.put_bmc(body)
+
+    async def _data(self, made, uid, data):
+        metadata = made['metadata']
+        self._take(api_resources.SECRET, await self._api.patch(
+            api_resources.SECRET, metadata['namespace'], metadata['name'],
+            {'metadata': {'uid': uid}, 'data': data}))
+
+    async def _meant(self, step):
+        """The object that a step is to change, as it is now."""
+        live = await self._look(*_where(step.body))
+        if live is None or live['metadata']['uid'] != step.uid:
+            raise Surprise
+        return live
+
+    async def _look(self, resource, namespace, name):
+        try:
+            obj = await self._api.get(resource, namespace, name)
+        except errors.ObjectNotFound:
+            self._known.objects.drop(resource, namespace, name)
+            return None
+        self._take(resource, obj)
+        return obj
+
+    def _take(self, resource, obj):
+        if resource == api_resources.SECRET:
+            self._known.secrets.take(obj)
+        else:
+            self._known.objects.put(resource, obj)
+
+
+def _where(body):
+    metadata = body['metadata']
+    return api_resources.of(body), metadata['namespace'], metadata['name']
+
+
+def _adopted(entries):
+    """Have server-side apply own what this operator wrote otherwise.
+
+    A POST or another patch leaves an entry of its own in managedFields; a
+    field that is in it stays when an apply leaves it out. (client-go has
+    ``util/csaupgrade`` for the same.)
+
+    :param entries: list of dicts, managedFields
+    :returns: what they have to be; None if they are so
+    """
+    mine = [one for one in entries if one.get('manager') == naming.OPERATOR
+            and not one.get('subresource')]
+    if all(one.get('operation') == 'Apply' for one in mine):
+        return None
+    fields = {}
+    for one in mine:
+        _merge(fields, one.get('fieldsV1') or {})
+    return [one for one in entries if one not in mine] + [{
+        **mine[0], 'operation': 'Apply', 'fieldsV1': fields}]
+
+
+def _merge(into, other):
+    for name, value in other.items():
+        _merge(into.setdefault(name, {}), value)

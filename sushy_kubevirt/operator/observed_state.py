@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of the world of one BMC, put together from what was seen.
+
+No calls are made here, and nothing is decided.
+"""
+
+import dataclasses
+import datetime
+
+from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import desired_state
+from sushy_kubevirt.operator import images
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.services import state
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """The world of one BMC.
+
+    :param world: `conditions.World`
+    :param live: dict of a (kind, namespace, name) and the object, for all
+        but Secrets; also those of somebody else
+    :param auth: `secret_summary.Seen` of what the operator made or copied,
+        or None
+    :param source: of the Secret that the BMC names, the same
+    :param tls: of the certificate that the operator issued, the same
+    :param state: of the state Secret, the same
+    :param authority: the `Authority`; None if the BMC needs none
+    :param finalizer: whether the BMC has ours
+    :param settled: whether the spec as it is was carried out once, so that
+        what differs now is the operator's own change
+    """
+
+    world: conditions.World
+    live: dict
+    auth: secret_summary.Seen | None = None
+    source: secret_summary.Seen | None = None
+    tls: secret_summary.Seen | None = None
+    state: secret_summary.Seen | None = None
+    authority: object = None
+    finalizer: bool = False
+    settled: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Authority:
+    """Who signs.
+
+    :param pair: `pki.Pair`
+    :param bundle: PEM text of all certificates that clients may check with
+    """
+
+    pair: pki.Pair
+    bundle: str
+
+
+def objects(bmc):
+    """Where everything of a BMC is, apart from Secrets.
+
+    :param bmc: a `spec.Bmc`
+    :returns: list of (resource, namespace, name)
+    """
+    base, here = naming.base(bmc.name), bmc.namespace
+    access = naming.access(bmc.name, here, bmc.vm.namespace)
+    return [
+        (api_resources.DEPLOYMENT, here, base),
+        (api_resources.SERVICE, here, base),
+        (api_resources.ACCOUNT, here, base),
+        (api_resources.POLICY, here, base),
+        (api_resources.CONFIG_MAP, here, base),
+        (api_resources.CONFIG_MAP, here, naming.authority(bmc.name)),
+        (api_resources.BINDING, bmc.vm.namespace, access),
+        (api_resources.ROLE, bmc.vm.namespace, access)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The Secrets of a BMC, each a `spec.Reference` or None."""
+
+    auth: spec.Reference
+    source: spec.Reference | None
+    tls: spec.Reference
+    given: spec.Reference | None
+    state: spec.Reference
+
+    def all(self):
+        """:returns: tuple of those that there are, each once"""
+        return tuple(dict.fromkeys(filter(None, (
+            self.auth, self.source, self.tls, self.given, self.state))))
+
+
+def names(bmc):
+    """Which Secrets a BMC has to do with.
+
+    :param bmc: a `spec.Bmc`
+    :returns: `Names`
+    """
+    here = bmc.namespace
+    given = bmc.redfish.secret
+    return Names(
+        spec.Reference(here, naming.auth(bmc.name)), bmc.auth,
+        spec.Reference(here, naming.tls(bmc.name)),
+        spec.Reference(here, given) if given else None,
+        spec.Reference(bmc.vm.namespace, bmc.vm.name + state.ENDING))
+
+
+def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
+                 refused=(), now=None):
+    """Make the whole of its parts.
+
+    :param bmc: a `spec.Bmc`
+    :param body: dict, the BMC as the API has it
+    :param live: as in `Observed`
+    :param vm: dict with the VM's metadata, or None
+    :param seen: dict of `spec.Reference` and `secret_summary.Seen` or None
+    :param issuer: `Authority` or None
+    :param allowed: patterns of `images.allowed`
+    :param usual: image of a BMC that names none
+    :param refused: as in `conditions.World`
+    :param now: aware `datetime.datetime`; the present when left out
+    :returns: `Observed`
+    """
+    named = names(bmc)
+    auth, tls = seen.get(named.auth), seen.get(named.tls)
+    source, store = seen.get(named.source), seen.get(named.state)
+    taken = ['%s %s' % (kind, name) for (kind, _, name), obj in live.items()
+             if not naming.is_ours(bmc, obj)]
+    taken += ['Secret ' + one.obj['metadata']['name']
+              for one, needed in ((auth, _is_made(bmc)),
+                                  (tls, _is_issued(bmc)))
+              if needed and one and not naming.is_ours(bmc, one.obj)]
+    if store and not _is_state(store):
+        # The pod would read somebody else's, or what another controller
+        # writes into one of another type.
+        taken.append('Secret ' + named.state.name)
+    secret = source if bmc.auth else _ours(bmc, auth)
+    given = seen.get(named.given) if deployments.tls_secret(bmc) else None
+    served = given if named.given else _ours(bmc, tls)
+
+    def own(kind):
+        return _own(bmc, live.get((kind, bmc.namespace,
+                                   naming.base(bmc.name))))
+    deployment = own('Deployment')
+    world = conditions.World(
+        vm=vm, secret=secret and secret.obj,
+        secret_lacks=secret.lacks if secret else (),
+        secret_unfit=secret.unfit if secret else (),
+        copied=_ours(bmc, auth) is not None,
+        account=own('ServiceAccount'), deployment=deployment,
+        service=own('Service'),
+        certificate=bool(served and served.certificate),
+        certificate_fault=given.fault if given else '',
+        validity=pki.validity(given.certificate)
+        if given and given.certificate else None,
+        now=now or datetime.datetime.now(datetime.UTC),
+        taken=tuple(taken),
+        image_allowed=bmc.image is None or images.allowed(
+            bmc.image, allowed),
+        pod_allowed=deployment is not None and all(
+            images.allowed(image, (*allowed, images.repository(usual)))
+            for image in deployments.images(deployment)),
+        refused=tuple(refused))
+    metadata = body['metadata']
+    return Observed(
+        world, live, auth=auth, source=source, tls=tls, state=store,
+        authority=issuer,
+        finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),
+        settled=(body.get('status') or {}).get(
+            'observedGeneration') == bmc.generation)
+
+
+def needs_authority(bmc):
+    """Whether the operator signs the certificate of a BMC.
+
+    :param bmc: a `spec.Bmc`
+    """
+    return _is_issued(bmc)
+
+
+def _is_state(seen):
+    """Whether a Secret was made for what a BMC keeps, by whichever of us."""
+    return seen.type == secret_summary.TYPE and (
+        seen.obj['metadata'].get('labels') or {}).get(
+            naming.MANAGED_BY) in (naming.OPERATOR, state.MANAGER)
+
+
+def _is_made(bmc):
+    return bmc.auth is None or desired_state.copies(bmc)
+
+
+def _is_issued(bmc):
+    return deployments.tls_secret(bmc) == naming.tls(bmc.name)
+
+
+def _ours(bmc, seen):
+    return seen if seen and naming.is_ours(bmc, seen.obj) else None
+
+
+def _own(bmc, obj):
+    return obj if obj and naming.is_ours(bmc, obj) else None

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator remembers of a Secret: nothing that is secret.
+
+A Secret is read by name when its version moves, looked at, and forgotten.
+"""
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+import hmac
+import os
+
+from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import pki
+
+TYPE = 'Opaque'
+
+_KEPT = ('name', 'namespace', 'uid', 'resourceVersion', 'labels',
+         'ownerReferences', 'deletionTimestamp')
+
+CERTIFICATE, KEY = 'tls.crt', 'tls.key'
+
+# Credentials are told apart by a digest that is good for nothing outside of
+# this process.
+_SALT = os.urandom(32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A Secret, as far as it is remembered.
+
+    :param obj: dict with its metadata alone
+    :param type: its type
+    :param lacks: what it lacks as credentials: see `credentials.missing`
+    :param unfit: what a protocol cannot use of it: see `credentials.unfit`
+    :param digest: bytes that change with what pods read of it
+    :param certificate: PEM text of its certificate, the first of a chain, if
+        that can be used, and its key is there and belongs to it; else None
+    :param fault: why not, if both are there: see `pki.fault`
+    """
+
+    obj: dict
+    type: str
+    lacks: tuple
+    unfit: tuple
+    digest: bytes
+    certificate: str | None
+    fault: str = ''
+
+    @property
+    def version(self):
+        """The resourceVersion that was looked at."""
+        return self.obj['metadata'].get('resourceVersion', '')
+
+
+def look(secret):
+    """Look at a Secret.
+
+    :param secret: dict, as the API has it
+    :returns: `Seen`
+    """
+    data, metadata = secret.get('data') or {}, secret['metadata']
+    served = pair(secret)
+    whole = bool(served.certificate and served.key)
+    fault = pki.fault(served) if whole else ''
+    return Seen(
+        {'metadata': trimmed(metadata)},
+        secret.get('type', TYPE), credentials.missing(secret),
+        credentials.unfit(secret),
+        digest(data),
+        pki.first(served.certificate) if whole and not fault else None,
+        fault)
+
+
+def trimmed(metadata):
+    """What is remembered of metadata.
+
+    The annotation of ``kubectl apply`` is not: a Secret's holds it all.
+    """
+    kept = {name: metadata[name] for name in _KEPT if name in metadata}
+    allowed = (metadata.get('annotations') or {}).get(permission.ANNOTATION)
+    if allowed is not None:
+        kept['annotations'] = {permission.ANNOTATION: allowed}
+    return kept
+
+
+def digest(data):
+    """:returns: bytes that change with what pods read of a Secret"""
+    made = hmac.new(_SALT, digestmod=hashlib.sha256)
+    for key in credentials.KEYS:
+        made.update(str(data.get(key)).encode() + b'\0')
+    return made.digest()
+
+
+def pair(secret):
+    """The certificate and the key of a Secret.
+
+    :param secret: dict
+    :returns: `pki.Pair`
+    """
+    data = secret.get('data') or {}
+    return pki.Pair(_text(data.get(CERTIFICATE)),
+                    _text(data.get(KEY)))
+
+
+def text(secret, key):
+    """:returns: what stands under a key; '' if that is no text"""
+    return _text((secret.get('data') or {}).get(key))
+
+
+def data(pair):
+    """What a Secret with a certificate holds.
+
+    :param pair: `pki.Pair`
+    :returns: dict
+    """
+    return {CERTIFICATE: base64.b64encode(pair.certificate.encode()).decode(),
+            KEY: base64.b64encode(pair.key.encode()).decode()}
+
+
+def _text(value):
+    try:
+        return base64.b64decode(value or '', validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ''

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the operator."""
+
+import contextlib
+import io
+import os
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.operator import command_line
+from tests.unit.kubevirt import test_tls
+
+
+def parse(*words, **environ):
+    return command_line.parse(words, environ)
+
+
+class OptionsTestCase(base.BaseTestCase):
+
+    def refused(self, *words):
+        output = io.StringIO()
+        with contextlib.redirect_stderr(output):
+            end = self.assertRaises(SystemExit, parse, *words)
+        self.assertEqual(2, end.code)
+        return output.getvalue().splitlines()[-1]
+
+    def test_nothing_is_said(self):
+        found = parse()
+        self.assertEqual((None, None, (), 'sushy-kubevirt-system'), (
+            found.kubeconfig, found.context, found.namespaces,
+            found.system_namespace))
+        self.assertEqual(('sushy-kubevirt-emulator',), found.allowed_images)
+        self.assertEqual(('127.0.0.1', 8080), found.listen)
+        self.assertEqual((True, 30), (found.leader_election,
+                                      found.lease_seconds))
+        self.assertIsNone(found.auto_create)
+
+    def test_a_pod_says_it(self):
+        found = parse(POD_NAME='operator-1', POD_NAMESPACE='bmcs',
+                      POD_IP='fd00::7')
+        self.assertEqual(('bmcs', ('fd00::7', 8080)), (
+            found.system_namespace, found.listen))
+        self.assertTrue(found.identity.startswith('operator-1_'))
+        self.assertNotEqual(
+            found.identity, parse(POD_NAME='operator-1').identity)
+
+    def test_namespaces(self):
+        found = parse('--namespace', 'a', '--namespace', 'b',
+                      '--namespace', 'a')
+        self.assertEqual(('a', 'b'), found.namespaces)
+        for wrong in ('A', '', 'a.b', 'a/b', '-a', 'a' * 64):
+            self.assertEqual(
+                'sushy-kubevirt-operator: error: argument --namespace: %r is '
+                'not a name of a namespace' % wrong,
+                self.refused('--namespace=' + wrong))
+
+    def test_allowed_images_follow_the_image(self):
+        self.assertEqual(
+            ('registry.test:5000/lab/bmc',),
+            parse('--image', 'registry.test:5000/lab/bmc:2').allowed_images)
+        self.assertEqual(('a/*', 'b'), parse(
+            '--allowed-images', 'a/*', '--allowed-images', 'b',
+            '--image', 'c').allowed_images)
+        self.refused('--image', '')
+        self.refused('--image', 'a b')
+
+    def test_selectors(self):
+        for text in ('bmc=auto', 'bmc==auto', 'bmc!=auto', 'bmc', '!bmc',
+                     'bmc.kubevirt.io/auto=true', 'bmc in (a, b)',
+                     'bmc notin (a,b),tier=x', 'a=,b', 'a in (x,y),!b',
+                     ' a = b , c '):
+            self.assertEqual(text.strip(),
+                             parse('--auto-create', text).auto_create)
+        for text in ('', ' ', 'a b', 'a=b c', 'a in b', 'a in (b', ',a',
+                     'a,,b', '=b', 'A/b/c', 'a=b/c', 'a>1', 'a=(b)'):
+            self.refused('--auto-create', text)
+
+    def test_addresses(self):
+        for text, found in (('127.0.0.1:0', ('127.0.0.1', 0)),
+                            ('[::]:9', ('::', 9)), ('', None)):
+            self.assertEqual(found,
+                             parse('--metrics-address', text).listen)
+        for text in ('8080', ':8080', 'localhost:80', '127.0.0.1',
+                     '127.0.0.1:x', '127.0.0.1:65536', '127.0.0.1:-1'):
+            self.refused('--metrics-address', text)
+
+    def test_upload_proxy(self):
+        found = parse()
+        self.assertEqual((None, None), (found.upload_proxy_url,
+                                        found.upload_proxy_ca))
+        self.assertEqual(
+            'https://cdi-uploadproxy.cdi.svc', parse(
+                '--upload-proxy-url', 'https://cdi-uploadproxy.cdi.svc/'
+            ).upload_proxy_url)
+        for text in ('', 'cdi', 'ftp://cdi', 'https://', 'https://a/b',
+                     'https://me:x@a', 'https://a b', 'https://a?b'):
+            self.refused('--upload-proxy-url', text)
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = os.path.join(folder, 'ca.pem')
+        pem = test_tls.Authority().pem
+        for text in (pem, pem + test_tls.Authority().pem):
+            with open(path, 'w') as stream:
+                stream.write(text)
+            self.assertEqual(text, parse(
+                '--upload-proxy-ca', path).upload_proxy_ca)
+        with open(path, 'w') as stream:
+            stream.write('nothing')
+        self.refused('--upload-proxy-ca', path)
+        missing = os.path.join(folder, 'none')
+        self.assertIn('none has no certificates: No such file',
+                      self.refused('--upload-proxy-ca', missing))
+
+    def test_numbers(self):
+        self.assertEqual(3, parse('--lease-seconds', '3').lease_seconds)
+        for text in ('2', '3.5', '-5', 'x', '10000', ''):
+            self.refused('--lease-seconds=' + text)
+        self.assertEqual(1, parse('--max-unavailable', '1').max_unavailable)
+        for text in ('0', '-1', 'x', '1.5'):
+            self.refused('--max-unavailable=' + text)
+
+    def test_choices(self):
+        self.refused('--log-format', 'xml')
+        self.refused('--log-level', 'loud')
+        self.refused('--image-pull-policy', 'Sometimes')
+        self.refused('--nonsense')
+        self.refused('word')

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+import ast
+import dataclasses
+import os
+import pathlib
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.services import local
+from sushy_kubevirt import settings
+from tests.unit.operator import bodies
+
+
+ENVIRON = {'POD_IP': '10.1.2.3',
+           'VIRTBMC_AUTH_FOLDER': '/etc/virtbmc/auth',
+           'VIRTBMC_TLS_FOLDER': '/etc/virtbmc/tls'}
+
+
+def options(bmc, proxy=None, folder='/etc/virtbmc/config'):
+    """What the config file sets, in a pod."""
+    pod = mock.Mock(spec_set=['environ', 'path'], path=os.path, environ={
+        **ENVIRON, 'SUSHY_EMULATOR_CONFIG': folder + '/emulator.conf'})
+    return {node.targets[0].id: eval(compile(
+        ast.Expression(node.value), 'emulator.conf', 'eval'),
+        {'__builtins__': {}, 'os': pod})
+        for node in ast.parse(config_map.text(bmc, proxy)).body
+        if isinstance(node, ast.Assign)}
+
+
+# fields of the spec, attribute of the emulator's settings, its value
+CASES = (
+    ({}, 'vm', 'lab/vm'),
+    ({}, 'accounts', ('/etc/virtbmc/auth',)),
+    ({}, 'namespaces', None),
+    ({}, 'machine.run_strategy', 'RerunOnFailure'),
+    ({}, 'machine.watch_seconds', 300),
+    ({'runStrategy': 'Manual'}, 'machine.run_strategy', 'Manual'),
+    ({'virtualMedia': {'storageClassName': 'fast'}},
+     'machine.media.storage_class', 'fast'),
+    ({'virtualMedia': {'mode': 'upload'}}, 'machine.media.mode', 'upload'),
+    ({'virtualMedia': {'allowedHosts': ['a.test', '10.0.0.0/8']}},
+     'machine.media.allowed_hosts', ('a.test', '10.0.0.0/8')),
+)
+
+
+class ConfigurationTestCase(base.BaseTestCase):
+
+    def test_the_emulator_understands_it(self):
+        for fields, path, wanted in CASES:
+            with self.subTest(fields=fields, path=path):
+                found = settings.read(options(bodies.bmc(**fields)))
+                for name in path.split('.'):
+                    found = getattr(found, name)
+                self.assertEqual(wanted, found)
+
+    def test_sessions_are_kept_where_nobody_else_writes(self):
+        place = self.useFixture(fixtures.TempDir()).path
+        # As a node makes an emptyDir.
+        os.chmod(place, 0o777)
+        with mock.patch.dict(ENVIRON, TMPDIR=place):
+            folder = local.Folder(options(bodies.bmc()))
+        self.addCleanup(folder.close)
+        self.assertEqual(pathlib.Path(place), folder.make().parents[1])
+        self.assertEqual('/tmp/redfish', options(bodies.bmc())[
+            'SUSHY_EMULATOR_STATE_DIR'])
+
+    def test_vm_elsewhere(self):
+        self.assertEqual('far/vm', settings.read(options(
+            spec.read(bodies.elsewhere()))).vm)
+
+    def test_certificate(self):
+        for fields, wanted in (
+                ({}, '/etc/virtbmc/tls/tls.crt'),
+                ({'redfish': {'tls': {'secretName': 'a'}}},
+                 '/etc/virtbmc/tls/tls.crt'),
+                ({'redfish': {'plainHTTP': True}}, None)):
+            with self.subTest(fields=fields):
+                self.assertEqual(wanted, options(bodies.bmc(**fields)).get(
+                    'SUSHY_EMULATOR_SSL_CERT'))
+
+    def test_uploads(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        certificate = pki.make('a').certificate
+        proxy = config_map.Proxy('https://proxy.test', certificate)
+        made = config_map.config_map(bodies.bmc(), proxy)
+        for name, content in made['data'].items():
+            (pathlib.Path(folder) / name).write_text(content)
+        found = settings.read(options(bodies.bmc(), proxy, folder)).machine
+        self.assertEqual('https://proxy.test', found.media.upload_proxy_url)
+        self.assertEqual(certificate, pathlib.Path(
+            found.media.upload_proxy_ca).read_text())
+        # One that the system's authorities know.
+        known = config_map.Proxy('https://proxy.test')
+        self.assertEqual(['emulator.conf'], list(config_map.config_map(
+            bodies.bmc(), known)['data']))
+        self.assertIsNone(settings.read(options(
+            bodies.bmc(), known)).machine.media.upload_proxy_ca)
+        self.assertEqual(3, len({config_map.digest(bodies.bmc(), one)
+                                 for one in (None, known, proxy)}))
+
+    def test_a_user_writes_no_python(self):
+        evil = "x'; import os; os.abort() #\n'''\\"
+        found = bodies.bmc(virtualMedia={
+            'storageClassName': evil, 'allowedHosts': [evil]},
+            runStrategy=evil)
+        self.assertEqual(evil, options(found)[
+            'SUSHY_EMULATOR_KUBEVIRT_MEDIA_STORAGE_CLASS'])
+        self.assertEqual(
+            len(ast.parse(config_map.text(bodies.bmc())).body) + 3,
+            len(ast.parse(config_map.text(found)).body))
+
+    def test_digest(self):
+        bmc = bodies.bmc()
+        self.assertEqual(config_map.digest(bmc),
+                         config_map.digest(bodies.bmc()))
+        self.assertNotEqual(
+            config_map.digest(bmc),
+            config_map.digest(bodies.bmc(runStrategy='Always')))
+        # What the file does not hold makes no pod anew.
+        self.assertEqual(
+            config_map.digest(bmc),
+            config_map.digest(dataclasses.replace(bmc, generation=9)))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is in the way is watched for as long as it is, and no longer."""
+
+import asyncio
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.operator import cache
+from sushy_kubevirt.operator import foreign_objects
+from tests.unit.operator import cluster
+
+KEY, OTHER = ('lab', 'a'), ('lab', 'b')
+ONE, TWO = ('Role', 'lab', 'a-virtbmc'), ('Service', 'lab', 'a-virtbmc')
+
+
+class StrangersTestCase(base.BaseTestCase):
+
+    def run_with(self, story):
+        there = cluster.Cluster()
+        for kind, namespace, name in ONE, TWO:
+            there.add({'kind': kind, 'spec': {}, 'metadata': {
+                'namespace': namespace, 'name': name}})
+        woken = []
+
+        async def run():
+            made = foreign_objects.Strangers(
+                there, cache.Known(there), woken.extend)
+            await story(made, there, woken)
+            made.close()
+            self.assertEqual({}, made._tasks)
+        asyncio.run(run())
+
+    def test_no_longer_than_they_are_in_the_way(self):
+        async def story(made, there, woken):
+            made.follow(KEY, [ONE, TWO])
+            made.follow(OTHER, [ONE])
+            self.assertEqual({(KEY, ONE), (KEY, TWO), (OTHER, ONE)},
+                             set(made._tasks))
+            task = made._tasks[KEY, ONE]
+            made.follow(KEY, [TWO])
+            await asyncio.wait({task}, timeout=10)
+            self.assertTrue(task.cancelled())
+            made.forget(KEY)
+            self.assertEqual({(OTHER, ONE)}, set(made._tasks))
+        self.run_with(story)
+
+    def test_whoever_waits_is_woken(self):
+        async def story(made, there, woken):
+            # One is gone while it is watched, one before.
+            there.remove(*TWO)
+            made.follow(KEY, [ONE])
+            made.follow(OTHER, [TWO])
+            tasks = set(made._tasks.values())
+            await asyncio.sleep(0)
+            there.remove(*ONE)
+            await asyncio.wait(tasks, timeout=10)
+            self.assertEqual({KEY, OTHER}, set(woken))
+            self.assertEqual({}, made._tasks)
+        self.run_with(story)
+
+    def test_so_many(self):
+        async def story(made, there, woken):
+            with mock.patch.object(foreign_objects, 'MOST', 1):
+                made.follow(KEY, [ONE, TWO])
+                self.assertEqual(1, len(made._tasks))
+        self.run_with(story)

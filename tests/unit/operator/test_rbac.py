@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+
+from oslotest import base
+import yaml
+
+from sushy_kubevirt.kubevirt.media import model
+from sushy_kubevirt.kubevirt.media import record
+from sushy_kubevirt.operator import rbac
+from sushy_kubevirt.operator import spec
+from tests.unit.operator import bodies
+
+EMULATORS = pathlib.Path(__file__).parents[3] / 'etc/kubernetes/bmc.yaml'
+
+# What a Role cannot name, and may give all the same (see rights).
+UNNAMED = {('', 'events', 'create'), ('', 'events', 'list'),
+           ('', 'events', 'delete'),
+           ('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')}
+
+
+def grants(rules):
+    """:returns: {(group, resource, verb): set of names, empty for all}"""
+    found = {}
+    for rule in rules:
+        for group in rule['apiGroups']:
+            for resource in rule['resources']:
+                for verb in rule['verbs']:
+                    found.setdefault((group, resource, verb), set()).update(
+                        rule.get('resourceNames') or ())
+    return found
+
+
+class RightsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.grants = grants(rbac.rules(bodies.bmc(), True))
+
+    def test_nothing_but_what_is_of_this_vm(self):
+        self.assertEqual(UNNAMED, {
+            grant for grant, names in self.grants.items() if not names})
+        for grant, names in self.grants.items():
+            for name in names:
+                self.assertTrue(name == 'vm' or name.startswith('vm-bmc-'),
+                                (grant, name))
+
+    def test_secrets_that_are_both_made_and_read(self):
+        # Each could be made one with the token of any account, were it not
+        # for a policy: see test_admission.
+        made = self.grants['', 'secrets', 'create']
+        self.assertEqual({slot for device in (
+            model.CD, model.USB_STICK, model.HTTP_BOOT)
+            for slot in record.slots('vm', device.id)}, made)
+        # Whoever patches one is answered with all of it.
+        for verb in ('get', 'patch'):
+            self.assertEqual(made | {'vm-bmc-state'},
+                             self.grants['', 'secrets', verb])
+        for verb in ('list', 'watch', 'update', 'delete'):
+            self.assertNotIn(('', 'secrets', verb), self.grants)
+
+    def test_what_the_emulators_are_known_to_need(self):
+        documents = list(yaml.safe_load_all(EMULATORS.read_text()))
+        role = next(one for one in documents if one['kind'] == 'Role')
+        # Both ways: nothing forgotten, nothing more; but what is created by
+        # server-side apply takes a patch, too.
+        self.assertEqual(
+            set(grants(role['rules'])) | {('', 'secrets', 'patch')},
+            set(self.grants))
+
+    def test_uploads(self):
+        self.assertEqual(
+            {('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')},
+            set(self.grants) - set(grants(rbac.rules(bodies.bmc()))))
+
+    def test_without_redfish_there_are_no_media(self):
+        found = grants(rbac.rules(bodies.bmc(redfish={'enabled': False})))
+        self.assertEqual({'', 'kubevirt.io', 'subresources.kubevirt.io'},
+                         {group for group, resource, verb in found})
+        self.assertNotIn(('', 'secrets', 'create'), found)
+
+    def test_where_they_are(self):
+        for body, namespace, name in (
+                (bodies.body(), 'lab', 'node-virtbmc'),
+                (bodies.elsewhere(), 'far', 'node-virtbmc-from-lab')):
+            bmc = spec.read(body)
+            role, binding = rbac.role(bmc), rbac.binding(bmc)
+            with self.subTest(namespace=namespace):
+                for one in (role, binding):
+                    self.assertEqual((namespace, name), (
+                        one['metadata']['namespace'],
+                        one['metadata']['name']))
+                    self.assertEqual(
+                        namespace == 'lab',
+                        'ownerReferences' in one['metadata'])
+                self.assertEqual(name, binding['roleRef']['name'])
+                self.assertEqual(
+                    [{'kind': 'ServiceAccount', 'name': 'node-virtbmc',
+                      'namespace': 'lab'}], binding['subjects'])
+        account = rbac.account(spec.read(bodies.elsewhere()))
+        self.assertEqual('lab', account['metadata']['namespace'])
+
+    def test_state_goes_with_its_vm(self):
+        made = rbac.state(bodies.vm())
+        self.assertEqual(('vm-bmc-state', 'Opaque'),
+                         (made['metadata']['name'], made['type']))
+        self.assertEqual('u-vm', made['metadata']['ownerReferences'][0][
+            'uid'])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import datetime
+import tracemalloc
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from oslotest import base
+
+from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import secret_summary
+from tests.unit.operator import bodies
+
+
+def encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+class SecretsTestCase(base.BaseTestCase):
+
+    def test_nothing_secret_is_kept(self):
+        pair = pki.make('any')
+        secret = bodies.secret(annotations={
+            'kubectl.kubernetes.io/last-applied-configuration': 'a secret',
+            'bmc.kubevirt.io/allow-from': 'lab'})
+        secret['data'].update(secret_summary.data(pair))
+        seen = secret_summary.look(secret)
+        for text in ('a secret', encoded('a secret'), 'PRIVATE KEY',
+                     secret['data'][secret_summary.KEY]):
+            self.assertNotIn(text, repr(seen))
+        self.assertEqual(pair.certificate, seen.certificate)
+        self.assertEqual({'bmc.kubevirt.io/allow-from': 'lab'},
+                         seen.obj['metadata']['annotations'])
+        del secret['metadata']['annotations']['bmc.kubevirt.io/allow-from']
+        self.assertNotIn('a secret', repr(secret_summary.look(secret)))
+
+    def test_digest(self):
+        one = secret_summary.look(bodies.secret()).digest
+        self.assertEqual(one, secret_summary.look(bodies.secret('far')).digest)
+        for other in ({'username': 'b', 'password': 'a secret'},
+                      {'username': 'admin', 'password': 'b'},
+                      {'username': 'admin'},
+                      {'username': 'admin', 'password': 'a secret',
+                       'role': 'ReadOnly'}):
+            self.assertNotEqual(one, secret_summary.look(
+                bodies.secret(**other)).digest)
+
+    def test_certificate(self):
+        pair, other = pki.make('one'), pki.make('other')
+        for certificate, key, good in (
+                (pair.certificate, pair.key, True),
+                (pair.certificate, other.key, False),
+                (pair.certificate, 'no key', False),
+                ('none', pair.key, False),
+                (pair.certificate, '', False)):
+            seen = secret_summary.look({
+                'metadata': {}, 'data': secret_summary.data(
+                    pki.Pair(certificate, key))})
+            self.assertEqual(certificate if good else None, seen.certificate)
+        for data in (None, {}, {'tls.crt': '!', 'tls.key': '!'},
+                     {'tls.crt': '/w==', 'tls.key': '/w=='}):
+            self.assertIsNone(secret_summary.look(
+                {'metadata': {}, 'data': data}).certificate)
+
+    def test_what_is_remembered_is_small(self):
+        # Anybody may write into a Secret of his, again and again.
+        issuer = pki.make('issuer')
+        pair = pki.issue(issuer, ['node'])
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(20):
+            long = '%s# %d %s' % (pair.certificate, number, 'x' * 500000)
+            seen = secret_summary.look({
+                'metadata': {}, 'data': secret_summary.data(
+                    pki.Pair(long, pair.key))})
+            self.assertEqual(pair.certificate, seen.certificate)
+            # Of whom else this is asked.
+            pki.renewal(long)
+            self.assertFalse(pki.due(long, ['node'], issuer))
+            del long, seen
+        self.assertLess(tracemalloc.get_traced_memory()[0] - before, 1000000)
+
+    def test_a_certificate_that_is_too_long_to_remember(self):
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([])
+        for size, wanted in ((60000, ''), (70000, 'more than 65536 bytes')):
+            now = datetime.datetime.now(datetime.UTC)
+            made = x509.CertificateBuilder(
+                name, name, key.public_key(), 1, now,
+                now + datetime.timedelta(1)).add_extension(
+                    x509.UnrecognizedExtension(
+                        x509.ObjectIdentifier('1.2.3'), bytes(size)),
+                    False).sign(key, hashes.SHA256())
+            seen = secret_summary.look({
+                'metadata': {}, 'data': secret_summary.data(
+                    pki.Pair(
+                        made.public_bytes(serialization.Encoding.PEM).decode(),
+                        key.private_bytes(
+                            serialization.Encoding.PEM,
+                            serialization.PrivateFormat.PKCS8,
+                            serialization.NoEncryption()).decode()))})
+            self.assertIn(wanted, seen.fault)
+            self.assertEqual(not wanted, bool(seen.certificate))
+
+    def test_unfit(self):
+        ipmi = (('ipmi', 'username'), ('ipmi', 'password'))
+        name = (('redfish', 'username'),)
+        for data, unfit in (
+                ({'username': 'a' * 16, 'password': 'b' * 20}, ()),
+                ({'username': 'a' * 17, 'password': 'b'}, ipmi[:1]),
+                ({'username': 'a', 'password': 'b' * 21}, ipmi[1:]),
+                ({'username': 'ä' * 9, 'password': 'ß' * 11}, ipmi),
+                ({'username': 'a\nb', 'password': 'b\x7f'}, ipmi + name),
+                ({'username': 'a:b', 'password': 'b'}, name),
+                ({'username': 'a', 'password': 'b', 'role': 'root'},
+                 (('redfish', 'role'),))):
+            with self.subTest(data=data):
+                self.assertEqual(unfit, secret_summary.look(
+                    bodies.secret(**data)).unfit)
