@@ -13,6 +13,9 @@ from sushy_kubevirt.kubevirt import errors
 #: (apiserver's plug-in NamespaceLifecycle).
 _TERMINATING = ' because it is being terminated'
 
+#: And what is to be made in one that does not exist.
+_NO_NAMESPACE = re.compile('namespaces "[^"]*" not found')
+
 #: Levels of an answer that are read. No object that is looked at has as many.
 _DEEPEST = 200
 
@@ -131,7 +134,7 @@ def error(code, text, retry_after, call):
         return errors.AccessDenied(
             'The account lacks the right to %s: %s' % (call, text),
             call.verb, call.resource, call.namespace)
-    if code == 404 and call.name is None:
+    if code == 404 and call.name is None and not _NO_NAMESPACE.match(text):
         return errors.Unavailable(
             'The API server does not know %s: is %s installed? (%s)'
             % (call.resource, _source(call.resource), text))

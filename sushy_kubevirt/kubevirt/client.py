@@ -29,8 +29,19 @@ APPLY = 'application/apply-patch+yaml'
 #: nothing for who accepts JSON alone: 406 (go-restful's ``matchesAccept``).
 ACCEPT = 'application/json, */*'
 
-#: Field manager of what is made by server-side apply.
+#: Accept headers for one object and for a list of which only the metadata is
+#: wanted.
+_METADATA = (
+    'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1',
+    'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1')
+
+#: User-Agent of the BMC processes, and the field manager of what they make by
+#: server-side apply. The API server takes the User-Agent up to a slash for
+#: the field manager of other writes.
 MANAGER = 'sushy-kubevirt'
+
+#: Idle connections to the API server that are kept.
+CONNECTIONS = 8
 
 #: A resourceVersion that no object has: etcd's first, before it holds any.
 _NONE = '1'
@@ -54,11 +65,19 @@ class Client:
 
     :param connection: a `connection.Connection`
     :param options: an `options.Options`
+    :param user_agent: sent with each request; also the field manager
+    :param connections: number of idle connections that are kept
+    :param before_write: function without arguments, called immediately before
+        each request that is not a GET is sent; raises to prevent it
     """
 
-    def __init__(self, connection, options):
+    def __init__(self, connection, options, user_agent=MANAGER,
+                 connections=CONNECTIONS, before_write=lambda: None):
         self._connection = connection
         self._options = options
+        self._user_agent = user_agent
+        self._connections = connections
+        self._before_write = before_write
         self.after_fork()
 
     def after_fork(self):
@@ -71,20 +90,23 @@ class Client:
         # Collections whose watches have had a bookmark lately.
         self._marked = set()
 
-    def get(self, resource, namespace, name):
+    def get(self, resource, namespace, name, metadata_only=False):
         """Read one object.
 
         :param resource: a `resources.Resource`
+        :param metadata_only: whether to read nothing but its metadata
         :returns: the object, a dict
         """
         call = answers.Call('get', resource, namespace, name)
-        return self._answer('GET', resource.path(namespace, name), call)
+        return self._answer('GET', resource.path(namespace, name), call,
+                            accept=_METADATA[0] if metadata_only else ACCEPT)
 
     def pages(self, resource, namespace=None, label_selector='',
-              field_selector=''):
+              field_selector='', metadata_only=False):
         """Read a collection, a page at a time.
 
         :param namespace: None or '' for all namespaces
+        :param metadata_only: whether to read nothing but the metadata
         :returns: iterator of (items, resourceVersion), the version that of
             the whole collection
         :raises: `errors.WatchExpired` if it changed too much in between
@@ -93,7 +115,9 @@ class Client:
         fields = {'limit': self._options.page_size}
         fields.update(answers.selectors(label_selector, field_selector))
         while True:
-            page = self._answer('GET', resource.path(namespace), call, fields)
+            page = self._answer(
+                'GET', resource.path(namespace), call, fields,
+                accept=_METADATA[1] if metadata_only else ACCEPT)
             meta = page.get('metadata') or {}
             yield page.get('items') or (), meta.get('resourceVersion', '')
             if not meta.get('continue'):
@@ -101,9 +125,10 @@ class Client:
             fields['continue'] = meta['continue']
 
     def watch(self, resource, namespace=None, version='', label_selector='',
-              field_selector=''):
+              field_selector='', metadata_only=False):
         """Follow a collection from a version on.
 
+        :param metadata_only: whether to receive nothing but the metadata
         :returns: a `Watch` that is open
         :raises: `errors.WatchExpired` if the version is too old
         """
@@ -116,11 +141,16 @@ class Client:
         fields.update(answers.selectors(label_selector, field_selector))
         collection = resource, namespace, label_selector, field_selector
         silence = seconds + WATCH_GRACE
-        if collection in self._marked:
+        resumes = self._options.watch_silence is not None
+        if resumes:
+            silence = min(silence, self._options.watch_silence)
+        elif collection in self._marked:
             silence = min(silence, WATCH_SILENCE)
-        response = self._send('GET', resource.path(namespace), call, fields,
-                              read_timeout=silence)
-        return Watch(response, call, self._marked, collection)
+        response = self._send(
+            'GET', resource.path(namespace), call, fields,
+            accept=_METADATA[0] if metadata_only else ACCEPT,
+            read_timeout=silence)
+        return Watch(response, call, self._marked, collection, resumes)
 
     def patch(self, resource, namespace, name, body, subresource=None):
         """Change an object: a JSON patch if body is a list, else a merge
@@ -134,6 +164,31 @@ class Client:
             'PATCH', resource.path(namespace, name, subresource), call,
             body=body,
             content=JSON_PATCH if isinstance(body, list) else MERGE_PATCH)
+
+    def apply(self, resource, namespace, name, body):
+        """Set an object's fields by server-side apply, with force.
+
+        :param body: dict with apiVersion and kind; a ``metadata.uid`` in it
+            must be that of the object
+        :returns: the object as it is now
+        :raises: `errors.Conflict` if it has another uid
+        """
+        call = answers.Call('patch', resource, namespace, name)
+        return self._answer(
+            'PATCH', resource.path(namespace, name), call,
+            {'fieldManager': self._user_agent, 'force': 'true'}, body, APPLY)
+
+    def replace(self, resource, namespace, name, body):
+        """Replace an object.
+
+        :param body: dict; a ``metadata.resourceVersion`` in it must be that
+            of the object
+        :returns: the object as it is now
+        :raises: `errors.Conflict` if it has another resourceVersion
+        """
+        call = answers.Call('update', resource, namespace, name)
+        return self._answer('PUT', resource.path(namespace, name), call,
+                            body=body)
 
     def action(self, resource, namespace, name, action, body=None):
         """Call one of KubeVirt's actions on a VM or VMI.
@@ -174,7 +229,8 @@ class Client:
             metadata = dict(body['metadata'], resourceVersion=_NONE)
             return self._answer(
                 'PATCH', resource.path(namespace, metadata['name']), call,
-                {'fieldManager': MANAGER}, dict(body, metadata=metadata),
+                {'fieldManager': self._user_agent},
+                dict(body, metadata=metadata),
                 APPLY)
         return self._answer('POST', resource.path(namespace), call, body=body)
 
@@ -222,14 +278,15 @@ class Client:
             self._manager = self._transport = None
 
     def _answer(self, method, path, call, fields=None, body=None,
-                content=JSON):
+                content=JSON, accept=ACCEPT):
         try:
-            response = self._send(method, path, call, fields, body, content)
+            response = self._send(method, path, call, fields, body, content,
+                                  accept)
         except errors.ConnectionLost:
             # A kept connection that the server has closed in the meantime.
             if method != 'GET':
                 raise
-            response = self._send(method, path, call, fields)
+            response = self._send(method, path, call, fields, accept=accept)
         try:
             data = response.read()
             return answers.parsed(data) if data else {}
@@ -237,25 +294,27 @@ class Client:
             raise _lost(call, self._connection.server, e) from None
 
     def _send(self, method, path, call, fields=None, body=None, content=JSON,
-              read_timeout=None):
+              accept=ACCEPT, read_timeout=None):
         """Send a request, and once again if the credentials had expired."""
         access = self._connection.access()
         response = self._send_once(access, method, path, call, fields, body,
-                                   content, read_timeout)
+                                   content, accept, read_timeout)
         if response.status == 401:
             fresh = self._connection.renew(access)
             if fresh is not access:
                 response.drain_conn()
                 response = self._send_once(
-                    fresh, method, path, call, fields, body, content,
+                    fresh, method, path, call, fields, body, content, accept,
                     read_timeout)
         if response.status >= 300:
             raise self._refusal(response, call)
         return response
 
     def _send_once(self, access, method, path, call, fields, body, content,
-                   read_timeout):
-        headers = {'Accept': ACCEPT, 'User-Agent': 'sushy-kubevirt'}
+                   accept, read_timeout):
+        if method != 'GET':
+            self._before_write()
+        headers = {'Accept': accept, 'User-Agent': self._user_agent}
         if access.authorization:
             headers['Authorization'] = access.authorization
         if body is not None:
@@ -286,7 +345,7 @@ class Client:
     def _pool(self, access):
         with self._lock:
             if self._transport != access.transport:
-                self._manager = _manager(access)
+                self._manager = _manager(access, self._connections)
                 self._transport = access.transport
             return self._manager
 
@@ -306,11 +365,12 @@ class Watch:
     Ends when the server ends it.
     """
 
-    def __init__(self, response, call, marked, collection):
+    def __init__(self, response, call, marked, collection, resumes=False):
         self._response = response
         self._call = call
         self._marked = marked
         self._collection = collection
+        self._resumes = resumes
 
     def __iter__(self):
         try:
@@ -327,6 +387,8 @@ class Watch:
                 yield event['type'], event['object']
         except urllib3.exceptions.ReadTimeoutError:
             self._marked.discard(self._collection)
+            if self._resumes:
+                return
             # It should have ended by itself. What it kept to itself, another
             # one from the same version on may as well.
             raise errors.WatchExpired(
@@ -362,8 +424,8 @@ class Watch:
             pass    # ended by itself
 
 
-def _manager(access):
-    common = {'num_pools': 2, 'maxsize': 8,
+def _manager(access, connections):
+    common = {'num_pools': 2, 'maxsize': connections,
               'socket_options': connection_.SOCKET_OPTIONS}
     if access.server.startswith('https:'):
         common['ssl_context'] = access.ssl_context()

@@ -99,6 +99,12 @@ class Options:
     #: more, is dead. Each renewal is one API call a kind and namespace.
     watch_seconds: float = 20.0
 
+    #: A watch that is silent for so long is opened anew from the version it
+    #: had reached; for clients whose watches last for much longer. None: a
+    #: watch that is silent beyond ``watch_seconds`` (or, once it has had
+    #: bookmarks, for 90 s) is dead, and everything is listed again.
+    watch_silence: float | None = None
+
     #: Longest pause between two tries to mend a broken watch.
     watch_backoff: float = 2.0
 

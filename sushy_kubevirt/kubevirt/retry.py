@@ -20,6 +20,20 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
 
+def pause(tries, first, longest, least=None):
+    """Compute how long to wait before the next try.
+
+    :param tries: number of tries that have failed before this one, from 0
+    :param first: seconds after the first one; twice as long each time
+    :param longest: seconds at most
+    :param least: seconds that the server asked for, or None
+    :returns: seconds, with jitter, so that processes that failed together do
+        not try again together
+    """
+    wait = min(first * 2 ** min(tries, 20), longest)
+    return max(wait * random.uniform(0.5, 1.0), least or 0)
+
+
 def run(step, options, closing):
     """Try a step until it succeeds or the deadline has passed.
 
@@ -34,10 +48,8 @@ def run(step, options, closing):
         try:
             return step()
         except errors.Unavailable as e:
-            pause = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
-            if isinstance(e, errors.Conflict):
-                pause /= 5
-            # Jitter, so that several BMCs of one VM do not stay in step.
-            wait = max(pause * random.uniform(0.5, 1.0), e.retry_after or 0)
+            share = 1 / 5 if isinstance(e, errors.Conflict) else 1
+            wait = pause(tries, FIRST_PAUSE * share, LONGEST_PAUSE * share,
+                         e.retry_after)
             if time.monotonic() + wait >= deadline or closing.wait(wait):
                 raise

@@ -44,11 +44,16 @@ class Store:
 
     :param trim: function that drops what is not needed of an object
     :param link: function of an object: what it is linked by
+    :param readmits: whether an object that a watch showed to be gone may be
+        put again with the version it was gone at. An object that lost the
+        label it is watched by has that version; who reads it by its name
+        wants it.
     """
 
-    def __init__(self, trim, link):
+    def __init__(self, trim, link, readmits=False):
         self._trim = trim
         self._link = link
+        self._readmits = readmits
         self._entries = {}
         self._gone = {}         # uid: version it was gone at, or None
 
@@ -80,7 +85,8 @@ class Store:
         uid = metadata.get('uid', '')
         if uid in self._gone:
             gone_at = self._gone[uid]
-            if gone_at is None or not _newer(version, gone_at):
+            if gone_at is None or not (_newer(version, gone_at) or (
+                    self._readmits and version == gone_at)):
                 return False
             del self._gone[uid]
         held = self._entries.get(key_of(obj))
@@ -119,6 +125,13 @@ class Store:
         if held is None or held.uid != uid:
             return []
         return [self._entries.pop(key)]
+
+    def discard(self, key):
+        """Take an object out that is not wanted any more.
+
+        :returns: whether it was held
+        """
+        return self._entries.pop(key, None) is not None
 
     def keep_only(self, within, seen, version):
         """Take out what a complete list did not have.

@@ -6,11 +6,11 @@ hears anything; what that means is the cache's affair.
 """
 
 import logging
-import random
 import threading
 import time
 
 from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import retry
 
 LOG = logging.getLogger(__name__)
 
@@ -33,15 +33,16 @@ class Watcher:
         of a list and returns its version, ``event(watcher, type, object)``
         takes an event, ``changed()`` is called when this starts or stops
         working
+    :param metadata_only: whether to read nothing but the objects' metadata
     """
 
     def __init__(self, client, options, resource, namespace, label_selector,
-                 field_selector, sink):
+                 field_selector, sink, metadata_only=False):
         self.resource = resource
         self.namespace = namespace
         self._client = client
         self._options = options
-        self._selectors = (label_selector, field_selector)
+        self._selectors = (label_selector, field_selector, metadata_only)
         self._sink = sink
         self._closing = threading.Event()
         self._version = None
@@ -87,11 +88,9 @@ class Watcher:
             self._failed(error, failures)
             # The first try after a break is made at once.
             if failures > 1:
-                pause = min(FIRST_PAUSE * 2 ** (failures - 2),
-                            self._options.watch_backoff)
-                self._closing.wait(max(
-                    pause * random.uniform(0.5, 1.0),
-                    getattr(error, 'retry_after', None) or 0))
+                self._closing.wait(retry.pause(
+                    failures - 2, FIRST_PAUSE, self._options.watch_backoff,
+                    getattr(error, 'retry_after', None)))
 
     def _try(self):
         """List if need be, and follow until the watch ends.

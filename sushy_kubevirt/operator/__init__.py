@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator: of each VirtualMachineBMC it makes a pod with the emulators.
+"""The operator: runs a pod with the emulators for each VirtualMachineBMC.
 
-In three layers, each of which knows those before it; doc/source/internals.rst
-says what each module is for.
+Three layers, each of which imports those before it only;
+doc/source/internals.rst describes each module.
 
-What is to be, without a cluster in hand: `spec` reads a resource; `naming`,
+Desired state, computed without a cluster: `spec` reads a resource; `naming`,
 `rbac`, `config_map`, `deployments`, `network`, `credentials`, `pki` and
-`endpoints` make the objects, `desired_state` says which of them are to be there,
-`conditions` and `status` what is said of it, and `plan` what is left to do.
+`endpoints` make the objects, `desired_state` says which of them are to exist,
+`conditions` makes the status, and `plan` the steps to get there.
 
-What is done: `cache` has what was seen, `controller` says who is looked at when,
-`reconcile` and `executor` carry out the plan. Beside them work `vm_cleanup`,
-`orphaned_rbac` and `auto_create`.
+Control: `cache` holds what the watches show, `controller` queues the BMCs that
+an event is about, `reconcile` and `executor` carry out the plan. `vm_cleanup`,
+`orphaned_rbac` and `auto_create` are controllers of their own.
 
-The process: `cmd`, `command_line`, `process`, `leader_election`, and the ways in and out.
+Process: `cmd`, `command_line`, `process`, `leader_election`, `api`, `metrics`
+and `logs`.
 """

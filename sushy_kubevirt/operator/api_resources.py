@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of Kubernetes' API that a BMC is made of, and their paths."""
+"""The API resources that the operator reads and writes."""
 
 from sushy_kubevirt.kubevirt import resources
 from sushy_kubevirt.operator import naming
@@ -18,22 +18,18 @@ LEASE = resources.Resource('coordination.k8s.io', 'v1', 'leases', 'Lease')
 CONFIG_MAP, SECRET, VM, EVENT = (
     resources.CONFIG_MAP, resources.SECRET, resources.VM, resources.EVENT)
 
-#: What the operator makes and puts right, found by the label of all of it.
-#: Secrets are not among them: see `secret_summary`.
+#: What the operator makes for BMCs and keeps as it is to be, watched by its
+#: label. Secrets are not among them: see `secret_summary`.
 OWNED = (DEPLOYMENT, SERVICE, ACCOUNT, ROLE, BINDING, POLICY, CONFIG_MAP)
 
 _BY_KIND = {one.kind: one for one in (*OWNED, SECRET, VM, BMC)}
 
 
 def of(obj):
-    """The kind of an object of ours.
-
-    :param obj: dict
-    :returns: `resources.Resource`
-    """
+    """:returns: the `resources.Resource` of an object"""
     return _BY_KIND[obj['kind']]
 
 
-def called(kind):
-    """:returns: the `resources.Resource` of a kind of ours"""
+def of_kind(kind):
+    """:returns: the `resources.Resource` of a kind"""
     return _BY_KIND[kind]

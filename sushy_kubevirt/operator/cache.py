@@ -1,38 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that the operator knows of the cluster, and which BMC minds what.
+"""What watches and answers have shown of the cluster, and which BMC uses what.
 
-It is filled by watches and by the answers to writes, and empty when the
-operator starts: nothing in it is needed that the cluster does not tell again.
+Empty when the operator starts: nothing in it is needed that the cluster does
+not show again. BMCs and the objects made for them are kept whole, but packed
+(`store.Store`, which the BMC processes use as well). Of VMs and Secrets, which
+are other people's, the watches send the metadata alone; a Secret that a BMC
+names is read when its version has changed, and only a
+`secret_summary.Summary` of it is kept.
 """
 
+from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kubevirt import store
 from sushy_kubevirt.operator import api_resources
-from sushy_kubevirt.operator import directory
+from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed_state
+from sushy_kubevirt.operator import permissions
+from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.operator import store
 
 _OWNED = {resource.plural: resource for resource in api_resources.OWNED}
 
+#: Repeats the whole object.
+_LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-class Known:
-    """What is known.
+#: Versions of deleted Secrets that are remembered, against answers that
+#: arrive late, which is by seconds.
+_MOST_DELETED = 1000
+
+
+class Cache:
+    """Everything that is cached.
 
     :param api: an `api.Api`
 
-    ``objects`` is a `store.Store` of BMCs and what was made for them,
-    ``machines`` and ``secret_summary`` are those of `directory`.
+    ``objects`` is an `Objects` of BMCs and what was made for them,
+    ``machines`` a `VirtualMachines`, ``secrets`` a `Secrets`.
     """
 
     def __init__(self, api):
-        self.objects = store.Store()
-        self.machines = directory.Machines()
-        self.secrets = directory.Secrets(api)
-        self._minds = {}
+        self.objects = Objects()
+        self.machines = VirtualMachines()
+        self.secrets = Secrets(api)
+        self._users = {}
         self._refs = {}
 
     def bmc(self, key):
-        """A BMC as it was last seen.
+        """Look up a BMC.
 
         :param key: (namespace, name)
         :returns: dict, or None
@@ -40,10 +54,10 @@ class Known:
         return self.objects.get(api_resources.BMC, *key)
 
     def put_bmc(self, body):
-        """Take what was seen of a BMC.
+        """Take in a BMC.
 
         :param body: dict
-        :returns: whether it was news
+        :returns: whether it is newer than what was cached
         """
         if not self.objects.put(api_resources.BMC, body):
             return False
@@ -51,33 +65,33 @@ class Known:
         key = bmc.namespace, bmc.name
         refs = tuple(_refs(bmc))
         if self._refs.get(key) != refs:
-            self._unmind(key)
+            self._drop_refs(key)
             self._refs[key] = refs
             for ref in refs:
-                self._minds[ref] = (*self._minds.get(ref, ()), key)
+                self._users[ref] = (*self._users.get(ref, ()), key)
         return True
 
     def drop_bmc(self, key):
-        """Take that a BMC is gone.
+        """Take out a BMC.
 
         :returns: whether there was one
         """
-        self._unmind(key)
+        self._drop_refs(key)
         return self.objects.drop(api_resources.BMC, *key)
 
     def bmcs(self):
         """:returns: list of keys"""
         return self.objects.names(api_resources.BMC)
 
-    def minding(self, resource, namespace, name):
-        """The BMCs that mind an object.
+    def users_of(self, resource, namespace, name):
+        """Find the BMCs that have or name an object.
 
         :returns: tuple of keys
         """
-        return self._minds.get((resource.plural, namespace, name), ())
+        return self._users.get((resource.plural, namespace, name), ())
 
-    def live(self, bmc):
-        """The objects of a BMC that there are.
+    def objects_of(self, bmc):
+        """Look up the objects of a BMC that exist.
 
         :param bmc: a `spec.Bmc`
         :returns: dict of (kind, namespace, name) and object
@@ -89,28 +103,267 @@ class Known:
                 found[resource.kind, namespace, name] = obj
         return found
 
-    def _unmind(self, key):
+    def _drop_refs(self, key):
         for ref in self._refs.pop(key, ()):
-            left = tuple(one for one in self._minds[ref] if one != key)
+            left = tuple(one for one in self._users[ref] if one != key)
             if left:
-                self._minds[ref] = left
+                self._users[ref] = left
                 continue
-            del self._minds[ref]
+            del self._users[ref]
             if ref[0] == api_resources.SECRET.plural:
-                self.secrets.forget(spec.Reference(*ref[1:]))
+                self.secrets.drop_summary(spec.Reference(*ref[1:]))
             elif ref[0] in _OWNED:
-                self._forget_stranger(_OWNED[ref[0]], *ref[1:])
+                self._drop_foreign(_OWNED[ref[0]], *ref[1:])
 
-    def _forget_stranger(self, resource, *at):
-        """Keep no object of somebody else, of whose end nothing tells."""
+    def _drop_foreign(self, resource, *at):
+        """Take out a foreign object, of whose deletion no watch would tell.
+        """
         obj = self.objects.get(resource, *at)
         if obj is not None and not naming.made_by_us(obj):
             self.objects.drop(resource, *at)
 
 
+class Objects:
+    """Objects by kind, namespace and name, one `store.Store` for each kind."""
+
+    def __init__(self):
+        self._stores = {}
+
+    def put(self, resource, obj):
+        """Take in an object, unless a newer version is cached.
+
+        :param resource: a `resources.Resource`
+        :param obj: dict, which is left as it is
+        :returns: whether it is news
+        """
+        return self._of(resource).put(_trimmed(obj))
+
+    def deleted(self, resource, obj):
+        """Take in that an object was deleted or lost its label.
+
+        :param obj: dict, its last state
+        :returns: whether it was cached
+        """
+        return bool(self._of(resource).remove(obj))
+
+    def drop(self, resource, namespace, name):
+        """Take out an object.
+
+        :returns: whether it was cached
+        """
+        return self._of(resource).discard((namespace, name))
+
+    def get(self, resource, namespace, name):
+        """:returns: the object, a dict of the caller's own; None if it is not
+            cached
+        """
+        found = self._of(resource).get((namespace, name))
+        return found and found.unpack()
+
+    def names(self, resource):
+        """:returns: list of (namespace, name) of all objects of a kind"""
+        return self._of(resource).keys()
+
+    def _of(self, resource):
+        if resource not in self._stores:
+            # Trimmed before, as callers go on using what they put.
+            self._stores[resource] = store.Store(
+                lambda obj: obj, lambda obj: None, readmits=True)
+        return self._stores[resource]
+
+
+class VirtualMachines:
+    """VMs: uid, whether they are being deleted, whom they permit."""
+
+    def __init__(self):
+        self._found = {}
+
+    def put(self, obj):
+        """Take in a VM.
+
+        :param obj: dict with metadata
+        :returns: whether anything changed that matters to a BMC
+        """
+        metadata = obj['metadata']
+        at = metadata['namespace'], metadata['name']
+        found = (metadata['uid'], 'deletionTimestamp' in metadata,
+                 (metadata.get('annotations') or {}).get(
+                     permissions.ANNOTATION))
+        if self._found.get(at) == found:
+            return False
+        self._found[at] = found
+        return True
+
+    def drop(self, namespace, name):
+        """:returns: whether it was cached"""
+        return self._found.pop((namespace, name), None) is not None
+
+    def deleted(self, obj):
+        """Take in that a VM was deleted.
+
+        :param obj: dict with metadata
+        :returns: whether it was cached
+        """
+        return self.drop(obj['metadata']['namespace'],
+                         obj['metadata']['name'])
+
+    def get(self, at):
+        """Look up a VM.
+
+        :param at: `spec.Reference`
+        :returns: dict with apiVersion, kind and metadata, or None
+        """
+        found = self._found.get((at.namespace, at.name))
+        if found is None:
+            return None
+        uid, deleting, allowed = found
+        metadata = {'namespace': at.namespace, 'name': at.name, 'uid': uid}
+        if deleting:
+            metadata['deletionTimestamp'] = True
+        if allowed is not None:
+            metadata['annotations'] = {permissions.ANNOTATION: allowed}
+        return {'apiVersion': api_resources.VM.api_version,
+                'kind': api_resources.VM.kind, 'metadata': metadata}
+
+    def names(self):
+        """:returns: list of (namespace, name)"""
+        return list(self._found)
+
+
+class Secrets:
+    """The versions of all Secrets, and summaries of those that were read.
+
+    :param api: an `api.Api`
+    """
+
+    def __init__(self, api):
+        self._api = api
+        self._versions = {}
+        self._summaries = {}
+        self._deleted = {}
+
+    def put(self, obj):
+        """Take in what a watch shows.
+
+        :param obj: dict with metadata
+        :returns: whether it is newer than what the watch showed before
+        """
+        at, version = store.key_of(obj), _version(obj)
+        if self._versions.get(at, -1) >= version:
+            return False
+        self._deleted.pop(at, None)
+        self._versions[at] = version
+        return True
+
+    def take(self, secret):
+        """Take in a Secret that a request answered with.
+
+        :param secret: dict
+        :returns: `secret_summary.Summary`
+        """
+        at = store.key_of(secret)
+        # The version of the watch stays as it is: when the watch shows this
+        # one, it is news to other BMCs that use it. An answer may also arrive
+        # after the watch has shown the deletion, which nothing repeats.
+        made = secret_summary.summarize(secret)
+        if _version(secret) >= max(self._summarized(at),
+                                   self._deleted.get(at, -1)):
+            self._summaries[at] = made
+        return made
+
+    def drop(self, namespace, name):
+        """:returns: whether it was cached"""
+        at = namespace, name
+        summary = self._summaries.pop(at, None)
+        return self._versions.pop(at, None) is not None or (
+            summary is not None)
+
+    def deleted(self, obj):
+        """Take in that a Secret was deleted.
+
+        :param obj: dict with its last metadata
+        :returns: whether that is news; also if the operator deleted it, as
+            other BMCs may use it
+        """
+        at, version = store.key_of(obj), _version(obj)
+        if version < max(self._versions.get(at, -1), self._summarized(at)):
+            # Another one was made meanwhile.
+            return False
+        self._deleted[at] = version
+        if len(self._deleted) > _MOST_DELETED:
+            self._deleted.pop(next(iter(self._deleted)))
+        self.drop(*at)
+        return True
+
+    def drop_summary(self, at):
+        """Drop the summary of a Secret that no BMC names any more.
+
+        :param at: `spec.Reference`
+        """
+        self._summaries.pop((at.namespace, at.name), None)
+
+    def names(self):
+        """:returns: list of (namespace, name)"""
+        return list({**self._versions, **self._summaries})
+
+    async def get(self, at):
+        """Look up a Secret; read it if its version has changed.
+
+        :param at: `spec.Reference`
+        :returns: `secret_summary.Summary`, or None
+        :raises: `errors.MachineError`
+        """
+        where = at.namespace, at.name
+        if self._summarized(where) < self._versions.get(where, -1):
+            return await self.read(at)
+        return self._summaries.get(where)
+
+    def _summarized(self, where):
+        """:returns: the version that was summarized; -1 for none"""
+        summary = self._summaries.get(where)
+        return -1 if summary is None else _version(summary.obj)
+
+    async def read(self, at):
+        """Read a Secret.
+
+        :param at: `spec.Reference`
+        :returns: `secret_summary.Summary`, or None
+        :raises: `errors.MachineError`
+        """
+        try:
+            return self.take(await self._api.get(
+                api_resources.SECRET, at.namespace, at.name))
+        except errors.ObjectNotFound:
+            # The watch will show the deletion, or that there is another one.
+            self._summaries.pop((at.namespace, at.name), None)
+            return None
+
+
+def _version(obj):
+    return store.number(obj['metadata'].get('resourceVersion')) or 0
+
+
 def _refs(bmc):
+    """:returns: iterator of (plural, namespace, name) of all that a BMC has
+        or names
+    """
     for resource, namespace, name in observed_state.objects(bmc):
         yield resource.plural, namespace, name
     yield api_resources.VM.plural, bmc.vm.namespace, bmc.vm.name
     for at in observed_state.names(bmc).all():
         yield api_resources.SECRET.plural, at.namespace, at.name
+
+
+def _trimmed(obj):
+    """:returns: the object without what `drift` does not look at"""
+    metadata = dict(obj['metadata'])
+    touched = drift.touched(obj)
+    metadata.pop('managedFields', None)
+    if touched:
+        metadata['managedFields'] = touched
+    annotations = metadata.get('annotations')
+    if annotations:
+        metadata['annotations'] = {
+            name: value for name, value in annotations.items()
+            if name != _LAST_APPLIED}
+    return {**obj, 'metadata': metadata}

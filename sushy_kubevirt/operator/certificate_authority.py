@@ -25,8 +25,8 @@ PREVIOUS = 'previous.crt'
 _COMMON_NAME = naming.OPERATOR
 
 
-class Certificates:
-    """The authority.
+class CertificateAuthority:
+    """The certificate authority.
 
     :param api: an `api.Api`
     :param namespace: where its Secret is
@@ -39,12 +39,12 @@ class Certificates:
         self._fresh = False
         self._lock = asyncio.Lock()
 
-    def forget(self):
-        """Look again: the Secret was changed."""
+    def invalidate(self):
+        """Read the Secret again before the next use: it was changed."""
         self._fresh = False
 
-    async def authority(self):
-        """Who signs.
+    async def get(self):
+        """Read the certificate authority; create or renew it if need be.
 
         :returns: `observed_state.Authority`
         :raises: `errors.MachineError`

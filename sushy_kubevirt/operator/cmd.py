@@ -1,66 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sushy-kubevirt-operator``: from a command line to a process."""
+"""The command ``sushy-kubevirt-operator``."""
 
 import asyncio
 import logging
 import os
 import sys
 
-from sushy_kubevirt.kubevirt import connection as connection_
+from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import logs
+from sushy_kubevirt.operator import process
 
 LOG = logging.getLogger(__name__)
 
 
 def main(arguments=None):
-    """Run the operator until it is told to end.
+    """Run the operator until a signal ends it.
 
     :param arguments: list of words; None for those of the process
-    :returns: exit status: 0 when it was told to end, else 1
+    :returns: exit status: 0 after SIGTERM or SIGINT, else 1
     """
     options = command_line.parse(arguments)
     logs.configure(options.log_format, options.log_level)
-    # What it may ever write to /tmp is nobody else's.
+    # Nobody else may read what is ever written to /tmp.
     os.umask(0o077)
     try:
-        connection = connection_.Connection.from_options(
+        way = connection.Connection.from_options(
             options.kubeconfig, options.context)
-        process = _process()
-        asyncio.run(process.run(options, connection))
-    except ModuleNotFoundError as e:
-        LOG.error("There is no Python module %s; the operator is an extra of "
-                  "its package: pip install '/path/to/clone[operator]'",
-                  e.name)
-        return 1
+        asyncio.run(process.run(options, way))
     except (errors.MachineError, OSError) as e:
         LOG.error('%s', e)
         return 1
     except KeyboardInterrupt:
-        # A Ctrl-C before its handler was there.
+        # Ctrl-C before there was a handler for it.
         pass
     except Exception:
-        LOG.exception('This should not happen')
+        LOG.exception('Unexpected error, which is a bug of the operator')
         return 1
     return 0
-
-
-def _process():
-    """Load what works, which is not needed to say how it is used.
-
-    kopf would load the Kubernetes client wherever that is installed, only to
-    know its classes if it sees them: 18 MiB.
-    """
-    hidden = 'kubernetes' not in sys.modules
-    if hidden:
-        sys.modules['kubernetes'] = None
-    try:
-        from sushy_kubevirt.operator import process
-    finally:
-        if hidden:
-            del sys.modules['kubernetes']
-    return process
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ import re
 
 from cryptography import x509
 
-from sushy_kubevirt.operator import images
+from sushy_kubevirt.operator import permissions
 
 PROGRAM = 'sushy-kubevirt-operator'
 
@@ -57,7 +57,8 @@ class Options:
     :param identity: this process' name in the Lease, unlike any other's
     :param image: of BMCs that name none
     :param pull_policy: for pods, or None for Kubernetes' default
-    :param allowed_images: tuple of what BMCs may name: see `images.allowed`
+    :param allowed_images: tuple of what BMCs may name: see
+        `permissions.image_allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
     :param upload_proxy_url: of CDI's upload proxy as pods reach it, or None
         when nothing is uploaded
@@ -103,7 +104,7 @@ def parse(arguments=None, environ=os.environ):
     values = vars(found)
     values['namespaces'] = tuple(dict.fromkeys(values['namespaces']))
     values['allowed_images'] = tuple(
-        values['allowed_images'] or [images.repository(found.image)])
+        values['allowed_images'] or [permissions.repository(found.image)])
     values['identity'] = '%s_%s' % (
         environ.get('POD_NAME') or os.uname().nodename, os.urandom(4).hex())
     return Options(**values)

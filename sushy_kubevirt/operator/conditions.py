@@ -12,10 +12,10 @@ import datetime
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
-from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
-from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import permissions
+from sushy_kubevirt.operator import spec
 
 VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
@@ -154,7 +154,8 @@ def merge(old, new, generation, now):
 
 def _vm(bmc, world):
     if bmc.vm.namespace != bmc.namespace and not (
-            world.vm and permission.permitted(bmc.namespace, world.vm)):
+            world.vm and permissions.reference_permitted(
+                bmc.namespace, world.vm)):
         # The same for one that is not there: nobody learns by a BMC which
         # VMs there are elsewhere.
         return _not_permitted(VM, bmc, 'VirtualMachine', bmc.vm)
@@ -184,7 +185,8 @@ def _secret(bmc, world):
     else:
         if bmc.auth.namespace != bmc.namespace and not (
                 world.secret
-                and permission.permitted(bmc.namespace, world.secret)):
+                and permissions.reference_permitted(
+                    bmc.namespace, world.secret)):
             return _not_permitted(SECRET, bmc, 'Secret', bmc.auth)
         name = str(bmc.auth)
         if world.secret is None:
@@ -245,7 +247,7 @@ def _emulator(bmc, world, vm, secret):
             EMULATOR, False, 'ImageNotAllowed',
             'Image %s is not one that this operator lets BMCs name. Leave '
             'image out, or have it added to --allowed-images.' % bmc.image)
-    wrong = media.wrong_hosts(bmc)
+    wrong = spec.wrong_hosts(bmc)
     if wrong:
         return Condition(
             EMULATOR, False, 'AllowedHostsInvalid',
@@ -415,4 +417,37 @@ def _not_permitted(type_, bmc, kind, reference):
         type_, False, NOT_PERMITTED,
         '%s %s does not permit BMCs of namespace %s. Let its owner '
         'annotate it with %s=%s.' % (kind, reference, bmc.namespace,
-                                     permission.ANNOTATION, bmc.namespace))
+                                     permissions.ANNOTATION, bmc.namespace))
+
+
+def status(bmc, world, old, now):
+    """Make the status of a BMC.
+
+    :param bmc: a `spec.Bmc`
+    :param world: a `World`
+    :param old: dict, the present status
+    :param now: RFC 3339 text
+    :returns: dict
+    """
+    found = conditions(bmc, world)
+    made = {
+        'observedGeneration': bmc.generation,
+        'virtualMachine': bmc.vm.name if bmc.vm.namespace == bmc.namespace
+        else str(bmc.vm),
+        'conditions': merge(old.get('conditions'), found, bmc.generation,
+                            now)}
+    if any(one.type == SECRET and one.status for one in found):
+        made['authSecret'] = deployments.auth_secret(bmc)
+    made.update((name, value) for name, value in endpoints.status(
+        bmc, world.service).items() if value)
+    return made
+
+
+def ready_reason(status):
+    """Find the reason of the condition Ready.
+
+    :param status: dict
+    :returns: one word; '' if there is none yet
+    """
+    return next((one.get('reason', '') for one in status.get(
+        'conditions') or () if one.get('type') == READY), '')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens when something happens: who is looked at then.
+"""Watches all that matters to BMCs, and queues those that an event is about.
 
-kopf tells of BMCs. What belongs to them is watched by label, VMs and Secrets
-by their metadata alone: kopf would keep the whole of each. Nothing is done
-here but taking note; `reconcile` does the work, one BMC at a time.
+Each watch updates the cache and adds keys to the work queue; `reconcile` does
+the work, one BMC at a time. BMCs are watched whole, what was made for them by
+its label, VMs and Secrets by their metadata alone.
 """
 
 import asyncio
@@ -11,13 +11,12 @@ import collections
 import logging
 import time
 
-import kopf
-
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
+from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import foreign_objects
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
@@ -26,30 +25,29 @@ from sushy_kubevirt.operator import orphaned_rbac
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.operator import status
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: BMCs that are worked on at a time.
+#: BMCs that are reconciled at a time.
 WORKERS = 8
 
-#: Seconds that what is under way has at the end.
-_LAST_SECONDS = 5
+#: Seconds that running reconciles have to finish when the process ends.
+_CLOSE_SECONDS = 5
 
-#: A BMC that has no status yet.
+#: Counted instead of the reason of Ready, for a BMC without a status.
 _NEW = 'New'
 
 
-class Work:
+class Controller:
     """The work of the replica that holds the Lease.
 
     :param options: `command_line.Options`
     :param api: an `api.Api`
     :param metrics: `metrics.Metrics`
 
-    ``listed`` is set when all that there is is known.
+    ``listed`` is an `asyncio.Event`, set when everything was listed once.
     """
 
     def __init__(self, options, api, metrics):
@@ -57,306 +55,280 @@ class Work:
         self._metrics = metrics
         self._namespaces = options.namespaces or (None,)
         self._system = options.system_namespace
-        self._known = cache.Known(api)
-        self._farewell = vm_cleanup.Farewell(api, self._known)
-        self._orphans = orphaned_rbac.Orphans(
-            api, self._known, self._namespaces)
-        self._certificates = certificate_authority.Certificates(
+        self._cache = cache.Cache(api)
+        self._vm_cleanup = vm_cleanup.VmCleanup(api, self._cache)
+        self._orphaned_rbac = orphaned_rbac.OrphanedRbac(
+            api, self._cache, self._namespaces)
+        self._authority = certificate_authority.CertificateAuthority(
             api, options.system_namespace)
         self._rollout = rollout.Rollout(options.max_unavailable, self._wake)
-        self._strangers = foreign_objects.Strangers(
-            api, self._known, self._wake)
+        self._foreign_objects = foreign_objects.ForeignObjects(
+            api, self._cache, self._wake)
         self._reconciler = reconcile.Reconciler(
-            options, api, self._known, self._certificates, self._rollout,
-            self._strangers)
+            options, api, self._cache, self._authority, self._rollout,
+            self._foreign_objects)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
-        self._states = {}
-        self._nameless = set()
+        self._reasons = {}
+        self._without_vm = set()
         self._tasks = []
-        self._missing = set()
-        self._expected = None
+        self._unlisted = set()
         self.listed = asyncio.Event()
 
-    def register(self, registry):
-        """Have kopf tell of BMCs.
-
-        :param registry: a `kopf.OperatorRegistry`
-        """
-        @kopf.on.event(api_resources.BMC.group, api_resources.BMC.version,
-                       api_resources.BMC.plural,
-                       registry=registry, id='bmc')
-        async def bmc(event, namespace, name, **_):
-            if event['type'] != 'DELETED':
-                self._bmc(event['object'])
-
     async def start(self):
-        """Begin to watch; work begins when all is listed."""
+        """Start the watches; reconciles begin when everything is listed."""
         for namespace in self._namespaces:
             for resource in api_resources.OWNED:
-                self._follow(self._owned, resource, namespace)
-            self._follow(self._machines, api_resources.VM, namespace)
-            self._follow(self._secrets, api_resources.SECRET, namespace)
-            self._follow(self._existing, api_resources.BMC, namespace)
+                self._start(self._watch_owned, resource, namespace)
+            self._start(self._watch_vms, api_resources.VM, namespace)
+            self._start(self._watch_secrets, api_resources.SECRET, namespace)
+            self._start(self._watch_bmcs, api_resources.BMC, namespace)
             self._tasks.append(asyncio.create_task(
-                self._farewell.follow(namespace)))
-        self._tasks.append(asyncio.create_task(self._authority()))
+                self._vm_cleanup.watch(namespace)))
+        self._tasks.append(asyncio.create_task(self._watch_authority()))
 
     async def close(self):
-        """Finish what is under way."""
-        self._strangers.close()
+        """End the watches, and let running reconciles finish."""
+        self._foreign_objects.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._farewell.close()
-        await self._orphans.close()
-        await self._queue.close(_LAST_SECONDS)
+        await self._vm_cleanup.close()
+        await self._orphaned_rbac.close()
+        await self._queue.close(_CLOSE_SECONDS)
 
-    def ready(self):
-        """:returns: a sentence if it does not work, or None"""
-        if self._missing:
-            return 'Not listed yet: %s' % ', '.join(sorted({
-                str(resource) for resource, _ in self._missing}))
-        if not self.listed.is_set():
-            return 'Not told of all BMCs yet'
+    def problem(self):
+        """Tell why this replica is not ready.
+
+        :returns: a sentence without full stop; None if it is ready
+        """
+        if self._unlisted:
+            return f'''not listed yet: {', '.join(sorted({
+                str(resource) for resource, _ in self._unlisted}))}'''
         return None
 
     @property
     def tasks(self):
-        """What never ends by itself: without one of them it is blind."""
+        """The watches. None ends by itself; without one of them the operator
+        would miss changes."""
         return tuple(self._tasks)
 
-    def _follow(self, take, resource, namespace):
-        self._missing.add((resource, namespace))
-        self._tasks.append(asyncio.create_task(take(resource, namespace)))
+    def _start(self, watch, resource, namespace):
+        self._unlisted.add((resource, namespace))
+        self._tasks.append(asyncio.create_task(watch(resource, namespace)))
 
-    def _is_listed(self, resource, namespace):
-        self._missing.discard((resource, namespace))
-        self._begin()
-
-    def _begin(self):
-        """Begin to work, as soon as all is known."""
-        if self.listed.is_set() or self._missing:
+    def _set_listed(self, resource, namespace):
+        """Note that a collection was listed; start when it was the last."""
+        self._unlisted.discard((resource, namespace))
+        if self._unlisted or self.listed.is_set():
             return
-        if self._expected is not None:
-            # kopf has not told of all of them yet.
-            self._expected -= {*self._known.bmcs(), *self._nameless}
-            if self._expected:
-                return
         self.listed.set()
-        for namespace, name in self._known.bmcs():
-            self._rollout.mark(
-                (namespace, name), rollout.is_stopped(self._known.objects.get(
-                    api_resources.DEPLOYMENT, namespace, naming.base(name))))
+        for namespace, name in self._cache.bmcs():
+            self._rollout.update(
+                (namespace, name), rollout.is_stopped(
+                    self._cache.objects.get(
+                        api_resources.DEPLOYMENT, namespace,
+                        naming.base(name))))
             self._queue.add((namespace, name))
         self._queue.start()
-        self._farewell.begin()
-        self._orphans.begin()
+        self._vm_cleanup.enqueue_all()
+        self._orphaned_rbac.enqueue_all()
 
-    # What happens
+    # The watches
 
-    def _bmc(self, body):
+    async def _watch_bmcs(self, resource, namespace):
+        async for kind, found in self._api.watch(resource, namespace):
+            if kind == api_.LISTED:
+                for key in self._cache.bmcs():
+                    if key not in found and namespace in (None, key[0]):
+                        await self._check_unlisted_bmc(key)
+                if self.listed.is_set():
+                    self._orphaned_rbac.enqueue_all()
+                self._set_listed(resource, namespace)
+            elif kind == 'DELETED':
+                self._delete_bmc(found)
+            else:
+                self._put_bmc(found)
+
+    def _put_bmc(self, body):
         metadata = body['metadata']
         key = metadata['namespace'], metadata['name']
         if spec.read(body).vm is None:
-            if key not in self._nameless:
-                self._nameless.add(key)
-                LOG.warning('%s %s/%s names no VirtualMachine, and is left '
-                            'as it is: delete it',
-                            api_resources.BMC.kind, *key)
-            self._begin()
+            if key not in self._without_vm:
+                self._without_vm.add(key)
+                LOG.warning(
+                    '%s %s/%s names no VirtualMachine and is ignored; '
+                    'delete it, or set spec.virtualMachineRef.name',
+                    api_resources.BMC.kind, *key)
             return
-        if not self._known.put_bmc(dict(body)):
-            return
-        self._count(key)
-        self._wake((key,))
-        if not self.listed.is_set():
-            self._begin()
+        if self._cache.put_bmc(body):
+            self._count(key)
+            self._wake((key,))
 
-    def _bmc_gone(self, key):
-        body = self._known.bmc(key)
-        self._known.drop_bmc(key)
+    async def _check_unlisted_bmc(self, key):
+        """Drop a BMC that a list did not have, unless it is newer."""
+        try:
+            await self._api.get(api_resources.BMC, *key, metadata_only=True)
+        except errors.ObjectNotFound:
+            self._drop_bmc(key)
+        except errors.MachineError as e:
+            # A reconcile reads it before it writes anything.
+            LOG.info('%s %s/%s was not listed and could not be read: %s',
+                     api_resources.BMC.kind, *key, e)
+
+    def _delete_bmc(self, found):
+        metadata = found['metadata']
+        key = metadata['namespace'], metadata['name']
+        body = self._cache.bmc(key)
+        is_cached = body is not None and (
+            body['metadata']['uid'] == metadata['uid'])
+        if self.listed.is_set() and not is_cached:
+            # A reconcile has dropped it already, so its VM is not known.
+            self._vm_cleanup.enqueue_all()
+            self._orphaned_rbac.enqueue_all()
+        if body is None or is_cached:
+            self._drop_bmc(key)
+            self._cache.objects.deleted(api_resources.BMC, found)
+
+    def _drop_bmc(self, key):
+        body = self._cache.bmc(key)
+        self._cache.drop_bmc(key)
         if body:
             bmc = spec.read(body)
-            self._farewell.look(bmc.vm.namespace, bmc.vm.name)
+            self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
             for resource, *at in observed_state.objects(bmc):
                 if resource in orphaned_rbac.KINDS:
-                    self._orphans.look(*at)
-        self._nameless.discard(key)
+                    self._orphaned_rbac.enqueue(*at)
+        self._without_vm.discard(key)
         self._queue.forget(key)
-        self._states.pop(key, None)
+        self._reasons.pop(key, None)
         self._count(None)
         self._forget(key)
 
     def _forget(self, key):
         self._reconciler.forget(key)
         self._rollout.forget(key)
-        self._strangers.forget(key)
+        self._foreign_objects.forget(key)
 
-    async def _existing(self, resource, namespace):
-        """Who is there no more: kopf does not tell what vanished while it
-        could not watch."""
-        there = self._api.watch(resource, namespace, metadata_only=True)
-        async for kind, found in there:
-            if kind == api_.LISTED:
-                for key in self._known.bmcs():
-                    if key not in found and namespace in (None, key[0]):
-                        # kopf may have told of one that is newer than the
-                        # list.
-                        await self._missed(key)
-                # One that is on a list no more is not waited for.
-                self._expected = found | {
-                    key for key in self._expected or ()
-                    if namespace not in (None, key[0])}
-                if self.listed.is_set():
-                    self._orphans.begin()
-                self._is_listed(resource, namespace)
-                continue
-            metadata = found['metadata']
-            key = metadata['namespace'], metadata['name']
-            if kind == 'DELETED':
-                (self._expected or set()).discard(key)
-                body = self._known.bmc(key)
-                if self.listed.is_set() and (body is None or body['metadata'][
-                        'uid'] != metadata['uid']):
-                    # It was noticed before, and which VM it had is forgotten.
-                    self._farewell.begin()
-                    self._orphans.begin()
-                if body is None or body['metadata']['uid'] == metadata['uid']:
-                    self._bmc_gone(key)
-                    self._known.objects.gone(api_resources.BMC, found)
-                self._begin()
-
-    async def _missed(self, key):
-        try:
-            await self._api.get(api_resources.BMC, *key, metadata_only=True)
-        except errors.ObjectNotFound:
-            self._bmc_gone(key)
-        except errors.MachineError as e:
-            # Nothing is made for it without another look.
-            LOG.info('%s', e)
-
-    async def _owned(self, resource, namespace):
-        objects = self._known.objects
+    async def _watch_owned(self, resource, namespace):
+        objects = self._cache.objects
         async for kind, found in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
             if kind == api_.LISTED:
-                self._vanished(resource, namespace, found,
-                               objects.names(resource), objects.drop)
+                self._drop_unlisted(resource, namespace, found,
+                                    objects.names(resource), objects.drop)
                 if self.listed.is_set():
-                    self._farewell.begin()
-                self._is_listed(resource, namespace)
+                    self._vm_cleanup.enqueue_all()
+                self._set_listed(resource, namespace)
                 continue
-            if kind == 'DELETED':
-                news = objects.gone(resource, found)
-            else:
-                news = objects.put(resource, found)
-            if resource == api_resources.ROLE and kind == 'DELETED':
-                self._farewell.role_gone(found)
-            if not news:
+            is_gone = kind == 'DELETED'
+            changed = (objects.deleted if is_gone else objects.put)(
+                resource, found)
+            if resource == api_resources.ROLE and is_gone:
+                self._vm_cleanup.role_deleted(found)
+            if not changed:
                 continue
-            if resource in orphaned_rbac.KINDS and kind != 'DELETED':
-                self._orphans.look(found['metadata']['namespace'],
-                                   found['metadata']['name'])
-            keys = self._minding(resource, found)
+            if resource in orphaned_rbac.KINDS and not is_gone:
+                self._orphaned_rbac.enqueue(found['metadata']['namespace'],
+                                            found['metadata']['name'])
+            keys = self._users_of(resource, found)
             if resource == api_resources.DEPLOYMENT:
                 for key in keys:
-                    self._rollout.mark(key, rollout.is_stopped(
-                        None if kind == 'DELETED' else found))
+                    self._rollout.update(key, rollout.is_stopped(
+                        None if is_gone else found))
             self._wake(keys)
 
-    async def _machines(self, resource, namespace):
-        await self._metadata(resource, namespace, self._known.machines,
-                             self._farewell.look)
+    async def _watch_vms(self, resource, namespace):
+        await self._watch_metadata(resource, namespace, self._cache.machines,
+                                   self._vm_cleanup.enqueue)
 
-    async def _secrets(self, resource, namespace):
-        await self._own_secrets(resource, namespace)
-        await self._metadata(resource, namespace, self._known.secrets)
+    async def _watch_secrets(self, resource, namespace):
+        # Those that were made for BMCs are read with one list; later, each
+        # by its name.
+        async for kind, found in self._api.watch(
+                resource, namespace, label_selector=naming.OURS):
+            if kind == api_.LISTED:
+                break
+            self._cache.secrets.take(found)
+        await self._watch_metadata(resource, namespace, self._cache.secrets)
 
-    async def _metadata(self, resource, namespace, known, look=None):
-        """Follow what belongs to users.
+    async def _watch_metadata(self, resource, namespace, cached,
+                              enqueue=None):
+        """Watch a kind of which the metadata is enough.
 
-        :param known: one of `directory`
-        :param look: who else is told of namespace and name
+        :param cached: `cache.VirtualMachines` or `cache.Secrets`
+        :param enqueue: function of namespace and name, called for each event
         """
         async for kind, found in self._api.watch(
                 resource, namespace, metadata_only=True):
             if kind == api_.LISTED:
-                self._vanished(resource, namespace, found, cache.names(),
-                               lambda _, *at: cache.drop(*at))
-                self._is_listed(resource, namespace)
+                self._drop_unlisted(resource, namespace, found,
+                                    cached.names(),
+                                    lambda _, *at: cached.drop(*at))
+                self._set_listed(resource, namespace)
                 continue
-            if look is not None:
-                look(found['metadata']['namespace'],
-                     found['metadata']['name'])
-            news = (cache.gone if kind == 'DELETED' else cache.put)(found)
-            if news:
-                self._wake(self._minding(resource, found))
+            if enqueue is not None:
+                enqueue(found['metadata']['namespace'],
+                        found['metadata']['name'])
+            if (cached.deleted if kind == 'DELETED' else cached.put)(found):
+                self._wake(self._users_of(resource, found))
 
-    async def _own_secrets(self, resource, namespace):
-        """Look at those of all BMCs at once; later, one by one."""
-        async for kind, found in self._api.watch(
-                resource, namespace, label_selector=naming.OURS):
-            if kind == api_.LISTED:
-                return
-            self._known.secrets.take(found)
-
-    async def _authority(self):
-        """Look again when somebody changes the authority."""
+    async def _watch_authority(self):
+        """Have the certificate authority read again when it changes."""
         first = True
         async for kind, _ in self._api.watch(
                 api_resources.SECRET, self._system, metadata_only=True,
                 field_selector='metadata.name=' + naming.AUTHORITY):
-            self._certificates.forget()
+            self._authority.invalidate()
             if not first:
-                # Also by a later list: it may have vanished in between.
-                self._wake(self._known.bmcs())
+                # After later lists too: it may have been deleted in between.
+                self._wake(self._cache.bmcs())
             elif kind == api_.LISTED:
                 first = False
 
-    def _vanished(self, resource, namespace, there, known, drop):
-        for at in known:
-            if at not in there and namespace in (None, at[0]):
+    def _drop_unlisted(self, resource, namespace, listed, cached, drop):
+        for at in cached:
+            if at not in listed and namespace in (None, at[0]):
                 drop(resource, *at)
-                self._wake(self._known.minding(resource, *at))
+                self._wake(self._cache.users_of(resource, *at))
 
-    def _minding(self, resource, obj):
+    def _users_of(self, resource, obj):
         metadata = obj['metadata']
-        return self._known.minding(resource, metadata['namespace'],
-                                   metadata['name'])
+        return self._cache.users_of(resource, metadata['namespace'],
+                                    metadata['name'])
 
     def _wake(self, keys):
         if not self.listed.is_set():
-            # All of them are looked at then.
+            # All BMCs are queued when everything is listed.
             return
         for key in keys:
             self._queue.add(key)
-        self._metrics.queue(len(self._queue))
+        self._metrics.set_queue_length(len(self._queue))
 
-    # What is done about it
+    # The work
 
     async def _reconcile(self, key):
         began, failed = time.monotonic(), True
-        self._metrics.queue(len(self._queue))
+        self._metrics.set_queue_length(len(self._queue))
         try:
             with logs.about(*key):
                 later = await self._reconciler.reconcile(key)
             failed = False
             return later
         finally:
-            self._metrics.reconciled(time.monotonic() - began, failed)
+            self._metrics.count_reconcile(time.monotonic() - began, failed)
             self._count(key)
-            if self._known.bmc(key) is None:
-                # It went while it was worked on, which may have been noticed
-                # here first, or have left something behind.
+            if self._cache.bmc(key) is None:
+                # The reconcile may have noticed the deletion before the
+                # watch did, or have left something after it.
                 self._forget(key)
 
     def _count(self, key):
-        """Tell how many BMCs there are in each state."""
+        """Count the BMCs by the reason of their condition Ready."""
         if key is not None:
-            body = self._known.bmc(key)
+            body = self._cache.bmc(key)
             if body is None:
-                self._states.pop(key, None)
+                self._reasons.pop(key, None)
             else:
-                self._states[key] = status.ready(
+                self._reasons[key] = conditions.ready_reason(
                     body.get('status') or {}) or _NEW
-        self._metrics.states(collections.Counter(self._states.values()))
+        self._metrics.set_bmcs(collections.Counter(self._reasons.values()))

@@ -8,10 +8,10 @@ them: they are made once and not put right.
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
-from sushy_kubevirt.operator import media
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
+from sushy_kubevirt.operator import spec
 from sushy_kubevirt.services import state
 
 
@@ -63,7 +63,7 @@ def held(bmc, world):
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
     """
-    if media.wrong_hosts(bmc) or world.account is None:
+    if spec.wrong_hosts(bmc) or world.account is None:
         return True
     if bmc.image and not world.image_allowed and world.pod_allowed:
         # It asks in vain; but a pod that may not be there goes.

@@ -145,7 +145,7 @@ def _is_restart(fields, part):
     return True
 
 
-def is_past_changing(wanted, live):
+def must_recreate(wanted, live):
     """Whether an object has to be deleted and made anew.
 
     :param wanted: dict

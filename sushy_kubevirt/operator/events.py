@@ -26,7 +26,7 @@ _GOOD = {conditions.SECRET: ('SecretGenerated',),
          conditions.READY: None}
 
 
-def of(old, new):
+def of_change(old, new):
     """What there is to tell of a new status.
 
     :param old: list of conditions as they were, dicts
@@ -51,7 +51,7 @@ def of(old, new):
     return found
 
 
-def event(bmc, type_, reason, message, now):
+def manifest(bmc, type_, reason, message, now):
     """An Event.
 
     :param bmc: a `spec.Bmc`
@@ -76,7 +76,7 @@ def event(bmc, type_, reason, message, now):
         'reportingComponent': naming.OPERATOR, 'reportingInstance': ''}
 
 
-async def tell(api, made):
+async def record(api, made):
     """Make an Event, or count it once more.
 
     :param api: an `api.Api`

@@ -13,7 +13,7 @@ from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import observed_state
-from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import secret_summary
@@ -42,21 +42,21 @@ def subject(step, bmc):
     return '%s %s' % (naming.KIND, bmc.name)
 
 
-class Surprise(Exception):
+class PlanOutdated(Exception):
     """Something is not as it was thought to be: the steps that were to follow
     may be wrong, and a new plan is needed."""
 
 
-class Acting:
+class Executor:
     """Carries out steps.
 
     :param api: an `api.Api`
-    :param known: a `cache.Known`
+    :param cache: a `cache.Cache`
     """
 
-    def __init__(self, api, known):
+    def __init__(self, api, cache):
         self._api = api
-        self._known = known
+        self._cache = cache
         self._ways = {
             plan.Create: self._create, plan.Apply: self._apply,
             plan.Replace: self._replace, plan.Delete: self._delete,
@@ -64,14 +64,14 @@ class Acting:
             plan.Issue: self._issue, plan.Settle: self._settle,
             plan.Finalizer: self._finalizer}
 
-    async def act(self, bmc, step, seen, tried):
+    async def execute(self, bmc, step, seen, tried):
         """Carry out a step.
 
         :param bmc: a `spec.Bmc`
         :param step: one of `plan`
-        :param seen: `observed_state.Observed`
+        :param seen: `observed_state.ObservedState`
         :param tried: dict: see `plan.steps`; what did not help is added
-        :raises: `Surprise`, `errors.MachineError`
+        :raises: `PlanOutdated`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
         await self._ways[type(step)](bmc, step, seen, tried)
@@ -83,7 +83,7 @@ class Acting:
         except errors.Conflict:
             # Made by who worked before, or somebody else's.
             await self._look(resource, namespace, name)
-            raise Surprise from None
+            raise PlanOutdated from None
         self._take(resource, made)
 
     async def _apply(self, bmc, step, seen, tried):
@@ -107,7 +107,7 @@ class Acting:
             if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
                 raise
             tried[ref] = plan.Apply, *plan.attempt(body, live)
-            raise Surprise from None
+            raise PlanOutdated from None
         self._take(resource, made)
         if drift.differs(body, made):
             tried[ref] = plan.Apply, *plan.attempt(body, made)
@@ -144,11 +144,11 @@ class Acting:
         except errors.Conflict:
             # Another one by now.
             await self._look(step.resource, at.namespace, at.name)
-            raise Surprise from None
+            raise PlanOutdated from None
         if step.resource == api_resources.SECRET:
-            self._known.secrets.drop(at.namespace, at.name)
+            self._cache.secrets.drop(at.namespace, at.name)
         else:
-            self._known.objects.drop(step.resource, at.namespace, at.name)
+            self._cache.objects.drop(step.resource, at.namespace, at.name)
 
     async def _generate(self, bmc, step, seen, tried):
         made = credentials.made(bmc)
@@ -162,10 +162,10 @@ class Acting:
         named = observed_state.names(bmc)
         source = await self._api.get(
             api_resources.SECRET, named.source.namespace, named.source.name)
-        found = self._known.secrets.take(source)
-        if found.lacks or not permission.permitted(
+        found = self._cache.secrets.take(source)
+        if found.lacks or not permissions.reference_permitted(
                 bmc.namespace, found.obj):
-            raise Surprise
+            raise PlanOutdated
         made = credentials.copied(bmc, source)
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
@@ -199,17 +199,17 @@ class Acting:
         if step.on:
             wanted.append(naming.FINALIZER)
         if metadata['uid'] != bmc.uid or wanted == there:
-            self._known.put_bmc(body)
-            raise Surprise
+            self._cache.put_bmc(body)
+            raise PlanOutdated
         body = await self._api.patch(
             api_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
                 'resourceVersion': metadata['resourceVersion'],
                 'finalizers': wanted or None}})
         if not step.on and not wanted:
             # That was its end.
-            self._known.drop_bmc((bmc.namespace, bmc.name))
+            self._cache.drop_bmc((bmc.namespace, bmc.name))
             return
-        self._known.put_bmc(body)
+        self._cache.put_bmc(body)
 
     async def _data(self, made, uid, data):
         metadata = made['metadata']
@@ -221,23 +221,23 @@ class Acting:
         """The object that a step is to change, as it is now."""
         live = await self._look(*_where(step.body))
         if live is None or live['metadata']['uid'] != step.uid:
-            raise Surprise
+            raise PlanOutdated
         return live
 
     async def _look(self, resource, namespace, name):
         try:
             obj = await self._api.get(resource, namespace, name)
         except errors.ObjectNotFound:
-            self._known.objects.drop(resource, namespace, name)
+            self._cache.objects.drop(resource, namespace, name)
             return None
         self._take(resource, obj)
         return obj
 
     def _take(self, resource, obj):
         if resource == api_resources.SECRET:
-            self._known.secrets.take(obj)
+            self._cache.secrets.take(obj)
         else:
-            self._known.objects.put(resource, obj)
+            self._cache.objects.put(resource, obj)
 
 
 def _where(body):

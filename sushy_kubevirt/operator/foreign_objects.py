@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of somebody else that stand in a BMC's way.
+"""Watches objects of others that have a name which a BMC needs.
 
-They lack the label that ours are watched by. So that a BMC gets on as soon as
-one is gone, each is watched by its name for as long as it is in the way.
+They lack the label by which the operator's own objects are watched. Each is
+watched by its name until it is deleted, so that the BMC is reconciled then.
 """
 
 import asyncio
@@ -10,42 +10,42 @@ import asyncio
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import api_resources
 
-#: Watches at a time. A BMC that gets none is looked at when something else
+#: Watches at a time. A BMC beyond that is reconciled when something else
 #: about it changes.
 MOST = 64
 
 
-class Strangers:
+class ForeignObjects:
     """The watches.
 
     :param api: an `api.Api`
-    :param known: a `cache.Known`
-    :param wake: function of keys
+    :param cache: a `cache.Cache`
+    :param wake: function of keys of BMCs, which queues them
     """
 
-    def __init__(self, api, known, wake):
+    def __init__(self, api, cache, wake):
         self._api = api
-        self._known = known
+        self._cache = cache
         self._wake = wake
         self._tasks = {}
 
-    def follow(self, key, refs):
-        """Watch what is in the way of a BMC, and nothing else.
+    def watch(self, key, refs):
+        """Watch the objects in the way of a BMC, and end its other watches.
 
         :param key: of the BMC
         :param refs: list of (kind, namespace, name)
         """
-        for known in [one for one in self._tasks if one[0] == key]:
-            if known[1] not in refs:
-                self._tasks.pop(known).cancel()
+        for watched in [one for one in self._tasks if one[0] == key]:
+            if watched[1] not in refs:
+                self._tasks.pop(watched).cancel()
         for ref in refs:
             if (key, ref) not in self._tasks and len(self._tasks) < MOST:
                 self._tasks[key, ref] = asyncio.create_task(
                     self._watch(key, ref))
 
     def forget(self, key):
-        """A BMC is gone."""
-        self.follow(key, ())
+        """End the watches of a BMC."""
+        self.watch(key, ())
 
     def close(self):
         """End all watches."""
@@ -55,13 +55,13 @@ class Strangers:
 
     async def _watch(self, key, ref):
         kind, namespace, name = ref
-        resource = api_resources.called(kind)
+        resource = api_resources.of_kind(kind)
         async for event, found in self._api.watch(
                 resource, namespace, metadata_only=True,
                 field_selector='metadata.name=' + name):
             if event == 'DELETED' or (
                     event == api_.LISTED and not found):
-                self._known.objects.drop(resource, namespace, name)
+                self._cache.objects.drop(resource, namespace, name)
                 self._tasks.pop((key, ref), None)
                 self._wake((key,))
                 return

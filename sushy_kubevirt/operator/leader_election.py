@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the operator's replicas works: the one that holds the Lease.
+"""Leader election by a Lease: only its holder works.
 
-As client-go's leader election has it (tools/leaderelection): who holds the
-Lease renews it; another one takes it when it has seen it unchanged for as
-long as the Lease says, by its own clock. Different from there, whoever
-waits is told of changes by a watch and asks nothing meanwhile.
+As client-go's leader election (tools/leaderelection) does it: the holder
+renews the Lease; another replica takes it when it has seen it unchanged, by
+its own clock, for as long as the Lease says. Other than there, replicas that
+wait watch the Lease instead of polling it.
 
-That no two work at a time rests on three things. A Lease is only ever
-replaced with the resourceVersion that was read. Whoever holds it counts from
-before it asked for it, and ends earlier than another one may take it. And it
-ends by a thread that nothing in the process can hold up; should all of the
-process have been stopped for a while, its writes ask first, see `must_hold`.
+Two replicas never work at a time, for three reasons. The Lease is only ever
+replaced with the resourceVersion that was read. The holder counts its time
+from before the request, and ends before another replica may take the Lease.
+And it is ended by a thread that does not depend on the event loop; after a
+pause of the whole process each write is checked first: see
+`LeaderElector.check_leadership`.
+
+Not `kubernetes.leaderelection` (release 37): it has no such check, compares
+times of the wall clock, and needs two requests every 5 s, also of replicas
+that wait.
 """
 
 import asyncio
@@ -28,20 +33,20 @@ from sushy_kubevirt.operator import naming
 
 LOG = logging.getLogger(__name__)
 
-#: Parts of the Lease's time: how often it is renewed, how often that is
-#: tried again when it fails, and when its holder gives up, which leaves the
-#: last third for what it has sent by then.
+#: Parts of the Lease's duration: pause between renewals, pause after a failed
+#: renewal, and when the holder ends. The last third is for the requests that
+#: it has sent by then.
 RENEW, RETRY, GIVE_UP = 1 / 3, 1 / 15, 2 / 3
 
-#: Seconds that a renewal has to end when the Lease is to be given back, and
-#: that has.
+#: Seconds that are waited for a renewal to end before the Lease is released,
+#: and for the release itself.
 LAST_SECONDS = 3
 
 _TOO_LATE = 'The Lease could not be renewed in time'
 
 
 def _now():
-    # Goes on while the machine sleeps.
+    # Counts the time in which the machine is suspended, too.
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -50,15 +55,15 @@ def _end(message):
     os._exit(1)
 
 
-class Lead:
-    """The Lease, from the side of one replica.
+class LeaderElector:
+    """One replica's part in the election.
 
-    :param api: an `api.Api` that may always write
-    :param namespace: where the Lease is
-    :param identity: what this replica is called, unlike any other
-    :param seconds: how long the Lease holds
-    :param now: function; seconds
-    :param end: function of a sentence; ends the process at once
+    :param api: an `api.Api` that may write without the Lease
+    :param namespace: of the Lease
+    :param identity: unique name of this replica
+    :param seconds: duration of the Lease
+    :param now: function without arguments; a clock, in seconds
+    :param end: function of a sentence, which ends the process at once
     """
 
     def __init__(self, api, namespace, identity, seconds, now=_now,
@@ -71,45 +76,45 @@ class Lead:
         self._end = end
         self._changed = asyncio.Event()
         self._lease = None
-        # Until when others' Lease must be respected; None while unknown.
+        # Time until which the Lease is another's; None while unknown.
         self._theirs = None
-        # Until when this process may work; None while it may not.
+        # Time until which this process may work; None while it may not.
         self._until = None
         self._tasks = []
         self._renewing = asyncio.Lock()
         self._watchdog_wakes = threading.Event()
 
-    def must_hold(self):
-        """Whether this process may write now.
+    def check_leadership(self):
+        """Check that this process may write now. Thread-safe.
 
         :raises: `errors.Unavailable` if not
         """
         if self._until is None or self._now() >= self._until:
             raise errors.Unavailable(
-                'This replica does not hold the Lease (any more)')
+                'This replica does not hold the Lease, or not any more')
 
     @property
-    def holds(self):
-        """Whether this process works."""
+    def is_leader(self):
+        """Whether this replica has taken the Lease and not released it."""
         return self._until is not None
 
     async def acquire(self):
-        """Wait until this is the one that works.
+        """Wait for the Lease and take it.
 
-        From then on the Lease is renewed, until `release`; if that fails,
-        the process ends.
+        It is renewed from then on, until `release`; if that fails, the
+        process ends.
 
-        :raises: `errors.MachineError` if the Lease can never be had
+        :raises: `errors.MachineError` if the Lease can never be taken
         """
-        follower = asyncio.create_task(self._follow(), name='lease')
-        self._tasks.append(follower)
+        watch = asyncio.create_task(self._watch(), name='lease')
+        self._tasks.append(watch)
         # It never ends by itself.
-        follower.add_done_callback(lambda task: self._changed.set())
-        told = None
+        watch.add_done_callback(lambda task: self._changed.set())
+        logged = None
         while True:
             self._changed.clear()
-            if follower.done():
-                follower.result()
+            if watch.done():
+                watch.result()
             wait = None
             if self._theirs is not None:
                 wait = self._theirs - self._now()
@@ -118,31 +123,32 @@ class Lead:
                         await self._take()
                         break
                     except errors.Conflict:
-                        # Another one was faster; the watch tells.
+                        # Another replica was faster; the watch shows it.
                         wait = self._seconds * RETRY
                     except errors.Unavailable as e:
-                        if str(e) != told:
-                            told = str(e)
-                            LOG.warning('The Lease is free, but: %s', e)
+                        if str(e) != logged:
+                            logged = str(e)
+                            LOG.warning('The Lease is free, but could not be '
+                                        'taken; tried again: %s', e)
                         wait = self._seconds * RETRY
                 else:
-                    told = self._tell(told)
+                    logged = self._log_holder(logged)
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
                 pass
         LOG.info('This replica holds the Lease now, as %s', self._identity)
-        threading.Thread(target=self._watch_over, name='lease',
+        threading.Thread(target=self._run_watchdog, name='lease',
                          daemon=True).start()
-        self._tasks.append(asyncio.create_task(self._keep(), name='renewal'))
+        self._tasks.append(asyncio.create_task(self._renew(), name='renewal'))
 
     async def release(self):
-        """Give the Lease back, so that another one need not wait for its
-        end; what was not had is not given."""
+        """Release the Lease, if it was taken, so that another replica need not
+        wait until it expires."""
         try:
             async with asyncio.timeout(LAST_SECONDS):
-                # One that is just being renewed could not be replaced.
+                # It cannot be replaced while it is being renewed.
                 await self._renewing.acquire()
         except TimeoutError:
             pass
@@ -151,7 +157,7 @@ class Lead:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._until is None:
             return
-        # From here on nothing is written, whatever comes of it.
+        # From here on nothing is written, even if the release fails.
         self._until = None
         self._watchdog_wakes.set()
         spec = {**_spec(self._lease), 'holderIdentity': '',
@@ -160,12 +166,12 @@ class Lead:
             async with asyncio.timeout(LAST_SECONDS):
                 await self._replace(spec)
         except (errors.MachineError, TimeoutError) as e:
-            LOG.warning('The Lease could not be given back, another replica '
+            LOG.warning('The Lease could not be released, another replica '
                         'takes it in %d s: %s', self._seconds,
-                        str(e) or 'there is no answer')
+                        str(e) or 'no answer')
 
-    async def _follow(self):
-        """Know what the Lease is like."""
+    async def _watch(self):
+        """Watch the Lease, without end."""
         async for kind, found in self._api.watch(
                 api_resources.LEASE, self._namespace,
                 field_selector='metadata.name=%s' % naming.OPERATOR):
@@ -183,11 +189,11 @@ class Lead:
         if lease is None:
             if before is None and self._theirs is None:
                 self._theirs = self._now()
-            # Else somebody took it away from whoever held it, who may not
-            # know: it is respected to its end.
+            # Else it was deleted, which its holder may not know yet: it is
+            # respected until it expires.
         elif before is None or _spec(before) != _spec(lease):
             self._theirs = self._now()
-            # Its own it can have had by an answer that was lost only.
+            # It can be this replica's own only if an answer was lost.
             if _holder(lease) not in ('', self._identity):
                 self._theirs += (
                     _spec(lease).get('leaseDurationSeconds')
@@ -195,21 +201,21 @@ class Lead:
         self._changed.set()
 
     def _check(self, lease):
-        """Look at a Lease that this process is to have."""
+        """Check the Lease that this process holds."""
         if lease is None:
             self._end('The Lease was deleted')
         elif _holder(lease) != self._identity:
             if _version(lease) >= _version(self._lease):
                 self._end('The Lease was taken by %s' % _holder(lease))
         elif _version(lease) > _version(self._lease):
-            # Labels, say.
+            # Changed by others in parts that do not matter, as labels.
             self._lease = lease
 
-    def _tell(self, told):
+    def _log_holder(self, logged):
         holder = _holder(self._lease) if self._lease else None
-        if holder and holder != told:
+        if holder and holder != logged:
             LOG.info('%s holds the Lease; this replica waits', holder)
-        return holder or told
+        return holder or logged
 
     async def _take(self):
         until = self._now() + self._seconds * GIVE_UP
@@ -236,9 +242,9 @@ class Lead:
                     'spec': spec})
         except errors.ObjectNotFound as e:
             raise errors.ConfigError(
-                'There is no namespace %s for the Lease: create it, or name '
-                'another one with --system-namespace (%s)'
-                % (self._namespace, e)) from None
+                f'There is no namespace {self._namespace} for the Lease: '
+                'create it, or name another one with --system-namespace '
+                f'({e})') from None
 
     async def _replace(self, spec):
         meta = self._lease['metadata']
@@ -251,8 +257,8 @@ class Lead:
                 'kind': api_resources.LEASE.kind, 'metadata': kept,
                 'spec': spec})
 
-    async def _keep(self):
-        """Renew the Lease."""
+    async def _renew(self):
+        """Renew the Lease, without end."""
         pause = self._seconds * RENEW
         while True:
             await asyncio.sleep(pause)
@@ -266,22 +272,22 @@ class Lead:
                         {**_spec(self._lease), 'renewTime': _time()})
                     self._lease, self._until = lease, until
             except errors.Conflict as e:
-                # An answer was lost, or somebody touched it: the watch
-                # tells.
+                # An answer was lost, or another client changed it: the watch
+                # shows it.
                 LOG.debug('%s', e)
             except errors.ObjectNotFound:
                 self._end('The Lease was deleted')
             except (errors.MachineError, TimeoutError) as e:
-                LOG.warning('The Lease was not renewed: %s',
-                            str(e) or 'there is no answer')
+                LOG.warning('The Lease was not renewed; tried again: %s',
+                            str(e) or 'no answer')
             else:
                 self._watchdog_wakes.set()
                 pause = self._seconds * RENEW
                 continue
             pause = self._seconds * RETRY * random.uniform(0.5, 1)
 
-    def _watch_over(self):
-        """End the process when its time is over. In a thread of its own."""
+    def _run_watchdog(self):
+        """End the process when its time is over; runs in a thread."""
         while (until := self._until) is not None:
             left = until - self._now()
             if left <= 0:
@@ -291,7 +297,7 @@ class Lead:
 
 
 def _spec(lease):
-    # A Lease may have none.
+    # A Lease may have no spec.
     return lease.get('spec') or {}
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator writes on standard error, one line for each thing.
+"""The operator's log on standard error: one line for each event.
 
-A line of JSON says which BMC it is about in members of its own, so that all
-that happened to one can be found. Whoever works on a BMC says so once, by
-`about`; nobody passes names to the logger.
+A line of JSON has the namespace and name of the BMC that it is about in
+members of its own, so that the lines of one BMC can be found. `about` sets
+them for all that is logged within; loggers are not given names.
 """
 
 import contextlib
@@ -15,18 +15,13 @@ import sys
 
 _object = contextvars.ContextVar('object', default=None)
 
-#: What tells of each request or event, which is of no use but for debugging.
-_CHATTY = 'kopf', 'asyncio', 'aiohttp.access'
-
-#: Have a traceback for each request that is no HTTP, and for each watch of
-#: kopf's that gives up, of which `process` tells in a line.
-_DEAF = ('aiohttp.server', 'kopf._core.reactor.orchestration',
-         'kopf._core.reactor.running')
+#: Loggers whose information is for debugging only.
+_CHATTY = 'asyncio', 'urllib3'
 
 
 @contextlib.contextmanager
 def about(namespace, name):
-    """All that is logged within, and in tasks started within, is about a
+    """Mark what is logged within, and in tasks started within, as about a
     BMC.
 
     :param namespace: of the BMC
@@ -40,7 +35,7 @@ def about(namespace, name):
 
 
 def configure(form, level):
-    """Have the process' logs written.
+    """Write the process' logs to standard error.
 
     :param form: ``json`` or ``plain``
     :param level: one of `command_line.LEVELS`
@@ -55,17 +50,15 @@ def configure(form, level):
         for name in _CHATTY:
             logging.getLogger(name).setLevel(
                 max(logging.WARNING, root.level))
-        for name in _DEAF:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Json(logging.Formatter):
-    """A JSON object a line."""
+    """One JSON object a line."""
 
     def format(self, record):
         line = {'time': _time(record), 'level': record.levelname.lower(),
                 'logger': record.name, 'message': record.getMessage()}
-        namespace, name = _about(record)
+        namespace, name = _about()
         if name:
             line.update(namespace=namespace, name=name)
         if record.exc_info:
@@ -79,23 +72,19 @@ class Plain(logging.Formatter):
     """For people: time, level, the BMC if there is one, what happened."""
 
     def format(self, record):
-        namespace, name = _about(record)
+        namespace, name = _about()
         text = '%s %-7s %s%s' % (
             _time(record), record.levelname,
             '%s/%s: ' % (namespace, name) if name else '',
-            # One line, whatever somebody named something.
+            # One line, whatever is in a name.
             record.getMessage().replace('\n', '\\n'))
         if record.exc_info:
             text += '\n' + self.formatException(record.exc_info)
         return text
 
 
-def _about(record):
+def _about():
     """:returns: (namespace, name), or (None, None)"""
-    # What kopf logs of an object has it from there.
-    reference = getattr(record, 'k8s_ref', None)
-    if isinstance(reference, dict):
-        return reference.get('namespace'), reference.get('name')
     return _object.get() or (None, None)
 
 

@@ -11,8 +11,8 @@ from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
-from sushy_kubevirt.operator import images
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
@@ -20,13 +20,13 @@ from sushy_kubevirt.services import state
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed:
+class ObservedState:
     """The world of one BMC.
 
     :param world: `conditions.World`
     :param live: dict of a (kind, namespace, name) and the object, for all
         but Secrets; also those of somebody else
-    :param auth: `secret_summary.Seen` of what the operator made or copied,
+    :param auth: `secret_summary.Summary` of what the operator made or copied,
         or None
     :param source: of the Secret that the BMC names, the same
     :param tls: of the certificate that the operator issued, the same
@@ -39,10 +39,10 @@ class Observed:
 
     world: conditions.World
     live: dict
-    auth: secret_summary.Seen | None = None
-    source: secret_summary.Seen | None = None
-    tls: secret_summary.Seen | None = None
-    state: secret_summary.Seen | None = None
+    auth: secret_summary.Summary | None = None
+    source: secret_summary.Summary | None = None
+    tls: secret_summary.Summary | None = None
+    state: secret_summary.Summary | None = None
     authority: object = None
     finalizer: bool = False
     settled: bool = False
@@ -110,21 +110,21 @@ def names(bmc):
         spec.Reference(bmc.vm.namespace, bmc.vm.name + state.ENDING))
 
 
-def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
-                 refused=(), now=None):
+def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
+             refused=(), now=None):
     """Make the whole of its parts.
 
     :param bmc: a `spec.Bmc`
     :param body: dict, the BMC as the API has it
-    :param live: as in `Observed`
+    :param live: as in `ObservedState`
     :param vm: dict with the VM's metadata, or None
-    :param seen: dict of `spec.Reference` and `secret_summary.Seen` or None
+    :param seen: dict of `spec.Reference` and `secret_summary.Summary` or None
     :param issuer: `Authority` or None
-    :param allowed: patterns of `images.allowed`
+    :param allowed: patterns of `permissions.image_allowed`
     :param usual: image of a BMC that names none
     :param refused: as in `conditions.World`
     :param now: aware `datetime.datetime`; the present when left out
-    :returns: `Observed`
+    :returns: `ObservedState`
     """
     named = names(bmc)
     auth, tls = seen.get(named.auth), seen.get(named.tls)
@@ -160,14 +160,15 @@ def put_together(bmc, body, live, vm, seen, issuer, allowed, usual,
         if given and given.certificate else None,
         now=now or datetime.datetime.now(datetime.UTC),
         taken=tuple(taken),
-        image_allowed=bmc.image is None or images.allowed(
+        image_allowed=bmc.image is None or permissions.image_allowed(
             bmc.image, allowed),
         pod_allowed=deployment is not None and all(
-            images.allowed(image, (*allowed, images.repository(usual)))
+            permissions.image_allowed(
+                image, (*allowed, permissions.repository(usual)))
             for image in deployments.images(deployment)),
         refused=tuple(refused))
     metadata = body['metadata']
-    return Observed(
+    return ObservedState(
         world, live, auth=auth, source=source, tls=tls, state=store,
         authority=issuer,
         finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes rights away that are about a VM elsewhere and are no BMC's any more.
+"""Deletes Roles and RoleBindings of BMCs of other namespaces that are gone.
 
-No owner reference reaches them; a finalizer holds a BMC until they are gone.
-But whoever may change a BMC may take its finalizer away, and would keep them
-for ever, also when the VM's owner takes the permission back.
+Owner references do not reach into another namespace; a finalizer keeps such
+a BMC until its Role and RoleBinding are deleted. Whoever may change the BMC
+may remove the finalizer, and its pod's account would keep the rights, even
+when the owner of the VM withdraws the permission.
 """
 
 import logging
@@ -16,78 +17,74 @@ from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: The binding first: without it the Role is nothing.
+#: The binding first: without it the Role gives nobody a right.
 KINDS = (api_resources.BINDING, api_resources.ROLE)
 
 
-class Orphans:
-    """Looks for them.
+class OrphanedRbac:
+    """Finds and deletes them.
 
     :param api: an `api.Api`
-    :param known: a `cache.Known`
-    :param namespaces: whose BMCs are all known; (None,) for all
+    :param cache: a `cache.Cache`
+    :param namespaces: whose BMCs are all cached; (None,) for all
     """
 
-    def __init__(self, api, known, namespaces):
+    def __init__(self, api, cache, namespaces):
         self._api = api
-        self._known = known
+        self._cache = cache
         self._namespaces = namespaces
-        self._queue = workqueue.Queue(self._tidy, 1)
-        self._begun = False
+        self._queue = workqueue.Queue(self._delete, 1)
 
-    def begin(self):
-        """Look at all, now that all BMCs are known; or again."""
-        if not self._begun:
-            self._begun = True
+    def enqueue_all(self):
+        """Check all Roles and RoleBindings. The first call, which starts the
+        work, is made when all BMCs are cached."""
+        if not self._queue.started:
             self._queue.start()
         for resource in KINDS:
-            for at in self._known.objects.names(resource):
-                self.look(*at)
+            for at in self._cache.objects.names(resource):
+                self.enqueue(*at)
 
-    def look(self, namespace, name):
-        """Look at a Role and its binding: one of them is new, or a BMC gone.
-
-        :param namespace: of both
-        :param name: of both
-        """
-        if self._begun and any(self._of(namespace, name)):
+    def enqueue(self, namespace, name):
+        """Check a Role and its RoleBinding, which have the same name."""
+        if self._queue.started and any(self._orphans(namespace, name)):
             self._queue.add((namespace, name))
 
     async def close(self):
-        """Work no more."""
+        """End the work."""
         await self._queue.close(0)
 
-    def _of(self, namespace, name):
+    def _orphans(self, namespace, name):
         for resource in KINDS:
-            if self._known.minding(resource, namespace, name):
+            if self._cache.users_of(resource, namespace, name):
                 continue
-            obj = self._known.objects.get(resource, namespace, name)
-            if (obj is not None and self._is_elsewhere(obj)
+            obj = self._cache.objects.get(resource, namespace, name)
+            if (obj is not None and self._is_of_elsewhere(obj)
                     and 'deletionTimestamp' not in obj['metadata']):
                 yield resource, obj
 
-    def _is_elsewhere(self, obj):
-        """Whether an object is of a BMC of another namespace, which we would
-        know of.
-        """
+    def _is_of_elsewhere(self, obj):
+        """Tell whether an object was made for a BMC of another namespace, the
+        BMCs of which are cached."""
         metadata = obj['metadata']
         of = (metadata.get('labels') or {}).get(naming.NAMESPACE_LABEL)
         return (naming.made_by_us(obj)
                 and of not in (None, metadata['namespace'])
                 and (of in self._namespaces or None in self._namespaces))
 
-    async def _tidy(self, key):
+    async def _delete(self, key):
         with logs.about(*key):
-            for resource, obj in list(self._of(*key)):
+            for resource, obj in list(self._orphans(*key)):
                 try:
                     await self._api.delete(resource, *key,
                                            obj['metadata']['uid'])
                 except errors.ObjectNotFound:
-                    # The watch tells.
+                    # The watch will show it.
                     continue
                 except errors.MachineError as e:
-                    LOG.info('%s', e)
+                    LOG.info('Orphaned %s %s/%s not deleted yet: %s',
+                             resource.kind, *key, e)
                     raise workqueue.Failure(
                         getattr(e, 'retry_after', None)) from None
-                LOG.warning('%s %s/%s was of a BMC that is gone without its '
-                            'finalizer: it is deleted', resource.kind, *key)
+                LOG.warning('%s %s/%s deleted: its BMC is gone, and was '
+                            'deleted without its finalizer',
+                            resource.kind, *key)

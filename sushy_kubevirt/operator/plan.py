@@ -133,7 +133,7 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     After them there may be others; who has taken these asks again.
 
     :param bmc: a `spec.Bmc`
-    :param seen: `observed_state.Observed`
+    :param seen: `observed_state.ObservedState`
     :param defaults: `deployments.Defaults`
     :param tried: dict of a (kind, namespace, name) and (step's class,
         `attempt`), what did not help
@@ -141,7 +141,7 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     :returns: list; empty if all is as it is to be
     """
     if bmc.deleting:
-        return _farewell(bmc, seen)
+        return _cleanup_steps(bmc, seen)
     found = []
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
         found.append(Finalizer(True))
@@ -195,7 +195,7 @@ def unmarked(obj):
     return {**obj, 'metadata': metadata}
 
 
-def _farewell(bmc, seen):
+def _cleanup_steps(bmc, seen):
     if not seen.finalizer:
         return []
     left = [step for step in _away(bmc, seen, [], True)
@@ -215,7 +215,7 @@ def _towards(bmc, obj, seen, tried):
     if (not naming.is_ours(bmc, live)
             or 'deletionTimestamp' in live['metadata']):
         return []
-    if drift.is_past_changing(obj, live) or (
+    if drift.must_recreate(obj, live) or (
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
         return [Delete(api_resources.of(obj), _at(live), uid)]

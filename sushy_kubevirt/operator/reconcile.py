@@ -11,6 +11,7 @@ import logging
 
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import events
@@ -21,7 +22,6 @@ from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout as rollout_
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.operator import status as status_
 from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
@@ -39,25 +39,25 @@ class Reconciler:
 
     :param options: `command_line.Options`
     :param api: an `api.Api`
-    :param known: a `cache.Known`
-    :param certificates: a `certificate_authority.Certificates`
+    :param cache: a `cache.Cache`
+    :param authority: a `certificate_authority.CertificateAuthority`
     :param rollout: a `rollout.Rollout`
-    :param strangers: a `foreign_objects.Strangers`
+    :param foreign_objects: a `foreign_objects.ForeignObjects`
     """
 
-    def __init__(self, options, api, known, certificates, rollout,
-                 strangers):
+    def __init__(self, options, api, cache, authority, rollout,
+                 foreign_objects):
         self._api = api
-        self._known = known
-        self._certificates = certificates
+        self._cache = cache
+        self._authority = authority
         self._rollout = rollout
-        self._strangers = strangers
+        self._foreign_objects = foreign_objects
         self._allowed = options.allowed_images
         self._defaults = deployments.Defaults(
             options.image, pull_policy=options.pull_policy,
             proxy=options.upload_proxy_url and config_map.Proxy(
                 options.upload_proxy_url, options.upload_proxy_ca))
-        self._acting = executor.Acting(api, known)
+        self._executor = executor.Executor(api, cache)
         self._tried = {}
 
     async def reconcile(self, key):
@@ -68,7 +68,7 @@ class Reconciler:
             something happens
         :raises: `workqueue.Failure`
         """
-        body = self._known.bmc(key)
+        body = self._cache.bmc(key)
         if body is None:
             return None
         try:
@@ -96,7 +96,7 @@ class Reconciler:
             steps = plan.steps(bmc, seen, self._defaults, tried)
             steps, waiting = self._turn(key, steps)
             if not steps:
-                self._strangers.follow(key, [
+                self._foreign_objects.watch(key, [
                     ref for ref, obj in seen.live.items()
                     if not naming.is_ours(bmc, obj)])
                 break
@@ -112,12 +112,12 @@ class Reconciler:
             try:
                 await self._take(bmc, body, steps, seen, tried)
             finally:
-                self._rollout.mark(key, rollout_.is_stopped(
-                    self._known.objects.get(
+                self._rollout.update(key, rollout_.is_stopped(
+                    self._cache.objects.get(
                         api_resources.DEPLOYMENT, key[0],
                         naming.base(key[1]))))
-                self._rollout.done(key)
-            body = self._known.bmc(key)
+                self._rollout.release(key)
+            body = self._cache.bmc(key)
             if body is None:
                 return None
         else:
@@ -133,8 +133,8 @@ class Reconciler:
     async def _take(self, bmc, body, steps, seen, tried):
         for step in steps:
             try:
-                await self._acting.act(bmc, step, seen, tried)
-            except executor.Surprise:
+                await self._executor.execute(bmc, step, seen, tried)
+            except executor.PlanOutdated:
                 return
             except (errors.Rejected, errors.AccessDenied) as e:
                 if not _is_passing(e):
@@ -142,37 +142,37 @@ class Reconciler:
                 raise
 
     async def _look(self, bmc, body):
-        known, named = self._known, observed_state.names(bmc)
-        seen = {at: await known.secrets.get(at) for at in named.all()}
-        parts = (bmc, body, known.live(bmc), known.machines.get(bmc.vm),
+        cache, named = self._cache, observed_state.names(bmc)
+        seen = {at: await cache.secrets.get(at) for at in named.all()}
+        parts = (bmc, body, cache.objects_of(bmc), cache.machines.get(bmc.vm),
                  seen)
         images = self._allowed, self._defaults.image
         if bmc.deleting or not observed_state.needs_authority(bmc):
-            return observed_state.put_together(*parts, None, *images)
+            return observed_state.assemble(*parts, None, *images)
         try:
-            issuer = await self._certificates.authority()
+            issuer = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
             # Nothing is planned without it, but somebody has to know.
             if not _is_passing(e):
-                await self._tell(bmc, body, observed_state.put_together(
+                await self._tell(bmc, body, observed_state.assemble(
                     *parts, None, *images, [(
                         'Secret ' + naming.AUTHORITY,
                         str(e)[:_LONGEST])]).world)
             raise
-        return observed_state.put_together(*parts, issuer, *images)
+        return observed_state.assemble(*parts, issuer, *images)
 
     async def _fresh(self, key):
         """Ask for a BMC.
 
         :returns: dict; None if it is gone, or another one by now
         """
-        known = self._known.bmc(key)
+        known = self._cache.bmc(key)
         try:
             body = await self._api.get(api_resources.BMC, *key)
         except errors.ObjectNotFound:
-            self._known.drop_bmc(key)
+            self._cache.drop_bmc(key)
             return None
-        self._known.put_bmc(body)
+        self._cache.put_bmc(body)
         if known and body['metadata']['uid'] != known['metadata']['uid']:
             # What is known was the other's.
             raise workqueue.Failure
@@ -186,9 +186,9 @@ class Reconciler:
         upgrades = [step for step in steps if getattr(
             step, 'upgrade', False)]
         if not upgrades:
-            self._rollout.calm(key)
+            self._rollout.withdraw(key)
             return steps, False
-        if not self._rollout.may(key):
+        if not self._rollout.acquire(key):
             return [step for step in steps if step not in upgrades], True
         return [_marked(step) if step in upgrades else step
                 for step in steps], False
@@ -205,12 +205,12 @@ class Reconciler:
         """Write status and Events, if there is something new."""
         old = body.get('status') or {}
         now = _now()
-        new = status_.document(bmc, world, old, now)
+        new = conditions.status(bmc, world, old, now)
         if new == old:
             return
         # Before the status: what was told twice is counted, what was never
         # told is lost.
-        for type_, reason, message in events.of(
+        for type_, reason, message in events.of_change(
                 old.get('conditions'), new['conditions']):
             await self._event(bmc, type_, reason, message, now)
         try:
@@ -223,19 +223,20 @@ class Reconciler:
                     {'op': 'add', 'path': '/status', 'value': new}],
                 'status')
         except errors.ObjectNotFound:
-            self._known.drop_bmc((bmc.namespace, bmc.name))
+            self._cache.drop_bmc((bmc.namespace, bmc.name))
             return
         if _asked(answer) == _asked(body):
             # Else a user was quicker. That is for the watch to tell: what is
             # known already would be no news, and nobody would look again.
-            self._known.put_bmc(answer)
-        before, after = status_.ready(old), status_.ready(new)
+            self._cache.put_bmc(answer)
+        before = conditions.ready_reason(old)
+        after = conditions.ready_reason(new)
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
 
     async def _event(self, bmc, *what):
         try:
-            await events.tell(self._api, events.event(bmc, *what))
+            await events.record(self._api, events.manifest(bmc, *what))
         except errors.MachineError as e:
             # Nothing depends on it.
             LOG.info('%s', e)

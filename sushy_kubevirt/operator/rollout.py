@@ -36,7 +36,7 @@ class Rollout:
         self._turns = set()
         self._waiting = {}
 
-    def mark(self, key, stopped):
+    def update(self, key, stopped):
         """Take what a BMC's Deployment says.
 
         :param key: of the BMC
@@ -48,8 +48,8 @@ class Rollout:
             self._stopped.discard(key)
             self._next()
 
-    def may(self, key):
-        """Whether a BMC may be stopped now; it is its turn until `done`.
+    def acquire(self, key):
+        """Whether a BMC may be stopped now; it is its turn until `release`.
 
         :param key: of the BMC
         """
@@ -61,25 +61,25 @@ class Rollout:
         self._turns.add(key)
         return True
 
-    def done(self, key):
+    def release(self, key):
         """What a BMC had to do in its turn is done, and what became of its
         Deployment was told."""
         if key in self._turns:
             self._turns.discard(key)
             self._next()
 
-    def calm(self, key):
+    def withdraw(self, key):
         """A BMC has nothing to wait for."""
         if key in self._waiting:
             del self._waiting[key]
             # It may have been told that there is room.
             self._next()
-        self.done(key)
+        self.release(key)
 
     def forget(self, key):
         """A BMC is gone."""
-        self.calm(key)
-        self.mark(key, False)
+        self.withdraw(key)
+        self.update(key, False)
 
     def _next(self):
         free = self._most - len(self._stopped | self._turns)

@@ -12,7 +12,7 @@ import hmac
 import os
 
 from sushy_kubevirt.operator import credentials
-from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 
 TYPE = 'Opaque'
@@ -28,7 +28,7 @@ _SALT = os.urandom(32)
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class Summary:
     """A Secret, as far as it is remembered.
 
     :param obj: dict with its metadata alone
@@ -55,17 +55,17 @@ class Seen:
         return self.obj['metadata'].get('resourceVersion', '')
 
 
-def look(secret):
+def summarize(secret):
     """Look at a Secret.
 
     :param secret: dict, as the API has it
-    :returns: `Seen`
+    :returns: `Summary`
     """
     data, metadata = secret.get('data') or {}, secret['metadata']
     served = pair(secret)
     whole = bool(served.certificate and served.key)
     fault = pki.fault(served) if whole else ''
-    return Seen(
+    return Summary(
         {'metadata': trimmed(metadata)},
         secret.get('type', TYPE), credentials.missing(secret),
         credentials.unfit(secret),
@@ -80,9 +80,9 @@ def trimmed(metadata):
     The annotation of ``kubectl apply`` is not: a Secret's holds it all.
     """
     kept = {name: metadata[name] for name in _KEPT if name in metadata}
-    allowed = (metadata.get('annotations') or {}).get(permission.ANNOTATION)
+    allowed = (metadata.get('annotations') or {}).get(permissions.ANNOTATION)
     if allowed is not None:
-        kept['annotations'] = {permission.ANNOTATION: allowed}
+        kept['annotations'] = {permissions.ANNOTATION: allowed}
     return kept
 
 

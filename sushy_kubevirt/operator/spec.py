@@ -9,6 +9,8 @@ gets the value that the definition says. What the operator itself was told
 
 import dataclasses
 
+from sushy_kubevirt.kubevirt.media import addresses
+
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
@@ -192,3 +194,20 @@ def _media(given):
     return Media(storage_class=given.get('storageClassName'),
                  mode=given.get('mode'),
                  allowed_hosts=tuple(given.get('allowedHosts') or ()))
+
+
+def wrong_hosts(bmc):
+    """Check ``virtualMedia.allowedHosts``, which the definition cannot.
+
+    An emulator with a wrong list refuses to start; a condition tells that
+    better than a pod that crashes again and again.
+
+    :param bmc: a `Bmc`
+    :returns: a sentence without full stop; '' if nothing is wrong
+    """
+    for entry in bmc.media.allowed_hosts:
+        try:
+            addresses.network(entry)
+        except ValueError as e:
+            return str(e)
+    return ''

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaves a VM as it was when its BMC is gone.
+"""Restores the boot settings of a VM whose last BMC was deleted.
 
-A pod puts back what a one-time boot changed, also one that was set or begun
-while it was away. But when the BMC is deleted in between, nobody is left to
-do so, and the boot of one time would be that of all times. So the operator
-does. The Secret with a BMC's state, which belongs to the VM, says that the VM
-had one of ours: it goes last, so that nothing is forgotten by whoever is
-ended meanwhile, or was away when the BMC was deleted; and a BMC without an
-operator, for the same VM later on, is never met.
+A BMC's pod restores what a one-time boot changed. When the BMC is deleted
+before that, no pod is left to do it, and the VM would boot that way for ever;
+so the operator does. The Secret with the BMC's state, which the VM owns, tells
+that the VM had a BMC. It is deleted last, so that an operator that is killed
+meanwhile, or was down when the BMC was deleted, finds it again.
 """
 
-import asyncio
 import logging
-import random
 
 from sushy_kubevirt.kubevirt import changes
 from sushy_kubevirt.kubevirt import errors
@@ -21,38 +17,36 @@ from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import workqueue
 from sushy_kubevirt.services import state
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before another try, twice as long each time, and at most.
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 60
+#: VMs that are cleaned up at a time.
+WORKERS = 4
 
 
-class Farewell:
+class VmCleanup:
     """The VMs that had a BMC.
 
     :param api: an `api.Api`
-    :param known: a `cache.Known`
+    :param cache: a `cache.Cache`
     """
 
-    def __init__(self, api, known):
+    def __init__(self, api, cache):
         self._api = api
-        self._known = known
+        self._cache = cache
         self._secrets = {}      # (namespace, VM): uids of Secret and VM
-        self._news = {}         # of those that are worked on: `asyncio.Event`
-        self._tasks = set()
-        self._begun = False
+        self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
-    async def follow(self, namespace):
-        """Follow the Secrets that say so, for ever.
+    async def watch(self, namespace):
+        """Watch the Secrets with the state of BMCs, without end.
 
         :param namespace: None for all
         """
-        there = self._api.watch(api_resources.SECRET, namespace,
-                                label_selector=naming.OURS, metadata_only=True)
-        async for kind, found in there:
+        async for kind, found in self._api.watch(
+                api_resources.SECRET, namespace,
+                label_selector=naming.OURS, metadata_only=True):
             if kind == api_.LISTED:
                 for at in list(self._secrets):
                     if namespace in (None, at[0]) and (
@@ -67,93 +61,73 @@ class Farewell:
                 self._secrets.pop(at, None)
             else:
                 self._secrets[at] = found['metadata']['uid'], owner['uid']
-            self.look(*at)
+            self.enqueue(*at)
 
-    def begin(self):
-        """Begin to work: all BMCs are known."""
-        self._begun = True
+    def enqueue_all(self):
+        """Check all VMs. The first call, which starts the work, is made when
+        all BMCs are cached."""
+        if not self._queue.started:
+            self._queue.start()
         for at in list(self._secrets):
-            self.look(*at)
+            self.enqueue(*at)
 
-    def look(self, namespace, name):
-        """Look at a VM, now: it, a BMC or a right about it has changed.
+    def enqueue(self, namespace, name):
+        """Check a VM, as it, a BMC or a Role of it has changed.
 
         :param name: of the VM
         """
         at = namespace, name
-        if at in self._news:
-            self._news[at].set()
-        elif self._begun and self._is_left(at):
-            self._news[at] = asyncio.Event()
-            task = asyncio.create_task(self._leave(at))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if self._queue.started and self._has_no_bmc(at):
+            self._queue.add(at)
 
-    def role_gone(self, role):
-        """Take that a Role of ours is gone.
+    def role_deleted(self, role):
+        """Check the VMs of a Role that was deleted.
 
         :param role: dict
         """
-        for name in _machines(role):
-            self.look(role['metadata']['namespace'], name)
+        for name in _vm_names(role):
+            self.enqueue(role['metadata']['namespace'], name)
 
     async def close(self):
-        """Work no more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """End the work."""
+        await self._queue.close(0)
 
-    def _is_left(self, at):
-        """Whether a VM had a BMC, and has none."""
-        return at in self._secrets and not self._known.minding(
+    def _has_no_bmc(self, at):
+        """Tell whether a VM had a BMC, and has none now."""
+        return at in self._secrets and not self._cache.users_of(
             api_resources.VM, *at)
 
-    async def _leave(self, at):
-        """Stay with a VM until all is as it was."""
-        tries = 0
-        try:
-            with logs.about(*at):
-                while self._is_left(at):
-                    self._news[at].clear()
-                    pause = None
-                    try:
-                        if not self._may_write(at) and await self._settle(at):
-                            return
-                        tries = 0
-                    except errors.MachineError as e:
-                        tries += 1
-                        # A conflict is no news: somebody else wrote.
-                        LOG.log(logging.INFO if tries < 3
-                                else logging.WARNING, '%s', e)
-                        pause = _pause(tries)
-                    try:
-                        async with asyncio.timeout(pause):
-                            await self._news[at].wait()
-                    except TimeoutError:
-                        pass
-        except Exception:
-            LOG.exception('%s/%s: this should not happen', *at)
-        finally:
-            del self._news[at]
-
     def _may_write(self, at):
-        """Whether a pod still has the right to change a VM."""
-        roles = self._known.objects
-        return any(at[1] in _machines(roles.get(api_resources.ROLE, *role))
+        """Tell whether a Role still lets a pod change a VM."""
+        roles = self._cache.objects
+        return any(at[1] in _vm_names(roles.get(api_resources.ROLE, *role))
                    for role in roles.names(api_resources.ROLE)
                    if role[0] == at[0])
 
-    async def _settle(self, at):
-        """Put back what can be put back now.
+    async def _clean_up(self, at):
+        """Restore what can be restored now. The next event of the VM queues it
+        again if something is left."""
+        if not self._has_no_bmc(at) or self._may_write(at):
+            return
+        with logs.about(*at):
+            try:
+                await self._restore(at)
+            except errors.MachineError as e:
+                # A conflict, say, which the next try settles.
+                LOG.log(logging.INFO if self._queue.failures(at) < 2
+                        else logging.WARNING,
+                        'VM %s/%s has no BMC any more; its boot settings are '
+                        'not restored yet: %s', *at, e)
+                raise workqueue.Failure(
+                    getattr(e, 'retry_after', None)) from None
 
-        :returns: whether nothing is left to do
-        """
-        # In the operator of a cluster it is seldom needed.
+    async def _restore(self, at):
+        # Loaded when it is needed, which in most clusters is never.
         from sushy_kubevirt.kubevirt import keeper
         uid, owner = self._secrets[at]
         vm = await self._get(api_resources.VM, at)
-        # Another VM of that name had no BMC; and of one that is gone, the
-        # Secret goes too.
+        # Another VM of that name had no BMC; and the Secret of one that is
+        # deleted goes as well.
         if vm is not None and vm['metadata']['uid'] == owner:
             edited, done = keeper.retire(
                 vm, await self._get(resources.VMI, at))
@@ -162,16 +136,15 @@ class Farewell:
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': owner},
                     *changes.guarded(vm, edited)])
-                LOG.info('VM %s/%s has no BMC any more: what a one-time boot '
-                         'had changed is put back', *at)
+                LOG.info('VM %s/%s has no BMC any more: its boot settings '
+                         'from before a one-time boot are restored', *at)
             if not done:
-                return False
+                return
         try:
             await self._api.delete(api_resources.SECRET, at[0],
                                    at[1] + state.ENDING, uid)
         except errors.ObjectNotFound:
             pass
-        return True
 
     async def _get(self, resource, at):
         try:
@@ -181,8 +154,9 @@ class Farewell:
 
 
 def _owner(secret):
-    """:returns: the reference to the VM whose BMC's state a Secret is; None
-        if it is another Secret
+    """Find the VM whose BMC's state a Secret holds.
+
+    :returns: an owner reference; None for another Secret
     """
     metadata = secret['metadata']
     for owner in metadata.get('ownerReferences') or ():
@@ -192,13 +166,8 @@ def _owner(secret):
     return None
 
 
-def _machines(role):
-    """:returns: set of the names of VMs that a Role is about"""
+def _vm_names(role):
+    """:returns: set of the names of the VMs in the rules of a Role"""
     return {name for rule in (role or {}).get('rules') or ()
             if api_resources.VM.plural in rule.get('resources', ())
             for name in rule.get('resourceNames', ())}
-
-
-def _pause(tries):
-    return min(FIRST_PAUSE * 2 ** min(tries - 1, 20),
-               LONGEST_PAUSE) * random.uniform(0.5, 1)

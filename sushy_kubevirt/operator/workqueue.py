@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be looked at, each at most once at a time.
+"""A work queue for coroutines, after client-go's: each key once at a time.
 
-A key that is added again while it is worked on is worked on once more
-afterwards. One that fails is tried again later and later; one that is added
-meanwhile is not made to wait.
+A key that is added while it is worked on is worked on once more afterwards.
+A key that fails is tried again after a pause that doubles; adding it ends
+the pause. The BMC processes' `agenda.Agenda` is for threads and has neither
+several workers nor pauses after failures; no package in the requirements has
+such a queue for asyncio.
 """
 
 import asyncio
 import collections
 import logging
-import random
+
+from sushy_kubevirt.kubevirt import retry
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before another try, twice as long each time, and at most.
+#: Seconds before a key that failed is tried again, twice as long each time,
+#: and at most.
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 120
 
@@ -21,11 +25,11 @@ _DAY = 86400
 
 
 class Queue:
-    """Keys, in the order they came.
+    """Keys, in the order in which they were added.
 
-    :param work: coroutine function of a key; returns seconds after which it
-        wants to look again, or None. What it raises is a failure.
-    :param workers: how many are worked on at a time
+    :param work: coroutine function of a key; returns the seconds after which
+        the key is to be worked on again, or None. An exception is a failure.
+    :param workers: number of keys that are worked on at a time
     """
 
     def __init__(self, work, workers):
@@ -42,15 +46,20 @@ class Queue:
     def __len__(self):
         return len(self._waiting)
 
+    @property
+    def started(self):
+        """Whether `start` was called."""
+        return bool(self._tasks)
+
     def start(self):
-        """Begin to work."""
+        """Start the workers. Keys may have been added before."""
         self._tasks = [asyncio.create_task(self._run())
                        for _ in range(self._workers)]
 
     async def close(self, seconds):
-        """End: what is under way may finish.
+        """End the workers; what is being worked on may finish.
 
-        :param seconds: that it has for that
+        :param seconds: time for that
         """
         for timer in self._timers.values():
             timer.cancel()
@@ -63,7 +72,7 @@ class Queue:
         await asyncio.gather(idle, *self._tasks, return_exceptions=True)
 
     def add(self, key):
-        """Have a key worked on, now."""
+        """Have a key worked on as soon as possible."""
         self._cancel(key)
         if key in self._working:
             self._again.add(key)
@@ -72,17 +81,21 @@ class Queue:
             self._wake.set()
 
     def add_later(self, key, seconds):
-        """Have a key worked on in so many seconds, unless it is before."""
+        """Have a key worked on after a pause, unless it is added before."""
         self._cancel(key)
         self._timers[key] = asyncio.get_running_loop().call_later(
             min(seconds, _DAY), self.add, key)
 
     def forget(self, key):
-        """Work no more on a key."""
+        """Take a key out, with its timer and its failures."""
         self._cancel(key)
         self._waiting.pop(key, None)
         self._again.discard(key)
         self._failures.pop(key, None)
+
+    def failures(self, key):
+        """:returns: how often a key has failed since it last succeeded"""
+        return self._failures.get(key, 0)
 
     def _cancel(self, key):
         timer = self._timers.pop(key, None)
@@ -106,7 +119,8 @@ class Queue:
             except Failure as e:
                 later = self._pause(key, e.seconds)
             except Exception:
-                LOG.exception('%s/%s: this should not happen', *key)
+                LOG.exception('%s/%s: unexpected error, which is a bug of the '
+                              'operator; it is tried again', *key)
                 later = self._pause(key, 0)
             finally:
                 self._working.discard(key)
@@ -117,15 +131,15 @@ class Queue:
                 self.add_later(key, later)
 
     def _pause(self, key, least):
-        tries = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(FIRST_PAUSE * 2 ** min(tries - 1, 20), LONGEST_PAUSE)
-        return max(pause * random.uniform(0.5, 1), least or 0)
+        failures = self.failures(key)
+        self._failures[key] = failures + 1
+        return retry.pause(failures, FIRST_PAUSE, LONGEST_PAUSE, least)
 
 
 class Failure(Exception):
-    """It did not work, and may later.
+    """A key could not be worked on and is to be tried again.
 
-    :param seconds: that it should wait at least, or None
+    :param seconds: shortest pause before that, or None
     """
 
     def __init__(self, seconds=None):

@@ -3,15 +3,19 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 import unittest
 from unittest import mock
 
+from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kubevirt import retry
+from sushy_kubevirt.kubevirt import watcher
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import api_resources
-from sushy_kubevirt.operator import transport
+from sushy_kubevirt.operator import logs
 from tests.unit.kubevirt import api as server_
 
 VM = '/virtualmachines/a'
@@ -24,10 +28,15 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.server.start()
         self.addCleanup(self.server.stop)
         self.vm = self.server.put('virtualmachines', server_.vm('a'))
-        self.api = api_.Api(transport.Transport(self.server.connection()))
-        self.addAsyncCleanup(self.api.close)
-        self.addCleanup(setattr, api_, 'FIRST_PAUSE', api_.FIRST_PAUSE)
-        api_.FIRST_PAUSE = 0.01
+        self.api = self.new_api()
+        self.addCleanup(self.api.close)
+        patch = mock.patch.object(watcher, 'FIRST_PAUSE', 0.01)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def new_api(self, before_write=lambda: None, **options):
+        return api_.Api(self.server.connection(), before_write,
+                        dataclasses.replace(api_.CLIENT_OPTIONS, **options))
 
     def answers(self, method, path=VM, code=200, body=None):
         self.server.rule(method, path, (
@@ -42,7 +51,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_get(self):
         found = await self.api.get(resources.VM, 'default', 'a')
         self.assertEqual('a', found['metadata']['name'])
-        self.assertEqual('application/json', self.last[3]['Accept'])
+        self.assertEqual('application/json, */*', self.last[3]['Accept'])
         await self.api.get(resources.VM, 'default', 'a', metadata_only=True)
         self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
 
@@ -89,12 +98,12 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             self.assertEqual({'propagationPolicy': 'Background', **wanted},
                              self.last[4])
 
-    async def test_served(self):
-        await self.api.served(resources.VM)
+    async def test_check_readable(self):
+        await self.api.check_readable(resources.VM)
         self.answers('GET', 'virtualmachinebmcs$', 404,
                      {'message': 'the server could not find it'})
         with self.assertRaises(errors.Unavailable) as caught:
-            await self.api.served(api_resources.BMC)
+            await self.api.check_readable(api_resources.BMC)
         self.assertIn('is its CustomResourceDefinition installed?',
                       str(caught.exception))
 
@@ -106,7 +115,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 (403, 'a is forbidden: unable to create new content in '
                  'namespace n because it is being terminated',
                  errors.NamespaceTerminating),
-                (404, 'not found', errors.ObjectNotFound),
+                (404, 'namespaces "lab" not found', errors.ObjectNotFound),
                 (409, 'exists', errors.Conflict),
                 (422, 'invalid', errors.Rejected),
                 (429, 'later', errors.TooManyRequests),
@@ -130,7 +139,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(errors.Unavailable):
             await self.api.get(resources.VM, 'default', 'a')
         self.server.stop()
-        await self.api.close()
+        self.api.close()
         with self.assertRaises(errors.Unavailable) as caught:
             await self.api.patch(resources.VM, 'default', 'a', {})
         self.assertFalse(caught.exception.maybe_done)
@@ -147,7 +156,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         def refuse():
             raise errors.Unavailable('not now')
 
-        self.api.may_write = refuse
+        self.api = self.new_api(refuse)
+        self.addCleanup(self.api.close)
         await self.api.get(resources.VM, 'default', 'a')
         before = len(self.server.requests)
         body = {'metadata': {'name': 'x'}}
@@ -204,8 +214,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
 
     async def test_pages(self):
-        self.addCleanup(setattr, api_, 'PAGE', api_.PAGE)
-        api_.PAGE = 2
+        self.api = self.new_api(page_size=2)
+        self.addCleanup(self.api.close)
         for name in 'bcde':
             await self.put(name)
         async with self.watching() as following:
@@ -216,8 +226,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_page_fails(self):
         # Half a list is none: it is begun again, and told when it is whole.
-        self.addCleanup(setattr, api_, 'PAGE', api_.PAGE)
-        api_.PAGE = 2
+        self.api = self.new_api(page_size=2)
+        self.addCleanup(self.api.close)
         for name in 'bcde':
             await self.put(name)
         for code in 500, 410:
@@ -249,7 +259,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
 
     async def test_a_connection_breaks(self):
-        with self.assertNoLogs('sushy_kubevirt.operator.api', 'WARNING'):
+        with self.assertNoLogs(watcher.LOG, 'WARNING'):
             async with self.watching() as following:
                 await following()
                 await following()
@@ -278,8 +288,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_the_server_is_away(self):
         self.server.stop()
-        with self.assertLogs('sushy_kubevirt.operator.api',
-                             'INFO') as logged:
+        with self.assertLogs(watcher.LOG, 'INFO') as logged:
             async with self.watching() as following:
                 first = asyncio.ensure_future(following())
                 await asyncio.sleep(0.1)
@@ -293,7 +302,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         # Said once, however often it was tried.
         self.assertEqual(2, len(logged.output), logged.output)
         self.assertIn('does not answer', logged.output[0])
-        self.assertIn('works again', logged.output[1])
+        self.assertIn('again', logged.output[1])
 
     async def test_what_is_nested_too_deep(self):
         # Whoever follows does not end by it, nor waits for ever.
@@ -307,8 +316,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_a_right_is_missing(self):
         self.server.rule('GET', 'virtualmachines$',
                          (403, {'message': 'no'}, None), 5)
-        with self.assertLogs('sushy_kubevirt.operator.api',
-                             'INFO') as logged:
+        with self.assertLogs(watcher.LOG, 'INFO') as logged:
             async with self.watching() as following:
                 self.assertEqual(('ADDED', 'a'), await following())
         self.assertEqual(1, len(logged.output))
@@ -317,32 +325,30 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_a_server_that_ends_each_watch_at_once(self):
         # It is not asked as fast as it can answer.
         pauses = []
-        real = asyncio.sleep
 
-        async def sleep(seconds):
-            pauses.append(seconds)
-            await real(0)
+        def pause(tries, first, longest, least):
+            pauses.append(first * 2 ** tries)
+            return 0
 
         async with self.watching() as following:
             await following()
             await following()
             self.server.rule('WATCH', '', (200, b'', None), 6)
-            with mock.patch.object(asyncio, 'sleep', sleep):
+            with mock.patch.object(retry, 'pause', pause):
                 changes = asyncio.ensure_future(following())
-                while self.server.count('WATCH') < 7:
-                    await real(0.01)
+                await self.opened(7)
             await self.put('b')
             self.assertEqual(('ADDED', 'b'), await changes)
-        self.assertEqual(6, len(pauses))
+        # The first is made up for at once.
+        self.assertEqual(5, len(pauses))
         self.assertGreater(pauses[-1], 8 * pauses[0])
 
     async def test_a_server_that_says_nothing(self):
-        self.addCleanup(setattr, api_, 'SILENT_SECONDS', api_.SILENT_SECONDS)
         self.addCleanup(setattr, server_, 'WATCHES_END', True)
-        api_.SILENT_SECONDS = 0.2
-        api_.LONGEST_PAUSE, kept = 0.1, api_.LONGEST_PAUSE
-        self.addCleanup(setattr, api_, 'LONGEST_PAUSE', kept)
-        with self.assertNoLogs('sushy_kubevirt.operator.api', 'WARNING'):
+        server_.WATCHES_END = False
+        self.api = self.new_api(watch_silence=0.7)
+        self.addCleanup(self.api.close)
+        with self.assertNoLogs(watcher.LOG, 'WARNING'):
             async with self.watching() as following:
                 await following()
                 await following()
@@ -354,10 +360,9 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_watches_take_no_connection_from_others(self):
         # Of an operator for many namespaces there are many.
-        with mock.patch.object(transport, 'CONNECTIONS', 2):
-            self.api = api_.Api(transport.Transport(
-                self.server.connection()))
-        self.addAsyncCleanup(self.api.close)
+        with mock.patch.object(api_, 'CONNECTIONS', 2):
+            self.api = self.new_api()
+        self.addCleanup(self.api.close)
         async with contextlib.AsyncExitStack() as stack:
             # Before the first of them is given up (see `watching`).
             await stack.enter_async_context(asyncio.timeout(8))
@@ -382,3 +387,105 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             threading.Thread(target=self.server.put, args=(
                 'virtualmachines', large)).start()
             self.assertEqual(('ADDED', 'large'), await changes)
+
+    async def test_its_thread_ends_with_a_watch(self):
+        def threads():
+            return [one for one in threading.enumerate()
+                    if one.name == 'watch-virtualmachines']
+
+        self.api = self.new_api(page_size=1)
+        self.addCleanup(self.api.close)
+        for name in 'bcd':
+            await self.put(name)
+        # In the middle of a list, and in the middle of a watch.
+        for events in 1, 5:
+            async with self.watching() as following:
+                for _ in range(events):
+                    await following()
+                if events == 5:
+                    changes = asyncio.ensure_future(following())
+                    await self.opened()
+                    self.assertEqual(1, len(threads()))
+                    changes.cancel()
+                    await asyncio.gather(changes, return_exceptions=True)
+            async with asyncio.timeout(30):
+                while threads():
+                    await asyncio.sleep(0.01)
+
+    # What a thread does for it
+
+    async def test_the_loop_goes_on_while_a_request_hangs(self):
+        self.server.rule('GET', VM, 'hang')
+        asking = asyncio.ensure_future(
+            self.api.get(resources.VM, 'default', 'a'))
+        await asyncio.sleep(0.05)
+        self.assertFalse(asking.done())
+        # Nor does another one wait for it.
+        await self.api.get(resources.VM, 'default', 'a')
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    async def test_what_it_says_is_about_the_same_object(self):
+        def ask():
+            return logs._about()
+
+        with logs.about('lab', 'node'):
+            self.assertEqual(('lab', 'node'), await api_.in_thread(ask))
+
+    async def test_who_asks(self):
+        await self.api.get(resources.VM, 'default', 'a')
+        self.assertEqual('sushy-kubevirt-operator',
+                         self.last[3]['User-Agent'])
+
+    async def test_calls_are_counted(self):
+        await self.api.get(resources.VM, 'default', 'a')
+        async with self.watching() as following:
+            await following()
+        self.answers('PATCH', 'services/x', 409, {'message': 'no'})
+        with self.assertRaises(errors.Conflict):
+            await self.api.apply(api_resources.SERVICE, 'lab', 'x', {})
+        self.assertEqual({('GET', 200): 2, ('PATCH', 409): 1},
+                         self.api.calls)
+
+    async def test_a_token_that_changes(self):
+        # The server takes another one from now on; a program that logs in
+        # knows it.
+        tokens = ['one', 'two']
+        way = connection.Connection(lambda: connection.Access(
+            server='http://127.0.0.1:%d' % self.server.port,
+            authorization='Bearer ' + tokens[0]))
+        self.api = api_.Api(way)
+        self.addCleanup(self.api.close)
+        self.server.token = 'one'
+        await self.api.get(resources.VM, 'default', 'a')
+        del tokens[0]
+        self.server.token = 'two'
+        way._taken_at -= connection.RENEW_SECONDS
+        await self.api.get(resources.VM, 'default', 'a')
+        # Refused for good: said, and asked twice at most.
+        self.server.token = 'unknown'
+        way._taken_at -= connection.RENEW_SECONDS
+        with self.assertRaises(errors.AccessDenied) as caught:
+            await self.api.get(resources.VM, 'default', 'a')
+        self.assertNotIn('two', str(caught.exception))
+        self.assertEqual({('GET', 200): 2, ('GET', 401): 2}, self.api.calls)
+
+    async def test_credentials_that_are_about_to_end(self):
+        # A login may take long: the loop goes on, and one is enough.
+        threads = []
+
+        def read():
+            threads.append(threading.current_thread())
+            return connection.Access(
+                server='http://127.0.0.1:%d' % self.server.port,
+                authorization='Bearer x', expiry=1)
+
+        way = connection.Connection(read)
+        self.api = api_.Api(way)
+        self.addCleanup(self.api.close)
+        del threads[:]
+        way._taken_at -= connection.RENEW_SECONDS
+        await asyncio.gather(*(
+            self.api.get(resources.VM, 'default', 'a') for _ in range(3)))
+        self.assertEqual(1, len(threads))
+        self.assertNotIn(threading.current_thread(), threads)

@@ -14,12 +14,12 @@ from sushy_kubevirt.operator import command_line
 from tests.unit.operator import timeless
 
 LAB = 'lab'
-MACHINE = auto_create.Machine(LAB, 'vm', 'u1')
+MACHINE = auto_create.SelectedVm(LAB, 'vm', 'u1')
 
 
 def made(name='vm', vm='vm', automatic_=False, namespace=LAB):
-    return auto_create.Made(namespace, name, 'uid-' + name, (LAB, vm),
-                            automatic_)
+    return auto_create.ExistingBmc(namespace, name, 'uid-' + name, (LAB, vm),
+                                   automatic_)
 
 
 OURS = made(automatic_=True)
@@ -38,8 +38,8 @@ class DecideTestCase(base.BaseTestCase):
             machine, list(naming_it), of_its_name))
 
     def test_table(self):
-        leaving = auto_create.Machine(LAB, 'vm', 'u1', deleting=True)
-        permitting = auto_create.Machine(LAB, 'vm', 'u1', allowed='x, far')
+        leaving = auto_create.SelectedVm(LAB, 'vm', 'u1', deleting=True)
+        permitting = auto_create.SelectedVm(LAB, 'vm', 'u1', allowed='x, far')
         other = made('vm', 'other')
         for create, delete, machine, *naming_it in (
                 (True, [], MACHINE),
@@ -65,8 +65,8 @@ class DecideTestCase(base.BaseTestCase):
         self.decides(False, [], MACHINE, of_its_name=other)
 
     def test_what_is_made_is_known_again(self):
-        body = auto_create.body(MACHINE)
-        self.assertTrue(auto_create.is_automatic(body))
+        body = auto_create.manifest(MACHINE)
+        self.assertTrue(auto_create.is_auto_created(body))
         self.assertEqual({'virtualMachineRef': {'name': 'vm'}}, body['spec'])
         reference, = body['metadata']['ownerReferences']
         self.assertEqual(('kubevirt.io/v1', 'VirtualMachine', 'vm', 'u1'), (
@@ -75,22 +75,23 @@ class DecideTestCase(base.BaseTestCase):
 
     def test_what_a_user_made_is_not(self):
         def without(*keys):
-            body = auto_create.body(MACHINE)
+            body = auto_create.manifest(MACHINE)
             for key in keys:
                 del body['metadata'][key]
             return body
 
-        self.assertFalse(auto_create.is_automatic(without('labels')))
-        self.assertFalse(auto_create.is_automatic(without('ownerReferences')))
-        self.assertFalse(auto_create.is_automatic(
+        self.assertFalse(auto_create.is_auto_created(without('labels')))
+        self.assertFalse(auto_create.is_auto_created(
+            without('ownerReferences')))
+        self.assertFalse(auto_create.is_auto_created(
             without('labels', 'ownerReferences')))
         for value in ('false', '', 'True'):
-            body = auto_create.body(MACHINE)
+            body = auto_create.manifest(MACHINE)
             body['metadata']['labels'][auto_create.LABEL] = value
-            self.assertFalse(auto_create.is_automatic(body))
-        body = auto_create.body(MACHINE)
+            self.assertFalse(auto_create.is_auto_created(body))
+        body = auto_create.manifest(MACHINE)
         body['metadata']['name'] = 'another'
-        self.assertFalse(auto_create.is_automatic(body))
+        self.assertFalse(auto_create.is_auto_created(body))
 
 
 class Cluster:
@@ -181,7 +182,7 @@ class AutomaticTestCase(base.BaseTestCase):
 
     def run_with(self, what, **more):
         async def main(loop):
-            task = asyncio.ensure_future(auto_create.Automatic(
+            task = asyncio.ensure_future(auto_create.AutoCreator(
                 command_line.Options(auto_create='bmc=auto', **more),
                 self.cluster).run())
             await asyncio.sleep(2)
@@ -208,8 +209,8 @@ class AutomaticTestCase(base.BaseTestCase):
         cluster.vm('b')
         cluster.bmc('mine', 'b')
         # Made earlier, for a VM whose labels match no more.
-        cluster._put(api_resources.BMC, auto_create.body(
-            auto_create.Machine(LAB, 'c', 'u-c')))
+        cluster._put(api_resources.BMC, auto_create.manifest(
+            auto_create.SelectedVm(LAB, 'c', 'u-c')))
         self.assertEqual({('create', 'a'), ('delete', 'c')},
                          set(self.run_with(self.nothing)))
         self.assertEqual(['a', 'mine'], self.names())
@@ -232,8 +233,8 @@ class AutomaticTestCase(base.BaseTestCase):
         cluster = self.cluster
         for name in 'abc':
             cluster.vm(name)
-            cluster._put(api_resources.BMC, auto_create.body(
-                auto_create.Machine(LAB, name, 'u-' + name)))
+            cluster._put(api_resources.BMC, auto_create.manifest(
+                auto_create.SelectedVm(LAB, name, 'u-' + name)))
         self.assertEqual([], self.run_with(self.nothing))
 
     def test_a_life(self):

@@ -23,13 +23,13 @@ class CertificatesTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.there = cluster.Cluster()
-        self.certificates = self.process()
+        self.authority = self.process()
 
     def process(self):
-        return certificate_authority.Certificates(self.there, 'system')
+        return certificate_authority.CertificateAuthority(self.there, 'system')
 
     def found(self, which=None):
-        return asyncio.run((which or self.certificates).authority())
+        return asyncio.run((which or self.authority).get())
 
     def given(self, pair, **labels):
         self.there.add({'kind': 'Secret', 'type': 'Opaque', 'metadata': {
@@ -49,8 +49,8 @@ class CertificatesTestCase(base.BaseTestCase):
         other = self.process()
 
         async def both():
-            return await asyncio.gather(self.certificates.authority(),
-                                        other.authority())
+            return await asyncio.gather(self.authority.get(),
+                                        other.get())
         one, two = asyncio.run(both())
         self.assertEqual(one, two)
 
@@ -71,7 +71,7 @@ class CertificatesTestCase(base.BaseTestCase):
         self.assertEqual(found, self.found(self.process()))
         # It is put back with both.
         self.there.remove(*WHERE)
-        self.certificates.forget()
+        self.authority.invalidate()
         self.assertEqual(found, self.found())
 
     def test_renewed_by_a_process_that_has_known_it_for_years(self):
@@ -99,7 +99,7 @@ class CertificatesTestCase(base.BaseTestCase):
         self.there.remove(*WHERE)
         self.given(OLD)
         self.assertNotEqual(OLD, self.found().pair)
-        self.certificates.forget()
+        self.authority.invalidate()
         self.assertEqual(OLD, self.found().pair)
 
     def test_changed_while_it_is_read(self):
@@ -112,7 +112,7 @@ class CertificatesTestCase(base.BaseTestCase):
             self.there.get = get
             self.given(other)
             # The watch is faster than the answer.
-            self.certificates.forget()
+            self.authority.invalidate()
             return found
         self.there.get = changed_meanwhile
         self.assertEqual(one, self.found().pair)
@@ -121,7 +121,7 @@ class CertificatesTestCase(base.BaseTestCase):
     def test_one_that_could_not_be_read_is_read_again(self):
         self.given(pki.make('one'))
         self.found()
-        self.certificates.forget()
+        self.authority.invalidate()
         self.there.faults.append(lambda *_: errors.Unavailable('away'))
         self.assertRaises(errors.Unavailable, self.found)
         self.there.faults.clear()

@@ -4,7 +4,7 @@ import dataclasses
 from oslotest import base
 
 from sushy_kubevirt.operator import conditions
-from sushy_kubevirt.operator import permission
+from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
@@ -14,7 +14,7 @@ GOOD = conditions.World(
     service=bodies.service(),
     certificate=True)
 
-ALLOWED = {permission.ANNOTATION: 'lab'}
+ALLOWED = {permissions.ANNOTATION: 'lab'}
 FAR = dataclasses.replace(
     GOOD, vm=bodies.vm('far', annotations=ALLOWED),
     secret=bodies.secret('far', annotations=ALLOWED))

@@ -20,32 +20,24 @@ from tests.unit.operator import test_reconcile as stories
 KEY = stories.KEY
 
 
-class WorkTestCase(base.BaseTestCase):
+class ControllerTestCase(base.BaseTestCase):
 
     def run_story(self, story, there=None, **said):
         there = there or stories.begun(bodies.body())
 
         async def run():
-            work = controller.Work(command_line.Options(
+            work = controller.Controller(command_line.Options(
                 system_namespace='system', **said), there, metrics.Metrics())
             await work.start()
-            kopf = asyncio.create_task(self.tell(work, there))
             try:
                 await asyncio.wait_for(work.listed.wait(), 30)
-                self.assertIsNone(work.ready())
+                self.assertIsNone(work.problem())
                 await asyncio.wait_for(story(there, work), 30)
             finally:
-                kopf.cancel()
                 await work.close()
         # What a task ends with is only said in the log.
         with self.assertNoLogs('sushy_kubevirt', 'ERROR'):
             asyncio.run(run())
-
-    async def tell(self, work, there):
-        """What kopf tells: never who vanished while it was not looking."""
-        async for kind, found in there.watch(api_resources.BMC):
-            if kind in ('ADDED', 'MODIFIED'):
-                work._bmc(found)
 
     async def until(self, what):
         while not what():
@@ -76,17 +68,17 @@ class WorkTestCase(base.BaseTestCase):
             there.add(cluster.vm())
             await self.ready(there, work)
             there.remove('VirtualMachineBMC', *KEY)
-            await self.until(lambda: not work._known.bmcs())
+            await self.until(lambda: not work._cache.bmcs())
             await self.until(lambda: not work._queue._working)
             self.assertEqual([], there.of('Deployment'))
             # Nothing is kept of one that is gone.
-            for kept in (work._known._minds, work._known._refs,
-                         work._states, work._reconciler._tried,
+            for kept in (work._cache._users, work._cache._refs,
+                         work._reasons, work._reconciler._tried,
                          work._queue._failures, work._queue._timers,
                          work._rollout._waiting):
                 self.assertEqual({}, kept)
-            self.assertEqual([], work._known.objects.names(api_resources.BMC))
-            self.assertLessEqual(set(work._known.secrets._seen),
+            self.assertEqual([], work._cache.objects.names(api_resources.BMC))
+            self.assertLessEqual(set(work._cache.secrets._summaries),
                                  {('lab', 'vm-bmc-state')})
         self.run_story(story)
 
@@ -117,7 +109,7 @@ class WorkTestCase(base.BaseTestCase):
                     'lab', 'lab'])
                 await self.ready(there, work)
                 there.remove('VirtualMachineBMC', *KEY)
-                await self.until(lambda: not work._known.bmcs())
+                await self.until(lambda: not work._cache.bmcs())
         self.run_story(story, stories.begun(bodies.elsewhere()))
 
     def test_rights_elsewhere_while_nobody_worked(self):
@@ -160,21 +152,20 @@ class WorkTestCase(base.BaseTestCase):
             async def story(there, work):
                 await self.ready(there, work)
                 there.remove('VirtualMachineBMC', 'lab', 'odd')
-                await self.until(lambda: not work._nameless)
+                await self.until(lambda: not work._without_vm)
                 self.assertFalse([one for one in work.tasks if one.done()])
-                self.assertEqual([KEY], work._known.bmcs())
+                self.assertEqual([KEY], work._cache.bmcs())
             with self.subTest(given=given):
                 self.run_story(story, there)
 
     def test_one_that_vanishes_before_it_is_told(self):
-        # Between two lists, while nothing could be watched: nobody waits for
-        # kopf to tell of it.
+        # On a list, and deleted before it was shown: nothing waits for it.
         there = stories.begun(bodies.body())
         watch = there.watch
 
         async def broken(resource, *args, **more):
             async for kind, found in watch(resource, *args, **more):
-                if (resource == api_resources.BMC and more
+                if (resource == api_resources.BMC
                         and kind == api.LISTED):
                     yield kind, found | {('lab', 'gone')}
                 yield kind, found
@@ -188,10 +179,10 @@ class WorkTestCase(base.BaseTestCase):
 
         async def story(there, work):
             await self.ready(there, work, reason='NameTaken')
-            self.assertEqual(1, len(work._strangers._tasks))
+            self.assertEqual(1, len(work._foreign_objects._tasks))
             there.remove('Deployment', 'lab', 'node-virtbmc')
             await self.ready(there, work)
-            await self.until(lambda: not work._strangers._tasks)
+            await self.until(lambda: not work._foreign_objects._tasks)
         self.run_story(story, there)
 
     def test_a_password_elsewhere(self):
@@ -252,8 +243,9 @@ class WorkTestCase(base.BaseTestCase):
         async def story(there, work):
             await self.ready(there, work, reason='NameTaken')
             there.remove('VirtualMachineBMC', *KEY)
-            await self.until(lambda: not work._known.bmcs())
-            await self.until(lambda: not work._known.objects._objects)
+            await self.until(lambda: not work._cache.bmcs())
+            await self.until(lambda: not work._cache.objects.names(
+                api_resources.CONFIG_MAP))
         self.run_story(story, there)
 
     def test_the_authority_is_put_back(self):
@@ -302,5 +294,5 @@ class WorkTestCase(base.BaseTestCase):
         async def story(there, work):
             for number in range(20):
                 await self.ready(there, work, 'n%d' % number)
-            self.assertEqual({'ServiceReady'}, set(work._states.values()))
+            self.assertEqual({'ServiceReady'}, set(work._reasons.values()))
         self.run_story(story, there)

@@ -141,5 +141,5 @@ class CompareTestCase(base.BaseTestCase):
                 ('Service', {'spec': {'selector': {'a': 'b'}}},
                  {'spec': {}}, False)):
             with self.subTest(kind=kind, live=live):
-                self.assertIs(past, drift.is_past_changing(
+                self.assertIs(past, drift.must_recreate(
                     {'kind': kind, **wanted}, live))

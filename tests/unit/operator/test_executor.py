@@ -56,10 +56,10 @@ class AnotherTestCase(base.BaseTestCase):
             for there_is in False, True:
                 if there_is:
                     there.add({**body, 'spec': {'type': 'ClusterIP'}})
-                found = cache.Known(there)
+                found = cache.Cache(there)
                 with self.subTest(step=step, there_is=there_is), \
-                        self.assertRaises(executor.Surprise):
-                    asyncio.run(executor.Acting(there, found).act(
+                        self.assertRaises(executor.PlanOutdated):
+                    asyncio.run(executor.Executor(there, found).execute(
                         bodies.bmc(), step(body, 'other'), None, {}))
                 # But it is known now.
                 self.assertEqual(there_is, found.objects.get(
@@ -81,7 +81,7 @@ class StubbornTestCase(base.BaseTestCase):
                 'another', **{'f:spec': {'f:clusterIP': {}}})]},
             'spec': {**body['spec'], 'clusterIP': '10.0.0.7'}})
         tried = {}
-        asyncio.run(executor.Acting(there, cache.Known(there)).act(
+        asyncio.run(executor.Executor(there, cache.Cache(there)).execute(
             bodies.bmc(), plan.Replace(body, there.objects[ref]['metadata'][
                 'uid']), None, tried))
         # It is what was asked for, and not what the cluster filled in.

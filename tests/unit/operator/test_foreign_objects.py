@@ -24,8 +24,8 @@ class StrangersTestCase(base.BaseTestCase):
         woken = []
 
         async def run():
-            made = foreign_objects.Strangers(
-                there, cache.Known(there), woken.extend)
+            made = foreign_objects.ForeignObjects(
+                there, cache.Cache(there), woken.extend)
             await story(made, there, woken)
             made.close()
             self.assertEqual({}, made._tasks)
@@ -33,12 +33,12 @@ class StrangersTestCase(base.BaseTestCase):
 
     def test_no_longer_than_they_are_in_the_way(self):
         async def story(made, there, woken):
-            made.follow(KEY, [ONE, TWO])
-            made.follow(OTHER, [ONE])
+            made.watch(KEY, [ONE, TWO])
+            made.watch(OTHER, [ONE])
             self.assertEqual({(KEY, ONE), (KEY, TWO), (OTHER, ONE)},
                              set(made._tasks))
             task = made._tasks[KEY, ONE]
-            made.follow(KEY, [TWO])
+            made.watch(KEY, [TWO])
             await asyncio.wait({task}, timeout=10)
             self.assertTrue(task.cancelled())
             made.forget(KEY)
@@ -49,8 +49,8 @@ class StrangersTestCase(base.BaseTestCase):
         async def story(made, there, woken):
             # One is gone while it is watched, one before.
             there.remove(*TWO)
-            made.follow(KEY, [ONE])
-            made.follow(OTHER, [TWO])
+            made.watch(KEY, [ONE])
+            made.watch(OTHER, [TWO])
             tasks = set(made._tasks.values())
             await asyncio.sleep(0)
             there.remove(*ONE)
@@ -62,6 +62,6 @@ class StrangersTestCase(base.BaseTestCase):
     def test_so_many(self):
         async def story(made, there, woken):
             with mock.patch.object(foreign_objects, 'MOST', 1):
-                made.follow(KEY, [ONE, TWO])
+                made.watch(KEY, [ONE, TWO])
                 self.assertEqual(1, len(made._tasks))
         self.run_with(story)

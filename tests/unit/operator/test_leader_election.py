@@ -109,8 +109,8 @@ class LeadTestCase(base.BaseTestCase):
             # has ended before that.
             if (name, message) not in self.ends:
                 self.ends.append((name, message))
-        return leader_election.Lead(self.cluster, 'system', name, SECONDS,
-                                    now=loop.time, end=end)
+        return leader_election.LeaderElector(
+            self.cluster, 'system', name, SECONDS, now=loop.time, end=end)
 
     def run_in(self, seconds, what=None, name='me'):
         """Have a replica want the Lease for some seconds.
@@ -141,7 +141,7 @@ class LeadTestCase(base.BaseTestCase):
 
     def may(self, lead):
         try:
-            lead.must_hold()
+            lead.check_leadership()
         except errors.Unavailable:
             return False
         return True
@@ -149,7 +149,7 @@ class LeadTestCase(base.BaseTestCase):
     def test_nobody_has_it(self):
         lead, when = self.run_in(1)
         self.assertEqual(0, when)
-        self.assertTrue(lead.holds)
+        self.assertTrue(lead.is_leader)
         self.assertEqual('me', self.cluster.holder)
         spec = self.cluster.lease['spec']
         self.assertEqual((0, SECONDS), (spec['leaseTransitions'],
@@ -255,10 +255,10 @@ class LeadTestCase(base.BaseTestCase):
             self.cluster.replace = slow
             task = asyncio.ensure_future(lead.acquire())
             await asyncio.sleep(SECONDS + 1)
-            self.assertFalse(lead.holds)
+            self.assertFalse(lead.is_leader)
             self.assertEqual('fast', self.cluster.holder)
             await asyncio.sleep(SECONDS)
-            self.assertTrue(lead.holds)
+            self.assertTrue(lead.is_leader)
             task.result()
 
         timeless.run(main)
@@ -390,7 +390,7 @@ class LeadTestCase(base.BaseTestCase):
             await asyncio.sleep(7)
             await lead.release()
             self.assertFalse(self.may(lead))
-            self.assertFalse(lead.holds)
+            self.assertFalse(lead.is_leader)
 
         self.run_in(30, release)
         spec = self.cluster.writes[-1]
@@ -456,7 +456,7 @@ class LeadTestCase(base.BaseTestCase):
         ended = threading.Event()
 
         async def main():
-            lead = leader_election.Lead(
+            lead = leader_election.LeaderElector(
                 self.cluster, 'system', 'me', 0.5,
                 end=lambda message: ended.set())
             await lead.acquire()

@@ -46,12 +46,6 @@ class LogsTestCase(base.BaseTestCase):
                          (found['namespace'], found['name']))
         self.assertNotIn('name', self.json())
 
-    def test_json_of_what_kopf_says(self):
-        found = self.json(k8s_ref={'namespace': 'lab', 'name': 'node',
-                                   'uid': 'u'})
-        self.assertEqual(('lab', 'node'),
-                         (found['namespace'], found['name']))
-
     def test_json_of_a_failure(self):
         found = self.json(exc_info=failure(), level=logging.ERROR)
         self.assertEqual('error', found['level'])

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process does with kopf, and what ends it."""
+"""What the process starts with, and what ends it."""
 
 import asyncio
 import json
 import subprocess
 import sys
-import unittest
+import threading
+import time
 from unittest import mock
 
-import kopf
 from oslotest import base
 
 from sushy_kubevirt.kubevirt import connection
@@ -18,23 +18,13 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import process
 
 
-class Work:
-    """Registers nothing, and is never ready."""
-
-    def __init__(self):
-        self.listed = asyncio.Event()
-
-    def register(self, registry):
-        pass
+def operator(**said):
+    return process.Operator(
+        command_line.Options(**said), connection.Connection(
+            lambda: connection.Access('http://127.0.0.1:1')))
 
 
-class RunningTestCase(base.BaseTestCase):
-
-    def test_kopf_is_small(self):
-        settings = process._settings()
-        self.assertTrue(settings.scanning.disabled)
-        self.assertFalse(settings.posting.enabled)
-        self.assertTrue(settings.peering.standalone)
+class ProcessTestCase(base.BaseTestCase):
 
     def definition(self, namespaces, rounds):
         """Ask for the definition.
@@ -45,7 +35,7 @@ class RunningTestCase(base.BaseTestCase):
         asked = []
 
         class Api:
-            async def served(self, resource, namespace):
+            async def check_readable(self, resource, namespace):
                 if not asked or namespace in asked[-1]:
                     asked.append([])
                 asked[-1].append(namespace)
@@ -54,11 +44,9 @@ class RunningTestCase(base.BaseTestCase):
                     raise answer(namespace)
 
         async def main():
-            operator = process.Operator(
-                command_line.Options(namespaces=namespaces),
-                connection.Connection(
-                    lambda: connection.Access('http://127.0.0.1:1')))
-            return await operator._definition(Api())
+            made = operator(namespaces=namespaces)
+            made._api = Api()
+            return await made._wait_for_definition()
 
         with mock.patch.object(process, 'DEFINITION_SECONDS', 0):
             return asyncio.run(main()), len(asked)
@@ -90,96 +78,106 @@ class RunningTestCase(base.BaseTestCase):
                 yield 'LISTED', set()
 
         e = self.assertRaises(
-            errors.MachineError, asyncio.run, process._readable(Api(), 'lab'))
-        self.assertIn('Namespace lab can be read now', str(e))
+            errors.MachineError, asyncio.run, process._end_when_readable(
+                Api(), 'lab'))
+        self.assertIn('The BMCs of namespace lab may be listed now', str(e))
 
-    def run_with(self, beside, **told):
-        """Have kopf run beside something that never ends by itself."""
-        given = {}
-
-        async def spawn(**more):
-            given.update(more)
-            return more['stop_flag']
-
-        async def run(flag, ignored):
-            async with asyncio.timeout(30):
-                await flag.wait()
-
+    def run_with(self, beside):
+        """Run beside something that never ends by itself."""
         async def main():
-            operator = process.Operator(
-                command_line.Options(**told), connection.Connection(
-                    lambda: connection.Access('http://127.0.0.1:1')))
-            operator._work = Work()
-            tasks = [asyncio.create_task(one(operator)) for one in beside]
+            made = operator()
+            made._controller = mock.Mock(listed=asyncio.Event())
+            tasks = [asyncio.create_task(one(made)) for one in beside]
             try:
-                await operator._run_kopf(tasks)
+                async with asyncio.timeout(30):
+                    await made._run_tasks(tasks)
             finally:
                 self.assertTrue(all(task.done() for task in tasks))
 
-        with (mock.patch.object(kopf, 'spawn_tasks', spawn),
-              mock.patch.object(kopf, 'run_tasks', run)):
-            asyncio.run(main())
-        return given
+        asyncio.run(main())
 
-    async def stop(self, operator):
-        operator._stopping.set()
+    async def stop(self, made):
+        made._stopping.set()
         await asyncio.sleep(100)
 
-    async def sleep(self, operator):
+    async def sleep(self, made):
         await asyncio.sleep(100)
 
-    async def fail(self, operator):
+    async def fail(self, made):
         raise KeyError('a mistake')
 
     def test_it_is_told_to_end(self):
-        given = self.run_with([self.stop, self.sleep])
-        self.assertEqual(((), True), (given['namespaces'],
-                                      given['clusterwide']))
-        given = self.run_with([self.stop], namespaces=('a', 'b'))
-        self.assertEqual((('a', 'b'), False), (given['namespaces'],
-                                               given['clusterwide']))
+        self.run_with([self.stop, self.sleep])
 
     def test_it_does_not_go_on_blind(self):
         self.assertRaises(KeyError, self.run_with, [self.sleep, self.fail])
 
+    def test_a_loop_that_hangs_is_not_alive(self):
+        answers = []
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            answers.append(await asyncio.to_thread(process._live, loop))
+            asking = threading.Thread(
+                target=lambda: answers.append(process._live(loop)))
+            asking.start()
+            # The loop hangs.
+            time.sleep(0.3)
+            return asking
+
+        with mock.patch.object(process, 'LIVE_SECONDS', 0.1):
+            asyncio.run(main()).join(30)
+        self.assertEqual(
+            [None, 'the event loop has not answered for 0.1 s'], answers)
+
+    def test_readiness(self):
+        async def main():
+            made = operator()
+            found = [made._problem()]
+            made._controller = mock.Mock(**{'problem.return_value': None})
+            found.append(made._problem())
+            made._controller.problem.return_value = 'not listed yet: x'
+            found.append(made._problem())
+            # One that waits for the Lease is ready.
+            made._elector = mock.Mock(is_leader=False)
+            return [*found, made._problem()]
+
+        self.assertEqual([
+            'virtualmachinebmcs.bmc.kubevirt.io cannot be listed yet; see '
+            'the log for the reason', None, 'not listed yet: x', None],
+            asyncio.run(main()))
+
+    def test_a_write_needs_the_lease(self):
+        async def main():
+            made = operator()
+            made._check_leadership()
+            made._elector = mock.Mock(**{
+                'check_leadership.side_effect': errors.Unavailable('no')})
+            self.assertRaises(errors.Unavailable, made._api._client.patch,
+                              mock.Mock(), 'lab', 'x', {})
+            self.assertEqual({}, made._api.calls)
+
+        asyncio.run(main())
+
 
 class CommandTestCase(base.BaseTestCase):
-
-    @unittest.skipIf(sys.version_info >= (3, 12),
-                     'json has a limit of its own, which nobody can move')
-    def test_whatever_an_api_server_takes_can_be_read(self):
-        # Anybody may nest managedFields as deep; kopf reads those of BMCs.
-        done = subprocess.run([sys.executable, '-c', (
-            'import asyncio, copy, json\n'
-            'from sushy_kubevirt.operator import cmd\n'
-            'running = cmd._process()\n'
-            'class Operator:\n'
-            '    def __init__(self, *_):\n'
-            '        pass\n'
-            '    async def run(self):\n'
-            '        json.dumps(copy.deepcopy(json.loads(\n'
-            "            '{\"f:a\":' * 9999 + '1' + '}' * 9999)))\n"
-            'running.Operator = Operator\n'
-            'asyncio.run(process.run(None, None))\n')],
-            capture_output=True, text=True, timeout=60)
-        self.assertEqual((0, ''), (done.returncode, done.stderr))
 
     def test_the_kubernetes_client_is_not_loaded(self):
         # Though it is installed where the tests are.
         done = subprocess.run([sys.executable, '-c', (
             'import sys; from sushy_kubevirt.operator import cmd; '
-            'cmd._process(); print([name for name in sys.modules '
-            'if name.partition(".")[0] == "kubernetes"]); '
+            'cmd.main; print([name for name in sys.modules '
+            'if name.partition(".")[0] in ("kubernetes", "aiohttp")]); '
             'import kubernetes')], capture_output=True, text=True, timeout=60)
         self.assertEqual(('[]\n', ''), (done.stdout, done.stderr))
 
     def main(self, error):
         logged = []
-        running_ = mock.Mock(run=mock.Mock(side_effect=error))
-        with (mock.patch.object(cmd, '_process', lambda: running_),
+        with (mock.patch.object(cmd.process, 'run', mock.Mock(
+                side_effect=error)),
               mock.patch.object(cmd.logs, 'configure'),
               mock.patch.object(cmd.os, 'umask'),
-              mock.patch.object(cmd.connection_.Connection, 'from_options'),
+              mock.patch.object(cmd.connection.Connection, 'from_options'),
               mock.patch.object(cmd.LOG, 'error', lambda *args: (
                   logged.append(args[0] % args[1:]))),
               mock.patch.object(cmd.LOG, 'exception', logged.append)):
@@ -190,14 +188,15 @@ class CommandTestCase(base.BaseTestCase):
                 (errors.ConfigError('no way'), 1, ['no way']),
                 (OSError(98, 'in use'), 1, ['[Errno 98] in use']),
                 (KeyboardInterrupt(), 0, []),
-                (KeyError('x'), 1, ['This should not happen'])):
+                (KeyError('x'), 1, ['Unexpected error, which is a bug of '
+                                    'the operator'])):
             self.assertEqual((status, logged), self.main(error))
 
     def test_what_should_not_happen_is_a_line_of_json_too(self):
         done = subprocess.run([sys.executable, '-c', (
             'from unittest import mock; '
             'from sushy_kubevirt.operator import cmd; '
-            'cmd.connection_.Connection.from_options = mock.Mock('
+            'cmd.connection.Connection.from_options = mock.Mock('
             'side_effect=KeyError("x")); raise SystemExit(cmd.main([]))')],
             capture_output=True, text=True, timeout=60)
         self.assertEqual(1, done.returncode)

@@ -31,7 +31,7 @@ HERE = ('Deployment', 'Service', 'ServiceAccount', 'Role', 'RoleBinding',
 class Nobody:
     """Nobody is in the way."""
 
-    def follow(self, key, refs):
+    def watch(self, key, refs):
         self.refs = refs
 
 
@@ -41,19 +41,20 @@ class Operator:
     def __init__(self, there, **said):
         self.there = there
         said = command_line.Options(**said)
-        self.known = cache.Known(there)
+        self.cache = cache.Cache(there)
         self.woken = []
         self.rollout = rollout.Rollout(said.max_unavailable,
                                        self.woken.extend)
-        self.strangers = Nobody()
+        self.foreign_objects = Nobody()
         self.reconciler = reconcile.Reconciler(
-            said, there, self.known, certificate_authority.Certificates(
-                there, 'system'), self.rollout, self.strangers)
+            said, there, self.cache,
+            certificate_authority.CertificateAuthority(there, 'system'),
+            self.rollout, self.foreign_objects)
         self.see()
 
     def see(self):
         """Have what there is, as the watches tell it."""
-        objects = self.known.objects
+        objects = self.cache.objects
         for resource in (*api_resources.OWNED, api_resources.BMC):
             there = self.there.of(resource.kind)
             names = {(one['metadata']['namespace'], one['metadata']['name'])
@@ -63,11 +64,11 @@ class Operator:
                     objects.drop(resource, *at)
             for obj in there:
                 if resource == api_resources.BMC:
-                    self.known.put_bmc(copy.deepcopy(obj))
+                    self.cache.put_bmc(copy.deepcopy(obj))
                 elif naming.made_by_us(obj):
                     objects.put(resource, obj)
-        for kind, kept in (('VirtualMachine', self.known.machines),
-                           ('Secret', self.known.secrets)):
+        for kind, kept in (('VirtualMachine', self.cache.machines),
+                           ('Secret', self.cache.secrets)):
             there = self.there.of(kind)
             for at in kept.names():
                 if not any((one['metadata']['namespace'],
@@ -310,7 +311,7 @@ class ReconcileTestCase(base.BaseTestCase):
             there.change('VirtualMachineBMC', *KEY, fields(
                 service={'type': 'NodePort'}))
             operator.see()
-            worked_on = operator.known.bmc(KEY)['metadata']['generation']
+            worked_on = operator.cache.bmc(KEY)['metadata']['generation']
             told = []
 
             def meanwhile(verb, kind, name):
@@ -325,7 +326,7 @@ class ReconcileTestCase(base.BaseTestCase):
             # The status is there, and the watch is a little behind.
             self.assertEqual(worked_on, there.objects[
                 'VirtualMachineBMC', *KEY]['status']['observedGeneration'])
-            self.assertTrue(operator.known.put_bmc(told[0]))
+            self.assertTrue(operator.cache.put_bmc(told[0]))
 
     def test_a_certificate_is_looked_at_before_it_ends(self):
         there = begun(bodies.body())
@@ -389,8 +390,8 @@ class ReconcileTestCase(base.BaseTestCase):
                         one for one in there.of('Deployment')
                         if naming.made_by_us(one)])
                 there.remove(kind, 'lab', name)
-                operator.known.objects.drop(
-                    api_resources.called(kind), 'lab', name)
+                operator.cache.objects.drop(
+                    api_resources.of_kind(kind), 'lab', name)
                 operator.run()
                 self.assertEqual(('True', 'ServiceReady'),
                                  conditions(there)['Ready'])
@@ -483,7 +484,7 @@ class ReconcileTestCase(base.BaseTestCase):
         operator = Operator(there, max_unavailable=1)
         operator.run()
         # As if others were being upgraded: this need not wait.
-        operator.rollout.mark(('lab', 'other'), True)
+        operator.rollout.update(('lab', 'other'), True)
         there.remove('ServiceAccount', 'lab', 'node-virtbmc')
         operator.run()
         self.assertEqual(
@@ -546,7 +547,7 @@ class ReconcileTestCase(base.BaseTestCase):
         # Another process counts the same.
         operator = Operator(there, image='virtbmc:2', max_unavailable=1)
         for name in names:
-            operator.rollout.mark(('lab', name), rollout.is_stopped(
+            operator.rollout.update(('lab', name), rollout.is_stopped(
                 there.objects['Deployment', 'lab', name + '-virtbmc']))
         operator.run(('lab', 'two'))
         self.assertEqual(['virtbmc:2', 'virtbmc:1', 'virtbmc:2'], images())

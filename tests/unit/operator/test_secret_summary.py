@@ -26,7 +26,7 @@ class SecretsTestCase(base.BaseTestCase):
             'kubectl.kubernetes.io/last-applied-configuration': 'a secret',
             'bmc.kubevirt.io/allow-from': 'lab'})
         secret['data'].update(secret_summary.data(pair))
-        seen = secret_summary.look(secret)
+        seen = secret_summary.summarize(secret)
         for text in ('a secret', encoded('a secret'), 'PRIVATE KEY',
                      secret['data'][secret_summary.KEY]):
             self.assertNotIn(text, repr(seen))
@@ -34,17 +34,18 @@ class SecretsTestCase(base.BaseTestCase):
         self.assertEqual({'bmc.kubevirt.io/allow-from': 'lab'},
                          seen.obj['metadata']['annotations'])
         del secret['metadata']['annotations']['bmc.kubevirt.io/allow-from']
-        self.assertNotIn('a secret', repr(secret_summary.look(secret)))
+        self.assertNotIn('a secret', repr(secret_summary.summarize(secret)))
 
     def test_digest(self):
-        one = secret_summary.look(bodies.secret()).digest
-        self.assertEqual(one, secret_summary.look(bodies.secret('far')).digest)
+        one = secret_summary.summarize(bodies.secret()).digest
+        self.assertEqual(one, secret_summary.summarize(
+            bodies.secret('far')).digest)
         for other in ({'username': 'b', 'password': 'a secret'},
                       {'username': 'admin', 'password': 'b'},
                       {'username': 'admin'},
                       {'username': 'admin', 'password': 'a secret',
                        'role': 'ReadOnly'}):
-            self.assertNotEqual(one, secret_summary.look(
+            self.assertNotEqual(one, secret_summary.summarize(
                 bodies.secret(**other)).digest)
 
     def test_certificate(self):
@@ -55,13 +56,13 @@ class SecretsTestCase(base.BaseTestCase):
                 (pair.certificate, 'no key', False),
                 ('none', pair.key, False),
                 (pair.certificate, '', False)):
-            seen = secret_summary.look({
+            seen = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(certificate, key))})
             self.assertEqual(certificate if good else None, seen.certificate)
         for data in (None, {}, {'tls.crt': '!', 'tls.key': '!'},
                      {'tls.crt': '/w==', 'tls.key': '/w=='}):
-            self.assertIsNone(secret_summary.look(
+            self.assertIsNone(secret_summary.summarize(
                 {'metadata': {}, 'data': data}).certificate)
 
     def test_what_is_remembered_is_small(self):
@@ -73,7 +74,7 @@ class SecretsTestCase(base.BaseTestCase):
         before = tracemalloc.get_traced_memory()[0]
         for number in range(20):
             long = '%s# %d %s' % (pair.certificate, number, 'x' * 500000)
-            seen = secret_summary.look({
+            seen = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(long, pair.key))})
             self.assertEqual(pair.certificate, seen.certificate)
@@ -94,7 +95,7 @@ class SecretsTestCase(base.BaseTestCase):
                     x509.UnrecognizedExtension(
                         x509.ObjectIdentifier('1.2.3'), bytes(size)),
                     False).sign(key, hashes.SHA256())
-            seen = secret_summary.look({
+            seen = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(
                         made.public_bytes(serialization.Encoding.PEM).decode(),
@@ -118,5 +119,5 @@ class SecretsTestCase(base.BaseTestCase):
                 ({'username': 'a', 'password': 'b', 'role': 'root'},
                  (('redfish', 'role'),))):
             with self.subTest(data=data):
-                self.assertEqual(unfit, secret_summary.look(
+                self.assertEqual(unfit, secret_summary.summarize(
                     bodies.secret(**data)).unfit)

@@ -13,6 +13,7 @@ from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import vm_cleanup
+from sushy_kubevirt.operator import workqueue
 from tests.unit.kubevirt import fakes
 from tests.unit.operator import bodies
 
@@ -53,7 +54,7 @@ class Api:
             resource.kind, namespace, name, uid))
 
 
-class FarewellTestCase(unittest.IsolatedAsyncioTestCase):
+class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def asyncSetUp(self):
         self.machine = fakes.Machine(fakes.vm('RerunOnFailure'))
@@ -61,15 +62,15 @@ class FarewellTestCase(unittest.IsolatedAsyncioTestCase):
         self.vm.setdefault('uid', 'v1')
         self.api = Api(self.machine)
         self.minding, self.roles = [], {}
-        known = mock.Mock()
-        known.minding = lambda resource, *at: self.minding
-        known.objects.names = lambda resource: list(self.roles)
-        known.objects.get = lambda resource, *at: self.roles[at]
-        self.one = vm_cleanup.Farewell(self.api, known)
-        patch = mock.patch.object(vm_cleanup, 'FIRST_PAUSE', 0.001)
+        cache = mock.Mock()
+        cache.users_of = lambda resource, *at: self.minding
+        cache.objects.names = lambda resource: list(self.roles)
+        cache.objects.get = lambda resource, *at: self.roles[at]
+        self.one = vm_cleanup.VmCleanup(self.api, cache)
+        patch = mock.patch.object(workqueue, 'FIRST_PAUSE', 0.001)
         patch.start()
         self.addCleanup(patch.stop)
-        task = asyncio.create_task(self.one.follow(None))
+        task = asyncio.create_task(self.one.watch(None))
         self.addAsyncCleanup(self.one.close)
         self.addCleanup(task.cancel)
 
@@ -93,7 +94,7 @@ class FarewellTestCase(unittest.IsolatedAsyncioTestCase):
         await self.settle()
 
     async def begin(self):
-        self.one.begin()
+        self.one.enqueue_all()
         await self.settle()
 
     def is_clean(self, strategy='RerunOnFailure'):
@@ -105,7 +106,7 @@ class FarewellTestCase(unittest.IsolatedAsyncioTestCase):
                          self.api.calls[-1])
 
 
-class SettleTest(FarewellTestCase):
+class SettleTest(VmCleanupTestCase):
 
     async def test_a_boot_that_has_not_come(self):
         self.pending()
@@ -132,7 +133,7 @@ class SettleTest(FarewellTestCase):
         await self.settle()
         self.assertEqual(calls, len(self.api.calls))
         self.machine.vmi = fakes.vmi('Running', 'u2', of=self.machine.vm)
-        self.one.look(*AT)
+        self.one.enqueue(*AT)
         await self.settle()
         self.is_clean()
 
@@ -143,7 +144,7 @@ class SettleTest(FarewellTestCase):
         await self.begin()
         self.machine.vmi = None
         self.machine.vm['spec']['runStrategy'] = 'Halted'
-        self.one.look(*AT)
+        self.one.enqueue(*AT)
         await self.settle()
         self.is_clean('Halted')
 
@@ -154,14 +155,14 @@ class SettleTest(FarewellTestCase):
         await self.begin()
         self.assertEqual([], self.api.calls)
         self.minding.clear()
-        self.one.look(*AT)
+        self.one.enqueue(*AT)
         await self.settle()
         self.is_clean()
 
     async def test_not_before_all_bmcs_are_known(self):
         self.pending()
         await self.served()
-        self.one.look(*AT)
+        self.one.enqueue(*AT)
         await self.settle()
         self.assertEqual([], self.api.calls)
 
@@ -175,7 +176,7 @@ class SettleTest(FarewellTestCase):
         await self.begin()
         self.assertEqual([], self.api.calls)
         del self.roles['default', 'r']
-        self.one.role_gone(dict(role, metadata={'namespace': 'default'}))
+        self.one.role_deleted(dict(role, metadata={'namespace': 'default'}))
         await self.settle()
         self.is_clean()
 
@@ -186,10 +187,10 @@ class SettleTest(FarewellTestCase):
         await self.begin()
         calls = len(self.api.calls)
         self.minding.append(('default', 'other'))
-        self.one.look(*AT)
+        self.one.enqueue(*AT)
         await self.settle()
         self.assertEqual(calls, len(self.api.calls))
-        self.assertEqual({}, self.one._news)
+        self.assertEqual(0, len(self.one._queue))
 
     async def test_writes_that_fail(self):
         self.pending()
@@ -217,7 +218,7 @@ class SettleTest(FarewellTestCase):
                          self.api.calls[-1])
 
 
-class SecretTest(FarewellTestCase):
+class SecretTest(VmCleanupTestCase):
     """Which VMs had a BMC of ours."""
 
     async def nothing(self):

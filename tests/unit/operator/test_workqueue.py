@@ -148,44 +148,44 @@ class RolloutTestCase(base.BaseTestCase):
 
     def test_so_many_at_a_time(self):
         self.assertEqual([True, True, False], [
-            self.rollout.may(key) for key in (A, B, C)])
+            self.rollout.acquire(key) for key in (A, B, C)])
         # Who was let go may go on.
-        self.assertTrue(self.rollout.may(A))
+        self.assertTrue(self.rollout.acquire(A))
         # What is told while it is its turn may be older.
-        self.rollout.mark(B, False)
+        self.rollout.update(B, False)
         self.assertEqual([], self.woken)
-        self.rollout.mark(B, True)
-        self.rollout.done(B)
+        self.rollout.update(B, True)
+        self.rollout.release(B)
         self.assertEqual([], self.woken)
-        self.assertFalse(self.rollout.may(C))
-        self.rollout.mark(B, False)
+        self.assertFalse(self.rollout.acquire(C))
+        self.rollout.update(B, False)
         self.assertEqual([C], self.woken)
-        self.assertTrue(self.rollout.may(C))
+        self.assertTrue(self.rollout.acquire(C))
 
     def test_one_that_had_nothing_to_do_makes_room(self):
-        for end in self.rollout.done, self.rollout.calm:
+        for end in self.rollout.release, self.rollout.withdraw:
             for key in (A, B, C):
-                self.rollout.may(key)
+                self.rollout.acquire(key)
             end(A)
             self.assertEqual([C], self.woken)
             self.woken.clear()
-            self.assertTrue(self.rollout.may(C))
+            self.assertTrue(self.rollout.acquire(C))
             for key in (A, B, C):
                 self.rollout.forget(key)
 
     def test_one_that_is_gone_makes_room(self):
         for key in (A, B, C):
-            self.rollout.may(key)
+            self.rollout.acquire(key)
         self.rollout.forget(C)
         self.rollout.forget(A)
         self.assertEqual([], self.woken)
-        self.assertTrue(self.rollout.may(C))
+        self.assertTrue(self.rollout.acquire(C))
 
     def test_one_that_needs_its_turn_no_more_passes_it_on(self):
-        for end in self.rollout.calm, self.rollout.forget:
+        for end in self.rollout.withdraw, self.rollout.forget:
             for key in (A, B, C, D):
-                self.rollout.may(key)
-            self.rollout.done(A)
+                self.rollout.acquire(key)
+            self.rollout.release(A)
             self.assertEqual([C], self.woken)
             end(C)
             self.assertEqual([C, D], self.woken)
@@ -196,11 +196,11 @@ class RolloutTestCase(base.BaseTestCase):
 
     def test_one_that_was_not_stopped_makes_none(self):
         for key in (A, B, C):
-            self.rollout.may(key)
-        self.rollout.mark(('lab', 'd'), False)
+            self.rollout.acquire(key)
+        self.rollout.update(('lab', 'd'), False)
         self.assertEqual([], self.woken)
 
     def test_who_takes_over_counts_the_same(self):
-        self.rollout.mark(A, True)
-        self.rollout.mark(B, True)
-        self.assertFalse(self.rollout.may(C))
+        self.rollout.update(A, True)
+        self.rollout.update(B, True)
+        self.assertFalse(self.rollout.acquire(C))

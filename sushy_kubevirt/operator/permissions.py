@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the author of a BMC may name: images, and objects elsewhere.
+
+Creating a BMC must not give anyone a VM, a Secret or a pod that they could
+not reach otherwise, as the operator can reach all of them.
+
+- An image runs with the Secrets that the BMC names and with the rights of its
+  account, so only images that the operator was told of are allowed.
+- A VM or a Secret of another namespace names in an annotation the namespaces
+  that it may be used from. Whoever may write that annotation may read the
+  Secret, or change the VM, anyway. Patterns are not supported: they would
+  match namespaces that are created later.
+"""
+
+from sushy_kubevirt.operator import naming
+
+#: Pattern that allows all images.
+ANY = '*'
+
+#: Annotation of a VM or a Secret: names of namespaces, separated by commas.
+ANNOTATION = naming.GROUP + '/allow-from'
+
+
+def repository(image):
+    """Strip tag and digest from the name of an image.
+
+    :param image: such as ``registry.test:5000/virtbmc:1@sha256:…``
+    """
+    name = image.partition('@')[0]
+    folder, slash, last = name.rpartition('/')
+    return folder + slash + last.partition(':')[0]
+
+
+def image_allowed(image, patterns):
+    """Tell whether a BMC may name an image.
+
+    :param image: its name
+    :param patterns: repositories, such as ``registry.test/virtbmc``; all
+        below one, ``registry.test/lab/*``; or `ANY`
+    """
+    found = repository(image)
+    return any(pattern == ANY or found == pattern
+               or pattern.endswith('/*') and found.startswith(pattern[:-1])
+               for pattern in patterns)
+
+
+def reference_permitted(namespace, obj):
+    """Tell whether BMCs of a namespace may use an object.
+
+    :param namespace: of the BMC
+    :param obj: dict, a VM or a Secret; its metadata is enough
+    """
+    metadata = obj['metadata']
+    if metadata['namespace'] == namespace:
+        return True
+    value = (metadata.get('annotations') or {}).get(ANNOTATION)
+    return isinstance(value, str) and namespace in {
+        part.strip() for part in value.split(',')}
