@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.kubevirt import annotations
 from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
@@ -20,9 +21,8 @@ from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.kubevirt import power
 from tests.functional import base
+from tests.functional import checkout
 from tests.functional import driver
-from tests.functional import machines
-from tests.functional import process
 
 IGNORE_ACPI = 'sandbox.sushy-kubevirt/ignore-acpi'
 FAIL_START = 'sandbox.sushy-kubevirt/fail-start'
@@ -200,7 +200,7 @@ class MachineTestCase(base.SandboxTestCase):
             [sys.executable, '-m', driver.__name__,
              str(self.account_of(name)), name,
              ('-1' if writes is None else str(writes)) + self.ALONE, *words],
-            cwd=process.ROOT, timeout=60, capture_output=True, text=True)
+            cwd=checkout.ROOT, timeout=60, capture_output=True, text=True)
         if done.returncode not in (0, -9):
             self.fail(done.stderr[-3000:])
         return done.returncode == 0

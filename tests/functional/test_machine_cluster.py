@@ -17,6 +17,7 @@ from urllib import parse
 import fixtures
 import requests
 
+from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.kubevirt import bios
 from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
@@ -25,7 +26,6 @@ from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import power
 from sushy_kubevirt.kubevirt import resources
 from tests.functional import base
-from tests.functional import machines
 
 MIB = 1024 * 1024
 

@@ -9,9 +9,9 @@ from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import errors
 from sushy_kubevirt.kubevirt.media import caretaker
 from sushy_kubevirt.kubevirt import power
+from tests.functional import checkout
 from tests.functional import machinecase
 from tests.functional import mediacase
-from tests.functional import process
 
 R = power.ResetType
 S = mediacase.S
@@ -130,7 +130,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
                 [sys.executable, '-c', _UPLOADER,
                  str(self.account), machine.name,
                  self.url('size-50000000000.iso'), *self.proxy.values()],
-                cwd=process.ROOT, stdout=subprocess.PIPE, text=True) as other:
+                cwd=checkout.ROOT, stdout=subprocess.PIPE, text=True) as other:
             self.assertEqual('begun\n', other.stdout.readline())
             self.comes(machine, S.IMPORTING)
             other.send_signal(signal.SIGKILL)

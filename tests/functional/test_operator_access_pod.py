@@ -8,6 +8,8 @@ import json
 
 import yaml
 
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import webserver
 from sushy_kubevirt.kubevirt import cluster
 from sushy_kubevirt.kubevirt import connection
 from sushy_kubevirt.kubevirt import media
@@ -15,10 +17,8 @@ from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.kubevirt import power
 from tests.functional import accesscase
 from tests.functional import imageserver
-from tests.functional import machines
 from tests.functional import operator
 from tests.functional import sandbox
-from tests.functional import webserver
 
 R = power.ResetType
 

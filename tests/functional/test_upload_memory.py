@@ -12,7 +12,7 @@ import sys
 
 from oslotest import base
 
-from tests.functional import process
+from tests.functional import checkout
 from tests.unit.kubevirt.media import servers
 
 SIZE = int(float(os.environ.get('GIB', '0.25')) * 2 ** 30)
@@ -78,7 +78,7 @@ class TestUploadMemory(base.BaseTestCase):
         proxy = self.useFixture(servers.Server(take, pair))
         found = json.loads(subprocess.run(
             [sys.executable, '-c', _PROGRAM, source.url + '/a.iso',
-             proxy.url, pair[0]], cwd=process.ROOT, check=True,
+             proxy.url, pair[0]], cwd=checkout.ROOT, check=True,
             stdout=subprocess.PIPE, timeout=60 + SIZE / 2 ** 23).stdout)
         print('%(sent)d bytes in %(KiB)d KiB of further memory' % found,
               file=sys.stderr)

@@ -11,10 +11,10 @@ import time
 
 import sushy
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
 from tests.functional import emulator
 from tests.functional import imageserver
-from tests.functional import machines
 from tests.functional import redfish
 from tests.unit.kubevirt.media import servers
 

@@ -11,7 +11,6 @@ from oslotest import base
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import options as operator_options
-from sushy_kubevirt.sandbox import cmd
 from sushy_kubevirt import settings
 from vbmc_kubevirt import drivers
 
@@ -55,9 +54,6 @@ class OptionsTestCase(base.BaseTestCase):
             driver.add_arguments(parser)
             self.assertAllNamed(parser)
         self.assertNamed('--driver')
-
-    def test_sandbox(self):
-        self.assertAllNamed(cmd.parser())
 
     def test_operator(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()

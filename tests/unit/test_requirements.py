@@ -13,11 +13,11 @@ from tests.unit import test_rooms
 ROOT = pathlib.Path(__file__).parents[2]
 
 # What pip calls them is asked of what is installed, but for these.
-OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'tests', 'tools'}
+OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'kubevirt_sandbox', 'tests',
+        'tools'}
 
 # What has an extra of its own.
-EXTRAS = OPERATOR, SANDBOX = (
-    'sushy_kubevirt.operator', 'sushy_kubevirt.sandbox')
+EXTRAS = OPERATOR, = ('sushy_kubevirt.operator',)
 
 
 def names(text):
@@ -38,9 +38,8 @@ class RequirementsTestCase(base.BaseTestCase):
         config = configparser.ConfigParser()
         config.read(ROOT / 'setup.cfg')
         self.run = names((ROOT / 'requirements.txt').read_text())
-        self.sandbox = self.run | names(config['extras']['sandbox'])
         self.operator = self.run | names(config['extras']['operator'])
-        self.all = self.sandbox | self.operator | names(
+        self.all = self.operator | names(
             (ROOT / 'test-requirements.txt').read_text())
         self.distributions = metadata.packages_distributions()
 
@@ -65,9 +64,6 @@ class RequirementsTestCase(base.BaseTestCase):
 
     def test_operator(self):
         self.assertEqual([], self.missing_of(self.operator, OPERATOR))
-
-    def test_sandbox(self):
-        self.assertEqual([], self.missing_of(self.sandbox, SANDBOX))
 
     def test_tests(self):
         self.assertEqual([], self.missing(

@@ -36,10 +36,6 @@ ROOMS = {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.pod.exposition',
         'sushy_kubevirt.services.state',
         'aiohttp', 'cryptography', 'kopf'},
-    'sushy_kubevirt.sandbox.api': {
-        'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
-    'sushy_kubevirt.sandbox': {
-        'aiohttp', 'cryptography', 'yaml'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kubevirt', 'sushy_kubevirt.pod.exposition',
@@ -119,13 +115,14 @@ class RoomsTestCase(base.BaseTestCase):
         self.assertEqual([], wrong)
         self.assertEqual(set(ROOMS), seen)
 
-    def test_sandbox_is_imported_by_nobody(self):
-        sandbox = {'sushy_kubevirt.sandbox'}
+    def test_sandbox_is_imported_by_tests_alone(self):
+        """And they import nothing of it but its fixtures."""
         self.assertEqual([], [
             '%s imports %s' % (module, name)
-            for module, names in modules().items()
-            if not within(module, sandbox)
-            for name in names if within(name, sandbox)])
+            for module, names in modules(*OURS, 'tests', 'tools').items()
+            for name in names if within(name, {'kubevirt_sandbox'})
+            if within(module, OURS)
+            or not within(name, {'kubevirt_sandbox.testing'})])
 
     def test_views_alone_know_the_resources(self):
         resources = {'sushy_kubevirt.redfish.resources'}

@@ -8,13 +8,13 @@ import cel
 from oslotest import base
 import yaml
 
+from kubevirt_sandbox.testing import admission
 from sushy_kubevirt.kubevirt.media import credentials
 from sushy_kubevirt.kubevirt.media import datavolumes
 from sushy_kubevirt.kubevirt.media import model
 from sushy_kubevirt.kubevirt.media import record
 from sushy_kubevirt.kubevirt import options
 from sushy_kubevirt.operator import rights
-from sushy_kubevirt.sandbox.api import policing
 from sushy_kubevirt.services.events import log
 from tests.unit.operator import bodies
 
@@ -262,7 +262,7 @@ class AdmissionTestCase(base.BaseTestCase):
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
     def said(self, policy, obj, old=None):
-        return [message for message, _ in policing.said(
+        return [message for message, _ in admission.said(
             {**self.policies[policy], 'matchConditions': []},
             {'object': obj, 'oldObject': old})]
 

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509 import oid
 import fixtures
 
-from tests.functional import webserver
+from kubevirt_sandbox.testing import webserver
 
 
 class Server(fixtures.Fixture):

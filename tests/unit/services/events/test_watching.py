@@ -6,11 +6,11 @@ import copy
 import fixtures
 from oslotest import base
 
+from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.kubevirt import boot
 from sushy_kubevirt.kubevirt import media
 from sushy_kubevirt.kubevirt import overrides
 from sushy_kubevirt.services.events import watching
-from tests.functional import machines
 from tests.unit.kubevirt import api
 
 
