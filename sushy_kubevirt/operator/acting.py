@@ -6,7 +6,7 @@ What the calls answer becomes known at once; the watches tell it again.
 
 import logging
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import compare
 from sushy_kubevirt.operator import credentials

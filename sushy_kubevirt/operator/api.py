@@ -13,8 +13,8 @@ import time
 
 import aiohttp
 
-from sushy_kubevirt.kubevirt import answers
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import api_responses
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import naming
 
 LOG = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Api:
         :param metadata_only: read nothing but its metadata
         :returns: the object, a dict
         """
-        call = answers.Call('get', resource, namespace, name)
+        call = api_responses.Call('get', resource, namespace, name)
         return await self._answer(
             'GET', resource.path(namespace, name), call,
             accept=_META[0] if metadata_only else _JSON)
@@ -100,8 +100,8 @@ class Api:
         :returns: it as it is now
         :raises: `errors.Conflict` if there is one of that name
         """
-        call = answers.Call('create', resource, namespace,
-                            body['metadata'].get('name'))
+        call = api_responses.Call('create', resource, namespace,
+                                  body['metadata'].get('name'))
         return await self._write('POST', resource.path(namespace), call,
                                  body=body)
 
@@ -112,7 +112,7 @@ class Api:
             be the object's
         :returns: the object as it is now
         """
-        call = answers.Call('patch', resource, namespace, name)
+        call = api_responses.Call('patch', resource, namespace, name)
         return await self._write(
             'PATCH', resource.path(namespace, name), call,
             {'fieldManager': naming.OPERATOR, 'force': 'true'}, body, _APPLY)
@@ -125,7 +125,8 @@ class Api:
         :raises: `errors.Conflict` if a ``test`` of the patch failed, or its
             resourceVersion is not the object's
         """
-        call = answers.Call('patch', resource, namespace, name, subresource)
+        call = api_responses.Call(
+            'patch', resource, namespace, name, subresource)
         return await self._write(
             'PATCH', resource.path(namespace, name, subresource), call, {},
             body, _JSON_PATCH if isinstance(body, list) else _MERGE_PATCH)
@@ -137,7 +138,7 @@ class Api:
         :returns: the object as it is now
         :raises: `errors.Conflict` if it has another one
         """
-        call = answers.Call('update', resource, namespace, name)
+        call = api_responses.Call('update', resource, namespace, name)
         return await self._write('PUT', resource.path(namespace, name), call,
                                  body=body)
 
@@ -147,7 +148,7 @@ class Api:
         :param uid: that of the one that is meant, or None for any
         :raises: `errors.Conflict` if it has another uid
         """
-        call = answers.Call('delete', resource, namespace, name)
+        call = api_responses.Call('delete', resource, namespace, name)
         body = {'propagationPolicy': 'Background'}
         if uid:
             body['preconditions'] = {'uid': uid}
@@ -165,8 +166,8 @@ class Api:
             list `LISTED` with the set of (namespace, name) that are there,
             so that what vanished meanwhile can be found
         """
-        where = answers.Call('watch', resource, namespace)
-        query = answers.selectors(label_selector, field_selector)
+        where = api_responses.Call('watch', resource, namespace)
+        query = api_responses.selectors(label_selector, field_selector)
         accept = _META if metadata_only else (_JSON, _JSON)
         tries, told, version = 0, None, ''
         while True:
@@ -230,11 +231,11 @@ class Api:
         """
         await self._answer(
             'GET', resource.path(namespace),
-            answers.Call('list', resource, namespace), {'limit': 1},
+            api_responses.Call('list', resource, namespace), {'limit': 1},
             accept=_META[1])
 
     async def _pages(self, resource, namespace, query, accept):
-        call = answers.Call('list', resource, namespace)
+        call = api_responses.Call('list', resource, namespace)
         fields = {'limit': PAGE, **query}
         while True:
             async with self._paging:
@@ -248,7 +249,7 @@ class Api:
             fields['continue'] = meta['continue']
 
     async def _changes(self, resource, namespace, query, accept, version):
-        call = answers.Call('watch', resource, namespace)
+        call = api_responses.Call('watch', resource, namespace)
         seconds = round(WATCH_SECONDS * random.uniform(0.8, 1))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds,
@@ -263,10 +264,10 @@ class Api:
                     watching=True) as response:
                 yield _OPENED, None
                 async for line in _lines(response.content):
-                    event = answers.parsed(line)
+                    event = api_responses.parsed(line)
                     if event['type'] == 'ERROR':
                         status = event.get('object') or {}
-                        raise answers.error(
+                        raise api_responses.error(
                             status.get('code') or 500,
                             status.get('message') or 'The watch failed',
                             None, call)
@@ -290,7 +291,7 @@ class Api:
             async with self._send(method, path, call, fields, body, content,
                                   accept) as response:
                 data = await response.read()
-            return answers.parsed(data) if data else {}
+            return api_responses.parsed(data) if data else {}
         except (aiohttp.ClientError, OSError, ValueError) as e:
             raise self._lost(call, e) from None
 
@@ -340,8 +341,8 @@ class _Sent:
                     data = b''
         except (aiohttp.ClientError, OSError) as e:
             raise self._api._lost(self._call, e) from None
-        raise answers.refusal(response.status, data, response.headers,
-                              self._call)
+        raise api_responses.refusal(response.status, data, response.headers,
+                                    self._call)
 
     async def __aexit__(self, *args):
         await self._request.__aexit__(*args)

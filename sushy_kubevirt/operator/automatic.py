@@ -13,7 +13,7 @@ import dataclasses
 import logging
 import random
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import logs

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import logging
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 
-from sushy_kubevirt.kubevirt import connection as connection_
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import connection as connection_
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import options as options_
 

@@ -5,7 +5,7 @@ Watches tell their metadata alone. A Secret that a BMC has to do with is read
 by name when its version has moved; what is kept of it is `secrets.Seen`.
 """
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import permission
 from sushy_kubevirt.operator import secrets

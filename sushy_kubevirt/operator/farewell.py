@@ -14,9 +14,9 @@ import asyncio
 import logging
 import random
 
-from sushy_kubevirt.kubevirt import changes
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import logs
@@ -148,19 +148,19 @@ class Farewell:
         :returns: whether nothing is left to do
         """
         # In the operator of a cluster it is seldom needed.
-        from sushy_kubevirt.kubevirt import keeper
+        from sushy_kubevirt.machine import one_time_boot as keeper
         uid, owner = self._secrets[at]
         vm = await self._get(kinds.VM, at)
         # Another VM of that name had no BMC; and of one that is gone, the
         # Secret goes too.
         if vm is not None and vm['metadata']['uid'] == owner:
             edited, done = keeper.retire(
-                vm, await self._get(resources.VMI, at))
+                vm, await self._get(api_resources.VMI, at))
             if edited is not None:
                 await self._api.patch(kinds.VM, *at, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': owner},
-                    *changes.guarded(vm, edited)])
+                    *json_patch.guarded(vm, edited)])
                 LOG.info('VM %s/%s has no BMC any more: what a one-time boot '
                          'had changed is put back', *at)
             if not done:

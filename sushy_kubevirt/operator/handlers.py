@@ -13,7 +13,7 @@ import time
 
 import kopf
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import certificates
 from sushy_kubevirt.operator import farewell

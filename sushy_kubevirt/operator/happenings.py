@@ -7,7 +7,7 @@ says, so that what happens again is counted and fills no list.
 
 import hashlib
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming

@@ -21,7 +21,7 @@ import random
 import threading
 import time
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import naming

@@ -5,7 +5,7 @@ An emulator that is given a list of hosts that is none refuses to start; the
 BMC's condition says it better than a pod that ends again and again.
 """
 
-from sushy_kubevirt.kubevirt.media import addresses
+from sushy_kubevirt.machine.media import url_policy
 
 
 def wrong_hosts(bmc):
@@ -16,7 +16,7 @@ def wrong_hosts(bmc):
     """
     for entry in bmc.media.allowed_hosts:
         try:
-            addresses.network(entry)
+            url_policy.network(entry)
         except ValueError as e:
             return str(e)
     return ''

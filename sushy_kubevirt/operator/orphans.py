@@ -8,7 +8,7 @@ for ever, also when the VM's owner takes the permission back.
 
 import logging
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming

@@ -7,7 +7,7 @@ any two steps looks again, and what is left is its plan.
 
 import dataclasses
 
-from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import compare
 from sushy_kubevirt.operator import credentials
@@ -63,12 +63,12 @@ class Replace:
 class Delete:
     """Delete an object.
 
-    :param resource: a `resources.Resource`
+    :param resource: a `api_resources.Resource`
     :param at: `spec.Reference`
     :param uid: of the object that is meant
     """
 
-    resource: resources.Resource
+    resource: api_resources.Resource
     at: spec.Reference
     uid: str
 

@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import logging
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import acting
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import configuration

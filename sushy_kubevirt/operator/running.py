@@ -13,7 +13,7 @@ import sys
 
 import kopf
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import automatic
 from sushy_kubevirt.operator import handlers

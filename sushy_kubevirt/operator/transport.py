@@ -15,8 +15,8 @@ import weakref
 
 import aiohttp
 
-from sushy_kubevirt.kubevirt import connection as connection_
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import connection as connection_
+from sushy_kubevirt.kube import errors
 
 #: Tells the server who asks.
 USER_AGENT = 'sushy-kubevirt-operator'

@@ -14,7 +14,7 @@ from kubevirt_sandbox.testing import machines
 from tests.functional import emulator
 from tests.functional import listener
 from tests.functional import redfish
-from tests.unit.kubevirt.media import servers
+from tests.unit.machine.media import servers
 
 SERVICE = '/redfish/v1/EventService'
 SUBSCRIPTIONS = SERVICE + '/Subscriptions'

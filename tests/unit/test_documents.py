@@ -8,7 +8,7 @@ import re
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import options as operator_options
 from sushy_kubevirt import settings

@@ -7,12 +7,12 @@ import threading
 import unittest
 from unittest import mock
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import transport
-from tests.unit.kubevirt import api as server_
+from tests.unit.machine import api as server_
 
 VM = '/virtualmachines/a'
 
@@ -40,10 +40,12 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     # One request
 
     async def test_get(self):
-        found = await self.api.get(resources.VM, 'default', 'a')
+        found = await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual('a', found['metadata']['name'])
         self.assertEqual('application/json', self.last[3]['Accept'])
-        await self.api.get(resources.VM, 'default', 'a', metadata_only=True)
+        await self.api.get(
+            api_resources.VM, 'default', 'a', metadata_only=True
+        )
         self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
 
     async def test_create(self):
@@ -89,7 +91,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                              self.last[4])
 
     async def test_served(self):
-        await self.api.served(resources.VM)
+        await self.api.served(api_resources.VM)
         self.answers('GET', 'virtualmachinebmcs$', 404,
                      {'message': 'the server could not find it'})
         with self.assertRaises(errors.Unavailable) as caught:
@@ -117,21 +119,21 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             self.assertIn(message, str(caught.exception))
         self.server.rule('GET', VM, (429, {}, {'Retry-After': '7'}))
         with self.assertRaises(errors.TooManyRequests) as caught:
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual(7, caught.exception.retry_after)
 
     async def test_no_answer(self):
         self.server.rule('PATCH', VM, 'reset')
         with self.assertRaises(errors.ConnectionLost) as caught:
-            await self.api.patch(resources.VM, 'default', 'a', {})
+            await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertTrue(caught.exception.maybe_done)
         self.answers('GET', body=b'no JSON')
         with self.assertRaises(errors.Unavailable):
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
         self.server.stop()
         await self.api.close()
         with self.assertRaises(errors.Unavailable) as caught:
-            await self.api.patch(resources.VM, 'default', 'a', {})
+            await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertFalse(caught.exception.maybe_done)
         self.server.start()
 
@@ -140,14 +142,14 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.server.rule('GET', VM, (302, {}, {
             'Location': 'http://127.0.0.1:1/'}))
         with self.assertRaises(errors.MachineError):
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
 
     async def test_who_may_not_write_does_not(self):
         def refuse():
             raise errors.Unavailable('not now')
 
         self.api.may_write = refuse
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         before = len(self.server.requests)
         body = {'metadata': {'name': 'x'}}
         for call in (self.api.create(kinds.ROLE, 'lab', body),
@@ -164,7 +166,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     @contextlib.asynccontextmanager
     async def watching(self, **more):
         """A watch; what it yields is a function that waits for the next."""
-        watch = self.api.watch(resources.VM, **more)
+        watch = self.api.watch(api_resources.VM, **more)
 
         async def next_():
             async with asyncio.timeout(30):
@@ -369,7 +371,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                     asyncio.gather, changes, return_exceptions=True)
                 stack.callback(changes.cancel)
                 await self.opened(count)
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
 
     async def test_a_large_object(self):
         large = server_.vm('large', text='x' * 2 ** 20)

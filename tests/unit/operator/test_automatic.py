@@ -6,7 +6,7 @@ import copy
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import automatic
 from sushy_kubevirt.operator import kinds

@@ -7,7 +7,7 @@ import itertools
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import certificates
 from sushy_kubevirt.operator import kinds

@@ -11,8 +11,8 @@ from unittest import mock
 import kopf
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import cmd
 from sushy_kubevirt.operator import options
 from sushy_kubevirt.operator import running

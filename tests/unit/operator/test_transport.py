@@ -10,14 +10,14 @@ import threading
 import aiohttp
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import transport
-from tests.unit.kubevirt import api
-from tests.unit.kubevirt import test_client
-from tests.unit.kubevirt import test_tls
+from tests.unit.kube import test_client
+from tests.unit.kube import test_tls
+from tests.unit.machine import api
 
 
 class TlsTestCase(test_tls.TlsTestCase):
@@ -26,7 +26,7 @@ class TlsTestCase(test_tls.TlsTestCase):
         async def main():
             mine = api_.Api(transport.Transport(way))
             try:
-                return await mine.get(resources.VM, 'default', 'a')
+                return await mine.get(api_resources.VM, 'default', 'a')
             finally:
                 await mine.close()
 
@@ -54,10 +54,10 @@ class TlsTestCase(test_tls.TlsTestCase):
             try:
                 # The one that fails finds out.
                 try:
-                    await mine.get(resources.VM, 'default', 'a')
+                    await mine.get(api_resources.VM, 'default', 'a')
                 except errors.Unavailable:
                     pass
-                await mine.get(resources.VM, 'default', 'a')
+                await mine.get(api_resources.VM, 'default', 'a')
             finally:
                 await mine.close()
 
@@ -95,13 +95,13 @@ class CredentialsTestCase(base.BaseTestCase):
             others = made.session()
             self.api.token = 'one'
             try:
-                await mine.get(resources.VM, 'default', 'a')
+                await mine.get(api_resources.VM, 'default', 'a')
                 del tokens[0]
                 self.api.token = 'two'
                 way._taken_at -= connection.RENEW_SECONDS
-                await mine.get(resources.VM, 'default', 'a')
+                await mine.get(api_resources.VM, 'default', 'a')
                 # kopf's session has it too.
-                where = made.server + resources.VM.path('default', 'a')
+                where = made.server + api_resources.VM.path('default', 'a')
                 async with others.get(where) as answer:
                     self.assertEqual(200, answer.status)
                 # Refused for good: said, and asked twice at most.
@@ -119,7 +119,7 @@ class CredentialsTestCase(base.BaseTestCase):
 
     async def refused(self, mine):
         try:
-            await mine.get(resources.VM, 'default', 'a')
+            await mine.get(api_resources.VM, 'default', 'a')
         except errors.AccessDenied as e:
             self.assertNotIn('two', str(e))
         else:
@@ -145,7 +145,7 @@ class CredentialsTestCase(base.BaseTestCase):
             way._taken_at -= connection.RENEW_SECONDS
             try:
                 await asyncio.gather(*(
-                    mine.get(resources.VM, 'default', 'a')
+                    mine.get(api_resources.VM, 'default', 'a')
                     for _ in range(3)))
             finally:
                 await mine.close()
@@ -158,7 +158,7 @@ class CredentialsTestCase(base.BaseTestCase):
         async def main():
             made = transport.Transport(self.api.connection())
             session = made.session()
-            async with session.get(made.server + resources.VM.path(
+            async with session.get(made.server + api_resources.VM.path(
                     'default', 'a')):
                 pass
             await session.close()

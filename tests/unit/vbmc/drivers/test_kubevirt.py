@@ -12,7 +12,7 @@ import fixtures
 from oslotest import base
 
 from kubevirt_sandbox.testing import ports
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.drivers import kubevirt
 from vbmc_kubevirt import probe
 from vbmc_kubevirt import serving
