@@ -6,11 +6,11 @@ Their names are in `settings`, what they do in `kubevirt.media`.
 
 from urllib import parse
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt.media import addresses
-from sushy_kubevirt.kubevirt.media import trust
-from sushy_kubevirt.kubevirt import options as options_
-from sushy_kubevirt.kubevirt import quantity
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine.media import tls
+from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.machine import options as options_
 
 MODES = ('auto', 'import', 'upload')
 
@@ -44,7 +44,7 @@ def hosts(value):
         raise ValueError('must be a list of names, *.domains, addresses and '
                          'networks')
     for item in value:
-        addresses.network(item)
+        url_policy.network(item)
     return tuple(value)
 
 
@@ -53,7 +53,7 @@ def certificates(value):
     if not isinstance(value, str) or not value:
         raise ValueError('must be the path of a file')
     try:
-        trust.context(True, trust.bundle(
+        tls.context(True, tls.bundle(
             options_.MediaOptions(ca_file=value)))
     except errors.ConfigError as exc:
         raise ValueError('cannot be used: %s' % exc) from None

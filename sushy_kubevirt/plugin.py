@@ -42,7 +42,7 @@ import threading
 from flask import logging as flask_logging
 import stevedore
 
-from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.kube import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import access
 from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish import views

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import uuid
 
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.machine import options
 from sushy_kubevirt import media_settings
 from sushy_kubevirt.services.events import options as event_options
 

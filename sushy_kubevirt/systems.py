@@ -14,11 +14,11 @@ import uuid
 from sushy_tools.emulator.resources.systems import base
 from sushy_tools import error
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.resources import inventory
 from sushy_kubevirt import settings
 
@@ -211,7 +211,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
     def set_power_state(self, identity, state):
         """:param state: a value of Redfish's ResetType"""
         with self._at(identity) as machine:
-            machine.reset(_enum(power.ResetType, 'ResetType', state))
+            machine.reset(_enum(power_state.ResetType, 'ResetType', state))
 
     def get_boot_device(self, identity):
         """:returns: a value of BootSourceOverrideTarget"""

@@ -10,8 +10,8 @@ owns ask the machine themselves, as they know more than this contract can say
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import media
 from sushy_kubevirt import systems
 
 _NAMES = {media.CD.id: 'Virtual CD', media.USB_STICK.id: 'Virtual USB Stick'}

@@ -10,10 +10,10 @@ import logging
 import uuid
 import weakref
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import powerpolicy
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt.ipmi import server
 
@@ -35,18 +35,18 @@ COMPLETIONS = (
 
 #: Chassis Control (table 28-4).
 CHASSIS_CONTROL = {
-    0: power.ResetType.FORCE_OFF,
-    1: power.ResetType.ON,
-    2: power.ResetType.POWER_CYCLE,
-    3: power.ResetType.FORCE_RESTART,
-    4: power.ResetType.NMI,
-    5: power.ResetType.GRACEFUL_SHUTDOWN,
+    0: power_state.ResetType.FORCE_OFF,
+    1: power_state.ResetType.ON,
+    2: power_state.ResetType.POWER_CYCLE,
+    3: power_state.ResetType.FORCE_RESTART,
+    4: power_state.ResetType.NMI,
+    5: power_state.ResetType.GRACEFUL_SHUTDOWN,
 }
 
 #: States in which a guest, or what is left of it, is on. One that is on its
 #: way is not there yet, and may never be.
-POWERED = (power.PowerState.ON, power.PowerState.PAUSED,
-           power.PowerState.POWERING_OFF)
+POWERED = (power_state.PowerState.ON, power_state.PowerState.PAUSED,
+           power_state.PowerState.POWERING_OFF)
 
 # Chassis status, current power state (table 28-3).
 _POWER_ON = 0x01
@@ -56,9 +56,9 @@ _RESTORE_POLICY_UNKNOWN = 3
 
 #: Power restore policies (tables 28-3 and 28-8); 3 leaves it as it is.
 RESTORE_POLICIES = {
-    0: powerpolicy.Policy.ALWAYS_OFF,
-    1: powerpolicy.Policy.LAST_STATE,
-    2: powerpolicy.Policy.ALWAYS_ON,
+    0: power_restore_policy.Policy.ALWAYS_OFF,
+    1: power_restore_policy.Policy.LAST_STATE,
+    2: power_restore_policy.Policy.ALWAYS_ON,
 }
 _POLICIES = {policy: number for number, policy in RESTORE_POLICIES.items()}
 _LEAVE_POLICY = 3

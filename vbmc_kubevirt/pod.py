@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import signal
 
-from sushy_kubevirt.kubevirt import options as options_
+from sushy_kubevirt.machine import options as options_
 from sushy_kubevirt.pod import exposition
 from sushy_kubevirt.pod import health
 from vbmc_kubevirt.ipmi import codes

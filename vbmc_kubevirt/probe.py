@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 
 
 def find(kubeconfig, context, namespace, name, options, seconds):
@@ -53,8 +53,8 @@ def _ask(pipe, kubeconfig, context, namespace, name, options):
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Nor what it takes to ask: the daemon has no other use for it.
-    from sushy_kubevirt.kubevirt import cluster
-    from sushy_kubevirt.kubevirt import connection
+    from sushy_kubevirt.kube import connection
+    from sushy_kubevirt.machine import cluster
     try:
         conn = connection.Connection.from_options(kubeconfig, context)
         namespace = namespace or conn.namespace or 'default'

@@ -12,9 +12,9 @@ import re
 import threading
 import time
 
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import cluster
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import server
 

@@ -3,8 +3,8 @@
 
 import dataclasses
 
-from sushy_kubevirt.kubevirt import options as options_
-from sushy_kubevirt.kubevirt import runstrategy
+from sushy_kubevirt.machine import options as options_
+from sushy_kubevirt.machine import run_strategy
 from vbmc_kubevirt import patience
 from vbmc_kubevirt import upstream
 
@@ -61,7 +61,7 @@ def _value(name, text, kind):
             return _BOOLEANS[text.lower()]
         value = kind(text)
         # The texts are run strategies, the numbers seconds and sizes.
-        if not (value in runstrategy.STARTABLE if kind is str
+        if not (value in run_strategy.STARTABLE if kind is str
                 else 0 < value < _MOST):
             raise ValueError()
         return value

@@ -12,10 +12,10 @@ import contextlib
 import contextvars
 import threading
 
-from sushy_kubevirt.kubevirt import client
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import watcher
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import naming
 
 #: Lists of which a page is read and parsed at a time. Memory that is used at
@@ -25,11 +25,14 @@ PAGES = 2
 #: Idle connections kept: as many as workers that write at the same time.
 CONNECTIONS = 16
 
-#: Watches last long, so that nothing but the Lease is asked for at rest; one
-#: that has no bookmark for longer than the minute in which it is due is dead.
+#: Watches last long, so that at rest only the Lease costs requests.
 CLIENT_OPTIONS = options.Options(
     connect_timeout=10, request_timeout=30, write_deadline=60,
-    watch_seconds=1800, watch_silence=70, watch_backoff=30, page_size=100)
+    watch_seconds=1800, watch_backoff=30, page_size=100)
+
+#: Seconds after which a silent watch is opened again: a bookmark comes about
+#: every minute.
+WATCH_SILENCE = 70
 
 #: Type of the event that follows a complete list; see `Api.watch`.
 LISTED = 'LISTED'
@@ -58,7 +61,7 @@ class Api:
         self._options = client_options
         self._client = client.Client(
             connection, client_options, naming.OPERATOR, CONNECTIONS,
-            before_write)
+            before_write, WATCH_SILENCE)
         self._reading = threading.Semaphore(PAGES)
 
     def close(self):

@@ -12,9 +12,9 @@ import asyncio
 import dataclasses
 import logging
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import permissions
@@ -77,7 +77,7 @@ def is_auto_created(body):
     """
     meta = body['metadata']
     return (meta.get('labels') or {}).get(LABEL) == 'true' and any(
-        reference.get('kind') == api_resources.VM.kind
+        reference.get('kind') == bmc_resources.VM.kind
         and reference.get('name') == meta['name']
         for reference in meta.get('ownerReferences') or ())
 
@@ -94,8 +94,8 @@ def manifest(vm):
             'name': vm.name, 'namespace': vm.namespace,
             'labels': {LABEL: 'true', naming.MANAGED_BY: naming.OPERATOR},
             'ownerReferences': [{
-                'apiVersion': api_resources.VM.api_version,
-                'kind': api_resources.VM.kind,
+                'apiVersion': bmc_resources.VM.api_version,
+                'kind': bmc_resources.VM.kind,
                 'name': vm.name, 'uid': vm.uid}]},
         'spec': {'virtualMachineRef': {'name': vm.name}}}
 
@@ -151,7 +151,7 @@ class AutoCreator:
     async def _watch_vms(self, namespace):
         first = True
         async for kind, found in self._api.watch(
-                api_resources.VM, namespace, label_selector=self._selector,
+                bmc_resources.VM, namespace, label_selector=self._selector,
                 metadata_only=True):
             if kind == api_.LISTED:
                 for key in self._unlisted_keys(self._vms, found, namespace):
@@ -173,7 +173,7 @@ class AutoCreator:
     async def _watch_bmcs(self, namespace):
         first = True
         async for kind, found in self._api.watch(
-                api_resources.BMC, namespace):
+                bmc_resources.BMC, namespace):
             if kind == api_.LISTED:
                 for key in self._unlisted_keys(self._bmcs, found, namespace):
                     self._drop_bmc(key)
@@ -244,13 +244,13 @@ class AutoCreator:
                      '--auto-create any more, or has a BMC of a user',
                      one.namespace, one.name)
             try:
-                await self._api.delete(api_resources.BMC, one.namespace,
+                await self._api.delete(bmc_resources.BMC, one.namespace,
                                        one.name, one.uid)
             except (errors.ObjectNotFound, errors.Conflict):
                 # Deleted already, or another one: the watch shows it.
                 pass
         if create:
-            await self._api.create(api_resources.BMC, vm.namespace,
+            await self._api.create(bmc_resources.BMC, vm.namespace,
                                    manifest(vm))
             LOG.info('BMC %s/%s is created: the labels of its VM match '
                      '--auto-create', *key)

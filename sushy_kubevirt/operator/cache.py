@@ -2,16 +2,16 @@
 """What watches and answers have shown of the cluster, and which BMC uses what.
 
 Empty when the operator starts: nothing in it is needed that the cluster does
-not show again. BMCs and the objects made for them are kept whole, but packed
-(`store.Store`, which the BMC processes use as well). Of VMs and Secrets, which
-are other people's, the watches send the metadata alone; a Secret that a BMC
-names is read when its version has changed, and only a
+not show again. BMCs and the objects made for them are kept whole, but packed,
+in the `object_cache.Store` that the BMC processes use as well. Of VMs and
+Secrets, which belong to users, the watches send the metadata alone; a Secret
+that a BMC names is read when its version has changed, and only a
 `secret_summary.Summary` of it is kept.
 """
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import store
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed_state
@@ -19,7 +19,7 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
 
-_OWNED = {resource.plural: resource for resource in api_resources.OWNED}
+_OWNED = {resource.plural: resource for resource in bmc_resources.OWNED}
 
 #: Repeats the whole object.
 _LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
@@ -51,7 +51,7 @@ class Cache:
         :param key: (namespace, name)
         :returns: dict, or None
         """
-        return self.objects.get(api_resources.BMC, *key)
+        return self.objects.get(bmc_resources.BMC, *key)
 
     def put_bmc(self, body):
         """Take in a BMC.
@@ -59,7 +59,7 @@ class Cache:
         :param body: dict
         :returns: whether it is newer than what was cached
         """
-        if not self.objects.put(api_resources.BMC, body):
+        if not self.objects.put(bmc_resources.BMC, body):
             return False
         bmc = spec.read(body)
         key = bmc.namespace, bmc.name
@@ -77,11 +77,11 @@ class Cache:
         :returns: whether there was one
         """
         self._drop_refs(key)
-        return self.objects.drop(api_resources.BMC, *key)
+        return self.objects.drop(bmc_resources.BMC, *key)
 
     def bmcs(self):
         """:returns: list of keys"""
-        return self.objects.names(api_resources.BMC)
+        return self.objects.names(bmc_resources.BMC)
 
     def users_of(self, resource, namespace, name):
         """Find the BMCs that have or name an object.
@@ -110,7 +110,7 @@ class Cache:
                 self._users[ref] = left
                 continue
             del self._users[ref]
-            if ref[0] == api_resources.SECRET.plural:
+            if ref[0] == bmc_resources.SECRET.plural:
                 self.secrets.drop_summary(spec.Reference(*ref[1:]))
             elif ref[0] in _OWNED:
                 self._drop_foreign(_OWNED[ref[0]], *ref[1:])
@@ -124,7 +124,7 @@ class Cache:
 
 
 class Objects:
-    """Objects by kind, namespace and name, one `store.Store` for each kind."""
+    """Objects by kind, namespace and name, in a Store for each kind."""
 
     def __init__(self):
         self._stores = {}
@@ -132,7 +132,7 @@ class Objects:
     def put(self, resource, obj):
         """Take in an object, unless a newer version is cached.
 
-        :param resource: a `resources.Resource`
+        :param resource: a `api_resources.Resource`
         :param obj: dict, which is left as it is
         :returns: whether it is news
         """
@@ -167,7 +167,7 @@ class Objects:
     def _of(self, resource):
         if resource not in self._stores:
             # Trimmed before, as callers go on using what they put.
-            self._stores[resource] = store.Store(
+            self._stores[resource] = object_cache.Store(
                 lambda obj: obj, lambda obj: None, readmits=True)
         return self._stores[resource]
 
@@ -222,8 +222,8 @@ class VirtualMachines:
             metadata['deletionTimestamp'] = True
         if allowed is not None:
             metadata['annotations'] = {permissions.ANNOTATION: allowed}
-        return {'apiVersion': api_resources.VM.api_version,
-                'kind': api_resources.VM.kind, 'metadata': metadata}
+        return {'apiVersion': bmc_resources.VM.api_version,
+                'kind': bmc_resources.VM.kind, 'metadata': metadata}
 
     def names(self):
         """:returns: list of (namespace, name)"""
@@ -248,7 +248,7 @@ class Secrets:
         :param obj: dict with metadata
         :returns: whether it is newer than what the watch showed before
         """
-        at, version = store.key_of(obj), _version(obj)
+        at, version = object_cache.key_of(obj), _version(obj)
         if self._versions.get(at, -1) >= version:
             return False
         self._deleted.pop(at, None)
@@ -261,7 +261,7 @@ class Secrets:
         :param secret: dict
         :returns: `secret_summary.Summary`
         """
-        at = store.key_of(secret)
+        at = object_cache.key_of(secret)
         # The version of the watch stays as it is: when the watch shows this
         # one, it is news to other BMCs that use it. An answer may also arrive
         # after the watch has shown the deletion, which nothing repeats.
@@ -285,7 +285,7 @@ class Secrets:
         :returns: whether that is news; also if the operator deleted it, as
             other BMCs may use it
         """
-        at, version = store.key_of(obj), _version(obj)
+        at, version = object_cache.key_of(obj), _version(obj)
         if version < max(self._versions.get(at, -1), self._summarized(at)):
             # Another one was made meanwhile.
             return False
@@ -332,7 +332,7 @@ class Secrets:
         """
         try:
             return self.take(await self._api.get(
-                api_resources.SECRET, at.namespace, at.name))
+                bmc_resources.SECRET, at.namespace, at.name))
         except errors.ObjectNotFound:
             # The watch will show the deletion, or that there is another one.
             self._summaries.pop((at.namespace, at.name), None)
@@ -340,7 +340,7 @@ class Secrets:
 
 
 def _version(obj):
-    return store.number(obj['metadata'].get('resourceVersion')) or 0
+    return object_cache.number(obj['metadata'].get('resourceVersion')) or 0
 
 
 def _refs(bmc):
@@ -349,9 +349,9 @@ def _refs(bmc):
     """
     for resource, namespace, name in observed_state.objects(bmc):
         yield resource.plural, namespace, name
-    yield api_resources.VM.plural, bmc.vm.namespace, bmc.vm.name
+    yield bmc_resources.VM.plural, bmc.vm.namespace, bmc.vm.name
     for at in observed_state.names(bmc).all():
-        yield api_resources.SECRET.plural, at.namespace, at.name
+        yield bmc_resources.SECRET.plural, at.namespace, at.name
 
 
 def _trimmed(obj):

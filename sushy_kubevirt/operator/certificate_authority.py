@@ -10,8 +10,8 @@ import asyncio
 import base64
 import logging
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
@@ -82,20 +82,20 @@ class CertificateAuthority:
             return found
         LOG.info('The certificate authority is renewed')
         return _read(await self._api.patch(
-            api_resources.SECRET, self._namespace, naming.AUTHORITY, {
+            bmc_resources.SECRET, self._namespace, naming.AUTHORITY, {
                 'metadata': {'resourceVersion': secret['metadata'][
                     'resourceVersion']},
                 'data': _data(_new(), found.pair.certificate)}))
 
     async def _get(self):
-        return await self._api.get(api_resources.SECRET, self._namespace,
+        return await self._api.get(bmc_resources.SECRET, self._namespace,
                                    naming.AUTHORITY)
 
     async def _make(self, pair, bundle):
         previous = bundle.replace(pair.certificate, '')
         try:
             return await self._api.create(
-                api_resources.SECRET, self._namespace, {
+                bmc_resources.SECRET, self._namespace, {
                     'apiVersion': 'v1', 'kind': 'Secret',
                     'type': secret_summary.TYPE,
                     'metadata': {

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import process

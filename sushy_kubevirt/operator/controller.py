@@ -11,9 +11,9 @@ import collections
 import logging
 import time
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import conditions
@@ -77,11 +77,11 @@ class Controller:
     async def start(self):
         """Start the watches; reconciles begin when everything is listed."""
         for namespace in self._namespaces:
-            for resource in api_resources.OWNED:
+            for resource in bmc_resources.OWNED:
                 self._start(self._watch_owned, resource, namespace)
-            self._start(self._watch_vms, api_resources.VM, namespace)
-            self._start(self._watch_secrets, api_resources.SECRET, namespace)
-            self._start(self._watch_bmcs, api_resources.BMC, namespace)
+            self._start(self._watch_vms, bmc_resources.VM, namespace)
+            self._start(self._watch_secrets, bmc_resources.SECRET, namespace)
+            self._start(self._watch_bmcs, bmc_resources.BMC, namespace)
             self._tasks.append(asyncio.create_task(
                 self._vm_cleanup.watch(namespace)))
         self._tasks.append(asyncio.create_task(self._watch_authority()))
@@ -126,7 +126,7 @@ class Controller:
             self._rollout.update(
                 (namespace, name), rollout.is_stopped(
                     self._cache.objects.get(
-                        api_resources.DEPLOYMENT, namespace,
+                        bmc_resources.DEPLOYMENT, namespace,
                         naming.base(name))))
             self._queue.add((namespace, name))
         self._queue.start()
@@ -158,7 +158,7 @@ class Controller:
                 LOG.warning(
                     '%s %s/%s names no VirtualMachine and is ignored; '
                     'delete it, or set spec.virtualMachineRef.name',
-                    api_resources.BMC.kind, *key)
+                    bmc_resources.BMC.kind, *key)
             return
         if self._cache.put_bmc(body):
             self._count(key)
@@ -167,13 +167,13 @@ class Controller:
     async def _check_unlisted_bmc(self, key):
         """Drop a BMC that a list did not have, unless it is newer."""
         try:
-            await self._api.get(api_resources.BMC, *key, metadata_only=True)
+            await self._api.get(bmc_resources.BMC, *key, metadata_only=True)
         except errors.ObjectNotFound:
             self._drop_bmc(key)
         except errors.MachineError as e:
             # A reconcile reads it before it writes anything.
             LOG.info('%s %s/%s was not listed and could not be read: %s',
-                     api_resources.BMC.kind, *key, e)
+                     bmc_resources.BMC.kind, *key, e)
 
     def _delete_bmc(self, found):
         metadata = found['metadata']
@@ -187,7 +187,7 @@ class Controller:
             self._orphaned_rbac.enqueue_all()
         if body is None or is_cached:
             self._drop_bmc(key)
-            self._cache.objects.deleted(api_resources.BMC, found)
+            self._cache.objects.deleted(bmc_resources.BMC, found)
 
     def _drop_bmc(self, key):
         body = self._cache.bmc(key)
@@ -223,7 +223,7 @@ class Controller:
             is_gone = kind == 'DELETED'
             changed = (objects.deleted if is_gone else objects.put)(
                 resource, found)
-            if resource == api_resources.ROLE and is_gone:
+            if resource == bmc_resources.ROLE and is_gone:
                 self._vm_cleanup.role_deleted(found)
             if not changed:
                 continue
@@ -231,7 +231,7 @@ class Controller:
                 self._orphaned_rbac.enqueue(found['metadata']['namespace'],
                                             found['metadata']['name'])
             keys = self._users_of(resource, found)
-            if resource == api_resources.DEPLOYMENT:
+            if resource == bmc_resources.DEPLOYMENT:
                 for key in keys:
                     self._rollout.update(key, rollout.is_stopped(
                         None if is_gone else found))
@@ -276,7 +276,7 @@ class Controller:
         """Have the certificate authority read again when it changes."""
         first = True
         async for kind, _ in self._api.watch(
-                api_resources.SECRET, self._system, metadata_only=True,
+                bmc_resources.SECRET, self._system, metadata_only=True,
                 field_selector='metadata.name=' + naming.AUTHORITY):
             self._authority.invalidate()
             if not first:

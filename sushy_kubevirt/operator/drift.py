@@ -10,7 +10,7 @@ which managedFields tell; what controllers may add is in metadata and status.
 import hashlib
 import json
 
-from sushy_kubevirt.kubevirt import quantity
+from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import naming
 
 #: What stands for nothing, and may be left out by the cluster.

@@ -7,8 +7,8 @@ says, so that what happens again is counted and fills no list.
 
 import hashlib
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import naming
 
@@ -84,7 +84,7 @@ async def record(api, made):
     :raises: `errors.MachineError`
     """
     metadata = made['metadata']
-    where = api_resources.EVENT, metadata['namespace']
+    where = bmc_resources.EVENT, metadata['namespace']
     try:
         await api.create(*where, made)
         return

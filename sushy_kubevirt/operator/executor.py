@@ -6,8 +6,8 @@ What the calls answer becomes known at once; the watches tell it again.
 
 import logging
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import drift
 from sushy_kubevirt.operator import naming
@@ -145,7 +145,7 @@ class Executor:
             # Another one by now.
             await self._look(step.resource, at.namespace, at.name)
             raise PlanOutdated from None
-        if step.resource == api_resources.SECRET:
+        if step.resource == bmc_resources.SECRET:
             self._cache.secrets.drop(at.namespace, at.name)
         else:
             self._cache.objects.drop(step.resource, at.namespace, at.name)
@@ -161,7 +161,7 @@ class Executor:
     async def _copy(self, bmc, step, seen, tried):
         named = observed_state.names(bmc)
         source = await self._api.get(
-            api_resources.SECRET, named.source.namespace, named.source.name)
+            bmc_resources.SECRET, named.source.namespace, named.source.name)
         found = self._cache.secrets.take(source)
         if found.lacks or not permissions.reference_permitted(
                 bmc.namespace, found.obj):
@@ -187,12 +187,12 @@ class Executor:
 
     async def _settle(self, bmc, step, seen, tried):
         name = naming.base(bmc.name)
-        self._take(api_resources.DEPLOYMENT, await self._api.patch(
-            api_resources.DEPLOYMENT, bmc.namespace, name, {'metadata': {
+        self._take(bmc_resources.DEPLOYMENT, await self._api.patch(
+            bmc_resources.DEPLOYMENT, bmc.namespace, name, {'metadata': {
                 'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
 
     async def _finalizer(self, bmc, step, seen, tried):
-        body = await self._api.get(api_resources.BMC, bmc.namespace, bmc.name)
+        body = await self._api.get(bmc_resources.BMC, bmc.namespace, bmc.name)
         metadata = body['metadata']
         there = metadata.get('finalizers') or []
         wanted = [one for one in there if one != naming.FINALIZER]
@@ -202,7 +202,7 @@ class Executor:
             self._cache.put_bmc(body)
             raise PlanOutdated
         body = await self._api.patch(
-            api_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
+            bmc_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
                 'resourceVersion': metadata['resourceVersion'],
                 'finalizers': wanted or None}})
         if not step.on and not wanted:
@@ -213,8 +213,8 @@ class Executor:
 
     async def _data(self, made, uid, data):
         metadata = made['metadata']
-        self._take(api_resources.SECRET, await self._api.patch(
-            api_resources.SECRET, metadata['namespace'], metadata['name'],
+        self._take(bmc_resources.SECRET, await self._api.patch(
+            bmc_resources.SECRET, metadata['namespace'], metadata['name'],
             {'metadata': {'uid': uid}, 'data': data}))
 
     async def _meant(self, step):
@@ -234,7 +234,7 @@ class Executor:
         return obj
 
     def _take(self, resource, obj):
-        if resource == api_resources.SECRET:
+        if resource == bmc_resources.SECRET:
             self._cache.secrets.take(obj)
         else:
             self._cache.objects.put(resource, obj)
@@ -242,7 +242,7 @@ class Executor:
 
 def _where(body):
     metadata = body['metadata']
-    return api_resources.of(body), metadata['namespace'], metadata['name']
+    return bmc_resources.of(body), metadata['namespace'], metadata['name']
 
 
 def _adopted(entries):

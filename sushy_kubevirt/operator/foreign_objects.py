@@ -8,7 +8,7 @@ watched by its name until it is deleted, so that the BMC is reconciled then.
 import asyncio
 
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 
 #: Watches at a time. A BMC beyond that is reconciled when something else
 #: about it changes.
@@ -55,7 +55,7 @@ class ForeignObjects:
 
     async def _watch(self, key, ref):
         kind, namespace, name = ref
-        resource = api_resources.of_kind(kind)
+        resource = bmc_resources.of_kind(kind)
         async for event, found in self._api.watch(
                 resource, namespace, metadata_only=True,
                 field_selector='metadata.name=' + name):

@@ -26,9 +26,9 @@ import random
 import threading
 import time
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 
 LOG = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class LeaderElector:
     async def _watch(self):
         """Watch the Lease, without end."""
         async for kind, found in self._api.watch(
-                api_resources.LEASE, self._namespace,
+                bmc_resources.LEASE, self._namespace,
                 field_selector='metadata.name=%s' % naming.OPERATOR):
             if kind == api_.LISTED:
                 if not found:
@@ -234,9 +234,9 @@ class LeaderElector:
     async def _create(self, spec):
         try:
             return await self._api.create(
-                api_resources.LEASE, self._namespace, {
-                    'apiVersion': api_resources.LEASE.api_version,
-                    'kind': api_resources.LEASE.kind,
+                bmc_resources.LEASE, self._namespace, {
+                    'apiVersion': bmc_resources.LEASE.api_version,
+                    'kind': bmc_resources.LEASE.kind,
                     'metadata': {'name': naming.OPERATOR,
                                  'namespace': self._namespace},
                     'spec': spec})
@@ -252,9 +252,9 @@ class LeaderElector:
             'name', 'namespace', 'uid', 'resourceVersion', 'labels',
             'annotations') if key in meta}
         return await self._api.replace(
-            api_resources.LEASE, self._namespace, naming.OPERATOR, {
-                'apiVersion': api_resources.LEASE.api_version,
-                'kind': api_resources.LEASE.kind, 'metadata': kept,
+            bmc_resources.LEASE, self._namespace, naming.OPERATOR, {
+                'apiVersion': bmc_resources.LEASE.api_version,
+                'kind': bmc_resources.LEASE.kind, 'metadata': kept,
                 'spec': spec})
 
     async def _renew(self):

@@ -18,6 +18,10 @@ _object = contextvars.ContextVar('object', default=None)
 #: Loggers whose information is for debugging only.
 _CHATTY = 'asyncio', 'urllib3'
 
+#: Warns whenever more connections become idle than are kept, as after many
+#: watches that end together.
+_IDLE = 'urllib3.connectionpool'
+
 
 @contextlib.contextmanager
 def about(namespace, name):
@@ -50,6 +54,7 @@ def configure(form, level):
         for name in _CHATTY:
             logging.getLogger(name).setLevel(
                 max(logging.WARNING, root.level))
+        logging.getLogger(_IDLE).setLevel(logging.ERROR)
 
 
 class Json(logging.Formatter):

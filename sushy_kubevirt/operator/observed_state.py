@@ -7,7 +7,7 @@ No calls are made here, and nothing is decided.
 import dataclasses
 import datetime
 
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
@@ -69,14 +69,14 @@ def objects(bmc):
     base, here = naming.base(bmc.name), bmc.namespace
     access = naming.access(bmc.name, here, bmc.vm.namespace)
     return [
-        (api_resources.DEPLOYMENT, here, base),
-        (api_resources.SERVICE, here, base),
-        (api_resources.ACCOUNT, here, base),
-        (api_resources.POLICY, here, base),
-        (api_resources.CONFIG_MAP, here, base),
-        (api_resources.CONFIG_MAP, here, naming.authority(bmc.name)),
-        (api_resources.BINDING, bmc.vm.namespace, access),
-        (api_resources.ROLE, bmc.vm.namespace, access)]
+        (bmc_resources.DEPLOYMENT, here, base),
+        (bmc_resources.SERVICE, here, base),
+        (bmc_resources.ACCOUNT, here, base),
+        (bmc_resources.POLICY, here, base),
+        (bmc_resources.CONFIG_MAP, here, base),
+        (bmc_resources.CONFIG_MAP, here, naming.authority(bmc.name)),
+        (bmc_resources.BINDING, bmc.vm.namespace, access),
+        (bmc_resources.ROLE, bmc.vm.namespace, access)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ when the owner of the VM withdraws the permission.
 
 import logging
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
@@ -18,7 +18,7 @@ from sushy_kubevirt.operator import workqueue
 LOG = logging.getLogger(__name__)
 
 #: The binding first: without it the Role gives nobody a right.
-KINDS = (api_resources.BINDING, api_resources.ROLE)
+KINDS = (bmc_resources.BINDING, bmc_resources.ROLE)
 
 
 class OrphanedRbac:

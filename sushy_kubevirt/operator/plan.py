@@ -7,8 +7,8 @@ any two steps looks again, and what is left is its plan.
 
 import dataclasses
 
-from sushy_kubevirt.kubevirt import resources
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
@@ -63,12 +63,12 @@ class Replace:
 class Delete:
     """Delete an object.
 
-    :param resource: a `resources.Resource`
+    :param resource: a `api_resources.Resource`
     :param at: `spec.Reference`
     :param uid: of the object that is meant
     """
 
-    resource: resources.Resource
+    resource: api_resources.Resource
     at: spec.Reference
     uid: str
 
@@ -218,7 +218,7 @@ def _towards(bmc, obj, seen, tried):
     if drift.must_recreate(obj, live) or (
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
-        return [Delete(api_resources.of(obj), _at(live), uid)]
+        return [Delete(bmc_resources.of(obj), _at(live), uid)]
     other = drift.asked(live) != drift.digest(obj)
     if not other and not drift.differs(obj, live):
         return []
@@ -322,7 +322,7 @@ def _away(bmc, seen, objects, out):
     if seen.authority is None:
         spare.append(seen.tls)
     return found + [
-        Delete(api_resources.SECRET, _at(one.obj), _uid(one)) for one in spare
+        Delete(bmc_resources.SECRET, _at(one.obj), _uid(one)) for one in spare
         if one is not None and naming.is_ours(bmc, one.obj)
         and 'deletionTimestamp' not in one.obj['metadata']]
 

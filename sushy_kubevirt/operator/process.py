@@ -6,10 +6,10 @@ import dataclasses
 import logging
 import signal
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import auto_create
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import leader_election
 from sushy_kubevirt.operator import metrics as metrics_
@@ -164,7 +164,7 @@ class Operator:
             for namespace in namespaces:
                 try:
                     await self._api.check_readable(
-                        api_resources.BMC, namespace)
+                        bmc_resources.BMC, namespace)
                 except (errors.Unavailable, errors.AccessDenied) as e:
                     if isinstance(e, errors.AccessDenied):
                         denied.add(namespace)
@@ -191,7 +191,7 @@ class Operator:
             # One that waits for the Lease does all that it should.
             return None
         if self._controller is None:
-            return (f'{api_resources.BMC} cannot be listed yet; see the log '
+            return (f'{bmc_resources.BMC} cannot be listed yet; see the log '
                     'for the reason')
         return self._controller.problem()
 
@@ -219,7 +219,7 @@ async def _end_when_readable(api, namespace):
 
     :raises: `errors.Unavailable` then: everything has to be listed anew
     """
-    async for _ in api.watch(api_resources.BMC, namespace,
+    async for _ in api.watch(bmc_resources.BMC, namespace,
                              metadata_only=True):
         raise errors.Unavailable(
             f'The BMCs of namespace {namespace} may be listed now: this '

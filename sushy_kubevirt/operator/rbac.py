@@ -25,8 +25,8 @@ type is settled. The gates of KubeVirt everybody may read by KubeVirt's own
 ClusterRole.
 """
 
-from sushy_kubevirt.kubevirt.media import model
-from sushy_kubevirt.kubevirt.media import record
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.services import state as state_
 
@@ -126,18 +126,26 @@ def rules(bmc, uploads=False):
 
 def _media(vm):
     slots = [slot for device in _DEVICES
-             for slot in record.slots(vm, device)]
+             for slot in media_annotation.slots(vm, device)]
     return [
-        _rule('cdi.kubevirt.io', ['datavolumes'],
-              ['create', 'get', 'list', 'watch', 'patch', 'delete'], slots),
+        _rule(
+            'cdi.kubevirt.io',
+            ['datavolumes'],
+            ['create', 'get', 'list', 'watch', 'patch', 'delete'],
+            slots,
+        ),
         # Whether the claim of the medium before is gone.
         _rule('', ['persistentvolumeclaims'], ['get'], slots),
         # User name and password of an image's server. Whoever may patch may
         # read: the answer is the whole object.
         _rule('', ['secrets'], ['create', 'get', 'patch'], slots),
         # Certificates of images' servers.
-        _rule('', ['configmaps'], ['create', 'get', 'patch', 'delete'],
-              [record.authorities(vm, device) for device in _DEVICES]),
+        _rule(
+            '',
+            ['configmaps'],
+            ['create', 'get', 'patch', 'delete'],
+            [media_annotation.authorities(vm, device) for device in _DEVICES],
+        ),
     ]
 
 

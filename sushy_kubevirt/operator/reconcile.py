@@ -9,8 +9,8 @@ import dataclasses
 import datetime
 import logging
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
@@ -114,7 +114,7 @@ class Reconciler:
             finally:
                 self._rollout.update(key, rollout_.is_stopped(
                     self._cache.objects.get(
-                        api_resources.DEPLOYMENT, key[0],
+                        bmc_resources.DEPLOYMENT, key[0],
                         naming.base(key[1]))))
                 self._rollout.release(key)
             body = self._cache.bmc(key)
@@ -168,7 +168,7 @@ class Reconciler:
         """
         known = self._cache.bmc(key)
         try:
-            body = await self._api.get(api_resources.BMC, *key)
+            body = await self._api.get(bmc_resources.BMC, *key)
         except errors.ObjectNotFound:
             self._cache.drop_bmc(key)
             return None
@@ -217,7 +217,7 @@ class Reconciler:
             # Not by a merge patch, of which the API server takes nothing but
             # the status: another BMC of that name would have it.
             answer = await self._api.patch(
-                api_resources.BMC, bmc.namespace, bmc.name, [
+                bmc_resources.BMC, bmc.namespace, bmc.name, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': bmc.uid},
                     {'op': 'add', 'path': '/status', 'value': new}],

@@ -9,7 +9,7 @@ gets the value that the definition says. What the operator itself was told
 
 import dataclasses
 
-from sushy_kubevirt.kubevirt.media import addresses
+from sushy_kubevirt.machine.media import url_policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +207,7 @@ def wrong_hosts(bmc):
     """
     for entry in bmc.media.allowed_hosts:
         try:
-            addresses.network(entry)
+            url_policy.network(entry)
         except ValueError as e:
             return str(e)
     return ''

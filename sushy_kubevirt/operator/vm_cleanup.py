@@ -10,11 +10,11 @@ meanwhile, or was down when the BMC was deleted, finds it again.
 
 import logging
 
-from sushy_kubevirt.kubevirt import changes
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
@@ -45,7 +45,7 @@ class VmCleanup:
         :param namespace: None for all
         """
         async for kind, found in self._api.watch(
-                api_resources.SECRET, namespace,
+                bmc_resources.SECRET, namespace,
                 label_selector=naming.OURS, metadata_only=True):
             if kind == api_.LISTED:
                 for at in list(self._secrets):
@@ -95,13 +95,13 @@ class VmCleanup:
     def _has_no_bmc(self, at):
         """Tell whether a VM had a BMC, and has none now."""
         return at in self._secrets and not self._cache.users_of(
-            api_resources.VM, *at)
+            bmc_resources.VM, *at)
 
     def _may_write(self, at):
         """Tell whether a Role still lets a pod change a VM."""
         roles = self._cache.objects
-        return any(at[1] in _vm_names(roles.get(api_resources.ROLE, *role))
-                   for role in roles.names(api_resources.ROLE)
+        return any(at[1] in _vm_names(roles.get(bmc_resources.ROLE, *role))
+                   for role in roles.names(bmc_resources.ROLE)
                    if role[0] == at[0])
 
     async def _clean_up(self, at):
@@ -123,25 +123,25 @@ class VmCleanup:
 
     async def _restore(self, at):
         # Loaded when it is needed, which in most clusters is never.
-        from sushy_kubevirt.kubevirt import keeper
+        from sushy_kubevirt.machine import one_time_boot
         uid, owner = self._secrets[at]
-        vm = await self._get(api_resources.VM, at)
+        vm = await self._get(bmc_resources.VM, at)
         # Another VM of that name had no BMC; and the Secret of one that is
         # deleted goes as well.
         if vm is not None and vm['metadata']['uid'] == owner:
-            edited, done = keeper.retire(
-                vm, await self._get(resources.VMI, at))
+            edited, done = one_time_boot.retire(
+                vm, await self._get(api_resources.VMI, at))
             if edited is not None:
-                await self._api.patch(api_resources.VM, *at, [
+                await self._api.patch(bmc_resources.VM, *at, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': owner},
-                    *changes.guarded(vm, edited)])
+                    *json_patch.guarded(vm, edited)])
                 LOG.info('VM %s/%s has no BMC any more: its boot settings '
                          'from before a one-time boot are restored', *at)
             if not done:
                 return
         try:
-            await self._api.delete(api_resources.SECRET, at[0],
+            await self._api.delete(bmc_resources.SECRET, at[0],
                                    at[1] + state.ENDING, uid)
         except errors.ObjectNotFound:
             pass
@@ -160,7 +160,7 @@ def _owner(secret):
     """
     metadata = secret['metadata']
     for owner in metadata.get('ownerReferences') or ():
-        if (owner['kind'] == api_resources.VM.kind
+        if (owner['kind'] == bmc_resources.VM.kind
                 and metadata['name'] == owner['name'] + state.ENDING):
             return owner
     return None
@@ -169,5 +169,5 @@ def _owner(secret):
 def _vm_names(role):
     """:returns: set of the names of the VMs in the rules of a Role"""
     return {name for rule in (role or {}).get('rules') or ()
-            if api_resources.VM.plural in rule.get('resources', ())
+            if bmc_resources.VM.plural in rule.get('resources', ())
             for name in rule.get('resourceNames', ())}

@@ -3,16 +3,16 @@
 
 A key that is added while it is worked on is worked on once more afterwards.
 A key that fails is tried again after a pause that doubles; adding it ends
-the pause. The BMC processes' `agenda.Agenda` is for threads and has neither
-several workers nor pauses after failures; no package in the requirements has
-such a queue for asyncio.
+the pause. `delaying_queue`, which the BMC processes use, is for threads and
+has neither several workers nor pauses after failures; no package in the
+requirements has such a queue for asyncio.
 """
 
 import asyncio
 import collections
 import logging
 
-from sushy_kubevirt.kubevirt import retry
+from sushy_kubevirt.kube import retry
 
 LOG = logging.getLogger(__name__)
 

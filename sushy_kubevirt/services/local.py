@@ -28,7 +28,7 @@ import threading
 import time
 import weakref
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 
 _PREFIX = 'sushy-kubevirt-%d-'
 

@@ -5,7 +5,7 @@ One instance a process. What they are is in the modules of this package; this
 one knows what each of them needs of the others.
 """
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.services import accounts
 from sushy_kubevirt.services import bus
 from sushy_kubevirt.services import credentials

@@ -22,9 +22,9 @@ import threading
 import time
 import weakref
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
-from sushy_kubevirt.kubevirt import retry
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 
 LOG = logging.getLogger(__name__)
 
@@ -174,13 +174,20 @@ class State:
         if owner:
             metadata['ownerReferences'] = [owner]
         try:
-            return self._cluster.client.create(resources.SECRET, namespace, {
-                'apiVersion': resources.SECRET.api_version,
-                'kind': resources.SECRET.kind, 'type': 'Opaque',
-                'metadata': metadata, 'data': data})
+            return self._cluster.client.create(
+                api_resources.SECRET,
+                namespace,
+                {
+                    'apiVersion': api_resources.SECRET.api_version,
+                    'kind': api_resources.SECRET.kind,
+                    'type': 'Opaque',
+                    'metadata': metadata,
+                    'data': data,
+                },
+            )
         except errors.AccessDenied as e:
             try:
-                self._cluster.client.get(resources.SECRET, *self._where)
+                self._cluster.client.get(api_resources.SECRET, *self._where)
             except errors.ObjectNotFound:
                 pass
             else:
@@ -199,8 +206,9 @@ class State:
             operations.append({'op': 'add', 'value': [owner],
                                'path': '/metadata/ownerReferences'})
         try:
-            return self._cluster.client.patch(resources.SECRET, *self._where,
-                                              operations)
+            return self._cluster.client.patch(
+                api_resources.SECRET, *self._where, operations
+            )
         except errors.ObjectNotFound as e:
             raise errors.Conflict(str(e)) from None
 
@@ -214,14 +222,14 @@ class State:
         if not self._cluster.vm:
             return None
         machine = self._cluster.machine('/'.join(self._cluster.vm))
-        return {'apiVersion': resources.VM.api_version,
-                'kind': resources.VM.kind, 'name': machine.name,
+        return {'apiVersion': api_resources.VM.api_version,
+                'kind': api_resources.VM.kind, 'name': machine.name,
                 'uid': machine.uid}
 
     def _get(self):
         """:returns: the Secret; None if there is none"""
         try:
-            return self._cluster.client.get(resources.SECRET, *self._where)
+            return self._cluster.client.get(api_resources.SECRET, *self._where)
         except errors.ObjectNotFound:
             return None
         except errors.AccessDenied as e:

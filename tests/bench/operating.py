@@ -13,9 +13,9 @@ import time
 import fixtures
 import psutil
 
+from kubevirt_sandbox.testing import kubectl
+from kubevirt_sandbox.testing import machines
 from tests.bench import memory
-from tests.functional import kubectl
-from tests.functional import machines
 from tests.functional import operator
 from tests.functional import sandbox
 

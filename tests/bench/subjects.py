@@ -12,8 +12,8 @@ import pathlib
 import bcrypt
 import fixtures
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import emulator
-from tests.functional import machines
 from tests.functional import sandbox
 from tests.functional import vbmcd
 

@@ -17,12 +17,12 @@ import bcrypt
 import fixtures
 from testtools import content
 
+from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import machines
 from tests.dmtf import validators
 from tests.functional import base
-from tests.functional import certificates
 from tests.functional import emulator
 from tests.functional import imageserver
-from tests.functional import machines
 
 _USER = 'admin'
 

@@ -14,12 +14,13 @@ import subprocess
 
 import openpyxl
 
-from tests.functional import process
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 
 #: With the folder ``csdl`` and Ironic's profile; see
 #: ``doc/source/reference/conformance.rst``.
 SHARED = pathlib.Path(os.environ.get(
-    'REDFISH_SCHEMAS', process.ROOT.parent / 'shared' / 'redfish'))
+    'REDFISH_SCHEMAS', checkout.ROOT.parent / 'shared' / 'redfish'))
 SCHEMAS = SHARED / 'csdl'
 PROFILE = SHARED / 'OpenStackIronicProfile.v1_2_0.json'
 

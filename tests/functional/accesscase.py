@@ -7,7 +7,7 @@ sandbox keeps account of it.
 
 import json
 
-from tests.functional import kubectl
+from kubevirt_sandbox.testing import kubectl
 from tests.functional import operator
 
 

@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import unittest
 
-from tests.functional import process
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 
-FILE = process.ROOT / 'Containerfile'
+FILE = checkout.ROOT / 'Containerfile'
 
 #: Where its steps put what the images have, and what they work on.
 OPT = '/opt/sushy-kubevirt'
@@ -133,7 +134,7 @@ class Builder:
                 to = (target / name if target == self.src / '.' else
                       target / pathlib.Path(name).relative_to(source))
                 to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(process.ROOT / name, to)
+                shutil.copy(checkout.ROOT / name, to)
 
     def run(self, text):
         done = subprocess.run(
@@ -152,7 +153,7 @@ class Builder:
 def tracked(source):
     """Files that git knows at or below a path, as in a fresh clone."""
     done = subprocess.run(
-        ['git', 'ls-files', '-z', '--', source], cwd=process.ROOT,
+        ['git', 'ls-files', '-z', '--', source], cwd=checkout.ROOT,
         capture_output=True, text=True, check=True)
     return [name for name in done.stdout.split('\0')
-            if name and (process.ROOT / name).exists()]
+            if name and (checkout.ROOT / name).exists()]

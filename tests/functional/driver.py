@@ -19,16 +19,16 @@ import os
 import signal
 import sys
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import changes
-from sushy_kubevirt.kubevirt import client
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import keeper
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import powerpolicy
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
 
 
 def _die_after(writes):
@@ -48,9 +48,9 @@ def _die_after(writes):
 
 
 def _keep(machine, vm, vmi):
-    edited = keeper.put_right(vm, vmi)
+    edited = one_time_boot.put_right(vm, vmi)
     if edited is not None:
-        changes.send(machine, vm, edited)
+        json_patch.send(machine, vm, edited)
 
 
 def main(kubeconfig, name, writes, action, *values):
@@ -64,7 +64,7 @@ def main(kubeconfig, name, writes, action, *values):
             allow_loopback=True)))
     machine = with_none.machine(name)
     if action == 'reset':
-        machine.reset(power.ResetType(values[0]))
+        machine.reset(power_state.ResetType(values[0]))
     elif action == 'boot':
         machine.set_boot(boot.Target(values[0]), boot.Enabled(values[1]),
                          *[boot.Mode(value) for value in values[2:]])
@@ -74,7 +74,8 @@ def main(kubeconfig, name, writes, action, *values):
         else:
             machine.set_default_boot_order()
     elif action == 'policy':
-        machine.set_power_restore_policy(powerpolicy.Policy(values[0]))
+        machine.set_power_restore_policy(
+            power_restore_policy.Policy(values[0]))
     elif action == 'keep':
         machine.write(lambda vm, vmi: _keep(machine, vm, vmi))
     elif action == 'insert':

@@ -6,9 +6,10 @@ import pathlib
 import fixtures
 import requests
 
-from tests.functional import process
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 
-CONFIG = process.ROOT / 'etc' / 'sushy-emulator' / 'kubevirt.conf'
+CONFIG = checkout.ROOT / 'etc' / 'sushy-emulator' / 'kubevirt.conf'
 
 
 class Emulator(fixtures.Fixture):

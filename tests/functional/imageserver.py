@@ -6,7 +6,7 @@ import re
 
 import fixtures
 
-from tests.functional import webserver
+from kubevirt_sandbox.testing import webserver
 
 
 class ImageServer(fixtures.Fixture):

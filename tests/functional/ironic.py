@@ -19,8 +19,8 @@ import time
 import fixtures
 import openstack
 
-from tests.functional import ports
-from tests.functional import process
+from kubevirt_sandbox.testing import ports
+from kubevirt_sandbox.testing import process
 
 #: Interfaces of a node by driver.
 _INTERFACES = {

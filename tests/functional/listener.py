@@ -7,7 +7,7 @@ import time
 
 import fixtures
 
-from tests.functional import webserver
+from kubevirt_sandbox.testing import webserver
 
 
 class Listener(fixtures.Fixture):

@@ -12,17 +12,17 @@ import subprocess
 import sys
 import time
 
-from sushy_kubevirt.kubevirt import annotations
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import overrides
-from sushy_kubevirt.kubevirt import power
+from kubevirt_sandbox.testing import machines
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from tests.functional import base
+from tests.functional import checkout
 from tests.functional import driver
-from tests.functional import machines
-from tests.functional import process
 
 IGNORE_ACPI = 'sandbox.sushy-kubevirt/ignore-acpi'
 FAIL_START = 'sandbox.sushy-kubevirt/fail-start'
@@ -32,8 +32,8 @@ MISSING_IMAGE = 'example.test/missing:1'
 #: What can happen to one write. After drop-after it was carried out.
 BAD_MOMENTS = ('409', '429', '500', '503', 'reset', 'drop-after')
 
-OFF = power.PowerState.OFF
-ON = power.PowerState.ON
+OFF = power_state.PowerState.OFF
+ON = power_state.PowerState.ON
 
 _names = ('m-%d' % number for number in itertools.count(1))
 
@@ -104,7 +104,7 @@ class MachineTestCase(base.SandboxTestCase):
         if off and strategy in ('RerunOnFailure', 'Always', 'Once'):
             # A new VM starts under these: let it run once, then end it.
             self.sandbox.wait_running(name)
-            self.handle(bmc, name).reset(power.ResetType.FORCE_OFF)
+            self.handle(bmc, name).reset(power_state.ResetType.FORCE_OFF)
             self.sandbox.wait_stopped(name)
         elif not off:
             self.sandbox.wait_running(name)
@@ -129,7 +129,7 @@ class MachineTestCase(base.SandboxTestCase):
     def becomes(self, machine, state, seconds=45):
         """Wait until the machine has a power state."""
         self.assertTrue(
-            machine.wait(lambda vm, vmi: power.state(vm, vmi) is state,
+            machine.wait(lambda vm, vmi: power_state.state(vm, vmi) is state,
                          seconds),
             '%s is %s, not %s: %s' % (
                 machine, machine.power_state(), state,
@@ -166,7 +166,7 @@ class MachineTestCase(base.SandboxTestCase):
         The override reads as over a moment before.
         """
         def so():
-            once = overrides.once(self.sandbox.vm(name))
+            once = boot_overrides.once(self.sandbox.vm(name))
             return once is None or once['id'] != annotations.mark(
                 self.sandbox.vmi(name))
 
@@ -200,7 +200,7 @@ class MachineTestCase(base.SandboxTestCase):
             [sys.executable, '-m', driver.__name__,
              str(self.account_of(name)), name,
              ('-1' if writes is None else str(writes)) + self.ALONE, *words],
-            cwd=process.ROOT, timeout=60, capture_output=True, text=True)
+            cwd=checkout.ROOT, timeout=60, capture_output=True, text=True)
         if done.returncode not in (0, -9):
             self.fail(done.stderr[-3000:])
         return done.returncode == 0

@@ -3,8 +3,8 @@
 
 import itertools
 
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import options
 from tests.functional import imageserver
 from tests.functional import machinecase
 

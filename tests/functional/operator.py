@@ -19,14 +19,15 @@ import unittest
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import kubectl
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import process
 from tests.functional import base
-from tests.functional import kubectl
-from tests.functional import machines
-from tests.functional import process
+from tests.functional import checkout
 from tests.functional import sandbox
 from tests.functional import vbmcd
 
-MANIFESTS = process.ROOT / 'etc' / 'kubernetes'
+MANIFESTS = checkout.ROOT / 'etc' / 'kubernetes'
 NAMESPACE = 'sushy-kubevirt-system'
 NAME = 'sushy-kubevirt-operator'
 USER = 'system:serviceaccount:%s:%s' % (NAMESPACE, NAME)

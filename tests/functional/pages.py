@@ -4,11 +4,11 @@
 import re
 import textwrap
 
-from tests.functional import process
+from tests.functional import checkout
 
-RECIPES = process.ROOT / 'doc/source/operator/recipes.rst'
-NOT_READY = process.ROOT / 'doc/source/operator/not-ready.rst'
-README = process.ROOT / 'README.rst'
+RECIPES = checkout.ROOT / 'doc/source/operator/recipes.rst'
+NOT_READY = checkout.ROOT / 'doc/source/operator/not-ready.rst'
+README = checkout.ROOT / 'README.rst'
 
 #: What stands after a block that nobody can run here, with the reason.
 NOT_RUN = '.. not run: '

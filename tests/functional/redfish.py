@@ -6,8 +6,8 @@ import time
 
 import sushy
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
-from tests.functional import machines
 
 SYSTEMS = '/redfish/v1/Systems'
 

@@ -11,13 +11,13 @@ import pathlib
 import fixtures
 import requests
 
+from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import process
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.sandbox.api import certificates
 from tests.functional import mount
 from tests.functional import operator
-from tests.functional import process
 from tests.functional import sandbox
 
 USER = 'admin'

@@ -10,11 +10,11 @@ import time
 import yaml
 
 from tests.functional import base
+from tests.functional import checkout
 from tests.functional import mediacase
-from tests.functional import process
 from tests.functional import vbmcd
 
-MANIFEST = process.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
+MANIFEST = checkout.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
 
 #: Granted for what this test does not do: taking back a start that has not
 #: begun, starting a VM of run strategy Once again, and the sizes of a VM with

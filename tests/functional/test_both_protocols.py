@@ -11,10 +11,10 @@ import itertools
 
 import sushy
 
+from kubevirt_sandbox.testing import kubectl
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
 from tests.functional import emulator
-from tests.functional import kubectl
-from tests.functional import machines
 from tests.functional import vbmcd
 
 ANNOTATION = 'sushy-kubevirt.openstack.org/'

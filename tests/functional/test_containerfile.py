@@ -11,16 +11,17 @@ import subprocess
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import kubectl
+from kubevirt_sandbox.testing import ports
+from kubevirt_sandbox.testing import process
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from tests.functional import base
+from tests.functional import checkout
 from tests.functional import containerfile
-from tests.functional import kubectl
 from tests.functional import operator
-from tests.functional import ports
-from tests.functional import process
 from tests.functional import sandbox
 
 VERSION = '7.6.5'
@@ -39,7 +40,7 @@ class FileTestCase(base.FunctionalTestCase):
                 for text in stage.all(word)]
 
     def test_what_it_copies_is_there(self):
-        ignored = (process.ROOT / '.dockerignore').read_text().splitlines()
+        ignored = (checkout.ROOT / '.dockerignore').read_text().splitlines()
         self.assertIn('*', ignored)
         seen = list(self.stages)
         for position, stage in enumerate(self.stages.values()):
@@ -70,7 +71,7 @@ class FileTestCase(base.FunctionalTestCase):
                 self.assertIn('org.opencontainers.image.%s=' % name, labels)
 
     def test_packages_of_debian_are_those_of_bindep(self):
-        text = (process.ROOT / 'bindep.txt').read_text()
+        text = (checkout.ROOT / 'bindep.txt').read_text()
         for run in self.inherited('build', 'RUN'):
             if 'apt-get install' in run:
                 words = run.partition('apt-get install')[2]

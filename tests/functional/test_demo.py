@@ -14,10 +14,11 @@ import time
 import fixtures
 from oslotest import base
 
-from tests.functional import guard
-from tests.functional import kubectl
-from tests.functional import ports
-from tests.functional import process
+from kubevirt_sandbox.testing import guard
+from kubevirt_sandbox.testing import kubectl
+from kubevirt_sandbox.testing import ports
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 
 
 class DemoTestCase(base.BaseTestCase):
@@ -27,7 +28,7 @@ class DemoTestCase(base.BaseTestCase):
         folder = self.useFixture(fixtures.TempDir()).path
         one = process.Process(
             ['python', '-m', 'tools.demonstration', *arguments],
-            ready=r'^Everything is up', timeout=90, cwd=process.ROOT,
+            ready=r'^Everything is up', timeout=90, cwd=checkout.ROOT,
             env=process.environment(folder, {'TMPDIR': folder}))
         one.folder = pathlib.Path(folder)
         return self.useFixture(one)
@@ -131,7 +132,7 @@ class DemoTestCase(base.BaseTestCase):
             folder = self.useFixture(fixtures.TempDir()).path
             one = self.useFixture(process.Process(
                 ['python', '-m', 'tools.demonstration'],
-                ready=r'^Starting %s' % moment, cwd=process.ROOT,
+                ready=r'^Starting %s' % moment, cwd=checkout.ROOT,
                 env=process.environment(folder, {'TMPDIR': folder})))
             one.folder = pathlib.Path(folder)
             one.send(signal.SIGINT)
@@ -173,7 +174,7 @@ class DemoTestCase(base.BaseTestCase):
             folder = self.useFixture(fixtures.TempDir()).path
             one = self.useFixture(process.Process(
                 ['python', '-m', 'tools.demonstration', '--redfish-port',
-                 str(taken.number)], cwd=process.ROOT,
+                 str(taken.number)], cwd=checkout.ROOT,
                 env=process.environment(folder, {'TMPDIR': folder})))
             one.folder = pathlib.Path(folder)
             self.assertEqual(1, one.wait())

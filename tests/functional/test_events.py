@@ -10,11 +10,11 @@ import fixtures
 import requests
 import sushy
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import emulator
 from tests.functional import listener
-from tests.functional import machines
 from tests.functional import redfish
-from tests.unit.kubevirt.media import servers
+from tests.unit.machine.media import servers
 
 SERVICE = '/redfish/v1/EventService'
 SUBSCRIPTIONS = SERVICE + '/Subscriptions'

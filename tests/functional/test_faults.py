@@ -16,9 +16,9 @@ import time
 import testtools
 from testtools import content
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
 from tests.functional import emulator
-from tests.functional import machines
 from tests.functional import sandbox as sandbox_
 from tests.functional import vbmcd
 

@@ -11,11 +11,11 @@ import time
 import fixtures
 from oslotest import base as oslotest_base
 
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import ports
+from kubevirt_sandbox.testing import process
 from tests.functional import base
-from tests.functional import machines
 from tests.functional import memory
-from tests.functional import ports
-from tests.functional import process
 from tests.functional import vbmcd
 
 LIBVIRT = ('--libvirt-uri', 'test:///default')

@@ -6,11 +6,11 @@ say what Ironic believes; whether a step worked is read from the record the
 guests keep of their boots, and from the cluster.
 """
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
 from tests.functional import emulator
 from tests.functional import ironic
 from tests.functional import listener
-from tests.functional import machines
 from tests.functional import vbmcd
 
 REDFISH = 'by-redfish'

@@ -5,12 +5,12 @@ As a BMC is run by those who care: Ironic checks the certificate, opens
 sessions and keeps them, and an ISO goes into the node and out of it.
 """
 
+from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
-from tests.functional import certificates
 from tests.functional import emulator
 from tests.functional import imageserver
 from tests.functional import ironic
-from tests.functional import machines
 from tests.functional import mediacase
 from tests.functional import test_accounts
 

@@ -4,13 +4,13 @@
 import copy
 import itertools
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_state
 from tests.functional import machinecase
 
-R = power.ResetType
-ON, OFF = power.PowerState.ON, power.PowerState.OFF
+R = power_state.ResetType
+ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
 NONE, PXE, HDD, CD = (boot.Target.NONE, boot.Target.PXE, boot.Target.HDD,
                       boot.Target.CD)
 DISABLED, ONCE, CONTINUOUS = (boot.Enabled.DISABLED, boot.Enabled.ONCE,
@@ -254,7 +254,7 @@ class OnceTestCase(BootTestCase):
             machine.set_boot(PXE, ONCE)
             machine.reset(R.ON)
             self.assertTrue(machine.wait(
-                lambda vm, vmi: power.problem(vm, vmi), 15))
+                lambda vm, vmi: power_state.problem(vm, vmi), 15))
             self.stays(lambda: machine.boot().enabled is ONCE, 0.3)
             machine.reset(R.FORCE_OFF)
             self.until('no VMI', lambda: self.uid(machine.name) is None)

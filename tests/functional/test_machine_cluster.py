@@ -17,15 +17,15 @@ from urllib import parse
 import fixtures
 import requests
 
-from sushy_kubevirt.kubevirt import bios
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import resources
+from kubevirt_sandbox.testing import machines
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from tests.functional import base
-from tests.functional import machines
 
 MIB = 1024 * 1024
 
@@ -114,8 +114,13 @@ class ReadTestCase(ClusterTestCase):
 
     def test_a_machine_and_its_inventory(self):
         machine = self.machine('RerunOnFailure')
-        self.assertTrue(machine.wait(
-            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 45))
+        self.assertTrue(
+            machine.wait(
+                lambda vm, vmi: power_state.state(vm, vmi)
+                is power_state.PowerState.ON,
+                45,
+            )
+        )
         vm = self.sandbox.vm(machine.name)
         self.assertEqual(
             vm['spec']['template']['spec']['domain']['firmware']['uuid'],
@@ -161,9 +166,14 @@ class ReadTestCase(ClusterTestCase):
         before = self.calls()
         machine.inventory()
         self.assertEqual(before, self.calls())
-        machine.reset(power.ResetType.ON)
-        self.assertTrue(machine.wait(
-            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 45))
+        machine.reset(power_state.ResetType.ON)
+        self.assertTrue(
+            machine.wait(
+                lambda vm, vmi: power_state.state(vm, vmi)
+                is power_state.PowerState.ON,
+                45,
+            )
+        )
         seen = machine.inventory()
         self.assertEqual((3, 96 * MIB),
                          (seen.cpus.total, seen.memory_bytes))
@@ -192,7 +202,7 @@ class ReadTestCase(ClusterTestCase):
         self.sandbox.wait('virtualmachines', machine.name,
                           lambda vm: vm is None)
         self.assertRaises(errors.MachineNotFound, machine.reset,
-                          power.ResetType.ON)
+                          power_state.ResetType.ON)
         # The write has seen it: no need to wait for the watch.
         self.assertRaises(errors.MachineNotFound, machine.objects)
         self.assertRaises(errors.MachineNotFound, c.machine, machine.name)
@@ -208,7 +218,7 @@ class ReadTestCase(ClusterTestCase):
         name = vm['metadata']['name']
         c.subscribe(lambda machine, vm, vmi: heard.append(
             (machine.name, vm is not None, vmi is not None)))
-        c.machine(name).reset(power.ResetType.ON)
+        c.machine(name).reset(power_state.ResetType.ON)
         self.until(lambda: (name, True, True) in heard)
         self.sandbox.delete('virtualmachines', name)
         self.until(lambda: (name, False, False) in heard)
@@ -271,8 +281,13 @@ class ScopeTestCase(ClusterTestCase):
                          [m.name for m in c.machines()])
         # Its VMI has no such label.
         machine = c.machine(vm['metadata']['name'])
-        self.assertTrue(machine.wait(
-            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 45))
+        self.assertTrue(
+            machine.wait(
+                lambda vm, vmi: power_state.state(vm, vmi)
+                is power_state.PowerState.ON,
+                45,
+            )
+        )
 
         def label(of, value):
             self.sandbox.patch('virtualmachines', of['metadata']['name'], {
@@ -285,7 +300,7 @@ class ScopeTestCase(ClusterTestCase):
         self.assertRaises(errors.MachineNotFound, machine.objects)
         label(vm, 'yes')
         self.until(lambda: len(c.machines()) == 2)
-        self.assertIs(power.PowerState.ON, machine.power_state())
+        self.assertIs(power_state.PowerState.ON, machine.power_state())
 
     def test_one_vm_alone(self):
         vm, other = self.vm(), self.vm()
@@ -296,9 +311,14 @@ class ScopeTestCase(ClusterTestCase):
                 'metadata']['name'], other['metadata']['uid']):
             self.assertRaises(errors.MachineNotFound, c.machine, identity)
         machine = c.machine(name)
-        machine.reset(power.ResetType.ON)
-        self.assertTrue(machine.wait(
-            lambda vm, vmi: power.state(vm, vmi) is power.PowerState.ON, 45))
+        machine.reset(power_state.ResetType.ON)
+        self.assertTrue(
+            machine.wait(
+                lambda vm, vmi: power_state.state(vm, vmi)
+                is power_state.PowerState.ON,
+                45,
+            )
+        )
 
 
 class BadMomentsTestCase(ClusterTestCase):
@@ -415,15 +435,15 @@ class BadMomentsTestCase(ClusterTestCase):
                 machine = self.machine('RerunOnFailure')
                 self.sandbox.wait_running(machine.name)
                 self.sandbox.wait_boot(machine.name, 1)
-                machine.wait(lambda vm, vmi: power.state(vm, vmi)
-                             is power.PowerState.ON, 45)
+                machine.wait(lambda vm, vmi: power_state.state(vm, vmi)
+                             is power_state.PowerState.ON, 45)
                 uid = self.sandbox.vmi(machine.name)['metadata']['uid']
                 self.sandbox.fault(action, verb='PUT', where='/restart$')
-                machine.reset(power.ResetType.FORCE_RESTART)
+                machine.reset(power_state.ResetType.FORCE_RESTART)
                 self.sandbox.wait_running(machine.name, other_than=uid)
                 self.sandbox.wait_boot(machine.name, 2)
-                machine.wait(lambda vm, vmi: power.state(vm, vmi)
-                             is power.PowerState.ON, 45)
+                machine.wait(lambda vm, vmi: power_state.state(vm, vmi)
+                             is power_state.PowerState.ON, 45)
                 self.assertEqual(2, len(self.sandbox.boots(machine.name)))
                 self.assert_hit()
                 self.sandbox.clear_faults()
@@ -473,7 +493,7 @@ class BadMomentsTestCase(ClusterTestCase):
 
         def restart(machine):
             try:
-                machine.reset(power.ResetType.FORCE_RESTART)
+                machine.reset(power_state.ResetType.FORCE_RESTART)
             except errors.MachineError as e:
                 failed.append(e)
 
@@ -519,7 +539,7 @@ class RefusalTestCase(ClusterTestCase):
         machine.objects()
         self.assertRaises(errors.Conflict, machine.call, 'restart')
         self.assertRaises(errors.Conflict, machine.call, 'pause',
-                          resource=resources.VMI)
+                          resource=api_resources.VMI)
 
 
 class GatesTestCase(ClusterTestCase):
@@ -572,7 +592,7 @@ class WayInTestCase(ClusterTestCase):
         for name, value in (('ACCOUNT_DIR', str(home)),
                             ('TOKEN_SECONDS', 0.1)):
             self.useFixture(fixtures.MonkeyPatch(
-                'sushy_kubevirt.kubevirt.connection.' + name, value))
+                'sushy_kubevirt.kube.connection.' + name, value))
         way = connection.Connection.from_options()
         c = cluster.Cluster(way, (way.namespace,))
         self.addCleanup(c.close)

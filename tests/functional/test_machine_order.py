@@ -6,13 +6,13 @@ their guests did.
 import copy
 import threading
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import powerpolicy
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
 from tests.functional import machinecase
 
-R = power.ResetType
-Policy = powerpolicy.Policy
+R = power_state.ResetType
+Policy = power_restore_policy.Policy
 OFF, ON = machinecase.OFF, machinecase.ON
 
 ROOT, CD, NIC = 'Boot0001', 'Boot0002', 'Boot1001'

@@ -5,14 +5,17 @@ import threading
 
 import requests
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import power_state
 from tests.functional import machinecase
 
-R = power.ResetType
-ON, OFF = power.PowerState.ON, power.PowerState.OFF
-UP, DOWN = power.PowerState.POWERING_ON, power.PowerState.POWERING_OFF
-PAUSED = power.PowerState.PAUSED
+R = power_state.ResetType
+ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
+UP, DOWN = (
+    power_state.PowerState.POWERING_ON,
+    power_state.PowerState.POWERING_OFF,
+)
+PAUSED = power_state.PowerState.PAUSED
 
 STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once')
 
@@ -310,8 +313,8 @@ class ProblemTestCase(machinecase.MachineTestCase):
         if strategy == 'Manual':
             machine.reset(R.ON)
         self.assertTrue(machine.wait(
-            lambda vm, vmi: power.problem(vm, vmi) is not None
-            and power.problem(vm, vmi).reason in reason, 15),
+            lambda vm, vmi: power_state.problem(vm, vmi) is not None
+            and power_state.problem(vm, vmi).reason in reason, 15),
             machine.objects())
         self.assertIs(OFF, machine.power_state())
         return machine
@@ -346,7 +349,7 @@ class ProblemTestCase(machinecase.MachineTestCase):
         self.stops_trying(machine)
         machine.reset(R.ON)
         self.assertTrue(machine.wait(
-            lambda vm, vmi: power.problem(vm, vmi), 15))
+            lambda vm, vmi: power_state.problem(vm, vmi), 15))
         self.stops_trying(machine)
 
     def test_crash_loop(self):
@@ -383,7 +386,7 @@ class ProblemTestCase(machinecase.MachineTestCase):
         machine.reset(R.ON)
         self.assertTrue(machine.wait(
             lambda vm, vmi: vm['status']['runStrategy'] == 'RerunOnFailure'
-            and power.problem(vm, vmi), 15), machine.objects())
+            and power_state.problem(vm, vmi), 15), machine.objects())
         self.stays(lambda: machine.problem() is not None)
         self.assertIs(OFF, machine.power_state())
         self.assertIn('DataVolume', machine.problem().message)

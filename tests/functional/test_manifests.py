@@ -9,15 +9,15 @@ import unittest
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from tests.functional import base
-from tests.functional import kubectl
+from tests.functional import checkout
 from tests.functional import operator
-from tests.functional import process
 from tests.functional import sandbox
 
 OVERLAYS = operator.MANIFESTS / 'overlays'
@@ -173,7 +173,7 @@ class KustomizeTestCase(ManifestsCase):
         source = ''.join(
             path.read_text() for room in ('sushy_kubevirt/pod',
                                           'vbmc_kubevirt')
-            for path in (process.ROOT / room).rglob('*.py'))
+            for path in (checkout.ROOT / room).rglob('*.py'))
         known |= set(re.findall(r"'(virtbmc_\w+)'", source))
         used = set()
         for group in rules[naming.OPERATOR]['spec']['groups']:

@@ -5,16 +5,16 @@ import json
 import os
 import threading
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from tests.functional import machinecase
 from tests.functional import mediacase
 
-R = power.ResetType
+R = power_state.ResetType
 S = mediacase.S
 ON, OFF = machinecase.ON, machinecase.OFF
 

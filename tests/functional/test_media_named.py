@@ -3,12 +3,12 @@
 
 import itertools
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt.media import credentials
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine.media import image_credentials
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.functional import machinecase
@@ -82,7 +82,7 @@ class NamedTestCase(NamedMixin, mediacase.UploadingTestCase):
         for device in ('Cd', 'USBStick'):
             self.comes(machine, S.READY, device)
         made = self.sandbox.get('secrets', machine.name + '-bmc-cd-0')
-        self.assertEqual(credentials.TYPE, made['type'])
+        self.assertEqual(image_credentials.TYPE, made['type'])
         # Another one instead, with a Secret of its own.
         machine.insert_media('Cd', self.private('o'))
         self.comes(machine, S.READY)
@@ -114,7 +114,7 @@ class NamedTestCase(NamedMixin, mediacase.UploadingTestCase):
         slots = ['%s-bmc-cd-%d' % (machine.name, number)
                  for number in range(2)]
         # Somebody else's is left alone; that of another insert may go yet.
-        for slot, type_ in zip(slots, ('Opaque', credentials.TYPE)):
+        for slot, type_ in zip(slots, ('Opaque', image_credentials.TYPE)):
             self.sandbox.create('secrets', {
                 'metadata': {'name': slot}, 'type': type_,
                 'stringData': {'accessKeyId': 'a', 'secretKey': 'b'}})

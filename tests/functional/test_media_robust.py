@@ -5,13 +5,13 @@ import itertools
 import threading
 import time
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_state
 from tests.functional import machinecase
 from tests.functional import mediacase
 
-R = power.ResetType
+R = power_state.ResetType
 S = mediacase.S
 
 KIND = {'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume'}

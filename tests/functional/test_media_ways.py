@@ -5,21 +5,21 @@ import signal
 import subprocess
 import sys
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt.media import caretaker
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine.media import reconciler
+from sushy_kubevirt.machine import power_state
+from tests.functional import checkout
 from tests.functional import machinecase
 from tests.functional import mediacase
-from tests.functional import process
 
-R = power.ResetType
+R = power_state.ResetType
 S = mediacase.S
 HTTP = boot.Target.UEFI_HTTP
 
 _UPLOADER = '''
 import sys, time
-from sushy_kubevirt.kubevirt import cluster, connection, media, options
+from sushy_kubevirt.machine import cluster, connection, media, options
 kubeconfig, name, url, proxy, ca = sys.argv[1:]
 made = cluster.Cluster(
     connection.Connection.from_options(kubeconfig), ('default',),
@@ -122,15 +122,15 @@ class UploadTestCase(mediacase.UploadingTestCase):
         self.until('its end', lambda: not bmc.media.uploads)
 
     def test_process_that_dies_half_way(self):
-        self.addCleanup(setattr, caretaker, 'UPLOAD_SECONDS',
-                        caretaker.UPLOAD_SECONDS)
-        caretaker.UPLOAD_SECONDS = 4
+        self.addCleanup(setattr, reconciler, 'UPLOAD_SECONDS',
+                        reconciler.UPLOAD_SECONDS)
+        reconciler.UPLOAD_SECONDS = 4
         machine = self.machine('Halted', change=mediacase.drop_medium)
         with subprocess.Popen(
                 [sys.executable, '-c', _UPLOADER,
                  str(self.account), machine.name,
                  self.url('size-50000000000.iso'), *self.proxy.values()],
-                cwd=process.ROOT, stdout=subprocess.PIPE, text=True) as other:
+                cwd=checkout.ROOT, stdout=subprocess.PIPE, text=True) as other:
             self.assertEqual('begun\n', other.stdout.readline())
             self.comes(machine, S.IMPORTING)
             other.send_signal(signal.SIGKILL)

@@ -6,10 +6,10 @@ Nothing of it is not needed.
 
 import json
 
+from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.functional import accesscase
-from tests.functional import kubectl
 from tests.functional import operator
 
 # For clusters with OwnerReferencesPermissionEnforcement; the sandbox has not

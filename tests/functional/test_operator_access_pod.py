@@ -8,19 +8,19 @@ import json
 
 import yaml
 
-from sushy_kubevirt.kubevirt import cluster
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import power
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import webserver
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from tests.functional import accesscase
 from tests.functional import imageserver
-from tests.functional import machines
 from tests.functional import operator
 from tests.functional import sandbox
-from tests.functional import webserver
 
-R = power.ResetType
+R = power_state.ResetType
 
 # What a Role cannot name, and gives all the same (see rights).
 UNNAMED = {('create', 'events'), ('list', 'events'), ('delete', 'events'),

@@ -13,8 +13,8 @@ import fixtures
 import requests
 import yaml
 
+from kubevirt_sandbox.testing import process
 from tests.functional import operator
-from tests.functional import process
 
 VERSION = r'^sushy-kubevirt-operator \d+\.\d+\.\d+'
 PORT = r'Metrics and probes are at (http://127\.0\.0\.1:\d+)"'

@@ -9,7 +9,7 @@ import time
 
 from testtools import content
 
-from tests.functional import machines
+from kubevirt_sandbox.testing import machines
 from tests.functional import operator
 
 

@@ -9,14 +9,14 @@ between the credentials are others.
 import subprocess
 from urllib import parse
 
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import process
+from kubevirt_sandbox.testing import webserver
 from tests.functional import imageserver
 from tests.functional import ironic
-from tests.functional import machines
 from tests.functional import mediacase
 from tests.functional import operator
 from tests.functional import pages
-from tests.functional import process
-from tests.functional import webserver
 
 
 class IronicTestCase(operator.OperatorTestCase):

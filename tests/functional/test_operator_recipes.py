@@ -8,9 +8,10 @@ import subprocess
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 from tests.functional import operator
 from tests.functional import pages
-from tests.functional import process
 
 
 class RecipesTestCase(operator.OperatorTestCase):
@@ -22,7 +23,7 @@ class RecipesTestCase(operator.OperatorTestCase):
         :returns: dictionary of title and what was printed
         """
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (home / 'etc').symlink_to(process.ROOT / 'etc')
+        (home / 'etc').symlink_to(checkout.ROOT / 'etc')
         # An answer of HTTP that is no success is to end it too.
         script = ['curl() { command curl -sS --fail-with-body --max-time 30 '
                   '--noproxy "*" --write-out "%{http_code}\n" "$@"; }',

@@ -3,7 +3,7 @@
 
 import json
 
-from tests.functional import machines
+from kubevirt_sandbox.testing import machines
 from tests.functional import operator
 
 ALLOW = 'bmc.kubevirt.io/allow-from'

@@ -8,7 +8,7 @@ import yaml
 
 from tests.functional import operator
 from tests.functional.test_operator_upkeep import of_pod
-from tests.functional.test_sandbox_workloads import processes
+from tests.functional.test_workloads import processes
 
 IMAGE = 'registry.test/emulator:'
 

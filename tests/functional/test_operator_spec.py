@@ -5,11 +5,11 @@ import datetime
 import json
 import ssl
 
+from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import webserver
 from sushy_kubevirt.operator import pki
-from tests.functional import certificates
 from tests.functional import imageserver
 from tests.functional import operator
-from tests.functional import webserver
 
 
 class SpecTestCase(operator.OperatorTestCase):

@@ -12,10 +12,10 @@ import subprocess
 
 import yaml
 
+from kubevirt_sandbox.testing import process
+from kubevirt_sandbox.testing import webserver
 from tests.functional import imageserver
 from tests.functional import operator
-from tests.functional import process
-from tests.functional import webserver
 
 # The VM of that README, its Secret and its VirtualMachineBMC.
 VM = '''

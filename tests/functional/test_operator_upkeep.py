@@ -7,7 +7,7 @@ import os
 import signal
 
 from tests.functional import operator
-from tests.functional.test_sandbox_workloads import processes
+from tests.functional.test_workloads import processes
 
 # What the cluster says of an object and the operator has no say in.
 GIVEN = ('annotations', 'creationTimestamp', 'generation', 'managedFields',

@@ -17,13 +17,13 @@ import time
 import fixtures
 import requests
 
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import process
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.functional import base
-from tests.functional import machines
 from tests.functional import memory
 from tests.functional import mount
-from tests.functional import process
 from tests.functional import vbmcd
 
 #: MiB. Both containers of a pod that has nothing to do are to have less than

@@ -12,11 +12,11 @@ import requests
 import sushy
 from sushy import auth
 
+from kubevirt_sandbox.testing import process
 from sushy_kubevirt.pod import server
 from tests.functional import base
 from tests.functional import crawler
 from tests.functional import memory
-from tests.functional import process
 from tests.functional import redfishpod
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'

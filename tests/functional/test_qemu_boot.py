@@ -8,15 +8,16 @@ by CDI from a web server, the ISO because it was inserted into the drive.
 
 import time
 
+from kubevirt_sandbox.testing import qemu
+from tests.functional import base
 from tests.functional import emulator
-from tests.functional import qemu
 from tests.functional import vbmcd
 
 SYSTEMS = '/redfish/v1/Systems/'
 IPXE = 'Open Source Network Boot Firmware'
 
 
-class _Machine(qemu.QemuTestCase):
+class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
     """``uuid`` is the machine's; its emulator serves it."""
 
     def make(self, **options):

@@ -9,13 +9,14 @@ its own web server, as it does by default.
 
 import fixtures
 
+from kubevirt_sandbox.testing import qemu
+from kubevirt_sandbox.testing import webserver
+from tests.functional import base
 from tests.functional import emulator
 from tests.functional import ironic
-from tests.functional import qemu
-from tests.functional import webserver
 
 
-class IronicDeployTestCase(qemu.QemuTestCase):
+class IronicDeployTestCase(qemu.QemuTestCase, base.SandboxTestCase):
 
     @classmethod
     def setUpClass(cls):

@@ -10,8 +10,8 @@ from urllib import parse
 
 import sushy
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import emulator
-from tests.functional import machines
 from tests.functional import redfish
 
 

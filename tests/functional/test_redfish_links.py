@@ -8,10 +8,10 @@ import xml.etree.ElementTree
 import bcrypt
 import fixtures
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
 from tests.functional import crawler
 from tests.functional import emulator
-from tests.functional import machines
 
 _PASSWORD = 'Tests-have-no-secrets-1'
 _OPEN = ('/redfish', '/redfish/v1/', '/redfish/v1', '/redfish/v1/odata',

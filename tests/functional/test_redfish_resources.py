@@ -6,7 +6,7 @@ HTTP see it, and what came of it in the cluster and in the guest.
 import sushy
 from sushy.resources import settings
 
-from tests.functional import machines
+from kubevirt_sandbox.testing import machines
 from tests.functional import redfish
 
 

@@ -15,10 +15,10 @@ from urllib import parse
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
-from tests.functional import certificates
 from tests.functional import emulator
-from tests.functional import machines
 from tests.functional import redfish
 
 

@@ -14,11 +14,11 @@ import unittest
 
 import fixtures
 
+from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import process
 from tests.functional import base
 from tests.functional import emulator
 from tests.functional import imageserver
-from tests.functional import machines
-from tests.functional import process
 from tests.functional import vbmcd
 
 KUBECTL = shutil.which('kubectl')

@@ -12,8 +12,8 @@ import sys
 
 from oslotest import base
 
-from tests.functional import process
-from tests.unit.kubevirt.media import servers
+from tests.functional import checkout
+from tests.unit.machine.media import servers
 
 SIZE = int(float(os.environ.get('GIB', '0.25')) * 2 ** 30)
 
@@ -22,9 +22,9 @@ _PIECE = bytes(1 << 20)
 #: Run by a process of its own; the peak is reset before it begins.
 _PROGRAM = '''
 import json, sys
-from sushy_kubevirt.kubevirt.media import model
-from sushy_kubevirt.kubevirt.media import upload
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import upload_stream
+from sushy_kubevirt.machine import options
 
 def figure(name):
     with open('/proc/self/status') as f:
@@ -78,7 +78,7 @@ class TestUploadMemory(base.BaseTestCase):
         proxy = self.useFixture(servers.Server(take, pair))
         found = json.loads(subprocess.run(
             [sys.executable, '-c', _PROGRAM, source.url + '/a.iso',
-             proxy.url, pair[0]], cwd=process.ROOT, check=True,
+             proxy.url, pair[0]], cwd=checkout.ROOT, check=True,
             stdout=subprocess.PIPE, timeout=60 + SIZE / 2 ** 23).stdout)
         print('%(sent)d bytes in %(KiB)d KiB of further memory' % found,
               file=sys.stderr)

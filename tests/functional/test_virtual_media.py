@@ -11,12 +11,12 @@ import time
 
 import sushy
 
+from kubevirt_sandbox.testing import machines
 from tests.functional import base
 from tests.functional import emulator
 from tests.functional import imageserver
-from tests.functional import machines
 from tests.functional import redfish
-from tests.unit.kubevirt.media import servers
+from tests.unit.machine.media import servers
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
 INSERT = '/Actions/VirtualMedia.InsertMedia'

@@ -11,8 +11,8 @@ import time
 
 import fixtures
 
-from tests.functional import ports
-from tests.functional import process
+from kubevirt_sandbox.testing import ports
+from kubevirt_sandbox.testing import process
 
 
 class Bmc(fixtures.Fixture):

@@ -14,8 +14,8 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from tests.functional import guard
-from tests.functional import process
+from kubevirt_sandbox.testing import guard
+from tests.functional import checkout
 from tools.checks import __main__ as checks
 from tools.checks import suites
 from tools.checks import telling
@@ -56,7 +56,7 @@ class MainTestCase(base.BaseTestCase):
     def run_with(self, *arguments, **table):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.SUITES', table))
-        for what in ('tests.functional.guard.prctl',
+        for what in ('kubevirt_sandbox.testing.guard.prctl',
                      'tools.checks.suites.left_running',
                      'tools.checks.__main__.end_with_all'):
             self.useFixture(fixtures.MonkeyPatch(what, lambda *_, **__: []))
@@ -156,7 +156,7 @@ class MainTestCase(base.BaseTestCase):
     def test_what_is_left_running_is_a_failure_and_ends(self):
         # A process of its own: it would find what this one has started.
         done = subprocess.run(
-            [sys.executable, '-c', LEAVES], text=True, cwd=process.ROOT,
+            [sys.executable, '-c', LEAVES], text=True, cwd=checkout.ROOT,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
         lines = done.stdout.splitlines()
         self.assertEqual((1, '1 passed, 1 failed'),
@@ -168,7 +168,7 @@ class MainTestCase(base.BaseTestCase):
         """Start it; returns it, and the pids of what it has started."""
         one = subprocess.Popen(
             [*command, sys.executable, '-c', STOPPED], text=True,
-            cwd=process.ROOT, stdin=subprocess.DEVNULL,
+            cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE)
         self.addCleanup(one.stdout.close)
         self.addCleanup(one.wait)

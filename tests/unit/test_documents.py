@@ -8,10 +8,9 @@ import re
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import metrics
-from sushy_kubevirt.sandbox import cmd
 from sushy_kubevirt import settings
 from vbmc_kubevirt import drivers
 
@@ -56,9 +55,6 @@ class OptionsTestCase(base.BaseTestCase):
             self.assertAllNamed(parser)
         self.assertNamed('--driver')
 
-    def test_sandbox(self):
-        self.assertAllNamed(cmd.parser())
-
     def test_operator(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
         self.assertAllNamed(command_line.parser({}), text)
@@ -66,8 +62,8 @@ class OptionsTestCase(base.BaseTestCase):
     def test_metrics_of_the_operator(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
         told = metrics.Metrics()
-        told.states({'ServiceReady': 1})
-        told.queue(0)
+        told.set_bmcs({'ServiceReady': 1})
+        told.set_queue_length(0)
         for name in re.findall(r'(?m)^# TYPE (\S+)', told.text().decode()):
             if not name.startswith('process_'):
                 self.assertNamed(name, text)

@@ -13,11 +13,8 @@ from tests.unit import test_rooms
 ROOT = pathlib.Path(__file__).parents[2]
 
 # What pip calls them is asked of what is installed, but for these.
-OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'tests', 'tools'}
-
-# What has an extra of its own.
-EXTRAS = OPERATOR, SANDBOX = (
-    'sushy_kubevirt.operator', 'sushy_kubevirt.sandbox')
+OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'kubevirt_sandbox', 'tests',
+        'tools'}
 
 
 def names(text):
@@ -38,9 +35,8 @@ class RequirementsTestCase(base.BaseTestCase):
         config = configparser.ConfigParser()
         config.read(ROOT / 'setup.cfg')
         self.run = names((ROOT / 'requirements.txt').read_text())
-        self.sandbox = self.run | names(config['extras']['sandbox'])
-        self.operator = self.run | names(config['extras']['operator'])
-        self.all = self.sandbox | self.operator | names(
+        self.extra = names(config['extras']['operator'])
+        self.all = self.run | names(
             (ROOT / 'test-requirements.txt').read_text())
         self.distributions = metadata.packages_distributions()
 
@@ -53,21 +49,13 @@ class RequirementsTestCase(base.BaseTestCase):
                     found.add('%s, by %s' % (package, module))
         return sorted(found)
 
-    def missing_of(self, declared, room):
-        return self.missing(declared, [
-            (module, imported)
-            for module, imported in test_rooms.modules().items()
-            if room == next((one for one in EXTRAS if test_rooms.within(
-                module, {one})), None)])
+    def test_product(self):
+        self.assertEqual([], self.missing(
+            self.run, test_rooms.modules().items()))
 
-    def test_emulators(self):
-        self.assertEqual([], self.missing_of(self.run, None))
-
-    def test_operator(self):
-        self.assertEqual([], self.missing_of(self.operator, OPERATOR))
-
-    def test_sandbox(self):
-        self.assertEqual([], self.missing_of(self.sandbox, SANDBOX))
+    def test_extra_of_the_operator(self):
+        # It is named by install lines, and brings nothing.
+        self.assertEqual(set(), self.extra)
 
     def test_tests(self):
         self.assertEqual([], self.missing(

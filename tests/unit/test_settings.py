@@ -5,9 +5,9 @@ import re
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.machine import options
 from sushy_kubevirt import settings
-from tests.unit.kubevirt.media import servers
+from tests.unit.machine.media import servers
 
 CONFIG = (pathlib.Path(__file__).parents[2] / 'etc' / 'sushy-emulator'
           / 'kubevirt.conf')

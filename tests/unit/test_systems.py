@@ -7,9 +7,9 @@ from oslotest import base
 from sushy_tools.emulator.resources.systems import base as upstream
 from sushy_tools import error
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt import systems
 from tests.unit.redfish import fakes
 
@@ -102,7 +102,7 @@ class TestDriver(base.BaseTestCase):
         self.driver.set_bios(fakes.A, {'x': 'y'})
         self.driver.reset_bios(fakes.A)
         self.assertEqual([
-            ('reset', power.ResetType.FORCE_OFF),
+            ('reset', power_state.ResetType.FORCE_OFF),
             ('set_boot', boot.Target.PXE, None, None),
             ('set_boot', None, None, boot.Mode.UEFI),
             ('set_secure_boot', True),

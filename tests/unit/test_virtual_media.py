@@ -4,8 +4,8 @@ import dataclasses
 from oslotest import base
 from sushy_tools import error
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import media
 from sushy_kubevirt import systems
 from sushy_kubevirt import virtual_media
 from tests.unit.redfish import fakes

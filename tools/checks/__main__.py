@@ -14,7 +14,7 @@ import tempfile
 import time
 import traceback
 
-from tests.functional import guard
+from kubevirt_sandbox.testing import guard
 from tools.checks import suites
 from tools.checks import telling
 

@@ -15,12 +15,15 @@ import sys
 import time
 import xml.etree.ElementTree
 
-from tests.functional import guard
-from tests.functional import process
+from kubevirt_sandbox.testing import guard
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 from tests.functional import sandbox
 
 BIN = process.BIN
-ROOT = process.ROOT
+
+#: The sandbox, a project of its own.
+SANDBOX = checkout.ROOT / 'sandbox'
 
 # Seconds one suite may take: a bound for what hangs, not an estimate.
 LIMIT = 40 * 60
@@ -99,10 +102,11 @@ def left_running(patience=10):
     return commands
 
 
-def run(*command, env=None, limit=LIMIT, sink=None):
+def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
     """Run a command and print its output.
 
     :param env: variables beside this process's own.
+    :param cwd: folder to run it in.
     :param limit: seconds until it and all it started is killed.
     :param sink: list that gets the lines of the output too.
     :returns: exit code; negative when a signal ended it.
@@ -110,7 +114,7 @@ def run(*command, env=None, limit=LIMIT, sink=None):
     own = dict(os.environ, PYTHON=sys.executable,
                PATH='%s%s%s' % (BIN, os.pathsep, os.environ['PATH']),
                **(env or {}))
-    with subprocess.Popen([str(word) for word in command], env=own, cwd=ROOT,
+    with subprocess.Popen([str(word) for word in command], env=own, cwd=cwd,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True,
                           errors='replace') as child:
@@ -154,7 +158,7 @@ def one(*command, limit=LIMIT):
 def pep8(folder):
     """Style, with the paths tox has for it."""
     return one(BIN / 'flake8', 'setup.py', 'sushy_kubevirt',
-               'vbmc_kubevirt', 'tests', 'tools',
+               'vbmc_kubevirt', 'sandbox', 'tests', 'tools',
                'doc/source/conf.py', 'releasenotes/source/conf.py')
 
 
@@ -166,7 +170,8 @@ def _sphinx(folder, source):
 
 def docs(folder):
     """The documents, every warning an error."""
-    return _sphinx(folder, 'doc/source')
+    return (_sphinx(os.path.join(folder, 'product'), 'doc/source')
+            + _sphinx(os.path.join(folder, 'sandbox'), 'sandbox/doc/source'))
 
 
 def releasenotes(folder):
@@ -192,21 +197,22 @@ def failures(lines):
     return tuple(''.join(each).rstrip() for each in said)
 
 
-def stestr(folder, path, *options, env=None):
+def stestr(folder, path, *options, env=None, project=checkout.ROOT):
     """Run tests in parallel and count by stestr's own sums.
 
     :param path: folder of the tests.
     :param options: further words, which choose among them.
     :param env: further variables.
+    :param project: folder of the project whose tests they are.
     """
     program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
     lines = []
-    code = run(*program, 'init', sink=lines)
+    code = run(*program, 'init', sink=lines, cwd=project)
     if code != 0:
         return failed(program[0], code, lines)
     # What tests that went well have said hides what those that failed said.
     program += ['run', '--slowest', '--suppress-attachments', *options]
-    code = run(*program, sink=lines, env={
+    code = run(*program, sink=lines, cwd=project, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
         'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1', **(env or {})})
     counts = {}
@@ -233,9 +239,26 @@ def functional(folder):
     return stestr(folder, './tests/functional', '--exclude-regex', REAL)
 
 
+def sandbox_unit(folder):
+    """The unit tests of the sandbox."""
+    return stestr(folder, './tests/unit', project=SANDBOX)
+
+
+def sandbox_functional(folder):
+    """The sandbox's own process, with real clients."""
+    return stestr(folder, './tests/functional', '--exclude-regex', REAL,
+                  project=SANDBOX)
+
+
 def qemu(folder):
-    """The same with real guests; what they need is in bindep.txt."""
-    return stestr(folder, './tests/functional', REAL)
+    """Real guests, here and in the sandbox; bindep.txt has what they need."""
+    result = Result()
+    for name, project in ('product', checkout.ROOT), ('sandbox', SANDBOX):
+        repository = os.path.join(folder, name)
+        os.mkdir(repository)
+        result += stestr(repository, './tests/functional', REAL,
+                         project=project)
+    return result
 
 
 def dmtf(folder):
@@ -258,12 +281,12 @@ def dmtf(folder):
 
 def demo(folder):
     """The tour, as a user runs it."""
-    return one(ROOT / 'tools' / 'demo', '--tour', limit=600)
+    return one(checkout.ROOT / 'tools' / 'demo', '--tour', limit=600)
 
 
 def bench(folder):
     """The benchmark, only to see that it works."""
-    return one(ROOT / 'tools' / 'bench', '--quick', limit=600)
+    return one(checkout.ROOT / 'tools' / 'bench', '--quick', limit=600)
 
 
 SUITES = {
@@ -271,7 +294,9 @@ SUITES = {
     'docs': docs,
     'releasenotes': releasenotes,
     'unit': unit,
+    'sandbox-unit': sandbox_unit,
     'functional': functional,
+    'sandbox-functional': sandbox_functional,
     'qemu': qemu,
     'dmtf': dmtf,
     'demo': demo,

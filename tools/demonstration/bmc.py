@@ -5,10 +5,11 @@ The manifests are those of etc/kubernetes, as they are, and so is what is
 made of them: the operator and the BMC run as pods of the sandbox.
 """
 
-from tests.functional import process
+from kubevirt_sandbox.testing import process
+from tests.functional import checkout
 from tools.demonstration import step
 
-MANIFESTS = process.ROOT / 'etc' / 'kubernetes'
+MANIFESTS = checkout.ROOT / 'etc' / 'kubernetes'
 
 #: What the samples say.
 NAME, USER, PASSWORD = 'node-0', 'admin', 'password'

@@ -4,7 +4,7 @@
 They run beside the cluster, as their users start them without an operator.
 """
 
-from tests.functional import process
+from kubevirt_sandbox.testing import process
 from tools.demonstration import step
 
 

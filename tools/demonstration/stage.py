@@ -18,9 +18,9 @@ import tempfile
 
 import bcrypt
 
+from kubevirt_sandbox.testing import process
 from tests.functional import emulator
 from tests.functional import imageserver
-from tests.functional import process
 from tests.functional import sandbox
 from tests.functional import vbmcd
 

@@ -7,8 +7,8 @@ import os
 import re
 import sys
 
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import runstrategy
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import run_strategy
 from vbmc_kubevirt import patience
 from vbmc_kubevirt import pod
 
@@ -55,9 +55,9 @@ def read(environ):
     values = dict(patience.PATIENCE, watch_seconds=WATCH_SECONDS)
     strategy = environ.get('VIRTBMC_RUN_STRATEGY')
     if strategy:
-        if strategy not in runstrategy.STARTABLE:
+        if strategy not in run_strategy.STARTABLE:
             raise Invalid('VIRTBMC_RUN_STRATEGY has to be one of %s, not %r'
-                          % (', '.join(runstrategy.STARTABLE), strategy))
+                          % (', '.join(run_strategy.STARTABLE), strategy))
         values['run_strategy'] = strategy
     vm = environ.get('VIRTBMC_VM', '')
     if not _VM.fullmatch(vm):

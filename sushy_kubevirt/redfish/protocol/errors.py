@@ -26,7 +26,7 @@ from werkzeug import exceptions as http
 
 from sushy_tools import error as upstream
 
-from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.kube import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Seconds to wait, when nothing better is known (Retry-After).

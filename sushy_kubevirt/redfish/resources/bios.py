@@ -12,9 +12,9 @@ import math
 
 import flask
 
-from sushy_kubevirt.kubevirt import bios as machine_bios
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.machine import bios as machine_bios
+from sushy_kubevirt.machine import boot
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload

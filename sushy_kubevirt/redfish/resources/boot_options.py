@@ -7,8 +7,8 @@ override that lies on it; both are changed with a PATCH of the system.
 
 import flask
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import bootorder
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -23,9 +23,9 @@ _MODES = tuple(value.value for value in boot.Mode)
 _NO_HTTP_BOOT = payload.ReadOnly(
     'This VM cannot be booted from a URI by HTTP.')
 
-_TITLES = {bootorder.Class.PXE: 'Network interface %s',
-           bootorder.Class.HDD: 'Disk %s',
-           bootorder.Class.CD: 'CD-ROM drive %s'}
+_TITLES = {boot_order.Class.PXE: 'Network interface %s',
+           boot_order.Class.HDD: 'Disk %s',
+           boot_order.Class.CD: 'CD-ROM drive %s'}
 
 
 # The system's Boot

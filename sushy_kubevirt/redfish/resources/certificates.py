@@ -7,7 +7,7 @@ import re
 
 import flask
 
-from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.kube import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload

@@ -8,8 +8,8 @@ one says what is so.
 
 import flask
 
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import powerpolicy
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -25,23 +25,23 @@ path = parts.system
 INDICATOR = ('Lit', 'Blinking', 'Off')
 
 #: What no KubeVirt machine can, and Redfish has a name for.
-_NMI = power.ResetType.NMI.value
+_NMI = power_state.ResetType.NMI.value
 
-RESET_TYPES = tuple(kind.value for kind in power.OFFERED)
+RESET_TYPES = tuple(kind.value for kind in power_state.OFFERED)
 
 # With SUSHY_EMULATOR_DISABLE_POWER_OFF these are refused; a reset, which
 # leaves the system on, is not.
 _POWERS_OFF = ('ForceOff', 'GracefulShutdown', 'PushPowerButton')
 
-_POLICIES = tuple(policy.value for policy in powerpolicy.Policy)
+_POLICIES = tuple(policy.value for policy in power_restore_policy.Policy)
 
 # Power state: Resource.State of the system.
 _STATES = {
-    power.PowerState.ON: 'Enabled',
-    power.PowerState.POWERING_ON: 'Starting',
-    power.PowerState.POWERING_OFF: 'Enabled',
-    power.PowerState.PAUSED: 'Quiesced',
-    power.PowerState.OFF: 'StandbyOffline',
+    power_state.PowerState.ON: 'Enabled',
+    power_state.PowerState.POWERING_ON: 'Starting',
+    power_state.PowerState.POWERING_OFF: 'Enabled',
+    power_state.PowerState.PAUSED: 'Quiesced',
+    power_state.PowerState.OFF: 'StandbyOffline',
 }
 
 #: Resources below a system, by the least feature set that shows them.
@@ -136,7 +136,7 @@ def _add_state(body, machine, state, found):
     if found.booted:
         body['BootProgress'] = {'LastState': 'OSRunning',
                                 'LastStateTime': found.booted}
-    elif state is power.PowerState.OFF:
+    elif state is power_state.PowerState.OFF:
         body['BootProgress'] = {'LastState': 'None'}
 
 
@@ -217,7 +217,7 @@ def _patch(machine):
     _change(machine, 'PowerRestorePolicy',
             values.get('PowerRestorePolicy'),
             lambda value: machine.set_power_restore_policy(
-                powerpolicy.Policy(value)))
+                power_restore_policy.Policy(value)))
     _change(machine, 'AssetTag', values.get('AssetTag'),
             machine.set_asset_tag)
     _change(machine, 'IndicatorLED', indicator, machine.set_indicator)
@@ -266,7 +266,7 @@ def reset(machine):
             'ActionParameterValueNotInList', kind, 'ResetType', action,
             detail=_why_not(kind, allowed)))
     with parts.refusals(machine, 'ResetType', kind):
-        machine.reset(power.ResetType(kind))
+        machine.reset(power_state.ResetType(kind))
     app.logger.info('%s of %s', kind, machine.qualified_name)
     return responses.done()
 

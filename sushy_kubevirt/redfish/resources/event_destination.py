@@ -3,7 +3,7 @@
 
 import flask
 
-from sushy_kubevirt.kubevirt import errors as machine_errors
+from sushy_kubevirt.kube import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages

@@ -4,7 +4,7 @@
 A device shows them, and so does the task of its import.
 """
 
-from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import parts

@@ -11,7 +11,7 @@ import datetime
 
 import flask
 
-from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload

@@ -9,8 +9,8 @@ import contextlib
 
 import flask
 
-from sushy_kubevirt.kubevirt import errors as machine_errors
-from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload

@@ -17,7 +17,7 @@ import logging
 import random
 import threading
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.services.events import messages
 from sushy_kubevirt.services.events import post
 from sushy_kubevirt.services.events import records

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.services.events import log
 from sushy_kubevirt.services.events import messages
 from sushy_kubevirt.services.events import records

@@ -15,16 +15,16 @@ import queue
 import threading
 import time
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import resources
-from sushy_kubevirt.kubevirt import retry
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import media
 from sushy_kubevirt.services.events import messages
 
 LOG = logging.getLogger(__name__)
 
 COMPONENT = 'sushy-kubevirt'
-ANNOTATION = resources.PREFIX + 'event'
+ANNOTATION = api_resources.PREFIX + 'event'
 
 #: Entries that are shown, the newest.
 MOST = 1000
@@ -39,7 +39,7 @@ PAUSE = 60.0
 _SEVERITIES = ('OK', 'Warning', 'Critical')
 _WAITING = 1000
 _LONGEST = 1000
-_KINDS = (resources.VM.kind, resources.VMI.kind, 'DataVolume',
+_KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
 
 
@@ -138,7 +138,8 @@ class Log:
 
         def step():
             try:
-                self._cluster.client.create(resources.EVENT, namespace, body)
+                self._cluster.client.create(
+                    api_resources.EVENT, namespace, body)
             except errors.Conflict:
                 pass    # it is there
 
@@ -155,8 +156,8 @@ class Log:
                                     machine.uid)
         when = record.time.partition('.')[0].partition('+')[0] + 'Z'
         return {
-            'apiVersion': resources.EVENT.api_version,
-            'kind': resources.EVENT.kind,
+            'apiVersion': api_resources.EVENT.api_version,
+            'kind': api_resources.EVENT.kind,
             'metadata': {
                 'name': '%s.%s' % (name, record.id), 'namespace': namespace,
                 'annotations': {ANNOTATION: json.dumps({
@@ -164,8 +165,8 @@ class Log:
                     'args': record.args, 'severity': record.severity,
                     'origin': record.origin})}},
             'involvedObject': {
-                'apiVersion': resources.VM.api_version,
-                'kind': resources.VM.kind, 'namespace': namespace,
+                'apiVersion': api_resources.VM.api_version,
+                'kind': api_resources.VM.kind, 'namespace': namespace,
                 'name': name, 'uid': uid},
             'reason': record.key, 'message': record.text[:_LONGEST],
             'type': 'Normal' if record.severity == 'OK' else 'Warning',
@@ -204,7 +205,7 @@ class Log:
             if _is_ours(event):
                 try:
                     self._cluster.client.delete(
-                        resources.EVENT, machine.namespace,
+                        api_resources.EVENT, machine.namespace,
                         event['metadata']['name'])
                 except errors.ObjectNotFound:
                     pass
@@ -225,7 +226,7 @@ class Log:
                 about = event.get('involvedObject') or {}
                 if about.get('kind') not in _KINDS:
                     continue
-                if about['kind'] == resources.VM.kind:
+                if about['kind'] == api_resources.VM.kind:
                     if about.get('uid') != machine.uid:
                         continue
                 elif _when(event) < born:
@@ -236,7 +237,7 @@ class Log:
     def _about(self, namespace, name):
         try:
             pages = self._cluster.client.pages(
-                resources.EVENT, namespace,
+                api_resources.EVENT, namespace,
                 field_selector='involvedObject.name=' + name)
             return [event for items, _ in pages for event in items]
         except errors.WatchExpired as e:

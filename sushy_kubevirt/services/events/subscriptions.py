@@ -10,8 +10,8 @@ import enum
 import re
 import uuid
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt.media import addresses
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.services.events import filters
 from sushy_kubevirt.services.events import records
 
@@ -247,21 +247,21 @@ class Subscriptions:
     def addresses(self, place):
         """The addresses to connect to, looked up now and all allowed.
 
-        :param place: an `addresses.Place`
+        :param place: an `url_policy.Place`
         :raises: `errors.InvalidValue`, `errors.MediaUnreachable`
         """
         try:
-            return addresses.check(place, self._options)
+            return url_policy.check(place, self._options)
         except errors.InvalidValue as e:
             raise _worded(e) from None
 
 
 def read_url(url):
-    """:returns: an `addresses.Place`
+    """:returns: an `url_policy.Place`
     :raises: `errors.InvalidValue`
     """
     try:
-        place = addresses.place(url)
+        place = url_policy.place(url)
     except errors.InvalidValue as e:
         raise _worded(e) from None
     if place.username or place.password:

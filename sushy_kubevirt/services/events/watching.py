@@ -9,11 +9,11 @@ is no event, nor is what there is at first.
 import dataclasses
 import time
 
-from sushy_kubevirt.kubevirt import annotations
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import overrides
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.services.events import messages
 from sushy_kubevirt.services.events import records
 
@@ -25,11 +25,11 @@ _SYSTEM = 'ComputerSystem'
 DOUBT_SECONDS = 1.0
 
 _POWER = {
-    power.PowerState.ON: messages.POWERED_ON,
-    power.PowerState.OFF: messages.POWERED_OFF,
-    power.PowerState.POWERING_ON: messages.POWERING_ON,
-    power.PowerState.POWERING_OFF: messages.POWERING_OFF,
-    power.PowerState.PAUSED: messages.PAUSED,
+    power_state.PowerState.ON: messages.POWERED_ON,
+    power_state.PowerState.OFF: messages.POWERED_OFF,
+    power_state.PowerState.POWERING_ON: messages.POWERING_ON,
+    power_state.PowerState.POWERING_OFF: messages.POWERING_OFF,
+    power_state.PowerState.PAUSED: messages.PAUSED,
 }
 
 
@@ -38,8 +38,8 @@ class _Seen:
     """What was seen of a machine last."""
 
     machine: object
-    power: power.PowerState
-    problem: power.Problem | None
+    power: power_state.PowerState
+    problem: power_state.Problem | None
     boot: boot.BootState
     once: str | None    # id of the one-time override
     begun: bool         # its boot has begun with a VMI that was not seen
@@ -63,7 +63,7 @@ def _boot(vm, vmi, before):
         the count says that its boot has begun)
     """
     state = boot.state(vm, vmi)
-    once = overrides.once(vm)
+    once = boot_overrides.once(vm)
     if once is None:
         return state, None, False
     id_ = once['id']
@@ -133,8 +133,13 @@ class Watching:
             return
         if not self._allows(machine):
             return
-        now = _Seen(machine, power.state(vm, vmi), power.problem(vm, vmi),
-                    *_boot(vm, vmi, before), vmi and vmi['metadata']['uid'])
+        now = _Seen(
+            machine,
+            power_state.state(vm, vmi),
+            power_state.problem(vm, vmi),
+            *_boot(vm, vmi, before),
+            vmi and vmi['metadata']['uid']
+        )
         seed = tuple(obj['metadata'].get('resourceVersion', '')
                      for obj in (vm, vmi) if obj is not None)
         if before is not None and before.machine.uid != machine.uid:
@@ -162,10 +167,13 @@ class Watching:
     def _compare_power(self, before, now, vmi, seed):
         message = _POWER[now.power]
         stable = True
-        if now.power in (power.PowerState.ON, power.PowerState.PAUSED):
+        if now.power in (power_state.PowerState.ON,
+                         power_state.PowerState.PAUSED):
             # The VMI tells that, whichever watch is the faster.
             seed = now.vmi, vmi['metadata'].get('resourceVersion', '')
-        elif now.power is power.PowerState.OFF and (now.vmi or before.vmi):
+        elif now.power is power_state.PowerState.OFF and (
+            now.vmi or before.vmi
+        ):
             seed = now.vmi or before.vmi, 'off'
         else:
             stable = False

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import json
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import naming
 from tests.unit.operator import bodies

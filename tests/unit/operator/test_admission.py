@@ -8,20 +8,20 @@ import cel
 from oslotest import base
 import yaml
 
-from sushy_kubevirt.kubevirt.media import credentials
-from sushy_kubevirt.kubevirt.media import datavolumes
-from sushy_kubevirt.kubevirt.media import model
-from sushy_kubevirt.kubevirt.media import record
-from sushy_kubevirt.kubevirt import options
+from kubevirt_sandbox.testing import admission
+from sushy_kubevirt.machine.media import datavolumes
+from sushy_kubevirt.machine.media import image_credentials
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import rbac
-from sushy_kubevirt.sandbox.api import policing
 from sushy_kubevirt.services.events import log
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
         / 'etc/kubernetes/base/admission.yaml')
 
-SLOT = record.slots('vm', model.CD.id)[0]
+SLOT = media_annotation.slots('vm', model.CD.id)[0]
 BMC = 'system:serviceaccount:lab:' + rbac.account(bodies.bmc())[
     'metadata']['name']
 
@@ -36,7 +36,7 @@ SOURCES = (
     ({'http': {**HTTP, 'secretRef': 'admins-token'}}, 'own Secret only'),
     ({'http': {**HTTP, 'secretExtraHeaders': ['admins-token']}},
      'no Secret as a header'),
-    ({'http': {**HTTP, 'certConfigMap': record.authorities(
+    ({'http': {**HTTP, 'certConfigMap': media_annotation.authorities(
         'vm', model.CD.id)}}, None),
     ({'http': {**HTTP, 'certConfigMap': 'settings'}}, 'own certificates'),
     ({'pvc': {'namespace': 'lab', 'name': 'other'}}, 'by upload only'),
@@ -129,56 +129,126 @@ MACHINES = (
     (kind(runStrategy='Halted'), kind(runStrategy='Always'), None),
     (kind(running=True), kind(runStrategy='Always'), None),
     (firmware(), firmware(bootloader={'efi': {'secureBoot': False}}), None),
-    (devices(disks=[{'name': 'a'}], interfaces=[{'name': 'b'}]),
-     devices(disks=[{'name': 'a', 'bootOrder': 2}],
-             interfaces=[{'name': 'b', 'bootOrder': 1}]), None),
+    (
+        devices(disks=[{'name': 'a'}], interfaces=[{'name': 'b'}]),
+        devices(
+            disks=[{'name': 'a', 'bootOrder': 2}],
+            interfaces=[{'name': 'b', 'bootOrder': 1}],
+        ),
+        None,
+    ),
     (metadata(), metadata(annotations={OURS: '1'}), None),
     (metadata(annotations={OURS: '1'}), metadata(), None),
     (template(), template(annotations={OURS: '1'}), None),
-    (template(annotations={OURS: '1', 'a': 'b'}), template(annotations={
-        'a': 'b'}), None),
+    (
+        template(annotations={OURS: '1', 'a': 'b'}),
+        template(annotations={'a': 'b'}),
+        None,
+    ),
     (spec(), template(annotations={OURS: '1'}), None),
     (spec(volumes=[DISK]), spec(volumes=[DISK, MEDIUM]), None),
     (spec(volumes=[DISK, MEDIUM]), spec(volumes=[DISK]), None),
     (spec(), spec(volumes=[MEDIUM]), None),
-    ({'metadata': {'name': LONG}, **spec()}, {'metadata': {'name': LONG}, **(
-        spec(volumes=[{'name': 'cd', 'dataVolume': {'name': record.slots(
-            LONG, model.USB_STICK.id)[2]}}]))}, None),
+    (
+        {'metadata': {'name': LONG}, **spec()},
+        {
+            'metadata': {'name': LONG},
+            **(
+                spec(
+                    volumes=[
+                        {
+                            'name': 'cd',
+                            'dataVolume': {
+                                'name': media_annotation.slots(
+                                    LONG, model.USB_STICK.id
+                                )[2]
+                            },
+                        }
+                    ]
+                )
+            ),
+        },
+        None,
+    ),
     # Of a name that is not shortened yet, and of the longest that is not.
-    *(({'metadata': {'name': name}, **spec()}, {
-        'metadata': {'name': name}, **spec(volumes=[
-            {'name': 'cd', 'dataVolume': {'name': slot}}])}, None)
-      for name in ('v' * size for size in range(48, 54))
-      for device in (model.CD, model.USB_STICK, model.HTTP_BOOT)
-      for slot in record.slots(name, device.id)),
+    *(
+        (
+            {'metadata': {'name': name}, **spec()},
+            {
+                'metadata': {'name': name},
+                **spec(volumes=[{'name': 'cd', 'dataVolume': {'name': slot}}]),
+            },
+            None,
+        )
+        for name in ('v' * size for size in range(48, 54))
+        for device in (model.CD, model.USB_STICK, model.HTTP_BOOT)
+        for slot in media_annotation.slots(name, device.id)
+    ),
     # What others have set stays, and what KubeVirt fills in.
     (spec(volumes=[STOLEN]), spec(volumes=[STOLEN, MEDIUM]), None),
     (spec(accessCredentials=KEYS), spec(accessCredentials=KEYS), None),
     (firmware(kernelBoot={'a': 'b'}), firmware(kernelBoot={'a': 'b'}), None),
     (spec(), spec(architecture='amd64'), None),
     (templates(CLONE), templates(CLONE), None),
-    (templates(CLONE), templates({**CLONE, 'storage': {
-        'storageClassName': 'a'}}), None),
+    (
+        templates(CLONE),
+        templates({**CLONE, 'storage': {'storageClassName': 'a'}}),
+        None,
+    ),
     (named(name='a', creationTimestamp=None), named(name='a'), None),
     (named(name='a'), named(name='a', creationTimestamp=None), None),
-    (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}),
-     None),
+    (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}), None),
     # What a BMC does not.
     (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'adds no volumes'),
     (spec(), spec(volumes=[STOLEN]), 'adds no volumes'),
-    (spec(volumes=[DISK]), spec(volumes=[{**DISK, 'persistentVolumeClaim': {
-        'claimName': 'other'}}]), 'adds no volumes'),
-    (spec(volumes=[DISK]), spec(volumes=[DISK, {
-        'name': 'x', 'serviceAccount': {'serviceAccountName': 'admin'}}]),
-     'adds no volumes'),
-    (spec(), spec(volumes=[{'name': 'a', 'dataVolume': {
-        'name': 'other-bmc-cd-0'}}]), 'adds no volumes'),
-    (spec(), spec(volumes=[{'name': 'a', 'dataVolume': {
-        'name': record.slots(LONG, model.CD.id)[0]}}]), 'adds no volumes'),
+    (
+        spec(volumes=[DISK]),
+        spec(
+            volumes=[{**DISK, 'persistentVolumeClaim': {'claimName': 'other'}}]
+        ),
+        'adds no volumes',
+    ),
+    (
+        spec(volumes=[DISK]),
+        spec(
+            volumes=[
+                DISK,
+                {
+                    'name': 'x',
+                    'serviceAccount': {'serviceAccountName': 'admin'},
+                },
+            ]
+        ),
+        'adds no volumes',
+    ),
+    (
+        spec(),
+        spec(
+            volumes=[{'name': 'a', 'dataVolume': {'name': 'other-bmc-cd-0'}}]
+        ),
+        'adds no volumes',
+    ),
+    (
+        spec(),
+        spec(
+            volumes=[
+                {
+                    'name': 'a',
+                    'dataVolume': {
+                        'name': media_annotation.slots(LONG, model.CD.id)[0]
+                    },
+                }
+            ]
+        ),
+        'adds no volumes',
+    ),
     (spec(), spec(accessCredentials=KEYS), 'credentials'),
     (spec(accessCredentials=KEYS), spec(), 'credentials'),
-    (spec(), spec(networks=[{'multus': {'networkName': 'secret'}}]),
-     'networks'),
+    (
+        spec(),
+        spec(networks=[{'multus': {'networkName': 'secret'}}]),
+        'networks',
+    ),
     (spec(), spec(nodeSelector={'a': 'b'}), 'place'),
     (spec(), spec(tolerations=[{'operator': 'Exists'}]), 'place'),
     (spec(), spec(utilityVolumes=[{'claimName': 'other'}]), 'claims'),
@@ -186,10 +256,18 @@ MACHINES = (
     (spec(), spec(serviceAccountName='admin'), 'account'),
     (spec(serviceAccountName='a'), spec(serviceAccountName='b'), 'account'),
     (spec(serviceAccountName='a'), spec(serviceAccountName='a'), None),
-    (spec(), spec(readinessProbe={'httpGet': {
-        'host': '169.254.169.254', 'port': 80}}), 'probes'),
-    (spec(livenessProbe={'tcpSocket': {'port': 1}}), spec(
-        livenessProbe={'exec': {'command': ['a']}}), 'probes'),
+    (
+        spec(),
+        spec(
+            readinessProbe={'httpGet': {'host': '169.254.169.254', 'port': 80}}
+        ),
+        'probes',
+    ),
+    (
+        spec(livenessProbe={'tcpSocket': {'port': 1}}),
+        spec(livenessProbe={'exec': {'command': ['a']}}),
+        'probes',
+    ),
     (spec(), spec(dnsConfig={'nameservers': ['192.0.2.1']}), 'networks'),
     (devices(), devices(downwardMetrics={}), 'of the host'),
     (devices(), devices(autoattachVSOCK=True), 'of the host'),
@@ -198,38 +276,65 @@ MACHINES = (
     (devices(), devices(hostDevices=[{'deviceName': 'a'}]), 'of the host'),
     (devices(), devices(gpus=[{'deviceName': 'a'}]), 'of the host'),
     (spec(), devices(filesystems=[{'name': 'a'}]), 'of the host'),
-    (devices(interfaces=[{'name': 'a', 'bridge': {}}]),
-     devices(interfaces=[{'name': 'a', 'binding': {'name': 'b'}}]),
-     'of the host'),
-    (firmware(), firmware(kernelBoot={'container': {'image': 'a'}}),
-     'boots no kernel'),
+    (
+        devices(interfaces=[{'name': 'a', 'bridge': {}}]),
+        devices(interfaces=[{'name': 'a', 'binding': {'name': 'b'}}]),
+        'of the host',
+    ),
+    (
+        firmware(),
+        firmware(kernelBoot={'container': {'image': 'a'}}),
+        'boots no kernel',
+    ),
     (spec(), firmware(acpi={'slicNameRef': 'a'}), 'boots no kernel'),
     (kind(), kind(instancetype={'name': 'gpu'}), 'no instance type'),
-    (kind(preference={'name': 'a'}), kind(preference={'name': 'b'}),
-     'no preference'),
+    (
+        kind(preference={'name': 'a'}),
+        kind(preference={'name': 'b'}),
+        'no preference',
+    ),
     (templates(), templates(CLONE), 'no DataVolumes'),
     (templates(HTTP_SOURCE), templates(CLONE), 'no DataVolumes'),
-    (templates(HTTP_SOURCE), templates({'source': {'http': {
-        **HTTP, 'secretExtraHeaders': ['a']}}}), 'no DataVolumes'),
+    (
+        templates(HTTP_SOURCE),
+        templates({'source': {'http': {**HTTP, 'secretExtraHeaders': ['a']}}}),
+        'no DataVolumes',
+    ),
     (spec(), templates(CLONE), 'no DataVolumes'),
     (named(name='a'), named(name='b'), 'no DataVolumes'),
-    (named(name='a'), named(name='a', annotations={'a': 'b'}),
-     'no DataVolumes'),
-    (named(name='a', annotations={'a': 'b'}), named(
-        name='a', creationTimestamp=None), 'no DataVolumes'),
-    (template(), template(annotations={SIDECAR: '[]'}),
-     "others' annotations"),
-    (template(annotations={SIDECAR: '[]'}), template(annotations={
-        SIDECAR: '[{}]'}), "others' annotations"),
+    (
+        named(name='a'),
+        named(name='a', annotations={'a': 'b'}),
+        'no DataVolumes',
+    ),
+    (
+        named(name='a', annotations={'a': 'b'}),
+        named(name='a', creationTimestamp=None),
+        'no DataVolumes',
+    ),
+    (template(), template(annotations={SIDECAR: '[]'}), "others' annotations"),
+    (
+        template(annotations={SIDECAR: '[]'}),
+        template(annotations={SIDECAR: '[{}]'}),
+        "others' annotations",
+    ),
     (template(), template(labels={'app': 'database'}), 'no labels'),
     (template(labels={'a': 'b'}), template(), 'no labels'),
-    (metadata(), metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
-     'to nobody'),
-    (metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
-     metadata(annotations={'bmc.kubevirt.io/allow-from': 'x, y'}),
-     'to nobody'),
-    (metadata(), metadata(ownerReferences=[{'uid': 'gone'}]),
-     'whether its VM stays'),
+    (
+        metadata(),
+        metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
+        'to nobody',
+    ),
+    (
+        metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
+        metadata(annotations={'bmc.kubevirt.io/allow-from': 'x, y'}),
+        'to nobody',
+    ),
+    (
+        metadata(),
+        metadata(ownerReferences=[{'uid': 'gone'}]),
+        'whether its VM stays',
+    ),
     (metadata(finalizers=['a']), metadata(), 'whether its VM stays'),
 )
 
@@ -262,7 +367,7 @@ class AdmissionTestCase(base.BaseTestCase):
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
     def said(self, policy, obj, old=None):
-        return [message for message, _ in policing.said(
+        return [message for message, _ in admission.said(
             {**self.policies[policy], 'matchConditions': []},
             {'object': obj, 'oldObject': old})]
 
@@ -302,14 +407,17 @@ class AdmissionTestCase(base.BaseTestCase):
             namespace='lab', name='vm', uid='u', options=options.Options(),
             cluster=types.SimpleNamespace(vm=('lab', 'vm')))
         for entry in (
-                record.Entry('1', 'https://a.test', SLOT, credentials=True),
-                record.Entry('1', 'https://a.test', SLOT, upload=True),
-                record.Entry('1', 'https://a.test', SLOT, verify=False)):
+            media_annotation.Entry(
+                '1', 'https://a.test', SLOT, credentials=True
+            ),
+            media_annotation.Entry('1', 'https://a.test', SLOT, upload=True),
+            media_annotation.Entry('1', 'https://a.test', SLOT, verify=False),
+        ):
             with self.subTest(entry=entry):
                 self.assertEqual([], self.said(
                     'virtbmc-datavolumes', datavolumes.body(
                         machine, model.CD, entry, 1 << 20,
-                        record.authorities('vm', model.CD.id))))
+                        media_annotation.authorities('vm', model.CD.id))))
 
     def test_what_data_volumes_say(self):
         for says, wanted in VOLUMES:
@@ -326,7 +434,7 @@ class AdmissionTestCase(base.BaseTestCase):
 
     def test_secrets(self):
         for type_, allowed in (
-                (credentials.TYPE, True), ('Opaque', False),
+                (image_credentials.TYPE, True), ('Opaque', False),
                 ('kubernetes.io/service-account-token', False)):
             with self.subTest(type=type_):
                 self.assert_said(

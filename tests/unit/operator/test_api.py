@@ -8,15 +8,15 @@ import threading
 import unittest
 from unittest import mock
 
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
-from sushy_kubevirt.kubevirt import retry
-from sushy_kubevirt.kubevirt import watcher
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
-from tests.unit.kubevirt import api as server_
+from tests.unit.machine import api as server_
 
 VM = '/virtualmachines/a'
 
@@ -49,15 +49,16 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     # One request
 
     async def test_get(self):
-        found = await self.api.get(resources.VM, 'default', 'a')
+        found = await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual('a', found['metadata']['name'])
         self.assertEqual('application/json, */*', self.last[3]['Accept'])
-        await self.api.get(resources.VM, 'default', 'a', metadata_only=True)
+        await self.api.get(api_resources.VM, 'default', 'a',
+                           metadata_only=True)
         self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
 
     async def test_create(self):
         self.answers('POST', 'roles', 201, {'metadata': {'name': 'x'}})
-        made = await self.api.create(api_resources.ROLE, 'lab', {
+        made = await self.api.create(bmc_resources.ROLE, 'lab', {
             'metadata': {'name': 'x'}})
         self.assertEqual({'metadata': {'name': 'x'}}, made)
         method, path, query, headers, body = self.last
@@ -67,7 +68,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_apply(self):
         self.answers('PATCH', 'services/x')
-        await self.api.apply(api_resources.SERVICE, 'lab', 'x',
+        await self.api.apply(bmc_resources.SERVICE, 'lab', 'x',
                              {'kind': 'Service'})
         _, path, query, headers, body = self.last
         self.assertEqual('/api/v1/namespaces/lab/services/x', path)
@@ -80,30 +81,30 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_patches(self):
         for body, kind in (({'a': 1}, 'merge'), ([{'op': 'test'}], 'json')):
             self.answers('PATCH', 'virtualmachinebmcs/x')
-            await self.api.patch(api_resources.BMC, 'lab', 'x', body, 'status')
+            await self.api.patch(bmc_resources.BMC, 'lab', 'x', body, 'status')
             self.assertTrue(self.last[1].endswith('/x/status'))
             self.assertEqual('application/%s-patch+json' % kind,
                              self.last[3]['Content-Type'])
 
     async def test_replace(self):
         self.answers('PUT', 'leases/x')
-        await self.api.replace(api_resources.LEASE, 'lab', 'x', {'a': 1})
+        await self.api.replace(bmc_resources.LEASE, 'lab', 'x', {'a': 1})
         self.assertEqual({'a': 1}, self.last[4])
 
     async def test_delete(self):
         for uid, wanted in ((None, {}), ('u', {'preconditions': {
                 'uid': 'u'}})):
             self.answers('DELETE', 'services/x')
-            await self.api.delete(api_resources.SERVICE, 'lab', 'x', uid)
+            await self.api.delete(bmc_resources.SERVICE, 'lab', 'x', uid)
             self.assertEqual({'propagationPolicy': 'Background', **wanted},
                              self.last[4])
 
     async def test_check_readable(self):
-        await self.api.check_readable(resources.VM)
+        await self.api.check_readable(api_resources.VM)
         self.answers('GET', 'virtualmachinebmcs$', 404,
                      {'message': 'the server could not find it'})
         with self.assertRaises(errors.Unavailable) as caught:
-            await self.api.check_readable(api_resources.BMC)
+            await self.api.check_readable(bmc_resources.BMC)
         self.assertIn('is its CustomResourceDefinition installed?',
                       str(caught.exception))
 
@@ -122,26 +123,26 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 (500, 'oh', errors.ServerError)):
             self.answers('POST', 'roles', code, {'message': message})
             with self.assertRaises(error) as caught:
-                await self.api.create(api_resources.ROLE, 'lab', {
+                await self.api.create(bmc_resources.ROLE, 'lab', {
                     'metadata': {'name': 'x'}})
             self.assertIn(message, str(caught.exception))
         self.server.rule('GET', VM, (429, {}, {'Retry-After': '7'}))
         with self.assertRaises(errors.TooManyRequests) as caught:
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual(7, caught.exception.retry_after)
 
     async def test_no_answer(self):
         self.server.rule('PATCH', VM, 'reset')
         with self.assertRaises(errors.ConnectionLost) as caught:
-            await self.api.patch(resources.VM, 'default', 'a', {})
+            await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertTrue(caught.exception.maybe_done)
         self.answers('GET', body=b'no JSON')
         with self.assertRaises(errors.Unavailable):
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
         self.server.stop()
         self.api.close()
         with self.assertRaises(errors.Unavailable) as caught:
-            await self.api.patch(resources.VM, 'default', 'a', {})
+            await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertFalse(caught.exception.maybe_done)
         self.server.start()
 
@@ -150,7 +151,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.server.rule('GET', VM, (302, {}, {
             'Location': 'http://127.0.0.1:1/'}))
         with self.assertRaises(errors.MachineError):
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
 
     async def test_who_may_not_write_does_not(self):
         def refuse():
@@ -158,14 +159,14 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
         self.api = self.new_api(refuse)
         self.addCleanup(self.api.close)
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         before = len(self.server.requests)
         body = {'metadata': {'name': 'x'}}
-        for call in (self.api.create(api_resources.ROLE, 'lab', body),
-                     self.api.apply(api_resources.ROLE, 'lab', 'x', body),
-                     self.api.patch(api_resources.ROLE, 'lab', 'x', body),
-                     self.api.replace(api_resources.ROLE, 'lab', 'x', body),
-                     self.api.delete(api_resources.ROLE, 'lab', 'x')):
+        for call in (self.api.create(bmc_resources.ROLE, 'lab', body),
+                     self.api.apply(bmc_resources.ROLE, 'lab', 'x', body),
+                     self.api.patch(bmc_resources.ROLE, 'lab', 'x', body),
+                     self.api.replace(bmc_resources.ROLE, 'lab', 'x', body),
+                     self.api.delete(bmc_resources.ROLE, 'lab', 'x')):
             with self.assertRaises(errors.Unavailable):
                 await call
         self.assertEqual(before, len(self.server.requests))
@@ -175,7 +176,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     @contextlib.asynccontextmanager
     async def watching(self, **more):
         """A watch; what it yields is a function that waits for the next."""
-        watch = self.api.watch(resources.VM, **more)
+        watch = self.api.watch(api_resources.VM, **more)
 
         async def next_():
             async with asyncio.timeout(30):
@@ -346,7 +347,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_a_server_that_says_nothing(self):
         self.addCleanup(setattr, server_, 'WATCHES_END', True)
         server_.WATCHES_END = False
-        self.api = self.new_api(watch_silence=0.7)
+        with mock.patch.object(api_, 'WATCH_SILENCE', 0.7):
+            self.api = self.new_api()
         self.addCleanup(self.api.close)
         with self.assertNoLogs(watcher.LOG, 'WARNING'):
             async with self.watching() as following:
@@ -375,7 +377,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                     asyncio.gather, changes, return_exceptions=True)
                 stack.callback(changes.cancel)
                 await self.opened(count)
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
 
     async def test_a_large_object(self):
         large = server_.vm('large', text='x' * 2 ** 20)
@@ -417,11 +419,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
     async def test_the_loop_goes_on_while_a_request_hangs(self):
         self.server.rule('GET', VM, 'hang')
         asking = asyncio.ensure_future(
-            self.api.get(resources.VM, 'default', 'a'))
+            self.api.get(api_resources.VM, 'default', 'a'))
         await asyncio.sleep(0.05)
         self.assertFalse(asking.done())
         # Nor does another one wait for it.
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
 
@@ -433,17 +435,17 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(('lab', 'node'), await api_.in_thread(ask))
 
     async def test_who_asks(self):
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual('sushy-kubevirt-operator',
                          self.last[3]['User-Agent'])
 
     async def test_calls_are_counted(self):
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         async with self.watching() as following:
             await following()
         self.answers('PATCH', 'services/x', 409, {'message': 'no'})
         with self.assertRaises(errors.Conflict):
-            await self.api.apply(api_resources.SERVICE, 'lab', 'x', {})
+            await self.api.apply(bmc_resources.SERVICE, 'lab', 'x', {})
         self.assertEqual({('GET', 200): 2, ('PATCH', 409): 1},
                          self.api.calls)
 
@@ -457,16 +459,16 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.api = api_.Api(way)
         self.addCleanup(self.api.close)
         self.server.token = 'one'
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         del tokens[0]
         self.server.token = 'two'
         way._taken_at -= connection.RENEW_SECONDS
-        await self.api.get(resources.VM, 'default', 'a')
+        await self.api.get(api_resources.VM, 'default', 'a')
         # Refused for good: said, and asked twice at most.
         self.server.token = 'unknown'
         way._taken_at -= connection.RENEW_SECONDS
         with self.assertRaises(errors.AccessDenied) as caught:
-            await self.api.get(resources.VM, 'default', 'a')
+            await self.api.get(api_resources.VM, 'default', 'a')
         self.assertNotIn('two', str(caught.exception))
         self.assertEqual({('GET', 200): 2, ('GET', 401): 2}, self.api.calls)
 
@@ -486,6 +488,6 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         del threads[:]
         way._taken_at -= connection.RENEW_SECONDS
         await asyncio.gather(*(
-            self.api.get(resources.VM, 'default', 'a') for _ in range(3)))
+            self.api.get(api_resources.VM, 'default', 'a') for _ in range(3)))
         self.assertEqual(1, len(threads))
         self.assertNotIn(threading.current_thread(), threads)

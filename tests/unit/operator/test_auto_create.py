@@ -6,10 +6,10 @@ import copy
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
 from sushy_kubevirt.operator import auto_create
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from tests.unit.operator import timeless
 
@@ -98,19 +98,19 @@ class Cluster:
     """VMs and BMCs, and watches of them."""
 
     def __init__(self):
-        self.objects = {api_resources.VM: {}, api_resources.BMC: {}}
+        self.objects = {bmc_resources.VM: {}, bmc_resources.BMC: {}}
         self.watches = []
         self.log = []
         self.problems = []
         self.uid = 0
 
     def vm(self, name, namespace=LAB, **metadata):
-        self._put(api_resources.VM, {'metadata': {
+        self._put(bmc_resources.VM, {'metadata': {
             'name': name, 'namespace': namespace, 'uid': 'u-' + name,
             **metadata}})
 
     def bmc(self, name, vm=None):
-        self._put(api_resources.BMC, {
+        self._put(bmc_resources.BMC, {
             'metadata': {'name': name, 'namespace': LAB},
             'spec': {'virtualMachineRef': {'name': vm or name}}})
 
@@ -140,7 +140,7 @@ class Cluster:
     async def watch(self, resource, namespace=None, label_selector='',
                     metadata_only=False):
         assert (label_selector, metadata_only) == (
-            ('bmc=auto', True) if resource == api_resources.VM
+            ('bmc=auto', True) if resource == bmc_resources.VM
             else ('', False))
         queue = asyncio.Queue()
         self.watches.append((resource, namespace, queue))
@@ -201,7 +201,7 @@ class AutomaticTestCase(base.BaseTestCase):
 
     def names(self):
         return sorted(
-            name for _, name in self.cluster.objects[api_resources.BMC])
+            name for _, name in self.cluster.objects[bmc_resources.BMC])
 
     def test_what_there_is_when_it_begins(self):
         cluster = self.cluster
@@ -209,7 +209,7 @@ class AutomaticTestCase(base.BaseTestCase):
         cluster.vm('b')
         cluster.bmc('mine', 'b')
         # Made earlier, for a VM whose labels match no more.
-        cluster._put(api_resources.BMC, auto_create.manifest(
+        cluster._put(bmc_resources.BMC, auto_create.manifest(
             auto_create.SelectedVm(LAB, 'c', 'u-c')))
         self.assertEqual({('create', 'a'), ('delete', 'c')},
                          set(self.run_with(self.nothing)))
@@ -219,12 +219,12 @@ class AutomaticTestCase(base.BaseTestCase):
         cluster = self.cluster
         for name in 'ab':
             cluster.vm(name)
-        cluster._put(api_resources.BMC, {
+        cluster._put(bmc_resources.BMC, {
             'metadata': {'name': 'a', 'namespace': LAB}, 'spec': {}})
 
         async def live():
             self.assertEqual([('create', 'b')], cluster.log)
-            cluster.drop(api_resources.BMC, 'a')
+            cluster.drop(bmc_resources.BMC, 'a')
         self.assertEqual([('create', 'b'), ('create', 'a')],
                          self.run_with(live))
 
@@ -233,7 +233,7 @@ class AutomaticTestCase(base.BaseTestCase):
         cluster = self.cluster
         for name in 'abc':
             cluster.vm(name)
-            cluster._put(api_resources.BMC, auto_create.manifest(
+            cluster._put(bmc_resources.BMC, auto_create.manifest(
                 auto_create.SelectedVm(LAB, name, 'u-' + name)))
         self.assertEqual([], self.run_with(self.nothing))
 
@@ -246,11 +246,11 @@ class AutomaticTestCase(base.BaseTestCase):
             await asyncio.sleep(0.1)
             self.assertEqual([('create', 'a')], log)
             # A user deletes it.
-            cluster.drop(api_resources.BMC, 'a')
+            cluster.drop(bmc_resources.BMC, 'a')
             await asyncio.sleep(0.1)
             self.assertEqual([('create', 'a')] * 2, log)
             # The labels match no more.
-            cluster.drop(api_resources.VM, 'a')
+            cluster.drop(bmc_resources.VM, 'a')
             await asyncio.sleep(0.1)
             self.assertEqual(('delete', 'a'), log[-1])
 
@@ -263,7 +263,7 @@ class AutomaticTestCase(base.BaseTestCase):
 
         async def free():
             self.assertEqual([], cluster.log)
-            cluster.drop(api_resources.BMC, 'a')
+            cluster.drop(bmc_resources.BMC, 'a')
 
         self.assertEqual([('create', 'a')], self.run_with(free))
 
@@ -275,8 +275,8 @@ class AutomaticTestCase(base.BaseTestCase):
         async def miss():
             cluster.log.clear()
             # Nobody is told.
-            del cluster.objects[api_resources.VM][LAB, 'a']
-            del cluster.objects[api_resources.BMC][LAB, 'b']
+            del cluster.objects[bmc_resources.VM][LAB, 'a']
+            del cluster.objects[bmc_resources.BMC][LAB, 'b']
             cluster.relist()
 
         self.assertEqual({('delete', 'a'), ('create', 'b')},
@@ -310,7 +310,7 @@ class AutomaticTestCase(base.BaseTestCase):
 
         async def late():
             cluster.problems = [errors.ObjectNotFound('gone')]
-            cluster.drop(api_resources.VM, 'a')
+            cluster.drop(bmc_resources.VM, 'a')
             await asyncio.sleep(10)
 
         self.assertEqual([('create', 'a'), ('delete', 'a')],

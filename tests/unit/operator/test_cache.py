@@ -5,8 +5,8 @@ import asyncio
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import store
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
@@ -28,14 +28,14 @@ class ObjectsTestCase(base.BaseTestCase):
 
     def put(self, version, **metadata):
         return self.objects.put(
-            api_resources.SERVICE, service(version, **metadata))
+            bmc_resources.SERVICE, service(version, **metadata))
 
     def deleted(self, version):
-        return self.objects.deleted(api_resources.SERVICE, service(version))
+        return self.objects.deleted(bmc_resources.SERVICE, service(version))
 
     @property
     def version(self):
-        found = self.objects.get(api_resources.SERVICE, 'lab', 'a')
+        found = self.objects.get(bmc_resources.SERVICE, 'lab', 'a')
         return found and found['metadata']['resourceVersion']
 
     def test_the_newer_wins(self):
@@ -66,26 +66,26 @@ class ObjectsTestCase(base.BaseTestCase):
         self.assertTrue(self.put(6))
 
     def test_little_is_remembered_of_what_is_gone(self):
-        for number in range(store._GONE + 10):
-            self.objects.deleted(api_resources.SERVICE, service(
+        for number in range(object_cache._GONE + 10):
+            self.objects.deleted(bmc_resources.SERVICE, service(
                 number, name='a%d' % number, uid='u%d' % number))
-        self.assertEqual(store._GONE, len(self.objects._of(
-            api_resources.SERVICE)._gone))
+        self.assertEqual(object_cache._GONE, len(self.objects._of(
+            bmc_resources.SERVICE)._gone))
 
     def test_what_is_not_kept(self):
         self.put(1, managedFields=[{}], annotations={
             'kubectl.kubernetes.io/last-applied-configuration': 'x',
             'b': 'c'})
-        found = self.objects.get(api_resources.SERVICE, 'lab', 'a')['metadata']
+        found = self.objects.get(bmc_resources.SERVICE, 'lab', 'a')['metadata']
         self.assertNotIn('managedFields', found)
         self.assertEqual({'b': 'c'}, found['annotations'])
 
     def test_each_kind_for_itself(self):
         self.put(1)
-        self.assertIsNone(self.objects.get(api_resources.ROLE, 'lab', 'a'))
+        self.assertIsNone(self.objects.get(bmc_resources.ROLE, 'lab', 'a'))
         self.assertEqual(
-            [('lab', 'a')], self.objects.names(api_resources.SERVICE))
-        self.assertEqual([], self.objects.names(api_resources.ROLE))
+            [('lab', 'a')], self.objects.names(bmc_resources.SERVICE))
+        self.assertEqual([], self.objects.names(bmc_resources.ROLE))
 
 
 class SecretsTestCase(base.BaseTestCase):

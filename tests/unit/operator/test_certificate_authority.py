@@ -5,7 +5,7 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki

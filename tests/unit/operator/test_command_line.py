@@ -9,7 +9,7 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.operator import command_line
-from tests.unit.kubevirt import test_tls
+from tests.unit.kube import test_tls
 
 
 def parse(*words, **environ):

@@ -6,7 +6,7 @@ import asyncio
 from oslotest import base
 
 from sushy_kubevirt.operator import api
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import metrics
@@ -77,7 +77,7 @@ class ControllerTestCase(base.BaseTestCase):
                          work._queue._failures, work._queue._timers,
                          work._rollout._waiting):
                 self.assertEqual({}, kept)
-            self.assertEqual([], work._cache.objects.names(api_resources.BMC))
+            self.assertEqual([], work._cache.objects.names(bmc_resources.BMC))
             self.assertLessEqual(set(work._cache.secrets._summaries),
                                  {('lab', 'vm-bmc-state')})
         self.run_story(story)
@@ -165,7 +165,7 @@ class ControllerTestCase(base.BaseTestCase):
 
         async def broken(resource, *args, **more):
             async for kind, found in watch(resource, *args, **more):
-                if (resource == api_resources.BMC
+                if (resource == bmc_resources.BMC
                         and kind == api.LISTED):
                     yield kind, found | {('lab', 'gone')}
                 yield kind, found
@@ -245,7 +245,7 @@ class ControllerTestCase(base.BaseTestCase):
             there.remove('VirtualMachineBMC', *KEY)
             await self.until(lambda: not work._cache.bmcs())
             await self.until(lambda: not work._cache.objects.names(
-                api_resources.CONFIG_MAP))
+                bmc_resources.CONFIG_MAP))
         self.run_story(story, there)
 
     def test_the_authority_is_put_back(self):

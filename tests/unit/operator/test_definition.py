@@ -5,9 +5,9 @@ import pathlib
 
 import yaml
 
+from kubevirt_sandbox.testing import server
 from sushy_kubevirt.operator import naming
 from tests.unit.operator import bodies
-from tests.unit.sandbox.api import base
 
 PATH = (pathlib.Path(__file__).parents[3]
         / 'etc/kubernetes/crd/virtualmachinebmc.yaml')
@@ -85,7 +85,7 @@ CHANGES = (
 )
 
 
-class DefinitionTestCase(base.ServerTestCase):
+class DefinitionTestCase(server.ServerTestCase):
 
     async def asyncSetUp(self):
         await super().asyncSetUp()

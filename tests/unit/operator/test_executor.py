@@ -3,7 +3,7 @@ import asyncio
 
 from oslotest import base
 
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import plan
@@ -63,7 +63,7 @@ class AnotherTestCase(base.BaseTestCase):
                         bodies.bmc(), step(body, 'other'), None, {}))
                 # But it is known now.
                 self.assertEqual(there_is, found.objects.get(
-                    api_resources.SERVICE, 'lab', 'a') is not None)
+                    bmc_resources.SERVICE, 'lab', 'a') is not None)
             there.remove('Service', 'lab', 'a')
         self.assertEqual([], there.writes)
 

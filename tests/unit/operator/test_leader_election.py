@@ -8,7 +8,7 @@ import time
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import leader_election
 from tests.unit.operator import timeless

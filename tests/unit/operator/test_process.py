@@ -11,8 +11,8 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import connection
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import cmd
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import process

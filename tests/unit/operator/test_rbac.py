@@ -4,8 +4,8 @@ import pathlib
 from oslotest import base
 import yaml
 
-from sushy_kubevirt.kubevirt.media import model
-from sushy_kubevirt.kubevirt.media import record
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
@@ -50,7 +50,7 @@ class RightsTestCase(base.BaseTestCase):
         made = self.grants['', 'secrets', 'create']
         self.assertEqual({slot for device in (
             model.CD, model.USB_STICK, model.HTTP_BOOT)
-            for slot in record.slots('vm', device.id)}, made)
+            for slot in media_annotation.slots('vm', device.id)}, made)
         # Whoever patches one is answered with all of it.
         for verb in ('get', 'patch'):
             self.assertEqual(made | {'vm-bmc-state'},

@@ -7,8 +7,8 @@ import itertools
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
 from sushy_kubevirt.operator import command_line
@@ -55,7 +55,7 @@ class Operator:
     def see(self):
         """Have what there is, as the watches tell it."""
         objects = self.cache.objects
-        for resource in (*api_resources.OWNED, api_resources.BMC):
+        for resource in (*bmc_resources.OWNED, bmc_resources.BMC):
             there = self.there.of(resource.kind)
             names = {(one['metadata']['namespace'], one['metadata']['name'])
                      for one in there}
@@ -63,7 +63,7 @@ class Operator:
                 if at not in names:
                     objects.drop(resource, *at)
             for obj in there:
-                if resource == api_resources.BMC:
+                if resource == bmc_resources.BMC:
                     self.cache.put_bmc(copy.deepcopy(obj))
                 elif naming.made_by_us(obj):
                     objects.put(resource, obj)
@@ -391,7 +391,7 @@ class ReconcileTestCase(base.BaseTestCase):
                         if naming.made_by_us(one)])
                 there.remove(kind, 'lab', name)
                 operator.cache.objects.drop(
-                    api_resources.of_kind(kind), 'lab', name)
+                    bmc_resources.of_kind(kind), 'lab', name)
                 operator.run()
                 self.assertEqual(('True', 'ServiceReady'),
                                  conditions(there)['Ready'])

@@ -4,17 +4,17 @@ import copy
 import unittest
 from unittest import mock
 
-from sushy_kubevirt.kubevirt import annotations
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import resources
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
 from sushy_kubevirt.operator import api as api_
-from sushy_kubevirt.operator import api_resources
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
-from tests.unit.kubevirt import fakes
+from tests.unit.machine import fakes
 from tests.unit.operator import bodies
 
 AT = 'default', 'node'
@@ -35,8 +35,8 @@ class Api:
 
     async def get(self, resource, namespace, name):
         self.calls.append('get ' + resource.kind)
-        found = {api_resources.VM: self.machine.vm,
-                 resources.VMI: self.machine.vmi}[resource]
+        found = {bmc_resources.VM: self.machine.vm,
+                 api_resources.VMI: self.machine.vmi}[resource]
         if found is None:
             raise errors.ObjectNotFound('gone')
         return copy.deepcopy(found)

@@ -9,8 +9,8 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.pod import certificate
-from sushy_kubevirt.sandbox.api import certificates
 
 
 class CertificateTestCase(base.BaseTestCase):

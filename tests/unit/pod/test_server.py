@@ -11,10 +11,10 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import probe
 from sushy_kubevirt.pod import server
-from sushy_kubevirt.sandbox.api import certificates
 
 TIMEOUT = 30
 

@@ -12,15 +12,15 @@ import threading
 
 from sushy_tools.emulator import main
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import bootoptions
-from sushy_kubevirt.kubevirt import bootorder
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import inventory
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import options
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import powerpolicy
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_options
+from sushy_kubevirt.machine import boot_order
+from sushy_kubevirt.machine import inventory
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt import plugin
 from sushy_kubevirt import systems
 
@@ -55,11 +55,13 @@ INVENTORY = inventory.Inventory(
 
 #: By what they are told of in `INVENTORY`.
 BOOT_OPTIONS = tuple(
-    bootoptions.Option(reference, bootorder.Device(list_, name, class_, None))
+    boot_options.Option(
+        reference, boot_order.Device(
+            list_, name, class_, None))
     for reference, list_, name, class_ in (
-        ('Boot0001', 'disks', 'root', bootorder.Class.HDD),
-        ('Boot0003', 'disks', 'cd', bootorder.Class.CD),
-        ('Boot1001', 'interfaces', 'default', bootorder.Class.PXE)))
+        ('Boot0001', 'disks', 'root', boot_order.Class.HDD),
+        ('Boot0003', 'disks', 'cd', boot_order.Class.CD),
+        ('Boot1001', 'interfaces', 'default', boot_order.Class.PXE)))
 
 #: Those that are a VM's own.
 KNOBS = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',
@@ -74,7 +76,7 @@ MEDIUM = media.Medium(
 
 
 class Machine:
-    """What `sushy_kubevirt.kubevirt.machine.Machine` offers.
+    """What `sushy_kubevirt.machine.machine.Machine` offers.
 
     ``calls`` lists what was asked for; ``fails``, set to an exception, is
     raised in its place.
@@ -87,14 +89,14 @@ class Machine:
         self.namespace = namespace
         self.calls = []
         self.fails = None
-        self._power = power.PowerState.OFF
+        self._power = power_state.PowerState.OFF
         self._problem = None
         self._boot = BootState()
         self._secure = False
         self._secure_now = False
         self._attributes = {**KNOBS, 'QuietBoot': 'true'}
         self._current = {**KNOBS, 'QuietBoot': 'false'}
-        self._policy = powerpolicy.Policy.LAST_STATE
+        self._policy = power_restore_policy.Policy.LAST_STATE
         self._asset_tag = ''
         self._indicator = 'Off'
         self.media = {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-from sushy_kubevirt.kubevirt import media
-from tests.unit.kubevirt.media import servers
+from sushy_kubevirt.machine import media
+from tests.unit.machine.media import servers
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import power
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_state
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
@@ -120,11 +120,11 @@ class TestBody(base.RedfishTestCase):
 
     def test_power_states(self):
         for state, shown in (
-                (power.PowerState.ON, 'Enabled'),
-                (power.PowerState.POWERING_ON, 'Starting'),
-                (power.PowerState.POWERING_OFF, 'Enabled'),
-                (power.PowerState.PAUSED, 'Quiesced'),
-                (power.PowerState.OFF, 'StandbyOffline')):
+                (power_state.PowerState.ON, 'Enabled'),
+                (power_state.PowerState.POWERING_ON, 'Starting'),
+                (power_state.PowerState.POWERING_OFF, 'Enabled'),
+                (power_state.PowerState.PAUSED, 'Quiesced'),
+                (power_state.PowerState.OFF, 'StandbyOffline')):
             self.machine._power = state
             body = self.get()
             self.assertEqual(state.value, body['PowerState'])
@@ -139,7 +139,7 @@ class TestBody(base.RedfishTestCase):
         self.assertEqual('Legacy', body['BootSourceOverrideMode'])
 
     def test_cannot_start(self):
-        self.machine._problem = power.Problem(
+        self.machine._problem = power_state.Problem(
             'ErrorUnschedulable', '0/1 nodes are available')
         status = self.get()['Status']
         self.assertEqual('Critical', status['Health'])
@@ -304,8 +304,8 @@ class TestReset(base.RedfishTestCase):
         return self.send('POST', RESET, body, code)
 
     def test_each(self):
-        kinds = [kind for kind in power.ResetType
-                 if kind is not power.ResetType.NMI]
+        kinds = [kind for kind in power_state.ResetType
+                 if kind is not power_state.ResetType.NMI]
         for kind in kinds:
             self.reset({'ResetType': kind.value})
         self.assertEqual([('reset', kind) for kind in kinds],

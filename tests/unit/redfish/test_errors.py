@@ -7,7 +7,7 @@ import flask
 from werkzeug import exceptions as http
 from werkzeug import serving
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from tests.unit.redfish import base

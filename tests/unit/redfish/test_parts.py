@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import inventory
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import inventory
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 

@@ -3,8 +3,8 @@ import dataclasses
 
 import fixtures
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import media
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import media
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 

@@ -10,7 +10,7 @@ import sys
 import fixtures
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.services import local
 
 

@@ -8,8 +8,8 @@ import threading
 import fixtures
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import options
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.services import state
 
 VM = ('default', 'vm-a')

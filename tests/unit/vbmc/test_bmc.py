@@ -5,11 +5,11 @@ import uuid
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import errors
-from sushy_kubevirt.kubevirt import machine as machine_
-from sushy_kubevirt.kubevirt import power
-from sushy_kubevirt.kubevirt import powerpolicy
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import machine as machine_
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import codes
 
@@ -65,18 +65,18 @@ class DeviceTest(BmcTestCase):
 class ChassisTest(BmcTestCase):
 
     def test_status(self):
-        on = {power.PowerState.ON, power.PowerState.PAUSED,
-              power.PowerState.POWERING_OFF}
-        for state in power.PowerState:
+        on = {power_state.PowerState.ON, power_state.PowerState.PAUSED,
+              power_state.PowerState.POWERING_OFF}
+        for state in power_state.PowerState:
             self.machine.power_state.return_value = state
             self.assertEqual(
                 (0, bytes((0x60 | (state in on), 0, 0))), self.ask(0, 1))
 
     def test_restore_policy(self):
-        self.machine.power_state.return_value = power.PowerState.OFF
+        self.machine.power_state.return_value = power_state.PowerState.OFF
         for number, name in enumerate(('AlwaysOff', 'LastState',
                                        'AlwaysOn')):
-            policy = powerpolicy.Policy(name)
+            policy = power_restore_policy.Policy(name)
             self.machine.power_restore_policy.return_value = policy
             self.assertEqual((0, bytes((number << 5, 0, 0))), self.ask(0, 1))
             self.assertEqual((0, b'\7'), self.ask(0, 6, number))
@@ -89,8 +89,8 @@ class ChassisTest(BmcTestCase):
         self.machine.set_power_restore_policy.assert_not_called()
 
     def test_a_vm_that_cannot_start_is_a_power_control_fault(self):
-        self.machine.power_state.return_value = power.PowerState.OFF
-        self.machine.problem.return_value = power.Problem(
+        self.machine.power_state.return_value = power_state.PowerState.OFF
+        self.machine.problem.return_value = power_state.Problem(
             'ErrorUnschedulable', 'no node')
         self.assertEqual((0, bytes((0x70, 0, 0))), self.ask(0, 1))
 
@@ -99,7 +99,7 @@ class ChassisTest(BmcTestCase):
                 'ForceOff', 'On', 'PowerCycle', 'ForceRestart', 'Nmi',
                 'GracefulShutdown')):
             self.assertEqual((0, b''), self.ask(0, 2, number))
-            self.machine.reset.assert_called_with(power.ResetType(value))
+            self.machine.reset.assert_called_with(power_state.ResetType(value))
 
     def test_control_that_is_reserved(self):
         for number in range(6, 16):

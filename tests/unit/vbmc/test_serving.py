@@ -4,7 +4,7 @@ import time
 import unittest
 from unittest import mock
 
-from sushy_kubevirt.kubevirt import errors
+from sushy_kubevirt.kube import errors
 from vbmc_kubevirt import serving
 
 

@@ -7,7 +7,7 @@ import threading
 import fixtures
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import options as cluster_options
+from sushy_kubevirt.machine import options as cluster_options
 from sushy_kubevirt.services import bus
 from sushy_kubevirt.services.events import filters
 from sushy_kubevirt.services.events import hub

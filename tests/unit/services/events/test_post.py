@@ -7,7 +7,7 @@ import threading
 
 from oslotest import base
 
-from sushy_kubevirt.kubevirt.media import addresses
+from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.services.events import post
 
 
@@ -55,7 +55,7 @@ OK = b'HTTP/1.1 204 No Content\r\n\r\n'
 class TestPoster(base.BaseTestCase):
 
     def post(self, server, times=1, headers=(), path='/events?a=b'):
-        place = addresses.place('http://127.0.0.1:%d%s' % (server.port, path))
+        place = url_policy.place('http://127.0.0.1:%d%s' % (server.port, path))
 
         async def resolve():
             return ('127.0.0.1',)

@@ -6,12 +6,12 @@ import copy
 import fixtures
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import boot
-from sushy_kubevirt.kubevirt import media
-from sushy_kubevirt.kubevirt import overrides
+from kubevirt_sandbox.testing import machines
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import media
 from sushy_kubevirt.services.events import watching
-from tests.functional import machines
-from tests.unit.kubevirt import api
+from tests.unit.machine import api
 
 
 class Machine:
@@ -136,7 +136,7 @@ class TestBoot(WatchingTestCase):
 
     def once(self):
         vm = copy.deepcopy(self.vm)
-        overrides.put_once(vm, 'id-1', overrides.bootorder.Class.PXE)
+        boot_overrides.put_once(vm, 'id-1', boot_overrides.boot_order.Class.PXE)
         vm['metadata']['generation'] = 2
         self.see(vm)
         self.assertEqual(['BootOverrideSet'], self.keys())
@@ -144,7 +144,7 @@ class TestBoot(WatchingTestCase):
 
     def taken_off(self, vm):
         vm = copy.deepcopy(vm)
-        overrides.take_off_all(vm)
+        boot_overrides.take_off_all(vm)
         return vm
 
     def test_consumed(self):
@@ -197,7 +197,7 @@ class TestBoot(WatchingTestCase):
 
     def test_continuous(self):
         vm = copy.deepcopy(self.vm)
-        overrides.put_continuous(vm, overrides.bootorder.Class.CD)
+        boot_overrides.put_continuous(vm, boot_overrides.boot_order.Class.CD)
         self.see(vm)
         self.assertEqual(['BootOverrideSet'], self.keys())
         self.see(self.vm)

@@ -7,7 +7,7 @@ from unittest import mock
 from oslotest import base
 import yaml
 
-from sushy_kubevirt.kubevirt import runstrategy
+from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from tests.unit.operator import bodies
@@ -54,7 +54,7 @@ class ReadTest(base.BaseTestCase):
 
     def test_what_the_operator_says(self):
         # It is another room, and has the same facts once more.
-        for strategy in runstrategy.STARTABLE:
+        for strategy in run_strategy.STARTABLE:
             bmc = bodies.bmc(runStrategy=strategy)
             container, = [one for one in deployments.deployment(
                 bmc, deployments.Defaults('any'))['spec']['template']['spec'][
@@ -78,7 +78,7 @@ class ReadTest(base.BaseTestCase):
         definition = yaml.safe_load(CRD.read_text())
         spec = definition['spec']['versions'][0]['schema'][
             'openAPIV3Schema']['properties']['spec']['properties']
-        self.assertEqual(set(runstrategy.STARTABLE),
+        self.assertEqual(set(run_strategy.STARTABLE),
                          set(spec['runStrategy']['enum']))
 
 

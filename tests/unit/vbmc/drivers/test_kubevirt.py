@@ -11,8 +11,8 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from sushy_kubevirt.kubevirt import errors
-from tests.functional import ports
+from kubevirt_sandbox.testing import ports
+from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.drivers import kubevirt
 from vbmc_kubevirt import probe
 from vbmc_kubevirt import serving

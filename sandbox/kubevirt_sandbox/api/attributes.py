@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request asks for, in the words of access rights.
+
+Follows ``apiserver/pkg/endpoints/request/requestinfo.go`` and
+``handlers/responsewriters/errors.go`` (1.36).
+"""
+import dataclasses
+import json
+
+from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import options
+
+_VERBS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch',
+          'DELETE': 'delete', 'GET': 'get', 'HEAD': 'get'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Attributes:
+    """What somebody wants to do.
+
+    :param path: of what is no resource, e.g. ``/version``; else ``''``.
+    """
+
+    verb: str
+    group: str = ''
+    resource: str = ''
+    subresource: str = ''
+    namespace: str = ''
+    name: str = ''
+    path: str = ''
+
+    @property
+    def combined(self):
+        """``resource/subresource`` as rules name it."""
+        if self.subresource:
+            return f'{self.resource}/{self.subresource}'
+        return self.resource
+
+
+def of_path(method, path):
+    """The :class:`Attributes` of a request that is for no resource."""
+    return Attributes(method.lower(), path=path)
+
+
+def of_target(method, target, query):
+    """The :class:`Attributes` of a request for a resource.
+
+    As in Kubernetes only the first word behind the name is looked at, and
+    a list of one object by its name is one that rights can name.
+
+    :param target: the :class:`targets.Target`.
+    :param query: the query parameters.
+    """
+    verb, name = _VERBS.get(method, method.lower()), target.name
+    if verb == 'get' and not target.subresource and (
+            not name or options.flag(query, 'watch')):
+        verb = 'watch' if options.flag(query, 'watch') else 'list'
+        name = name or _selected(query.get('fieldSelector', ''))
+    elif verb == 'delete' and not name:
+        verb = 'deletecollection'
+    namespace = target.namespace
+    if target.plural == 'namespaces' and not namespace:
+        # The rights within a namespace may tell of the namespace itself.
+        namespace = target.name
+    return Attributes(verb, target.group, target.plural,
+                      target.subresource.partition('/')[0], namespace, name)
+
+
+def _selected(fields):
+    """The one name that a field selector allows, or ``''``."""
+    for part in fields.split(',') if fields else ():
+        path, _, value = part.partition('=')
+        if path.strip() == 'metadata.name':
+            value = value.removeprefix('=')
+            return value if value not in ('.', '..') and not (
+                set('/%') & set(value)) else ''
+    return ''
+
+
+def of_impersonation(user):
+    """What rights it needs to be taken for another :class:`auth.User`.
+
+    :returns: a list of :class:`Attributes`.
+    """
+    account = auth.account_of(user.name)
+    found = [Attributes('impersonate', resource='users', name=user.name)]
+    if account:
+        found = [Attributes('impersonate', resource='serviceaccounts',
+                            namespace=account[0], name=account[1])]
+    found += [Attributes('impersonate', resource='groups', name=group)
+              for group in user.groups]
+    if user.uid:
+        found.append(Attributes('impersonate', 'authentication.k8s.io',
+                                'uids', name=user.uid))
+    found += [Attributes('impersonate', 'authentication.k8s.io',
+                         'userextras', key, name=value)
+              for key, values in user.extra for value in values]
+    return found
+
+
+def _quoted(text):
+    return json.dumps(text, ensure_ascii=False)
+
+
+def forbidden(user, wanted, reason=''):
+    """403, in the words of Kubernetes.
+
+    :param user: the :class:`auth.User`.
+    :param wanted: the :class:`Attributes`.
+    """
+    text = f'User {_quoted(user.name)} cannot {wanted.verb} '
+    if wanted.path:
+        text += f'path {_quoted(wanted.path)}'
+    else:
+        text += (f'resource {_quoted(wanted.combined)} in API group '
+                 f'{_quoted(wanted.group)} ')
+        text += (f'in the namespace {_quoted(wanted.namespace)}'
+                 if wanted.namespace else 'at the cluster scope')
+    for char, escaped in (('&', '&amp;'), ('<', '&lt;'), ('>', '&gt;')):
+        text = text.replace(char, escaped)
+    if reason:
+        text += f': {reason}'
+    if wanted.path:
+        return errors.ApiError(403, 'Forbidden', f'forbidden: {text}', {})
+    what, details = wanted.resource, {}
+    if wanted.group:
+        what = f'{what}.{wanted.group}'
+        details['group'] = wanted.group
+    if wanted.name:
+        what += f' {_quoted(wanted.name)}'
+        details = {'name': wanted.name, **details}
+    return errors.ApiError(403, 'Forbidden', f'{what} is forbidden: {text}',
+                           {**details, 'kind': wanted.resource})

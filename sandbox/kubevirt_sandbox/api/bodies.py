@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading what clients send: JSON or YAML, within limits."""
+import json
+
+from aiohttp import web
+import yaml
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import negotiation
+from kubevirt_sandbox.api import protobuf
+
+#: As kube-apiserver: nothing larger fits into etcd.
+LIMIT = 3 * 1024 * 1024
+
+#: Deeper is nobody's object; Python's own limit is not to be reached.
+DEPTH = 200
+
+
+class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
+    """YAML without dates: in Kubernetes they are strings."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers
+            if tag != 'tag:yaml.org,2002:timestamp']
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()}
+
+
+def media_type(request):
+    """The form that the body has, lower case."""
+    return request.headers.get('Content-Type', '').partition(
+        ';')[0].strip().lower()
+
+
+async def read(request):
+    """The body, bytes.
+
+    :raises errors.ApiError: 413.
+    """
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise errors.too_large(LIMIT) from None
+
+
+def parse_json(raw, duplicates=None):
+    """JSON as a Python value.
+
+    :param duplicates: a list that takes the names that stand twice.
+    :raises errors.ApiError: 400.
+    """
+    def pairs(items):
+        result = dict(items)
+        if len(result) != len(items):
+            seen = set()
+            for name, _ in items:
+                if name in seen:
+                    duplicates.append(name)
+                seen.add(name)
+        return result
+
+    def constant(text):
+        raise ValueError(f'invalid character \'{text[0]}\' looking for '
+                         'beginning of value')
+    try:
+        value = json.loads(
+            raw, parse_constant=constant,
+            object_pairs_hook=None if duplicates is None else pairs)
+        _check_depth(value)
+        return value
+    except (ValueError, RecursionError) as exc:
+        raise errors.bad_request(
+            'the object provided is unrecognized (must be of type '
+            f'Status): couldn\'t get version/kind; json parse error: {exc}'
+        ) from None
+
+
+def parse_yaml(raw):
+    """YAML (or JSON) as a JSON value.
+
+    :raises errors.ApiError: 400.
+    """
+    try:
+        # Anchors are refused: few bytes can become very many.
+        for token in yaml.scan(raw, Loader=_Loader):
+            if isinstance(token, yaml.AliasToken):
+                raise errors.bad_request('yaml: aliases are not accepted')
+        value = yaml.load(raw, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        _check_depth(value)
+        return value
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        raise errors.bad_request(
+            f'error decoding YAML: {exc}') from None
+
+
+def _check_depth(value, depth=0):
+    if depth > DEPTH:
+        raise ValueError('exceeded max depth')
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f'key {key!r} is not a string')
+            if isinstance(entry, (dict, list)):
+                _check_depth(entry, depth + 1)
+    elif isinstance(value, list):
+        for entry in value:
+            if isinstance(entry, (dict, list)):
+                _check_depth(entry, depth + 1)
+
+
+async def read_object(request, kind, duplicates=None):
+    """An object of a kind.
+
+    :returns: a dict.
+    :raises errors.ApiError: 400, 413, 415.
+    """
+    raw = await read(request)
+    media = media_type(request)
+    if media in ('', negotiation.JSON):
+        obj = parse_json(raw, duplicates)
+    elif media == negotiation.YAML:
+        obj = parse_yaml(raw)
+    elif media == protobuf.MEDIA and not kind.crd:
+        obj = protobuf.decode(raw)
+    else:
+        raise errors.unsupported_media_type(
+            [negotiation.JSON, negotiation.YAML])
+    return checked(obj, kind)
+
+
+def checked(obj, kind):
+    """The object, when it is one of the kind.
+
+    :raises errors.ApiError: 400.
+    """
+    if not isinstance(obj, dict):
+        raise errors.bad_request(
+            'json: cannot unmarshal '
+            f'{"array" if isinstance(obj, list) else type(obj).__name__} '
+            'into Go value of type map[string]interface {}')
+    for name in ('kind', 'apiVersion'):
+        if not obj.get(name):
+            if kind.crd:
+                title = 'Kind' if name == 'kind' else 'apiVersion'
+                raise errors.bad_request(
+                    f'Object \'{title}\' is missing in \'object\'')
+            obj[name] = getattr(kind, 'kind' if name == 'kind'
+                                else 'api_version')
+        elif not isinstance(obj[name], str):
+            raise errors.bad_request(f'{name} must be a string')
+    if obj['apiVersion'] != kind.api_version:
+        raise errors.bad_request(
+            f'the API version in the data ({obj["apiVersion"]}) does not '
+            f'match the expected API version ({kind.api_version})')
+    if obj['kind'] != kind.kind:
+        raise errors.bad_request(
+            f'{obj["kind"]} in version "{kind.version}" cannot be handled '
+            f'as a {kind.kind}: the kind in the data ({obj["kind"]}) does '
+            f'not match the expected kind ({kind.kind})')
+    return obj

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What form of answer a client accepts, and what form a body has."""
+import dataclasses
+
+from kubevirt_sandbox.api import errors
+
+JSON, YAML = 'application/json', 'application/yaml'
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A form of answer.
+
+    :param media: ``application/json`` or ``application/yaml``.
+    :param view: ``''``, ``Table``, ``PartialObjectMetadata`` or
+        ``PartialObjectMetadataList`` (of meta.k8s.io/v1), or
+        ``APIGroupDiscoveryList``.
+    """
+
+    media: str = JSON
+    view: str = ''
+    version: str = ''
+
+
+VIEWS = {('Table', 'meta.k8s.io', 'v1'),
+         ('PartialObjectMetadata', 'meta.k8s.io', 'v1'),
+         ('PartialObjectMetadataList', 'meta.k8s.io', 'v1'),
+         ('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2')}
+
+
+def _clauses(header):
+    found = []
+    for at, clause in enumerate(header.split(',')):
+        media, *rest = [part.strip() for part in clause.split(';')]
+        options = {}
+        for option in rest:
+            name, _, value = option.partition('=')
+            options[name.strip()] = value.strip().strip('"')
+        try:
+            quality = float(options.pop('q', 1))
+        except ValueError:
+            quality = 0
+        found.append((-quality, at, media.lower(), options))
+    return [c[2:] for c in sorted(found, key=lambda c: c[:2])]
+
+
+def accepted(header, views=VIEWS):
+    """The best :class:`Form` for an ``Accept`` header.
+
+    :param views: the views that are possible here.
+    :raises errors.ApiError: 406 when none fits.
+    """
+    if not header:
+        return Form()
+    for media, options in _clauses(header):
+        if media in ('*/*', 'application/*'):
+            media = JSON
+        if media == 'text/yaml':
+            media = YAML
+        if media not in (JSON, YAML):
+            continue
+        if 'as' not in options:
+            return Form(media)
+        view = options['as'], options.get('g'), options.get('v')
+        if view in views:
+            return Form(media, view[0], view[2])
+    raise errors.not_acceptable([JSON, YAML])

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenAPI documents of what is served, v3 by group and v2 in one.
+
+``kubectl explain``, ``diff`` and the checks before ``apply`` read them.
+"""
+import hashlib
+import json
+
+from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import openapi_protobuf
+from kubevirt_sandbox.api import patches
+from kubevirt_sandbox.api import shapes
+
+_META = 'io.k8s.apimachinery.pkg.apis.meta.v1.'
+_GVK = 'x-kubernetes-group-version-kind'
+
+_HEAD = {
+    'apiVersion': {
+        'type': 'string', 'description':
+            'APIVersion defines the versioned schema of this representation '
+            'of an object.'},
+    'kind': {
+        'type': 'string', 'description':
+            'Kind is a string value representing the REST resource this '
+            'object represents.'}}
+
+_LIST_META = {
+    'type': 'object', 'description': 'ListMeta describes metadata that '
+    'synthetic resources must have.', 'properties': {
+        'continue': shapes.STRING, 'resourceVersion': shapes.STRING,
+        'selfLink': shapes.STRING,
+        'remainingItemCount': {'type': 'integer', 'format': 'int64'}}}
+
+_DELETE_OPTIONS = {
+    'type': 'object', 'description': 'DeleteOptions may be provided when '
+    'deleting an API object.', 'properties': {
+        **_HEAD, 'dryRun': {'type': 'array', 'items': shapes.STRING},
+        'gracePeriodSeconds': {'type': 'integer', 'format': 'int64'},
+        'propagationPolicy': shapes.STRING,
+        'preconditions': {'type': 'object', 'properties': {
+            'uid': shapes.STRING, 'resourceVersion': shapes.STRING}}}}
+
+_COMMON = {_META + 'ObjectMeta': shapes.OBJECT_META,
+           _META + 'ListMeta': _LIST_META,
+           _META + 'DeleteOptions': _DELETE_OPTIONS}
+
+_LIST_QUERY = ('allowWatchBookmarks', 'continue', 'fieldSelector',
+               'labelSelector', 'limit', 'resourceVersion',
+               'resourceVersionMatch', 'sendInitialEvents',
+               'timeoutSeconds', 'watch')
+_WRITE_QUERY = ('dryRun', 'fieldManager', 'fieldValidation')
+
+#: method, action, on the collection, query parameters
+_OPERATIONS = {
+    'list': ('get', True, _LIST_QUERY),
+    'create': ('post', True, _WRITE_QUERY),
+    'deletecollection': ('delete', True, _LIST_QUERY),
+    'get': ('get', False, ()),
+    'update': ('put', False, _WRITE_QUERY),
+    'patch': ('patch', False, (*_WRITE_QUERY, 'force')),
+    'delete': ('delete', False, ('dryRun', 'gracePeriodSeconds',
+                                 'propagationPolicy'))}
+
+_PATCHES = (patches.APPLY, patches.JSON_PATCH, patches.MERGE,
+            patches.STRATEGIC)
+
+
+def component(kind):
+    """The name of a kind's schema, e.g. ``io.kubevirt.v1.VirtualMachine``.
+    """
+    group = kind.group or 'core.api.k8s.io'
+    return '.'.join((*reversed(group.split('.')), kind.version, kind.kind))
+
+
+def _gvk(kind):
+    return {'group': kind.group, 'kind': kind.kind, 'version': kind.version}
+
+
+def _reference(name):
+    return {'allOf': [{'$ref': '#/components/schemas/' + name}]}
+
+
+def _schemas(kind):
+    """The schemas of a kind and of its lists."""
+    schema = dict(kind.schema or {
+        'type': 'object', 'x-kubernetes-preserve-unknown-fields': True})
+    meta = {**_reference(_META + 'ObjectMeta'),
+            'description': 'Standard object\'s metadata.'}
+    schema['properties'] = {**schema.get('properties', {}), **_HEAD,
+                            'metadata': meta}
+    schema[_GVK] = [_gvk(kind)]
+    name = component(kind)
+    return {name: schema, name + 'List': {
+        'type': 'object', 'description': f'{kind.list_kind} is a list of '
+        f'{kind.kind}', 'required': ['items'], 'properties': {
+            **_HEAD, 'metadata': _reference(_META + 'ListMeta'),
+            'items': {'type': 'array', 'items': _reference(name)}},
+        _GVK: [{**_gvk(kind), 'kind': kind.list_kind}]}}
+
+
+def _parameter(name, place='query'):
+    return {'name': name, 'in': place, 'required': place == 'path',
+            'schema': {'type': 'string'}}
+
+
+def _operation(kind, verb, path):
+    _, collection, query = _OPERATIONS[verb]
+    name = component(kind) + ('List' if verb == 'list' else '')
+    content = {'application/json': {'schema': _reference(name)['allOf'][0]}}
+    operation = {
+        'operationId': verb + path.replace('/', '_').translate(
+            str.maketrans('', '', '{}.-')),
+        'x-kubernetes-action': {'create': 'post', 'update': 'put'}.get(
+            verb, verb),
+        _GVK: _gvk(kind),
+        'parameters': [_parameter(q) for q in query],
+        'responses': {'200': {'description': 'OK', 'content': content}}}
+    if verb in ('create', 'update'):
+        operation['requestBody'] = {'content': {
+            '*/*': {'schema': {'$ref': '#/components/schemas/'
+                               + component(kind)}}}}
+    elif verb == 'patch':
+        operation['requestBody'] = {'content': {
+            media: {'schema': {'type': 'object'}} for media in _PATCHES
+            if not (kind.crd and media == patches.STRATEGIC)}}
+    return operation
+
+
+def _paths(kind):
+    root = f'/apis/{kind.group}/{kind.version}' if kind.group else (
+        f'/api/{kind.version}')
+    base = root + '/namespaces/{namespace}' if kind.namespaced else root
+    places = [(f'{base}/{kind.plural}', True, kind.verbs),
+              (f'{base}/{kind.plural}/{{name}}', False, kind.verbs)]
+    if kind.namespaced and 'list' in kind.verbs:
+        places.append((f'{root}/{kind.plural}', True, ('list',)))
+    if kind.status:
+        places.append((f'{base}/{kind.plural}/{{name}}/status', False,
+                       ('get', 'update', 'patch')))
+    found = {}
+    for path, collection, verbs in places:
+        entry = {}
+        for verb in verbs:
+            if verb in _OPERATIONS and _OPERATIONS[verb][1] == collection:
+                entry[_OPERATIONS[verb][0]] = _operation(kind, verb, path)
+        if entry:
+            entry['parameters'] = [
+                _parameter(n, 'path') for n in ('namespace', 'name')
+                if '{%s}' % n in path]
+            found[path] = entry
+    return found
+
+
+def _document(kinds, title):
+    schemas, paths = dict(_COMMON), {}
+    for kind in kinds:
+        schemas.update(_schemas(kind))
+        paths.update(_paths(kind))
+    return {'openapi': '3.0.0',
+            'info': {'title': title, 'version': 'v1.36.0'},
+            'paths': paths, 'components': {'schemas': schemas}}
+
+
+def _to_v2(value):
+    """A schema or operation of v3 in the words of v2."""
+    if isinstance(value, list):
+        return [_to_v2(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    one = value.get('allOf')
+    if one and len(one) == 1 and '$ref' in one[0]:
+        value = {**{k: v for k, v in value.items() if k != 'allOf'},
+                 **one[0]}
+    found = {}
+    for name, below in value.items():
+        if name == '$ref':
+            below = below.replace('#/components/schemas/', '#/definitions/')
+        elif name in ('anyOf', 'oneOf', 'not', 'nullable'):
+            continue
+        found[name] = _to_v2(below)
+    return found
+
+
+def _operation_v2(operation):
+    if not isinstance(operation, dict):
+        return [_parameter_v2(p) for p in operation]
+    found = {k: v for k, v in operation.items()
+             if k not in ('requestBody', 'responses', 'parameters')}
+    found['parameters'] = [_parameter_v2(p)
+                           for p in operation['parameters']]
+    if 'requestBody' in operation:
+        media = operation['requestBody']['content']
+        schema = next(iter(media.values()))['schema']
+        found['consumes'] = list(media)
+        found['parameters'].append({'name': 'body', 'in': 'body',
+                                    'required': True,
+                                    'schema': _to_v2(schema)})
+    answer = operation['responses']['200']['content']['application/json']
+    found['produces'] = ['application/json']
+    found['responses'] = {'200': {'description': 'OK',
+                                  'schema': _to_v2(answer['schema'])}}
+    return found
+
+
+def _parameter_v2(parameter):
+    return {'name': parameter['name'], 'in': parameter['in'],
+            'required': parameter['required'], 'type': 'string'}
+
+
+def _version_2(document):
+    return {'swagger': '2.0', 'info': document['info'],
+            'paths': {path: {method: _operation_v2(operation)
+                             for method, operation in entry.items()}
+                      for path, entry in document['paths'].items()},
+            'definitions': {
+                name: _to_v2(schema) for name, schema in
+                document['components']['schemas'].items()}}
+
+
+class Documents:
+    """The documents, made when they are asked for.
+
+    :param kinds: the :class:`kinds.Registry`.
+    """
+
+    def __init__(self, kinds):
+        self._kinds = kinds
+        self._made = {}
+        self._changes = None
+
+    def _get(self, key, make):
+        if self._changes != self._kinds.changes:
+            self._made = {}
+            self._changes = self._kinds.changes
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def group(self, group, version):
+        """The v3 document of a group and version, bytes; None if unknown."""
+        kinds = [k for k in self._kinds
+                 if (k.group, k.version) == (group, version)]
+        if not kinds:
+            return None
+        return self._get((group, version), lambda: history.encode(
+            _document(kinds, 'sushy-kubevirt-sandbox')))
+
+    def index(self):
+        """``/openapi/v3``, as a dict."""
+        paths = {}
+        for group, versions in self._kinds.groups().items():
+            for version in versions:
+                path = f'apis/{group}/{version}' if group else (
+                    f'api/{version}')
+                mark = hashlib.sha256(self.group(group, version))
+                paths[path] = {'serverRelativeURL': f'/openapi/v3/{path}'
+                               f'?hash={mark.hexdigest().upper()}'}
+        return {'paths': paths}
+
+    def version_2(self, protobuf=False):
+        """``/openapi/v2``, bytes.
+
+        :param protobuf: in protobuf instead of JSON.
+        """
+        def make():
+            # Through JSON: schemas may be made of subclasses of dict.
+            return _version_2(json.loads(json.dumps(_document(
+                self._kinds, 'sushy-kubevirt-sandbox'))))
+        if protobuf:
+            return self._get('v2 protobuf',
+                             lambda: openapi_protobuf.encode(make()))
+        return self._get('v2', lambda: history.encode(make()))

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of pods: every field, with the defaults of the API server.
+
+It is complete, so that a field that is misspelt is told of as a real API
+server does, and what it fills in by itself is filled in here. A controller
+that compares what it wants with what is there would else only fail in a real
+cluster. What is below the sources of volumes that the sandbox does not have
+is not looked at.
+
+Source: kubernetes/staging/src/k8s.io/api/core/v1/types.go and
+pkg/apis/core/v1/defaults.go (1.36).
+"""
+
+from kubevirt_sandbox.api import core_schemas as schemas
+
+ANYTHING, BOOLEAN, INTEGER = (
+    schemas.ANYTHING, schemas.BOOLEAN, schemas.INTEGER)
+QUANTITIES, STRING, STRINGS = (
+    schemas.QUANTITIES, schemas.STRING, schemas.STRINGS)
+TEXTS, TIME = schemas.TEXTS, schemas.TIME
+about, keyed, strict = schemas.about, schemas.keyed, schemas.strict
+
+#: Numbers and flags that are not told when they are zero and false.
+NUMBER = {**INTEGER, schemas.OMITTED: True}
+FLAG = {**BOOLEAN, schemas.OMITTED: True}
+
+PORT = {'x-kubernetes-int-or-string': True}
+SELECTOR = schemas.SELECTOR
+
+
+def _or(schema, default):
+    return {**schema, 'default': default}
+
+
+def _list(items):
+    return {'type': 'array', 'items': items,
+            'x-kubernetes-list-type': 'atomic'}
+
+
+def _atomic(**properties):
+    return {**strict(**properties), 'x-kubernetes-map-type': 'atomic'}
+
+
+_KEY = _atomic(name=STRING, key=STRING, optional=BOOLEAN)
+_FIELD = _atomic(apiVersion=_or(STRING, 'v1'), fieldPath=STRING)
+_RESOURCE = _atomic(containerName=STRING, resource=STRING,
+                    divisor=_or(schemas.QUANTITY, '0'))
+_ITEMS = _list(strict(key=STRING, path=STRING, mode=INTEGER))
+_RESOURCES = about(strict(
+    limits=about(QUANTITIES, 'The most that may be used.'),
+    requests=about(QUANTITIES, 'What is set aside.'),
+    claims=keyed(strict(name=STRING, request=STRING), 'name')),
+    'What the container may use.')
+
+_EXEC = strict(command=STRINGS)
+_HTTP = strict(
+    host=STRING, path=_or(STRING, '/'), port=PORT,
+    scheme=_or(STRING, 'HTTP'),
+    httpHeaders=_list(strict(name=STRING, value=STRING)))
+_TCP = strict(host=STRING, port=PORT)
+
+
+def _probe(text):
+    return about(strict(
+        exec=about(_EXEC, 'A command whose exit code tells.'),
+        httpGet=about(_HTTP, 'A request whose status tells.'),
+        tcpSocket=about(_TCP, 'A port that takes connections or does not.'),
+        grpc=strict(port=INTEGER, service=_or(STRING, '')),
+        initialDelaySeconds=about(
+            NUMBER, 'How long after the start the first one is made.'),
+        timeoutSeconds=about(_or(INTEGER, 1), 'How long one may take.'),
+        periodSeconds=about(_or(INTEGER, 10), 'How often one is made.'),
+        successThreshold=about(_or(INTEGER, 1),
+                               'How many in a row are a success.'),
+        failureThreshold=about(_or(INTEGER, 3),
+                               'How many in a row are a failure.'),
+        terminationGracePeriodSeconds=INTEGER), text)
+
+
+_HANDLER = strict(exec=_EXEC, httpGet=_HTTP, tcpSocket=_TCP,
+                  sleep=strict(seconds=INTEGER))
+_PROFILE = strict(type=STRING, localhostProfile=STRING)
+_SELINUX = strict(user=STRING, role=STRING, type=STRING, level=STRING)
+_WINDOWS = strict(gmsaCredentialSpec=STRING, gmsaCredentialSpecName=STRING,
+                  hostProcess=BOOLEAN, runAsUserName=STRING)
+_IDENTITY = {
+    'appArmorProfile': _PROFILE, 'runAsGroup': INTEGER,
+    'runAsNonRoot': BOOLEAN, 'runAsUser': INTEGER,
+    'seLinuxOptions': _SELINUX, 'seccompProfile': _PROFILE,
+    'windowsOptions': _WINDOWS}
+
+_ENV = about(keyed(strict(
+    name=STRING, value=STRING, valueFrom=strict(
+        configMapKeyRef=_KEY, secretKeyRef=_KEY, fieldRef=_FIELD,
+        resourceFieldRef=_RESOURCE, fileKeyRef=_atomic(
+            volumeName=STRING, path=STRING, key=STRING,
+            optional=BOOLEAN))), 'name'), 'Variables of its environment.')
+
+CONTAINER = strict(
+    name=STRING, image=about(STRING, 'What it is made of.'),
+    command=about(STRINGS, 'What is run.'),
+    args=about(STRINGS, 'What comes after the command.'),
+    workingDir=STRING, env=_ENV, envFrom=_list(strict(
+        prefix=STRING,
+        configMapRef=strict(name=STRING, optional=BOOLEAN),
+        secretRef=strict(name=STRING, optional=BOOLEAN))),
+    ports=keyed(strict(
+        name=STRING, containerPort=INTEGER, hostPort=NUMBER, hostIP=STRING,
+        protocol=_or(STRING, 'TCP')), 'containerPort', 'protocol'),
+    resources=_or(_RESOURCES, {}), volumeMounts=keyed(strict(
+        name=STRING, mountPath=STRING, subPath=STRING, subPathExpr=STRING,
+        mountPropagation=STRING, readOnly=FLAG, recursiveReadOnly=STRING),
+        'mountPath'),
+    volumeDevices=keyed(strict(name=STRING, devicePath=STRING),
+                        'devicePath'),
+    livenessProbe=_probe('Whether it is to be started again.'),
+    readinessProbe=_probe('Whether Services lead to it.'),
+    startupProbe=_probe('Whether it has started; the others wait for it.'),
+    lifecycle=strict(postStart=_HANDLER, preStop=_HANDLER,
+                     stopSignal=STRING),
+    imagePullPolicy=STRING,
+    terminationMessagePath=_or(STRING, '/dev/termination-log'),
+    terminationMessagePolicy=_or(STRING, 'File'),
+    securityContext=about(strict(
+        allowPrivilegeEscalation=BOOLEAN, privileged=BOOLEAN,
+        procMount=STRING, readOnlyRootFilesystem=BOOLEAN,
+        capabilities=strict(add=_list(STRING), drop=_list(STRING)),
+        **_IDENTITY), 'What it may do.'),
+    restartPolicy=STRING, restartPolicyRules=_list(ANYTHING),
+    resizePolicy=_list(strict(resourceName=STRING, restartPolicy=STRING)),
+    stdin=FLAG, stdinOnce=FLAG, tty=FLAG)
+
+_DOWNWARD = _list(strict(path=STRING, fieldRef=_FIELD, mode=INTEGER,
+                         resourceFieldRef=_RESOURCE))
+_MODE = _or(INTEGER, 0o644)
+
+#: Sources of volumes that nothing in the sandbox looks into.
+_ELSEWHERE = (
+    'awsElasticBlockStore', 'azureDisk', 'azureFile', 'cephfs', 'cinder',
+    'csi', 'ephemeral', 'fc', 'flexVolume', 'flocker', 'gcePersistentDisk',
+    'gitRepo', 'glusterfs', 'hostPath', 'image', 'iscsi', 'nfs',
+    'photonPersistentDisk', 'portworxVolume', 'quobyte', 'rbd', 'scaleIO',
+    'storageos', 'vsphereVolume')
+
+VOLUME = strict(
+    name=STRING, emptyDir=strict(medium=STRING, sizeLimit=schemas.QUANTITY),
+    secret=strict(secretName=STRING, items=_ITEMS, defaultMode=_MODE,
+                  optional=BOOLEAN),
+    configMap=strict(name=STRING, items=_ITEMS, defaultMode=_MODE,
+                     optional=BOOLEAN),
+    downwardAPI=strict(items=_DOWNWARD, defaultMode=_MODE),
+    projected=strict(defaultMode=_MODE, sources=_list(strict(
+        secret=strict(name=STRING, items=_ITEMS, optional=BOOLEAN),
+        configMap=strict(name=STRING, items=_ITEMS,
+                         optional=BOOLEAN),
+        downwardAPI=strict(items=_DOWNWARD),
+        serviceAccountToken=strict(
+            audience=STRING, expirationSeconds=_or(INTEGER, 3600),
+            path=STRING),
+        clusterTrustBundle=ANYTHING, podCertificate=ANYTHING))),
+    persistentVolumeClaim=strict(claimName=STRING, readOnly=FLAG),
+    **dict.fromkeys(_ELSEWHERE, ANYTHING))
+
+SPEC = about(strict(
+    containers=about(keyed(CONTAINER, 'name'), 'What runs in it.'),
+    initContainers=about(keyed(CONTAINER, 'name'),
+                         'What runs before, one after the other.'),
+    ephemeralContainers=keyed(
+        strict(**CONTAINER['properties'], targetContainerName=STRING),
+        'name'),
+    volumes=about(keyed(VOLUME, 'name'), 'What containers can mount.'),
+    activeDeadlineSeconds=INTEGER,
+    affinity=strict(nodeAffinity=ANYTHING, podAffinity=ANYTHING,
+                    podAntiAffinity=ANYTHING),
+    automountServiceAccountToken=about(
+        BOOLEAN, 'Whether the token of the account is mounted.'),
+    dnsConfig=strict(nameservers=_list(STRING), searches=_list(STRING),
+                     options=_list(strict(name=STRING, value=STRING))),
+    dnsPolicy=_or(STRING, 'ClusterFirst'), enableServiceLinks=BOOLEAN,
+    hostAliases=keyed(strict(ip=STRING, hostnames=_list(STRING)), 'ip'),
+    hostIPC=FLAG, hostNetwork=FLAG, hostPID=FLAG, hostUsers=BOOLEAN,
+    hostname=STRING, hostnameOverride=STRING,
+    imagePullSecrets=keyed(schemas.LOCAL_REFERENCE, 'name'),
+    nodeName=about(STRING, 'The node it is on.'),
+    nodeSelector={**TEXTS, 'x-kubernetes-map-type': 'atomic',
+                  'description': 'Labels that its node must have.'},
+    os=strict(name=STRING), overhead=QUANTITIES, preemptionPolicy=STRING,
+    priority=INTEGER, priorityClassName=STRING,
+    readinessGates=_list(strict(conditionType=STRING)),
+    resourceClaims=keyed(strict(
+        name=STRING, resourceClaimName=STRING,
+        resourceClaimTemplateName=STRING), 'name'),
+    resources=_RESOURCES, restartPolicy=_or(STRING, 'Always'),
+    runtimeClassName=STRING, schedulerName=_or(STRING, 'default-scheduler'),
+    schedulingGates=keyed(strict(name=STRING), 'name'),
+    securityContext=_or(strict(
+        fsGroup=INTEGER, fsGroupChangePolicy=STRING,
+        seLinuxChangePolicy=STRING, supplementalGroups=_list(INTEGER),
+        supplementalGroupsPolicy=STRING,
+        sysctls=_list(strict(name=STRING, value=STRING)), **_IDENTITY), {}),
+    serviceAccount=STRING,
+    serviceAccountName=about(STRING, 'The account that it has.'),
+    setHostnameAsFQDN=BOOLEAN, shareProcessNamespace=BOOLEAN,
+    subdomain=STRING,
+    terminationGracePeriodSeconds=about(
+        _or(INTEGER, 30), 'How long it has to end.'),
+    tolerations=_list(strict(
+        key=STRING, operator=STRING, value=STRING, effect=STRING,
+        tolerationSeconds=INTEGER)),
+    topologySpreadConstraints=keyed(strict(
+        labelSelector=SELECTOR, matchLabelKeys=_list(STRING),
+        maxSkew=INTEGER, minDomains=INTEGER, nodeAffinityPolicy=STRING,
+        nodeTaintsPolicy=STRING, topologyKey=STRING,
+        whenUnsatisfiable=STRING), 'topologyKey', 'whenUnsatisfiable')),
+    'What runs in it, and how.')
+
+_RUNNING = strict(startedAt=TIME)
+_STATE = strict(
+    running=_RUNNING, waiting=strict(reason=STRING, message=STRING),
+    terminated=strict(
+        containerID=STRING, exitCode=INTEGER, finishedAt=TIME,
+        message=STRING, reason=STRING, signal=INTEGER, startedAt=TIME))
+_STATUSES = _list(schemas.thing(
+    name=STRING, image=STRING, imageID=STRING, containerID=STRING,
+    ready=BOOLEAN, started=BOOLEAN, restartCount=INTEGER, state=_STATE,
+    lastState=_STATE))
+
+POD = about(strict(
+    spec=SPEC,
+    status=schemas.thing(
+        phase=STRING, conditions=schemas.CONDITIONS, message=STRING,
+        reason=STRING, hostIP=STRING, podIP=STRING, qosClass=STRING,
+        startTime=TIME, observedGeneration=INTEGER,
+        hostIPs=_list(strict(ip=STRING)),
+        podIPs=keyed(strict(ip=STRING), 'ip'),
+        containerStatuses=_STATUSES, initContainerStatuses=_STATUSES)),
+    'Pod is a collection of containers that can run on a host.')
+
+#: As Deployments and ReplicaSets have it. Its metadata has more fields than
+#: anybody writes there.
+TEMPLATE = strict(
+    metadata=schemas.thing(labels=TEXTS, annotations=TEXTS), spec=SPEC)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has writes checked by ValidatingAdmissionPolicies.
+
+Follows ``apiserver/pkg/admission/plugin/policy/validating`` (1.36): what
+users write, after it has passed the checks of its kind. What the sandbox's
+own controllers write is not looked at; they have no names to be told apart
+by. Calls that change nothing (``CONNECT``) are not, either. An object is
+shown in the version it is kept in, whichever a rule names.
+"""
+import re
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import policies
+from kubevirt_sandbox.api import roles
+from kubevirt_sandbox.api import rules
+
+_NAMES = re.compile(
+    r'\b(?<!\.)(object|oldObject|request|namespaceObject|params)\b')
+_VARIABLES = re.compile(r'\bvariables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
+
+
+class Policing:
+    """Asks the policies about every write.
+
+    :param server: a :class:`server.Server`.
+    :param namespace: the Kind of namespaces.
+    """
+
+    def __init__(self, server, namespace):
+        self._store = server.store
+        self._kinds = server.kinds
+        self._namespace = namespace
+        self._hooks = None              # [(policy, [binding]), …]
+        for kind in policies.KINDS:
+            server.register_kind(kind)
+            self._store.listen(kind, self._forget)
+        self._store.checks.append(self._look)
+
+    def _forget(self, _event):
+        self._hooks = None
+
+    def _known(self):
+        if self._hooks is None:
+            bindings = {}
+            for record in self._store.shelf(policies.BINDING).now(None):
+                bindings.setdefault(record.obj['spec']['policyName'],
+                                    []).append(record.obj)
+            self._hooks = [
+                (record.obj, bindings[record.key[1]])
+                for record in self._store.shelf(policies.POLICY).now(None)
+                if record.key[1] in bindings]
+        return self._hooks
+
+    def _look(self, kind, admission, dry_run):
+        if admission.identity is None or kind in policies.KINDS:
+            return
+        refused = None
+        for policy, bindings in self._known():
+            spec = policy['spec']
+            if not self._matches(spec['matchConstraints'], kind, admission):
+                continue
+            found = None
+            for binding in bindings:
+                match = binding['spec'].get('matchResources')
+                if match is not None and not self._matches(
+                        match, kind, admission, True):
+                    continue
+                if found is None:
+                    found = list(said(spec, self._inputs(
+                        kind, admission, dry_run)))
+                for message, reason in found:
+                    actions = binding['spec']['validationActions']
+                    if 'Deny' in actions:
+                        refused = refused or _refusal(
+                            kind, admission, policy, binding, message,
+                            reason)
+                    if 'Warn' in actions:
+                        admission.warnings.append(
+                            'Validation failed for ValidatingAdmissionPolicy'
+                            f' \'{policy["metadata"]["name"]}\' with binding'
+                            f' \'{binding["metadata"]["name"]}\': {message}')
+        if refused is not None:
+            raise refused
+
+    # -- what is meant ----------------------------------------------------
+
+    def _matches(self, match, kind, admission, binding=False):
+        meta = (admission.new or admission.old)['metadata']
+        wanted = match.get('resourceRules')
+        if (self._any(match.get('excludeResourceRules'), kind, admission,
+                      meta)
+                or not (binding and not wanted)
+                and not self._any(wanted, kind, admission, meta)):
+            return False
+        selector = match.get('objectSelector')
+        if selector and not any(
+                obj is not None and roles.selected(
+                    selector, obj['metadata'].get('labels') or {})
+                for obj in (admission.new, admission.old)):
+            return False
+        selector = match.get('namespaceSelector')
+        if not selector or not (kind.namespaced or kind is self._namespace):
+            return True
+        if kind is self._namespace:
+            labels = meta.get('labels')
+        else:
+            found = self._store.find(self._namespace, '', meta['namespace'])
+            labels = (found or {}).get('metadata', {}).get('labels')
+        return roles.selected(selector, labels or {})
+
+    def _any(self, wanted, kind, admission, meta):
+        return any(self._fits(rule, kind, admission, meta)
+                   for rule in wanted or ())
+
+    def _fits(self, rule, kind, admission, meta):
+        """Whether a rule is about a write (webhook/predicates/rules)."""
+        versions = {one.version for one in self._kinds
+                    if (one.group, one.plural) == (kind.group, kind.plural)}
+        scope = 'Namespaced' if kind.namespaced else 'Cluster'
+        return (
+            _in(rule['operations'], admission.operation)
+            and _in(rule['apiGroups'], kind.group)
+            and ('*' in rule['apiVersions']
+                 or not versions.isdisjoint(rule['apiVersions']))
+            and rule['scope'] in ('*', scope)
+            and any(_is_resource(one, kind.plural, admission.subresource)
+                    for one in rule['resources'])
+            and (not rule.get('resourceNames')
+                 or meta.get('name') in rule['resourceNames']))
+
+    # -- what expressions see ---------------------------------------------
+
+    def _inputs(self, kind, admission, dry_run):
+        meta = (admission.new or admission.old)['metadata']
+        resource = {'group': kind.group, 'version': kind.version,
+                    'resource': kind.plural}
+        of = {'group': kind.group, 'version': kind.version,
+              'kind': kind.kind}
+        space = None
+        if kind.namespaced:
+            space = self._store.find(self._namespace, '', meta['namespace'])
+        return {
+            'object': admission.new, 'oldObject': admission.old,
+            'namespaceObject': space, 'params': None,
+            'request': {
+                'kind': of, 'requestKind': of, 'resource': resource,
+                'requestResource': resource,
+                'subResource': admission.subresource,
+                'requestSubResource': admission.subresource,
+                'name': meta.get('name', ''),
+                'namespace': meta.get('namespace', ''),
+                'operation': admission.operation, 'dryRun': dry_run,
+                'userInfo': {'extra': {}, 'uid': '',
+                             **admission.identity.info()}}}
+
+
+def _in(wanted, what):
+    return '*' in wanted or what in wanted
+
+
+def _is_resource(wanted, plural, subresource):
+    name, slash, sub = wanted.partition('/')
+    if not slash:
+        return not subresource and name in ('*', plural)
+    return name in ('*', plural) and (
+        sub == '*' or bool(subresource) and sub == subresource)
+
+
+def said(spec, inputs):
+    """What a policy has against a write.
+
+    :param spec: of the policy.
+    :param inputs: {name of a variable of CEL: its value}.
+    :returns: iterator of (message, reason).
+    """
+    variables = {one['name']: one['expression']
+                 for one in spec.get('variables') or ()}
+    seen = {}
+    failed = None
+    for one in spec.get('matchConditions') or ():
+        try:
+            if _evaluate(one['expression'], inputs, variables,
+                         seen) is not True:
+                return
+        except ValueError as exc:
+            failed = exc
+    fail = spec['failurePolicy'] == 'Fail'
+    if failed is not None:
+        if fail:
+            yield str(failed), 'Invalid'
+        return
+    for one in spec['validations']:
+        text = one['expression']
+        try:
+            if _evaluate(text, inputs, variables, seen) is not True:
+                yield (_message(one, inputs, variables, seen),
+                       one.get('reason', 'Invalid'))
+        except ValueError as exc:
+            if fail:
+                yield f'expression \'{text.strip()}\' resulted in error: ' + (
+                    str(exc)), 'Invalid'
+
+
+def _message(one, inputs, variables, seen):
+    text = one.get('messageExpression')
+    if text:
+        try:
+            said = _evaluate(text, inputs, variables, seen)
+            if isinstance(said, str) and said.strip() and '\n' not in said:
+                return said.strip()
+        except ValueError:
+            pass
+    return (one.get('message') or '').strip() or (
+        f'failed expression: {one["expression"].strip()}')
+
+
+def _evaluate(text, inputs, variables, seen):
+    """The value of an expression.
+
+    :param variables: {name: expression}.
+    :param seen: {name: value} of those that were needed so far; is added
+        to. None is evaluated that nobody asks for.
+    :raises ValueError: what went wrong.
+    """
+    given = {name: inputs[name] for name in set(_NAMES.findall(text))}
+    names = set(_VARIABLES.findall(text))
+    for name in names - seen.keys():
+        if name not in variables:
+            raise ValueError(f'no such key: {name}')
+        others = {one: expression for one, expression in variables.items()
+                  if one != name}
+        seen[name] = _evaluate(variables[name], inputs, others, seen)
+    if names:
+        given['variables'] = {name: seen[name] for name in names}
+    try:
+        return rules.compiled(text).execute(given)
+    except (RuntimeError, TypeError, KeyError) as exc:
+        raise ValueError(str(exc)) from None
+
+
+def _refusal(kind, admission, policy, binding, message, reason):
+    text = (f'ValidatingAdmissionPolicy \'{policy["metadata"]["name"]}\' '
+            f'with binding \'{binding["metadata"]["name"]}\' denied request: '
+            f'{message}')
+    meta = (admission.new or admission.old)['metadata']
+    error = errors.forbidden(kind, meta.get('name', ''), text,
+                             [{'message': text}])
+    error.code, error.reason = policies.REASONS[reason], reason
+    return error

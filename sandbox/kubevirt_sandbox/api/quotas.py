@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ResourceQuota: how much of some things a namespace may have.
+
+Counts objects and the storage that claims ask for; processors and memory of
+pods are not counted, as pods are not made here.
+
+Follows ``pkg/quota`` and ``plugin/pkg/admission/resourcequota`` of
+Kubernetes 1.36.
+"""
+from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import kinds
+from kubevirt_sandbox.api import quantity
+from kubevirt_sandbox.api import tables
+from kubevirt_sandbox.api import volumes
+
+_STORAGE = 'requests.storage'
+_OF_CLASS = '.storageclass.storage.k8s.io/'
+_COUNTED = ('configmaps', 'persistentvolumeclaims', 'pods', 'secrets',
+            'services', 'resourcequotas')
+
+
+def _summary(obj):
+    used = (obj.get('status') or {}).get('used') or {}
+    hard = (obj.get('spec') or {}).get('hard') or {}
+    return ', '.join(f'{name}: {used.get(name, 0)}/{limit}'
+                     for name, limit in sorted(hard.items()))
+
+
+QUOTA = kinds.Kind(
+    '', 'v1', 'ResourceQuota', 'resourcequotas', 'resourcequota',
+    ('quota',), generation=False, unconditional_update=True, status=True,
+    schema=schemas.about(schemas.thing(
+        spec=schemas.thing(hard=schemas.QUANTITIES), status=schemas.thing(
+            hard=schemas.QUANTITIES, used=schemas.QUANTITIES)),
+        'ResourceQuota sets aggregate quota restrictions enforced per '
+        'namespace'),
+    columns=(kinds.Column('Request', value=_summary),
+             kinds.Column('Age', 'date', '.metadata.creationTimestamp',
+                          description=tables.AGE_TEXT)))
+
+
+def _asks(name, kind, obj):
+    """How much of what a quota names an object is.
+
+    :param name: as in ``spec.hard``, e.g. ``requests.storage``.
+    """
+    claim = (kind.group, kind.plural) == ('', 'persistentvolumeclaims')
+    if name.startswith('count/'):
+        return int(name[len('count/'):] == kind.resource)
+    if name in _COUNTED:
+        return int(kind.group == '' and kind.plural == name)
+    of_class, _, what = name.rpartition(_OF_CLASS)
+    if of_class and claim:
+        if (obj.get('spec') or {}).get('storageClassName') != of_class:
+            return 0
+        return 1 if what == 'persistentvolumeclaims' else volumes.size(obj)
+    return volumes.size(obj) if claim and name == _STORAGE else 0
+
+
+def _text(name, amount):
+    """An amount as Kubernetes writes it."""
+    if not name.endswith(_STORAGE):
+        return str(amount)
+    for power, suffix in ((40, 'Ti'), (30, 'Gi'), (20, 'Mi'), (10, 'Ki')):
+        if amount and amount % (1 << power) == 0:
+            return f'{amount >> power}{suffix}'
+    return str(amount)
+
+
+def _list(names, amounts):
+    return ','.join(f'{n}={amounts[n]}' for n in names)
+
+
+class Quotas:
+    """Enforces quotas, and counts for their status.
+
+    :param server: a :class:`server.Server`.
+    """
+
+    def __init__(self, server):
+        self._store = server.store
+        self._soon = server.soon
+        self._shelf = self._store.shelf(QUOTA)
+        self._store.gates.append(self._check)
+        self._store.listen(None, self._saw)
+
+    def _check(self, kind, admission):
+        """Turn an object away that would be too much."""
+        if not self._shelf.records or admission.operation != 'CREATE' or (
+                not kind.namespaced):
+            return
+        obj = admission.new
+        if (kind.group, kind.plural) == ('', 'persistentvolumeclaims'):
+            # Limits of a class hold for the default class, too.
+            obj = {**obj, 'spec': dict(obj.get('spec') or {})}
+            found = volumes.default_class(self._store)
+            if obj['spec'].get('storageClassName') is None and found:
+                obj['spec']['storageClassName'] = found['metadata']['name']
+        namespace = obj['metadata'].get('namespace')
+        for record in self._shelf.now(namespace):
+            quota = record.obj
+            hard = (quota.get('spec') or {}).get('hard') or {}
+            wanted = {name: amount for name in sorted(hard)
+                      if (amount := _asks(name, kind, obj))}
+            if not wanted:
+                continue
+            used = self._used(namespace, wanted)
+            over = [name for name in wanted if used[name] + wanted[name]
+                    > quantity.value(hard[name])]
+            if over:
+                raise errors.forbidden(
+                    kind, obj['metadata'].get('name', ''),
+                    f'exceeded quota: {quota["metadata"]["name"]}, '
+                    'requested: ' + _list(over, {
+                        n: _text(n, wanted[n]) for n in over})
+                    + ', used: ' + _list(over, {
+                        n: _text(n, used[n]) for n in over})
+                    + ', limited: ' + _list(over, {
+                        n: quantity.canonical(hard[n]) for n in over}))
+
+    def _used(self, namespace, names):
+        used = dict.fromkeys(names, 0)
+        for shelf in self._store.shelves():
+            if not shelf.kind.namespaced or not any(
+                    _countable(name, shelf.kind) for name in names):
+                continue
+            for record in shelf.now(namespace):
+                for name in names:
+                    used[name] += _asks(name, shelf.kind, record.obj)
+        return used
+
+    def _saw(self, event):
+        if self._shelf.records and event.record.key[0]:
+            for record in self._shelf.now(event.record.key[0]):
+                self._soon(self._tell, record.key)
+
+    def _tell(self, key):
+        """Write into the status of a quota what is used."""
+        quota = self._store.find(QUOTA, *key)
+        if quota is None:
+            return
+        hard = (quota.get('spec') or {}).get('hard') or {}
+        used = self._used(key[0], hard)
+
+        def change(new):
+            new['status'] = {'hard': dict(hard), 'used': {
+                name: _text(name, amount) for name, amount in used.items()}}
+        self._store.change(QUOTA, *key, change, subresource='status',
+                           manager='kube-controller-manager')
+
+
+def _countable(name, kind):
+    """Whether objects of a kind can count for what a quota names."""
+    return (name == f'count/{kind.resource}' or kind.group == '' and (
+        kind.plural == name or kind.plural == 'persistentvolumeclaims'
+        and name.endswith(_STORAGE)
+        or kind.plural == 'persistentvolumeclaims' and _OF_CLASS in name))

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to the API that are answered and not kept.
+
+Who am I, may I or somebody else do this, and what may I do at all.
+
+Follows ``pkg/registry/authorization`` and ``pkg/registry/authentication`` of
+Kubernetes 1.36.
+"""
+from kubevirt_sandbox.api import accounts
+from kubevirt_sandbox.api import attributes
+from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import kinds
+
+_AUTHORIZATION, _AUTHENTICATION = ('authorization.k8s.io',
+                                   'authentication.k8s.io')
+
+_SPEC = 'spec.resourceAttributes'
+
+
+def _wanted(review, call):
+    """The :class:`attributes.Attributes` that a review asks about."""
+    spec = review.get('spec') or {}
+    resource, path = (spec.get(name) for name in (
+        'resourceAttributes', 'nonResourceAttributes'))
+    if (resource is None) == (path is None):
+        what = ('cannot be specified in combination with '
+                'nonResourceAttributes' if resource is not None else
+                'exactly one of nonResourceAttributes or resourceAttributes '
+                'must be specified')
+        raise errors.invalid(call.kind, '', [errors.Cause(
+            'FieldValueInvalid', f'Invalid value: {what}', _SPEC)])
+    if resource is None:
+        return attributes.Attributes(path.get('verb', ''),
+                                     path=path.get('path') or '/')
+    return attributes.Attributes(*(resource.get(name, '') for name in (
+        'verb', 'group', 'resource', 'subresource', 'namespace', 'name')))
+
+
+def _answer(review, call, user):
+    allowed, reason = call.server.access.decide(user, _wanted(review, call))
+    review['status'] = {'allowed': allowed}
+    if reason:
+        review['status']['reason'] = reason
+    return review
+
+
+def _self_access(review, call):
+    return _answer(review, call, call.user)
+
+
+def _access(review, call):
+    spec = review.get('spec') or {}
+    if not spec.get('user') and not spec.get('groups'):
+        raise errors.invalid(call.kind, '', [errors.Cause(
+            'FieldValueInvalid', 'Invalid value: at least one of user or '
+            'group must be specified', 'spec.user')])
+    return _answer(review, call, auth.User(
+        spec.get('user', ''), tuple(spec.get('groups') or ())))
+
+
+def _local_access(review, call):
+    spec = review.get('spec') or {}
+    namespace = (spec.get('resourceAttributes') or {}).get('namespace', '')
+    if namespace != call.target.namespace:
+        raise errors.bad_request(
+            'spec.resourceAttributes.namespace must match namespace: '
+            f'{call.target.namespace}')
+    return _access(review, call)
+
+
+def _rules(review, call):
+    namespace = (review.get('spec') or {}).get('namespace')
+    if not namespace:
+        raise errors.bad_request('no namespace on request')
+    found = {'resourceRules': [], 'nonResourceRules': [],
+             'incomplete': False}
+    for rule in call.server.access.rules(call.user, namespace):
+        source = rule.source
+        if rule.resources:
+            found['resourceRules'].append({
+                name: list(source[name]) for name in (
+                    'verbs', 'apiGroups', 'resources', 'resourceNames')
+                if source.get(name)})
+        if rule.paths:
+            found['nonResourceRules'].append({
+                name: list(source[name]) for name in (
+                    'verbs', 'nonResourceURLs')})
+    review['status'] = found
+    return review
+
+
+def _whoami(review, call):
+    review['status'] = {'userInfo': call.user.info()}
+    return review
+
+
+def _token(review, call):
+    spec = review.get('spec') or {}
+    token = spec.pop('token', '')
+    audiences = spec.get('audiences') or [accounts.ISSUER]
+    user = None
+    if accounts.ISSUER in audiences:
+        user = call.server.tokens.of(token)
+    if user is None:
+        user = call.server.accounts.user(token, audiences)
+    review['status'] = {'authenticated': user is not None}
+    if user is not None:
+        review['status'].update(user=user.info(), audiences=audiences)
+    else:
+        review['status']['error'] = 'invalid bearer token'
+    return review
+
+
+_RESOURCE = schemas.thing(
+    namespace=schemas.STRING, verb=schemas.STRING, group=schemas.STRING,
+    version=schemas.STRING, resource=schemas.STRING,
+    subresource=schemas.STRING, name=schemas.STRING)
+_PATH = schemas.thing(path=schemas.STRING, verb=schemas.STRING)
+_SCHEMA = schemas.about(schemas.thing(
+    spec=schemas.thing(
+        token=schemas.STRING, audiences=schemas.STRINGS,
+        namespace=schemas.STRING, user=schemas.STRING,
+        groups=schemas.STRINGS, resourceAttributes=_RESOURCE,
+        nonResourceAttributes=_PATH)),
+    'A question that is answered in its status.')
+
+
+def _kind(group, kind, plural, create, namespaced=False):
+    return kinds.Kind(group, 'v1', kind, plural, kind.lower(),
+                      namespaced=namespaced, verbs=('create',),
+                      create=create, generation=False, schema=_SCHEMA)
+
+
+def install(server):
+    """Serve them."""
+    for kind in (
+            _kind(_AUTHORIZATION, 'SelfSubjectAccessReview',
+                  'selfsubjectaccessreviews', _self_access),
+            _kind(_AUTHORIZATION, 'SelfSubjectRulesReview',
+                  'selfsubjectrulesreviews', _rules),
+            _kind(_AUTHORIZATION, 'SubjectAccessReview',
+                  'subjectaccessreviews', _access),
+            _kind(_AUTHORIZATION, 'LocalSubjectAccessReview',
+                  'localsubjectaccessreviews', _local_access, True),
+            _kind(_AUTHENTICATION, 'SelfSubjectReview',
+                  'selfsubjectreviews', _whoami),
+            _kind(_AUTHENTICATION, 'TokenReview', 'tokenreviews', _token)):
+        server.register_kind(kind)

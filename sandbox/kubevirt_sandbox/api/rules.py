@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules in CEL that a schema of a CustomResourceDefinition may have.
+
+``x-kubernetes-validations``, as in
+``apiextensions-apiserver/pkg/apiserver/schema/cel`` (1.36): checked when the
+schema itself has nothing against an object. Not here: costs, types (a rule
+that compares a text with a number fails when it is used, not when it is
+made), ``messageExpression``, ``fieldPath``, ``optionalOldSelf``, Kubernetes'
+own functions, old values within lists, and that a value which has not
+changed is let pass.
+"""
+import functools
+import re
+
+from kubevirt_sandbox.api import errors
+
+RULES = 'x-kubernetes-validations'
+
+# apiserver/pkg/cel/escaping.go
+_RESERVED = frozenset((
+    'true', 'false', 'null', 'in', 'as', 'break', 'const', 'continue',
+    'else', 'for', 'function', 'if', 'import', 'let', 'loop', 'package',
+    'namespace', 'return', 'var', 'void', 'while'))
+_ESCAPES = {'__': '__underscores__', '.': '__dot__', '-': '__dash__',
+            '/': '__slash__'}
+
+_OLD = re.compile(r'\boldSelf\b')
+
+
+def problems(schema):
+    """Rules that are no CEL: a list of :class:`errors.Cause`."""
+    return list(_problems(schema, ''))
+
+
+def _problems(schema, path):
+    for at, rule in enumerate(schema.get(RULES) or ()):
+        try:
+            compiled(rule['rule'])
+        except ValueError as exc:
+            yield errors.Cause(
+                'FieldValueInvalid', f'Invalid value: "{rule["rule"]}": '
+                f'compilation failed: {exc}', f'{path}{RULES}[{at}].rule')
+    for name, below in (schema.get('properties') or {}).items():
+        yield from _problems(below, f'{path}properties[{name}].')
+    for name in ('items', 'additionalProperties'):
+        if isinstance(schema.get(name), dict):
+            yield from _problems(schema[name], f'{path}{name}.')
+
+
+def checker(kind):
+    """What a kind needs to check its objects by the rules of its schema.
+
+    :returns: a ``validate`` hook (see :class:`kinds.Kind`), or None for a
+        schema without rules.
+    """
+    schema = kind.schema
+    if not schema or not any(True for _ in _places(schema)):
+        return None
+
+    def validate(admission):
+        if admission.operation == 'DELETE':
+            return
+        found = list(_check(schema, admission.new, admission.old, ''))
+        if found:
+            raise errors.invalid(
+                kind, admission.new['metadata'].get('name'), found)
+    return validate
+
+
+def causes(schema, new, old=None):
+    """What the rules refuse: a list of :class:`errors.Cause`.
+
+    :param old: the object as it was, None for one that is created.
+    """
+    return list(_check(schema, new, old, ''))
+
+
+def _places(schema):
+    if schema.get(RULES):
+        yield schema
+    for below in (schema.get('properties') or {}).values():
+        yield from _places(below)
+    for name in ('items', 'additionalProperties'):
+        if isinstance(schema.get(name), dict):
+            yield from _places(schema[name])
+
+
+def _check(schema, new, old, path):
+    if new is None:
+        return
+    for rule in schema.get(RULES) or ():
+        text = rule['rule']
+        if _OLD.search(text) and old is None:
+            continue
+        said = rule.get('message', '').strip()
+        try:
+            values = {'self': _value(schema, new)}
+            if old is not None:
+                values['oldSelf'] = _value(schema, old)
+            if compiled(text).execute(values) is True:
+                continue
+            said = said or f'failed rule: {text.strip()}'
+        except (RuntimeError, TypeError, ValueError, KeyError) as exc:
+            said = f'{exc} evaluating rule: {said or text.strip()}'
+        yield errors.Cause(
+            rule.get('reason', 'FieldValueInvalid'),
+            f'Invalid value: "{schema.get("type", "")}": {said}',
+            path or '<nil>')
+    prefix = path + '.' if path else ''
+    if isinstance(new, dict):
+        named = schema.get('properties') or {}
+        others = schema.get('additionalProperties')
+        before = old if isinstance(old, dict) else {}
+        for name, value in new.items():
+            below = named.get(name, others)
+            if isinstance(below, dict):
+                yield from _check(below, value, before.get(name),
+                                  prefix + name)
+    elif isinstance(new, list) and isinstance(schema.get('items'), dict):
+        for at, value in enumerate(new):
+            yield from _check(schema['items'], value, None, f'{path}[{at}]')
+
+
+def _value(schema, value):
+    """A value with the names that CEL has for its fields."""
+    if isinstance(value, list):
+        items = schema.get('items')
+        return [_value(items if isinstance(items, dict) else {}, one)
+                for one in value]
+    if not isinstance(value, dict):
+        return value
+    named = schema.get('properties') or {}
+    others = schema.get('additionalProperties')
+    others = others if isinstance(others, dict) else {}
+    return {_escaped(name) if name in named else name:
+            _value(named.get(name, others), one)
+            for name, one in value.items()}
+
+
+def _escaped(name):
+    if name in _RESERVED:
+        return f'__{name}__'
+    return re.sub(r'__|[-./]', lambda found: _ESCAPES[found[0]], name)
+
+
+@functools.lru_cache(1000)
+def compiled(text):
+    """An expression, ready to be executed.
+
+    :raises ValueError: it is no CEL.
+    """
+    # Imported here: it brings a command line with it that a cluster without
+    # rules need not load.
+    import cel
+    return cel.compile(text)

@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP server: who asks, what for, and who answers.
+
+One asyncio thread serves everything.  Rooms outside the Kubernetes API
+(``/sandbox/...``) and verbs under an object are registered from outside.
+"""
+import asyncio
+import collections
+import dataclasses
+import logging
+import random
+import secrets
+import socket
+
+from aiohttp import web
+
+from kubevirt_sandbox.api import attributes
+from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import bodies
+from kubevirt_sandbox.api import discovery
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import kinds as kinds_module
+from kubevirt_sandbox.api import negotiation
+from kubevirt_sandbox.api import openapi
+from kubevirt_sandbox.api import protobuf
+from kubevirt_sandbox.api import rbac
+from kubevirt_sandbox.api import resources
+from kubevirt_sandbox.api import store as store_module
+from kubevirt_sandbox.api import targets
+
+LOG = logging.getLogger(__name__)
+
+ADMINISTRATOR = auth.User('kubernetes-admin',
+                          (auth.MASTERS, auth.AUTHENTICATED))
+
+
+@dataclasses.dataclass
+class SubresourceRequest:
+    """A call of a verb under an object, e.g. PUT .../start.
+
+    :param path: what stands behind the registered name, e.g. ``22`` for
+        ``portforward/22``; or ``''``.
+    :param body: parsed JSON, ``{}`` when there is none.
+    :param query: the query parameters (a multidict).
+    """
+
+    namespace: str
+    name: str
+    body: dict
+    store: store_module.Store
+    user: str
+    query: object
+    method: str
+    path: str
+    http: web.Request
+
+
+@dataclasses.dataclass(frozen=True)
+class Subresource:
+    """A registered verb under an object."""
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    handler: object
+    methods: tuple[str, ...]
+    kind: str
+    namespaced: bool
+    kind_of: tuple[str, str] | None
+    needs: str
+
+
+class Server:
+    """A Kubernetes API server.
+
+    :param length: how many events of a resource are remembered.
+    :param bookmark_seconds: how often watches that want it get bookmarks.
+    :param ca: the CA's certificate (PEM) for those inside the cluster.
+    :param lag: what is done :meth:`soon` is late, by up to so many seconds.
+    """
+
+    def __init__(self, length=store_module.HISTORY, bookmark_seconds=60,
+                 ca=None, lag=0):
+        self.ca = ca
+        self._lag = lag
+        self.kinds = kinds_module.Registry()
+        self.store = store_module.Store(self.kinds, length)
+        self.token = secrets.token_urlsafe(32)
+        self.tokens = auth.Tokens()
+        self.tokens.add(self.token, ADMINISTRATOR)
+        #: Decides who may do what, a :class:`rbac.Authorizer`.
+        self.access = rbac.Authorizer(self.store)
+        #: The :class:`accounts.Accounts`; see ``core.install``.
+        self.accounts = None
+        self.bookmark_seconds = bookmark_seconds
+        self.watches = {}
+        self.subresources = {}
+        self.documents = openapi.Documents(self.kinds)
+        #: Called around every call of the Kubernetes API:
+        #: ``await around(request, verb, resource, carry_out)`` gives the
+        #: answer; ``carry_out()`` makes the real one (faults, statistics).
+        self.around = None
+        #: Binds claims and lets them go; see ``core.install``.
+        self.provisioner = None
+        self._ssl = None
+        self._app = web.Application(client_max_size=bodies.LIMIT)
+        self._runner = None
+        self._site = None
+        self._socket = None
+        self._away = False
+        self.address = None
+        self._on_kind = []
+        self._later = collections.OrderedDict()
+        self._loop = None
+
+    # -- registration -----------------------------------------------------
+
+    def register_kind(self, kind):
+        """Serve a :class:`kinds.Kind`."""
+        self.kinds.add(kind)
+        for callback in self._on_kind:
+            callback(kind)
+
+    def on_kind(self, callback):
+        """Have ``callback(kind)`` called for kinds registered later."""
+        self._on_kind.append(callback)
+
+    def soon(self, work, *arguments):
+        """Run work after what goes on now; the same work only once.
+
+        Before the server is started, work waits for :meth:`settle`.
+        """
+        job = (work, arguments)
+        if job not in self._later:
+            self._later[job] = None
+            if self._loop is not None and len(self._later) == 1:
+                self._loop.call_later(
+                    random.uniform(0, self._lag),  # noqa: S311
+                    self.settle)
+
+    def settle(self):
+        """Do all the work that waits (see :meth:`soon`)."""
+        while self._later:
+            (work, arguments), _ = self._later.popitem(last=False)
+            try:
+                work(*arguments)
+            except Exception:
+                LOG.exception('%s%r failed', work, arguments)
+
+    def register_subresource(self, group, version, plural, name, handler,
+                             methods=('PUT',), *, kind='', namespaced=True,
+                             kind_of=None, needs=''):
+        """Serve a verb under an object.
+
+        :param name: e.g. ``start``; what a client writes behind it after
+            a slash is given to the handler as ``request.path``.
+        :param handler: ``async handler(SubresourceRequest)`` gives
+            ``(status, body)``, body a dict or None, and raises
+            :class:`errors.ApiError`; it may also give an aiohttp response.
+        :param kind: the kind that discovery shows.
+        :param needs: a verb that one must be allowed besides.
+        :param kind_of: (group, version) of that, if it is of another one.
+        """
+        entry = Subresource(group, version, plural, name, handler,
+                            tuple(methods), kind, namespaced, kind_of,
+                            needs)
+        self.subresources.setdefault(
+            (group, version, plural), {})[name] = entry
+
+    def register_route(self, method, path, handler, *, public=False):
+        """Serve a path outside the Kubernetes API.
+
+        :param path: as aiohttp writes it, e.g. ``/sandbox/x/{name}``.
+        :param handler: ``async handler(aiohttp request)`` gives an aiohttp
+            response.
+        :param public: everybody may; else who has the right to the path.
+        """
+        async def guarded(request):
+            try:
+                if not public:
+                    self.access.check(
+                        self._user(request), self._wanted(
+                            request,
+                            targets.parse(request.rel_url.raw_path)))
+                return await handler(request)
+            except errors.ApiError as exc:
+                return failure(exc)
+        self._app.router.add_route(method, path, guarded)
+
+    # -- running ----------------------------------------------------------
+
+    async def start(self, host='127.0.0.1', port=0, ssl_context=None):
+        """Begin to serve.
+
+        :param port: 0 chooses a free one; see :attr:`address`.
+        :param ssl_context: None for plain HTTP (unit tests).
+        """
+        self._ssl = ssl_context
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self.settle)
+        self._app.router.add_route('*', '/{path:.*}', self._serve)
+        self._runner = web.AppRunner(
+            self._app, access_log=None, handler_cancellation=True,
+            shutdown_timeout=1)
+        await self._runner.setup()
+        family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        # Bound without SO_REUSEPORT: a port that somebody has is refused.
+        self._socket = _bound(family, (host, port), False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.address = self._socket.getsockname()[:2]
+        await self._open()
+
+    @property
+    def url(self):
+        host, port = self.address
+        host = f'[{host}]' if ':' in host else host
+        return f'{"https" if self._ssl else "http"}://{host}:{port}'
+
+    async def _open(self):
+        # The socket that reserves the port never listens: while the server
+        # is away connections are refused, and nobody else gets the port.
+        listening = _bound(self._socket.family, self._socket.getsockname(),
+                           True)
+        self._site = web.SockSite(self._runner, listening,
+                                  ssl_context=self._ssl, backlog=1024)
+        await self._site.start()
+
+    def cut(self, match=None):
+        """Cut open watches.
+
+        :param match: function of the aiohttp request; None: all.
+        :returns: how many were cut.
+        """
+        cut = [r for r in self.watches.values()
+               if match is None or match(r)]
+        for request in cut:
+            if request.transport is not None:
+                request.transport.abort()
+        return len(cut)
+
+    async def go_away(self, but):
+        """Refuse connections, and cut those there are.
+
+        :param but: transport of the one that is left, for an answer
+        """
+        self._away = True
+        await self._site.stop()
+        for connection in list(self._runner.server.connections):
+            if connection.transport not in (None, but):
+                connection.transport.abort()
+
+    async def come_back(self, seconds):
+        """Take connections again, in so many seconds."""
+        await asyncio.sleep(seconds)
+        self._away = False
+        await self._open()
+
+    async def stop(self):
+        """End: watches end, connections close."""
+        for watch in list(self.watches):
+            watch.end()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+
+    # -- serving ----------------------------------------------------------
+
+    def _user(self, request):
+        """Who asks, or whom he asks to be taken for.
+
+        :raises errors.ApiError: 401, or 403 when he may not be another.
+        """
+        user = self.tokens.user(request.headers.get('Authorization'))
+        if user is None:
+            raise errors.unauthorized()
+        other = auth.impersonated(request.headers)
+        if other is None:
+            return user
+        if not other.name:
+            raise errors.internal_error(
+                'requested impersonation without impersonating a user')
+        for wanted in attributes.of_impersonation(other):
+            self.access.check(user, wanted)
+        return auth.completed(other)
+
+    @staticmethod
+    def _wanted(request, target):
+        """What right a request needs: :class:`attributes.Attributes`."""
+        if target is None:
+            return attributes.of_path(request.method, request.path)
+        return attributes.of_target(request.method, target, request.query)
+
+    async def _serve(self, request):
+        if self._away:
+            # Its connection was being made while the others were cut.
+            request.transport.abort()
+            raise ConnectionResetError
+        try:
+            response = await self._route(request)
+        except errors.ApiError as exc:
+            response = failure(exc)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception as exc:
+            LOG.exception('%s %s failed', request.method, request.path)
+            response = failure(errors.internal_error(type(exc).__name__))
+        return response
+
+    async def _route(self, request):
+        user = self._user(request)
+        target = targets.parse(request.rel_url.raw_path)
+        wanted = self._wanted(request, target)
+        if discovery.public(request.path):
+            self.access.check(user, wanted)
+            return discovery.health(self, request)
+        verb, resource = wanted.verb, ''
+        try:
+            self.access.check(user, wanted)
+            if target is None:
+                def carry_out():
+                    return discovery.answer(self, request)
+            else:
+                verb, resource, carry_out = self._handler(
+                    request, target, user)
+        except errors.ApiError as exc:
+            if exc.code != 403:
+                raise
+            resource, carry_out = _refusal(wanted, exc)
+        if self.around is None:
+            return await carry_out()
+        return await self.around(request, verb, resource, carry_out)
+
+    def _handler(self, request, target, user):
+        """(verb, resource, function that carries it out) of a call."""
+        kind = self.kinds.find(target.group, target.version, target.plural)
+        if target.subresource:
+            found = self._find_subresource(target)
+            if found:
+                entry, path = found
+                self._check_whole(target, request, user, entry)
+                return (_verb(request.method),
+                        f'{target.plural}.{target.group}/{entry.name}'
+                        if target.group else f'{target.plural}/{entry.name}',
+                        lambda: self._subresource(request, target, user,
+                                                  entry, path))
+        if kind is None or (target.subresource and not (
+                target.subresource == 'status' and kind.status)):
+            raise errors.no_such_path()
+        if kind.namespaced and not target.namespace:
+            if target.name:
+                raise errors.no_such_path()
+            if request.method not in ('GET', 'HEAD') and (
+                    'list' in kind.verbs):
+                raise errors.method_not_allowed()
+        if target.namespace and not kind.namespaced:
+            raise errors.no_such_path()
+        verb = resources.verb_of(request.method, target.name, request.query)
+        if verb is None or verb not in kind.verbs or (
+                target.subresource and verb not in (
+                    'get', 'update', 'patch')):
+            raise errors.method_not_allowed()
+        call = resources.Call(self, request, target, kind, verb, user)
+        resource = kind.resource
+        if target.subresource:
+            resource += '/' + target.subresource
+        return verb, resource, lambda: resources.carry_out(call)
+
+    def _find_subresource(self, target):
+        entries = self.subresources.get(
+            (target.group, target.version, target.plural), {})
+        parts = target.subresource.split('/')
+        for count in range(len(parts), 0, -1):
+            entry = entries.get('/'.join(parts[:count]))
+            if entry:
+                return entry, '/'.join(parts[count:])
+        return None
+
+    def _check_whole(self, target, request, user, entry):
+        """What rights a verb needs besides.
+
+        One of several words needs the right to all of them as well.
+
+        The API server in front looks at the first only, the one behind it
+        at the whole (KubeVirt: pkg/virt-api/rest/authorizer.go).
+        """
+        if entry.needs:
+            self.access.check(user, dataclasses.replace(
+                attributes.of_target(request.method, target, request.query),
+                verb=entry.needs))
+        if '/' in entry.name:
+            self.access.check(user, dataclasses.replace(
+                attributes.of_target(request.method, target, request.query),
+                subresource=entry.name))
+
+    async def _subresource(self, request, target, user, entry, path):
+        if request.method not in entry.methods:
+            raise errors.method_not_allowed()
+        raw = await bodies.read(request)
+        form = bodies.media_type(request)
+        parse = {protobuf.MEDIA: protobuf.decode,
+                 negotiation.YAML: bodies.parse_yaml}.get(
+                     form, bodies.parse_json)
+        body = parse(raw) if raw.strip() else {}
+        if body is None:
+            body = {}
+        if not isinstance(body, dict):
+            raise errors.bad_request('the body must be an object')
+        answer = await entry.handler(SubresourceRequest(
+            target.namespace, target.name, body, self.store, user.name,
+            request.query, request.method, path, request))
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        status, body = answer
+        if body is None:
+            return web.Response(status=status)
+        return resources.respond(history.encode(body), status)
+
+
+def _refusal(wanted, exc):
+    """(resource, function) that refuse, to be counted as other calls."""
+    async def refuse():
+        raise exc
+    resource = wanted.resource
+    if wanted.group:
+        resource += f'.{wanted.group}'
+    if wanted.subresource:
+        resource += f'/{wanted.subresource}'
+    return resource, refuse
+
+
+def _verb(method):
+    return {'PUT': 'update', 'POST': 'create', 'PATCH': 'patch',
+            'DELETE': 'delete'}.get(method, 'get')
+
+
+def failure(exc):
+    """The answer to a refused request."""
+    body = exc.status()
+    if getattr(exc, 'list_meta', None):
+        body['metadata'] = exc.list_meta
+    response = resources.respond(history.encode(body), exc.code)
+    response.headers.update(exc.headers)
+    return response
+
+
+def _bound(family, address, shared):
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
+        sock.bind(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage classes, and the life of the claims that ask for them.
+
+A claim is bound as its class says: at once, or with its first consumer. It
+stays while something uses it, and what it holds goes with it. There is no
+storage behind a claim here but the file that its content may be kept in.
+
+Follows ``pkg/apis/core/validation``, ``pkg/controller/volume`` and the
+admission plugins ``DefaultStorageClass`` and
+``StorageObjectInUseProtection`` of Kubernetes 1.36.
+"""
+from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import kinds
+from kubevirt_sandbox.api import quantity
+from kubevirt_sandbox.api import tables
+
+DEFAULT_CLASS = 'storageclass.kubernetes.io/is-default-class'
+PROTECTION = 'kubernetes.io/pvc-protection'
+NODE = 'volume.kubernetes.io/selected-node'
+LATE = 'WaitForFirstConsumer'
+
+PROVISIONER = 'sandbox.sushy-kubevirt.openstack.org/file'
+
+#: The classes that there are from the beginning: the default one binds at
+#: once, the other one with the first consumer.
+CLASSES = {'standard': 'Immediate', 'late': LATE}
+
+_MODES = ('ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany',
+          'ReadWriteOncePod')
+_MANAGER = 'kube-controller-manager'
+
+STORAGE_CLASS = kinds.Kind(
+    'storage.k8s.io', 'v1', 'StorageClass', 'storageclasses', 'storageclass',
+    ('sc',), namespaced=False, generation=False, unconditional_update=True,
+    schema=schemas.about(schemas.thing(
+        provisioner=schemas.STRING, parameters=schemas.TEXTS,
+        reclaimPolicy={**schemas.STRING, 'default': 'Delete'},
+        volumeBindingMode={**schemas.STRING, 'default': 'Immediate'},
+        allowVolumeExpansion=schemas.BOOLEAN),
+        'StorageClass describes the parameters for a class of storage for '
+        'which PersistentVolumes can be dynamically provisioned.'),
+    columns=(kinds.Column('Provisioner', 'string', '.provisioner'),
+             kinds.Column('ReclaimPolicy', 'string', '.reclaimPolicy'),
+             kinds.Column('VolumeBindingMode', 'string',
+                          '.volumeBindingMode'),
+             kinds.Column('Age', 'date', '.metadata.creationTimestamp',
+                          description=tables.AGE_TEXT)))
+
+
+def default_class(store):
+    """The default storage class, or None."""
+    for item in store.list(STORAGE_CLASS):
+        if (item['metadata'].get('annotations') or {}).get(
+                DEFAULT_CLASS) == 'true':
+            return item
+    return None
+
+
+def class_of(store, claim):
+    """The storage class of a claim, or None when there is none of it."""
+    name = (claim.get('spec') or {}).get('storageClassName')
+    return store.find(STORAGE_CLASS, '', name) if name else None
+
+
+def is_late(store, claim):
+    """Whether a claim is bound with its first consumer only."""
+    found = class_of(store, claim)
+    return found is not None and found.get('volumeBindingMode') == LATE
+
+
+def size(claim):
+    """How much a claim asks for, in bytes; 0 when it does not say."""
+    requests = ((claim.get('spec') or {}).get('resources') or {}).get(
+        'requests') or {}
+    try:
+        return int(quantity.value(requests.get('storage')))
+    except quantity.QuantityError:
+        return 0
+
+
+def complete(admission):
+    """Fill in what a new claim leaves to the cluster."""
+    new = admission.new
+    if admission.operation != 'CREATE':
+        return
+    spec = new.setdefault('spec', {})
+    spec.setdefault('volumeMode', 'Filesystem')
+    if spec.get('storageClassName') is None:
+        found = default_class(admission.store)
+        if found is not None:
+            spec['storageClassName'] = found['metadata']['name']
+    finalizers = new['metadata'].setdefault('finalizers', [])
+    if PROTECTION not in finalizers:
+        finalizers.append(PROTECTION)
+    new['status'] = {'phase': 'Pending'}
+
+
+def refuse(admission):
+    """A claim asks for something, and for the same thing ever after."""
+    new, old = admission.new, admission.old
+    if new is None or admission.subresource:
+        return
+    spec, causes = new['spec'], []
+    modes = spec.get('accessModes') or []
+    if not modes:
+        causes.append(errors.Cause(
+            'FieldValueRequired', 'Required value: at least 1 access mode '
+            'is required', 'spec.accessModes'))
+    for mode in modes:
+        if mode not in _MODES:
+            causes.append(errors.Cause(
+                'FieldValueNotSupported', f'Unsupported value: "{mode}": '
+                'supported values: "ReadOnlyMany", "ReadWriteMany", '
+                '"ReadWriteOnce", "ReadWriteOncePod"', 'spec.accessModes'))
+    requests = (spec.get('resources') or {}).get('requests') or {}
+    if 'storage' not in requests:
+        causes.append(errors.Cause(
+            'FieldValueRequired', 'Required value',
+            'spec.resources[storage]'))
+    elif size(new) <= 0:
+        causes.append(errors.Cause(
+            'FieldValueInvalid', f'Invalid value: "{requests["storage"]}": '
+            'must be greater than zero', 'spec.resources[storage]'))
+    if old is not None and _fixed(spec) != _fixed(old.get('spec') or {}):
+        causes.append(errors.Cause(
+            'FieldValueForbidden', 'Forbidden: spec is immutable after '
+            'creation except resources.requests and '
+            'volumeAttributesClassName for bound claims', 'spec'))
+    if causes:
+        raise errors.invalid(_claims(admission.store),
+                             new['metadata'].get('name'), causes)
+
+
+def _fixed(spec):
+    """What may not change; ``volumeName`` is set when it is bound."""
+    return {name: value for name, value in spec.items() if name not in (
+        'resources', 'volumeName', 'volumeAttributesClassName')}
+
+
+def _claims(store):
+    return store.kinds.of_object('v1', 'PersistentVolumeClaim')
+
+
+class Provisioner:
+    """Binds claims, and lets them go.
+
+    :param server: a :class:`server.Server`.
+    :param kind: the Kind of claims.
+    :param storage: keeps what claims hold: its ``remove(namespace, name)``
+        is called when one is gone; or None.
+    """
+
+    def __init__(self, server, kind, storage=None):
+        self._store = server.store
+        self._soon = server.soon
+        self._kind = kind
+        self._storage = storage
+        self._leaving = set()
+        self._users = []
+        for name, mode in CLASSES.items():
+            self._store.create(STORAGE_CLASS, {
+                'metadata': {'name': name, 'annotations': {
+                    DEFAULT_CLASS: 'true'} if mode != LATE else {}},
+                'provisioner': PROVISIONER, 'volumeBindingMode': mode})
+        self._store.subscribe(kind, self._saw)
+
+    def add_user(self, uses):
+        """Keep claims as long as they are in use.
+
+        :param uses: function (namespace, name) -> whether a claim is in use
+            by a pod.
+        """
+        self._users.append(uses)
+
+    def look(self):
+        """Let claims go that are to be deleted and no longer in use.
+
+        To be called when something may have stopped using one.
+        """
+        for key in list(self._leaving):
+            self._soon(self._release, key)
+
+    def consume(self, namespace, name, node):
+        """A pod on a node wants a claim: one that waited for it is bound.
+
+        :returns: whether it is bound now.
+        """
+        claim = self._store.find(self._kind, namespace, name)
+        if claim is None or 'deletionTimestamp' in claim['metadata']:
+            return False
+        if (claim.get('status') or {}).get('phase') != 'Bound' and is_late(
+                self._store, claim):
+            self._bind((namespace, name), node)
+            claim = self._store.get(self._kind, namespace, name)
+        return (claim.get('status') or {}).get('phase') == 'Bound'
+
+    def _saw(self, type_, claim, _old):
+        key = (claim['metadata']['namespace'], claim['metadata']['name'])
+        if type_ == 'DELETED':
+            self._leaving.discard(key)
+            if self._storage is not None:
+                self._storage.remove(*key)
+        elif 'deletionTimestamp' in claim['metadata']:
+            if key not in self._leaving:
+                self._leaving.add(key)
+                self._soon(self._release, key)
+        elif (claim.get('status') or {}).get('phase') != 'Bound' and (
+                class_of(self._store, claim) is not None
+                and not is_late(self._store, claim)):
+            self._soon(self._bind, key)
+
+    def _bind(self, key, node=None):
+        claim = self._store.find(self._kind, *key)
+        if claim is None or (claim.get('status') or {}).get(
+                'phase') == 'Bound' or (
+                    'deletionTimestamp' in claim['metadata']):
+            return
+
+        def name_volume(new):
+            new['spec'].setdefault('volumeName',
+                                   f'pvc-{new["metadata"]["uid"]}')
+            notes = new['metadata'].setdefault('annotations', {})
+            notes['pv.kubernetes.io/bind-completed'] = 'yes'
+            notes['pv.kubernetes.io/bound-by-controller'] = 'yes'
+            if node:
+                notes[NODE] = node
+
+        def be_bound(new):
+            spec = new['spec']
+            new['status'] = {
+                'phase': 'Bound', 'accessModes': spec['accessModes'],
+                'capacity': {'storage': spec['resources']['requests'][
+                    'storage']}}
+        self._store.change(self._kind, *key, name_volume, manager=_MANAGER)
+        self._store.change(self._kind, *key, be_bound, subresource='status',
+                           manager=_MANAGER)
+
+    def _release(self, key):
+        claim = self._store.find(self._kind, *key)
+        if claim is None or key not in self._leaving or any(
+                uses(*key) for uses in self._users):
+            return
+        self._store.change(
+            self._kind, *key, lambda new: new['metadata'].update(
+                finalizers=[f for f in new['metadata'].get('finalizers', ())
+                            if f != PROTECTION]), manager=_MANAGER)

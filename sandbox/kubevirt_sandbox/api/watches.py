@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches: every change after a version, as lines of JSON."""
+import asyncio
+import random
+
+from aiohttp import web
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import views
+
+#: A client that lags this many events behind is cut off.
+BACKLOG = 20000
+
+#: A watch that ends by itself has a bookmark so many seconds before.
+LAST = 2
+
+INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
+
+
+class Watch:
+    """One open watch.
+
+    :param store: the store.
+    :param view: the :class:`views.View` for the client.
+    :param selector: the :class:`selectors.Selector`.
+    :param namespace: None for all.
+    :param timeout: seconds until the watch ends by itself.
+    :param bookmarks: seconds between bookmarks; None: none are wanted.
+    """
+
+    def __init__(self, store, view, selector, namespace, timeout,
+                 bookmarks=None):
+        self._store = store
+        self._view = view
+        self._selector = selector
+        self._namespace = namespace
+        self._timeout = timeout
+        self._bookmarks = bookmarks
+        self._pending = []
+        self._wake = asyncio.Event()
+        self._ended = False
+        self._seen = 0
+
+    def end(self):
+        """End it as a server does that goes away."""
+        self._ended = True
+        self._wake.set()
+
+    def _take(self, event):
+        if self._ended or event.version <= self._seen:
+            return
+        raw = self._line(event)
+        self._seen = event.version
+        if raw:
+            self._pending.append(raw)
+            self._wake.set()
+            if len(self._pending) > BACKLOG:
+                self._ended = True
+
+    def _line(self, event):
+        """The line for an event, or None when it is not selected.
+
+        With a selector an object may enter or leave what is watched.
+        """
+        if self._namespace is not None and (
+                event.record.key[0] != self._namespace):
+            return None
+        type_, record = event.type, event.record
+        if self._selector:
+            now = type_ != history.DELETED and self._selector.matches(
+                record.obj)
+            before = event.previous is not None and self._selector.matches(
+                event.previous.obj)
+            if not now and not before:
+                return None
+            if now and not before:
+                type_ = history.ADDED
+            elif before and not now:
+                type_ = history.DELETED
+                if event.type != history.DELETED:
+                    gone = dict(event.previous.obj)
+                    gone['metadata'] = {
+                        **gone['metadata'],
+                        'resourceVersion': str(event.version)}
+                    record = history.Record(record.key, gone, event.version)
+        return self._view.event(type_, record, event)
+
+    def begin(self, version, initial):
+        """Collect what comes first and listen from now on.
+
+        :param version: events after this one; None: begin with all
+            objects as they are, as ADDED.
+        :param initial: the client wants to be told when these are through.
+        :raises errors.ApiError: 410 when the version is too long ago.
+        """
+        shelf = self._store.shelf(self._view.kind)
+        if version is None:
+            for record in shelf.now(self._namespace):
+                if not self._selector or self._selector.matches(record.obj):
+                    self._pending.append(
+                        self._view.event(history.ADDED, record))
+            if initial:
+                self._pending.append(self._view.bookmark(
+                    self._store.version, {INITIAL_EVENTS_END: 'true'}))
+            self._seen = self._store.version
+        else:
+            self._seen = version
+            for event in shelf.since(version):
+                self._take(event)
+        return self._store.listen(self._view.kind, self._take)
+
+    def _mark(self, now, end):
+        """When the next bookmark is due: one is shortly before the end."""
+        if not self._bookmarks:
+            return end
+        due = now + self._bookmarks
+        return min(due, end - LAST) if now < end - LAST else due
+
+    async def send(self, response):
+        """Send lines until the watch ends."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._timeout
+        marks = self._bookmarks
+        mark = self._mark(loop.time(), end)
+        while True:
+            if self._pending:
+                lines, self._pending = self._pending, []
+                await response.write(b''.join(lines))
+                continue
+            now = loop.time()
+            if self._ended or now >= end:
+                return
+            if marks and now >= mark:
+                mark = self._mark(now, end)
+                await response.write(self._view.bookmark(
+                    self._store.version))
+                continue
+            self._wake.clear()
+            try:
+                async with asyncio.timeout_at(min(end, mark)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+
+async def serve(server, request, kind, view, selector, namespace, options):
+    """Answer a watch.
+
+    :param server: keeps ``server.watches``, the open watches.
+    :param options: a :class:`options.ListOptions`.
+    """
+    timeout = options.timeout or random.uniform(1800, 3600)  # noqa: S311
+    watch = Watch(server.store, view, selector, namespace, timeout,
+                  server.bookmark_seconds if options.bookmarks else None)
+    response = web.StreamResponse(headers={
+        'Content-Type': 'application/json',
+        'Cache-Control': 'no-cache, private'})
+    version = options.version
+    if options.initial_events or not version:
+        version = None
+    response.enable_chunked_encoding()
+    try:
+        stop = watch.begin(version, options.initial_events)
+    except errors.ApiError as exc:
+        # As kube-apiserver: the watch begins, and ends with an error.
+        await response.prepare(request)
+        await response.write(views.line('ERROR',
+                                        history.encode(exc.status())))
+        await response.write_eof()
+        return response
+    server.watches[watch] = request
+    try:
+        await response.prepare(request)
+        await watch.send(response)
+        await response.write_eof()
+    except ConnectionError:
+        pass
+    finally:
+        stop()
+        del server.watches[watch]
+    return response

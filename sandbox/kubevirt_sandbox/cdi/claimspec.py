@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The claim that CDI makes for a DataVolume.
+
+Source: pkg/controller/datavolume/util.go, controller-base.go
+(newPersistentVolumeClaim), import-controller.go, upload-controller.go,
+pkg/controller/common/util.go (CDI 1.65).
+"""
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import quantity
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import volumes
+from kubevirt_sandbox.cdi import images
+from kubevirt_sandbox.cdi import notes
+
+_MIB = 1 << 20
+
+
+class ClaimError(Exception):
+    """No claim can be made for a DataVolume; reason ErrClaimNotValid."""
+
+
+def claim(store, volume):
+    """The claim for a DataVolume, to be created.
+
+    :param store: the store, to look for storage classes and sources.
+    :param volume: the DataVolume.
+    :raises ClaimError: it says too little.
+    """
+    meta = volume['metadata']
+    spec = _spec(store, volume)
+    labels = {'app': 'containerized-data-importer',
+              'app.kubernetes.io/component': 'storage',
+              'app.kubernetes.io/managed-by': 'cdi-controller'}
+    if not is_block(spec):
+        labels['alerts.k8s.io/KubePersistentVolumeFillingUp'] = 'disabled'
+    labels.update(meta.get('labels') or {})
+    annotations = dict(notes.of(volume))
+    annotations.update({
+        notes.RESTARTS: '0',
+        notes.CONTENT_TYPE: volume['spec'].get('contentType') or 'kubevirt',
+        notes.PREALLOCATION: str(bool(volume['spec'].get(
+            'preallocation'))).lower(),
+        notes.CREATED_FOR: meta['uid'],
+        **_source(volume)})
+    annotations.pop(notes.POPULATED_FOR, None)
+    return {
+        'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim',
+        'metadata': {
+            'name': meta['name'], 'namespace': meta['namespace'],
+            'labels': labels, 'annotations': annotations,
+            'ownerReferences': [{
+                'apiVersion': volume['apiVersion'], 'kind': 'DataVolume',
+                'name': meta['name'], 'uid': meta['uid'],
+                'controller': True, 'blockOwnerDeletion': True}]},
+        'spec': spec}
+
+
+def is_block(spec):
+    """Whether a claim's spec asks for a device without a file system."""
+    return spec.get('volumeMode') == 'Block'
+
+
+def available(claim):
+    """How large a disk may be in a claim, bytes."""
+    return images.usable(volumes.size(claim), is_block(claim['spec']))
+
+
+def is_bound(store, provisioner, claim):
+    """Whether a claim is bound; one that may be at once soon will be.
+
+    :param provisioner: the :class:`api.volumes.Provisioner`.
+    """
+    if (claim.get('status') or {}).get('phase') == 'Bound':
+        return True
+    if notes.IMMEDIATE in notes.of(claim):
+        # The pod that fills it is its first consumer then. What becomes of
+        # the claim gives the caller another turn.
+        meta, nodes = claim['metadata'], store.list(core.NODE)
+        provisioner.consume(meta['namespace'], meta['name'],
+                            nodes[0]['metadata']['name'] if nodes else '')
+    return False
+
+
+def source_claim(store, volume):
+    """The claim that a DataVolume copies, or None."""
+    source = ((volume['spec'].get('source') or {}).get('pvc')) or {}
+    return store.find(core.CLAIM, source.get('namespace', ''),
+                      source.get('name', ''))
+
+
+def _spec(store, volume):
+    spec = volume['spec']
+    if spec.get('pvc') is not None:
+        return trees.copy(spec['pvc'])
+    result = trees.copy(spec['storage'])
+    if spec.get('contentType') == 'archive':
+        if is_block(result):
+            raise ClaimError('ContentType Archive cannot have block '
+                             'volumeMode')
+        result['volumeMode'] = 'Filesystem'
+    found = (volumes.class_of(store, {'spec': result})
+             if result.get('storageClassName')
+             else volumes.default_class(store))
+    if found is None:
+        if not result.get('accessModes'):
+            raise ClaimError('PVC spec is missing accessMode and no '
+                             'storageClass to choose profile')
+    else:
+        result['storageClassName'] = found['metadata']['name']
+        # What the StorageProfiles here recommend.
+        if not result.get('accessModes'):
+            if found.get('provisioner') != volumes.PROVISIONER:
+                raise ClaimError('no accessMode specified in StorageProfile '
+                                 + found['metadata']['name'])
+            result['accessModes'] = ['ReadWriteOnce']
+        if not result.get('volumeMode'):
+            result['volumeMode'] = 'Filesystem'
+    requests = result.setdefault('resources', {}).setdefault('requests', {})
+    if 'storage' not in requests:
+        original = source_claim(store, volume)
+        if original is None:
+            raise ClaimError('source PVC of the copy is not there')
+        requests['storage'] = original['spec']['resources']['requests'][
+            'storage']
+        return result
+    size = images.required(int(quantity.value(requests['storage'])),
+                           is_block(result))
+    requests['storage'] = quantity.canonical(size)
+    return result
+
+
+def _source(volume):
+    """The annotations that say how to fill a claim."""
+    source = volume['spec'].get('source') or {}
+    if source.get('blank') is not None:
+        return {notes.SOURCE: notes.NONE}
+    if source.get('upload') is not None:
+        return {notes.UPLOAD: ''}
+    if source.get('pvc') is not None:
+        return {notes.CLONE: f'{source["pvc"]["namespace"]}/'
+                             f'{source["pvc"]["name"]}'}
+    http = source.get('http')
+    if http is None:
+        # s3, gcs, registry and so on: nothing here can import from them.
+        return {notes.SOURCE: next(iter(source), '')}
+    found = {notes.SOURCE: notes.HTTP, notes.ENDPOINT: http['url']}
+    for field, name in (('secretRef', notes.SECRET),
+                        ('certConfigMap', notes.CERTIFICATES),
+                        ('checksum', notes.CHECKSUM)):
+        if http.get(field):
+            found[name] = http[field]
+    if http.get('insecureSkipVerify'):
+        found[notes.INSECURE] = 'true'
+    for field, name in (('extraHeaders', notes.HEADERS),
+                        ('secretExtraHeaders', notes.SECRET_HEADERS)):
+        for index, header in enumerate(http.get(field) or ()):
+            found[f'{name}.{index}'] = header
+    return found

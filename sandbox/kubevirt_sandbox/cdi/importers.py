@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pods that import into claims: CDI's importer under a kubelet.
+
+Each attempt at an import runs in a thread of its own; one that fails is
+started again, the first time at once and then with a back-off, for ever.
+The pods are no objects of the API; what is to be seen of them stands in
+annotations of the claim.
+
+Source: pkg/controller/import-controller.go, pkg/controller/util.go
+(setAnnotationsFromPodWithPrefix), cmd/cdi-importer/importer.go (CDI 1.65);
+kubelet's back-off: 10 s, doubled up to 300 s.
+"""
+import base64
+import collections
+import dataclasses
+import logging
+import threading
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.cdi import claimspec
+from kubevirt_sandbox.cdi import download
+from kubevirt_sandbox.cdi import images
+from kubevirt_sandbox.cdi import notes
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.kubevirt import workqueue
+
+LOG = logging.getLogger(__name__)
+
+#: Imports at the same time; further ones stay scheduled.
+MOST = 64
+
+_MANAGER = 'cdi-controller'
+_COMPONENT = 'import-controller'
+_LONGEST = 30  # times the first back-off, as kubelet's 300 s are of its 10
+_TOO_SMALL = ('is larger than the reported available',
+              'no space left on device', 'disk quota exceeded')
+
+
+class _WaitingError(Exception):
+    """The container cannot be made; (reason, message) of its state."""
+
+
+@dataclasses.dataclass
+class _Pod:
+    """An importer.
+
+    :param uid: of the claim.
+    :param attempt: what runs in the thread, or None between attempts.
+    :param again: loop time of the next attempt.
+    :param failures: attempts that failed.
+    """
+
+    uid: str
+    attempt: object = None
+    thread: threading.Thread | None = None
+    again: float = 0
+    failures: int = 0
+    removed: bool = False
+
+
+class Importers:
+    """All importers.
+
+    :param server: the :class:`sandbox.api.server.Server`.
+    :param storage: the :class:`storage.Storage`.
+    :param recorder: an :class:`kubevirt.events.Recorder`.
+    :param loop: the asyncio loop.
+    :param slowness: the :class:`slowness.Slowness`.
+    :param back_off: seconds until the second restart of an import that
+        fails; the first one is at once.
+    :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
+    """
+
+    def __init__(self, server, storage, recorder, loop, slowness, back_off,
+                 lag=0):
+        self._store = server.store
+        self._provisioner = server.provisioner
+        self._storage = storage
+        self._recorder = recorder
+        self._loop = loop
+        self._slowness = slowness
+        self._back_off = back_off
+        self._pods = {}
+        self._full = collections.OrderedDict()
+        self._closed = False
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'import', lag)
+        self._provisioner.add_user(self._uses)
+        self._end = self._store.subscribe(core.CLAIM, self._saw)
+
+    def close(self):
+        """End all importers."""
+        self._closed = True
+        self._end()
+        self._queue.close()
+        for pod in self._pods.values():
+            if pod.attempt is not None:
+                pod.attempt.stop()
+        end = self._loop.time() + 2
+        for pod in self._pods.values():
+            if pod.thread is not None:
+                pod.thread.join(max(0, end - self._loop.time()))
+
+    def progress(self, claim):
+        """How far the import into a claim is, in percent, or None."""
+        pod = self._pods.get(claim['metadata']['uid'])
+        attempt = pod and pod.attempt
+        return attempt.progress if attempt is not None else None
+
+    # -- what happens in the cluster -------------------------------------
+
+    def _saw(self, type_, claim, _old):
+        meta = claim['metadata']
+        if type_ == 'DELETED' or 'deletionTimestamp' in meta:
+            self._remove(meta['uid'])
+        elif not {notes.SOURCE, notes.CLONE}.isdisjoint(notes.of(claim)):
+            self._queue.add((meta['namespace'], meta['name']))
+
+    def _uses(self, namespace, name):
+        """Whether an importer still writes into a claim."""
+        claim = self._store.find(core.CLAIM, namespace, name)
+        pod = claim and self._pods.get(claim['metadata']['uid'])
+        return pod is not None and pod.thread is not None
+
+    def _remove(self, uid):
+        """Delete a pod; it is gone when its thread has ended."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        pod.removed = True
+        if pod.attempt is not None:
+            pod.attempt.stop()
+        if pod.thread is None:
+            del self._pods[uid]
+
+    # -- one turn --------------------------------------------------------
+
+    def _sync(self, key):
+        claim = self._store.find(core.CLAIM, *key)
+        if claim is None or 'deletionTimestamp' in claim['metadata']:
+            return
+        found = notes.of(claim)
+        if found.get(notes.POD_PHASE) == 'Succeeded' or found.get(
+                notes.FATAL) == 'true':
+            return
+        if not claimspec.is_bound(self._store, self._provisioner, claim):
+            return
+        if notes.IMPORT_POD not in found and notes.SOURCE in found:
+            self._note(key, {notes.IMPORT_POD: f'importer-{key[1]}'})
+            return
+        uid = claim['metadata']['uid']
+        pod = self._pods.get(uid)
+        if pod is None:
+            pod = self._pods[uid] = _Pod(uid)
+            self._note(key, {
+                notes.POD_PHASE: 'Pending', notes.SCHEDULABLE: 'true',
+                **_waiting('ContainerCreating', '')})
+        if pod.thread is not None or pod.removed:
+            return
+        left = pod.again - self._loop.time()
+        if left > 0:
+            self._queue.add_after(key, left)
+            return
+        self._start(key, claim, pod)
+
+    def _start(self, key, claim, pod):
+        if sum(p.thread is not None for p in self._pods.values()) >= MOST:
+            self._full[key] = True
+            return
+        try:
+            attempt, work = self._prepare(claim)
+        except _WaitingError as exc:
+            self._note(key, _waiting(*exc.args))
+            pod.again = self._loop.time() + self._back_off
+            self._queue.add_after(key, self._back_off)
+            return
+        pod.attempt = attempt
+        pod.thread = threading.Thread(
+            target=self._run, args=(key, pod.uid, work), daemon=True,
+            name=f'importer-{key[1]}')
+        self._note(key, {
+            notes.POD_PHASE: 'Running', notes.RUNNING: 'true',
+            notes.RUNNING_MESSAGE: '',
+            notes.RUNNING_REASON: 'Pod is running',
+            notes.RESTARTS: str(pod.failures)})
+        pod.thread.start()
+
+    def _run(self, key, uid, work):
+        """In a thread: do the work and say how it ended."""
+        failure = None
+        try:
+            work()
+        except Exception as exc:
+            failure = exc
+        if not self._closed:
+            try:
+                self._loop.call_soon_threadsafe(
+                    self._ended, key, uid, failure)
+            except RuntimeError:
+                pass  # The loop is closed: nobody wants to know.
+
+    def _ended(self, key, uid, failure):
+        pod = self._pods[uid]
+        pod.thread = pod.attempt = None
+        while self._full:
+            self._queue.add(self._full.popitem(last=False)[0])
+            break
+        if pod.removed or isinstance(failure, download.StoppedError):
+            del self._pods[uid]
+            self._provisioner.look()
+            self._queue.add(key)
+            return
+        try:
+            if failure is None:
+                self._succeed(key, uid)
+            else:
+                self._fail(key, pod, failure)
+        except errors.ApiError as exc:
+            if exc.code != 404:
+                raise
+
+    def _succeed(self, key, uid):
+        del self._pods[uid]
+        claim = self._store.get(core.CLAIM, *key)
+        self._note(key, {
+            notes.POD_PHASE: 'Succeeded', notes.RUNNING: 'false',
+            notes.RUNNING_MESSAGE: 'Import Complete',
+            notes.RUNNING_REASON: 'Completed'})
+        self._say(claim, events.NORMAL, 'ImportSucceeded',
+                  'Import Successful')
+
+    def _fail(self, key, pod, failure):
+        fatal = getattr(failure, 'fatal', False)
+        if not isinstance(failure, download.ImportFailedError):
+            LOG.error('The importer of %s/%s failed', *key,
+                      exc_info=failure)
+            failure = f'Unable to process data: {failure}'
+        message = str(failure)
+        claim = self._store.get(core.CLAIM, *key)
+        shown = simplified(message)
+        if fatal:
+            del self._pods[pod.uid]
+            self._note(key, {
+                notes.POD_PHASE: 'Failed', notes.FATAL: 'true',
+                notes.RUNNING: 'false', notes.RUNNING_MESSAGE: shown,
+                notes.RUNNING_REASON: 'ChecksumError'})
+        else:
+            # The first restart is at once, as kubelet's is.
+            wait = min(2 ** (pod.failures - 1), _LONGEST) * (
+                self._back_off) if pod.failures else 0
+            pod.failures += 1
+            pod.again = self._loop.time() + wait
+            self._note(key, _waiting(
+                'ImagePullFailed' if 'failed to pull image' in message
+                else 'Error', shown))
+            self._queue.add_after(key, wait)
+        self._say(claim, events.WARNING, 'ErrImportFailed', message)
+
+    def _note(self, key, values):
+        self._store.change(
+            core.CLAIM, *key, lambda new: new['metadata'].setdefault(
+                'annotations', {}).update(values), manager=_MANAGER)
+
+    def _say(self, claim, kind, reason, message):
+        self._recorder.event(claim, kind, reason, message, _COMPONENT)
+
+    # -- what the pod is to do -------------------------------------------
+
+    def _prepare(self, claim):
+        """What runs in the thread.
+
+        :returns: (something with ``progress`` and ``stop()``, function).
+        :raises _WaitingError: a Secret or the like is missing.
+        """
+        meta, found = claim['metadata'], notes.of(claim)
+        path = self._storage.path(meta['namespace'], meta['name'])
+        space = claimspec.available(claim)
+        if notes.CLONE in found:
+            namespace, _, name = found[notes.CLONE].partition('/')
+            copy = _Copy(self._storage.path(namespace, name), path, space)
+            return copy, copy.run
+        if found[notes.SOURCE] == notes.NONE:
+            copy = _Copy(None, path, space)
+            return copy, copy.run
+        if found[notes.SOURCE] != notes.HTTP:
+            raise _WaitingError(
+                'ErrImagePull', 'the sandbox cannot import from '
+                f'{found[notes.SOURCE]}')
+        source = self._source(meta['namespace'], found)
+        delay, rate = self._slowness.of(source.url)
+        attempt = download.Download(source, delay, rate)
+        archive = found.get(notes.CONTENT_TYPE) == 'archive'
+        return attempt, lambda: attempt.run(path, space, archive)
+
+    def _source(self, namespace, found):
+        username = password = ''
+        if found.get(notes.SECRET):
+            username, password = (
+                self._value(namespace, found[notes.SECRET], key)
+                for key in ('accessKeyId', 'secretKey'))
+        authorities = None
+        if found.get(notes.CERTIFICATES):
+            item = self._store.find(core.CONFIG_MAP, namespace,
+                                    found[notes.CERTIFICATES])
+            if item is None:
+                # The volume cannot be mounted; kubelet only tells events.
+                raise _WaitingError('ContainerCreating', '')
+            authorities = '\n'.join((item.get('data') or {}).values())
+        headers = _numbered(found, notes.HEADERS)
+        for name in _numbered(found, notes.SECRET_HEADERS):
+            secret = self._store.find(core.SECRET, namespace, name)
+            if secret is None:
+                raise _WaitingError('ContainerCreating', '')
+            headers += [_text(value) for _, value in sorted(
+                (secret.get('data') or {}).items())]
+        return download.Source(
+            found[notes.ENDPOINT], username, password, authorities,
+            found.get(notes.INSECURE) == 'true', tuple(headers),
+            found.get(notes.CHECKSUM, ''))
+
+    def _value(self, namespace, name, key):
+        secret = self._store.find(core.SECRET, namespace, name)
+        if secret is None:
+            raise _WaitingError('CreateContainerConfigError',
+                                f'secret "{name}" not found')
+        data = secret.get('data') or {}
+        if key not in data:
+            raise _WaitingError(
+                'CreateContainerConfigError', f'couldn\'t find key {key} in '
+                f'Secret {namespace}/{name}')
+        return _text(data[key])
+
+
+def simplified(message):
+    """A message as it stands in the condition of a DataVolume."""
+    if any(text in message for text in _TOO_SMALL):
+        return 'DataVolume too small to contain image'
+    return message
+
+
+def _waiting(reason, message):
+    return {notes.RUNNING: 'false', notes.RUNNING_REASON: reason,
+            notes.RUNNING_MESSAGE: message}
+
+
+def _numbered(found, prefix):
+    """The values of ``prefix.0``, ``prefix.1``, …"""
+    values = []
+    while f'{prefix}.{len(values)}' in found:
+        values.append(found[f'{prefix}.{len(values)}'])
+    return values
+
+
+def _text(value):
+    return base64.b64decode(value).decode(errors='replace')
+
+
+class _Copy:
+    """A copy of another disk, or an empty one.
+
+    :param source: path of the other disk, or None.
+    :param target: path to write.
+    :param size: of the disk, bytes.
+    """
+
+    progress = None
+
+    def __init__(self, source, target, size):
+        self._source = source
+        self._target = target
+        self._size = size
+        self._stopped = False
+
+    def stop(self):
+        """End it soon."""
+        self._stopped = True
+
+    def run(self):
+        """Write the disk."""
+        self._target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._source is None:
+            self._target.unlink(missing_ok=True)
+            with open(self._target, 'xb') as file:
+                file.truncate(self._size)
+            return
+        image = images.Image(self._target, self._size)
+        try:
+            with open(self._source, 'rb') as source:
+                image.begin_raw()
+                while piece := source.read(images.MIB):
+                    if self._stopped:
+                        raise download.StoppedError
+                    image.feed(piece)
+            image.received()
+            image.finish()
+        except download.StoppedError:
+            image.discard()
+            raise
+        except (OSError, images.ImageError) as exc:
+            image.discard()
+            raise download.ImportFailedError(
+                f'Unable to process data: {exc}') from None

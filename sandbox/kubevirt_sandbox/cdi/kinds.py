@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of CDI, as its CustomResourceDefinitions describe them.
+
+What their objects may be is :mod:`admission`'s business.
+
+Source: staging/src/kubevirt.io/containerized-data-importer-api/pkg/apis/core/
+v1beta1/types.go (CDI 1.65).
+"""
+import dataclasses
+
+from kubevirt_sandbox.api import kinds as api
+from kubevirt_sandbox.cdi import admission
+from kubevirt_sandbox.cdi import schema
+
+GROUP, VERSION = 'cdi.kubevirt.io', 'v1beta1'
+UPLOAD_GROUP = 'upload.cdi.kubevirt.io'
+
+_AGE = api.Column('Age', 'date', '.metadata.creationTimestamp')
+
+
+@dataclasses.dataclass(frozen=True)
+class Kinds:
+    """The kinds of one cluster."""
+
+    data_volume: api.Kind
+    cdi: api.Kind
+    config: api.Kind
+    profile: api.Kind
+    token_request: api.Kind
+
+    def __iter__(self):
+        return iter((self.data_volume, self.cdi, self.config, self.profile,
+                     self.token_request))
+
+
+def _answer(tokens):
+    def answer(request, call):
+        """A token for whoever may ask; the claim need not be there."""
+        name = (request.get('spec') or {}).get('pvcName') or ''
+        request['status'] = {'token': tokens.make(call.target.namespace,
+                                                  name)}
+        return request
+    return answer
+
+
+def build(tokens):
+    """Make the kinds.
+
+    :param tokens: the :class:`tokens.Tokens` for uploads.
+    :returns: :class:`Kinds`.
+    """
+    return Kinds(
+        data_volume=api.Kind(
+            GROUP, VERSION, 'DataVolume', 'datavolumes', 'datavolume',
+            ('dv', 'dvs'), ('all',), schema=schema.DATA_VOLUME, columns=(
+                api.Column('Phase', 'string', '.status.phase', description=(
+                    'The phase the data volume is in')),
+                api.Column('Progress', 'string', '.status.progress',
+                           description='Transfer progress in percentage if '
+                           'known, N/A otherwise'),
+                api.Column('Restarts', 'integer', '.status.restartCount',
+                           description='The number of times the transfer '
+                           'has been restarted.'), _AGE),
+            status=True, crd=True, validate=admission.validate),
+        cdi=api.Kind(
+            GROUP, VERSION, 'CDI', 'cdis', 'cdi', ('cdi', 'cdis'),
+            namespaced=False, schema=schema.CDI, columns=(
+                _AGE, api.Column('Phase', 'string', '.status.phase')),
+            crd=True),
+        config=api.Kind(
+            GROUP, VERSION, 'CDIConfig', 'cdiconfigs', 'cdiconfig',
+            namespaced=False, schema=schema.CDI_CONFIG, columns=(_AGE,),
+            crd=True),
+        profile=api.Kind(
+            GROUP, VERSION, 'StorageProfile', 'storageprofiles',
+            'storageprofile', namespaced=False,
+            schema=schema.STORAGE_PROFILE, columns=(_AGE,), status=True,
+            crd=True),
+        token_request=api.Kind(
+            UPLOAD_GROUP, VERSION, 'UploadTokenRequest',
+            'uploadtokenrequests', 'uploadtokenrequest', ('utr', 'utrs'),
+            schema=schema.UPLOAD_TOKEN_REQUEST, generation=False,
+            verbs=('create',), create=_answer(tokens)))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/sandbox/imports``: imports that are slow, for tests of who waits.
+
+``POST`` with ``{"url": REGEX, "delay": SECONDS, "rate": BYTES_A_SECOND}``
+makes each later attempt at a URL that the expression is found in wait first,
+and then take its time; ``DELETE`` ends all of that. Attempts that run go on
+as they began.
+"""
+import math
+import re
+
+from aiohttp import web
+
+from kubevirt_sandbox.api import bodies
+from kubevirt_sandbox.api import errors
+
+
+class Slowness:
+    """Which imports are slow."""
+
+    def __init__(self):
+        self._rules = []
+
+    def install(self, server):
+        """Serve the routes; they need the administrator's token."""
+        server.register_route('GET', '/sandbox/imports', self._list)
+        server.register_route('POST', '/sandbox/imports', self._add)
+        server.register_route('DELETE', '/sandbox/imports', self._clear)
+
+    def of(self, url):
+        """How slow an attempt at a URL is: (delay in s, bytes a second).
+
+        The rule that was added last counts; a rate of 0 is no limit.
+        """
+        for pattern, delay, rate in reversed(self._rules):
+            if pattern.search(url):
+                return delay, rate
+        return 0, 0
+
+    async def _list(self, request):
+        return web.json_response({'imports': [
+            {'url': pattern.pattern, 'delay': delay, 'rate': rate}
+            for pattern, delay, rate in self._rules]})
+
+    async def _add(self, request):
+        body = bodies.parse_json(await bodies.read(request))
+        if not isinstance(body, dict) or body.keys() - {
+                'url', 'delay', 'rate'}:
+            raise errors.bad_request('url, delay and rate are understood')
+        try:
+            pattern = re.compile(str(body.get('url', '')))
+        except re.error as exc:
+            raise errors.bad_request(f'url: {exc}') from None
+        numbers = []
+        for name in ('delay', 'rate'):
+            value = body.get(name, 0)
+            if type(value) not in (int, float) or not (
+                    math.isfinite(value) and value >= 0):
+                raise errors.bad_request(f'{name}: a number is needed')
+            numbers.append(value)
+        self._rules.append((pattern, *numbers))
+        return web.Response(status=204)
+
+    async def _clear(self, request):
+        self._rules.clear()
+        return web.Response(status=204)

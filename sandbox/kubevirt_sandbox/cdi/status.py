@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status of a DataVolume: phase and conditions.
+
+Computed from the DataVolume and its claim; writes nothing. As CDI's own it
+depends on what the status was before.
+
+Source: pkg/controller/datavolume/conditions.go, controller-base.go
+(updateStatus, updateConditions), import-controller.go, upload-controller.go
+(updateStatusPhase) (CDI 1.65).
+"""
+from kubevirt_sandbox.api import metadata
+from kubevirt_sandbox.api import volumes
+from kubevirt_sandbox.cdi import notes
+
+NORMAL, WARNING = 'Normal', 'Warning'
+
+_WORDS = {
+    'Import': {
+        'Pending': ('Scheduled', NORMAL, 'Import into {} scheduled'),
+        'Running': ('InProgress', NORMAL, 'Import into {} in progress'),
+        'Failed': (None, WARNING, 'Failed to import into PVC {}'),
+        'Succeeded': ('Succeeded', NORMAL,
+                      'Successfully imported into PVC {}')},
+    'Clone': {
+        'Pending': ('Scheduled', NORMAL, 'Cloning into {} scheduled'),
+        'Running': ('InProgress', NORMAL, 'Cloning into {} in progress'),
+        'Failed': (None, WARNING, 'Cloning into {} failed'),
+        'Succeeded': ('Succeeded', NORMAL, 'Successfully cloned into {}')},
+    'Upload': {
+        'Pending': ('Scheduled', NORMAL, 'Upload into {} scheduled'),
+        'Running': ('Ready', NORMAL, 'Upload into {} ready'),
+        'Failed': (None, WARNING, 'Upload into {} failed'),
+        'Succeeded': ('Succeeded', NORMAL, 'Successfully uploaded into {}')}}
+
+
+def update(volume, claim, store):
+    """Bring the status up to date with the claim.
+
+    :param volume: the DataVolume, changed in place.
+    :param claim: its claim, or None.
+    :param store: the store, to look for storage classes.
+    :returns: (type, reason, message) of an event that the new phase is
+        worth, or None.
+    """
+    status = volume.setdefault('status', {})
+    before, event = status.get('phase', ''), None
+    if claim is None:
+        if not before:
+            status['phase'] = 'Pending'
+    elif 'deletionTimestamp' not in claim['metadata']:
+        status['claimName'] = claim['metadata']['name']
+        event = _tell_phase(volume, claim, store)
+        restarts = notes.of(claim).get(notes.RESTARTS, '')
+        if restarts.isdigit() and int(restarts):
+            status['restartCount'] = int(restarts)
+        status.setdefault('progress', 'N/A')
+    tell_conditions(volume, claim)
+    return event if status.get('phase', '') != before else None
+
+
+def _tell_phase(volume, claim, store):
+    status = volume['status']
+    if not notes.requires_work(claim, volume):
+        status['phase'] = 'Succeeded'
+        return None
+    bound = (claim.get('status') or {}).get('phase')
+    if notes.of(claim).get(notes.POD_PHASE) == 'Succeeded':
+        return _follow_pod(volume, claim)
+    if bound == 'Bound':
+        if status.get('phase') in ('Pending', 'WaitForFirstConsumer',
+                                   'Unknown'):
+            status['phase'] = 'PVCBound'
+        return _follow_pod(volume, claim)
+    if bound == 'Lost':
+        status['phase'] = 'Failed'
+        return (WARNING, 'ErrClaimLost',
+                f'PVC {claim["metadata"]["name"]} lost')
+    status['phase'] = ('WaitForFirstConsumer'
+                       if volumes.is_late(store, claim) else 'Pending')
+    return None
+
+
+def _follow_pod(volume, claim):
+    """The phase as that of the pod that fills the claim."""
+    found, status = notes.of(claim), volume['status']
+    kind = ('Upload' if notes.UPLOAD in found
+            else 'Clone' if notes.CLONE in found else 'Import')
+    phase = found.get(notes.POD_PHASE)
+    if phase != 'Succeeded' and kind == 'Import' and (
+            notes.IMPORT_POD not in found):
+        return None
+    if phase == 'Failed':
+        if found.get(notes.FATAL) == 'true':
+            status['phase'] = 'Failed'
+        return (WARNING, f'{kind}Failed', _WORDS[kind][phase][2].format(
+            claim['metadata']['name']))
+    status['phase'] = f'{kind}Scheduled'
+    if not phase or phase == 'Running' and kind == 'Upload' and found.get(
+            notes.POD_READY) != 'true':
+        return None
+    word, event, message = _WORDS[kind][phase]
+    status['phase'] = word if word == 'Succeeded' else kind + word
+    if word == 'Succeeded' and kind != 'Upload':
+        status['progress'] = '100.0%'
+    return event, kind + word, message.format(claim['metadata']['name'])
+
+
+# -- conditions ----------------------------------------------------------
+
+def find(volume, kind):
+    """The condition of a type, or None."""
+    for condition in (volume.get('status') or {}).get('conditions') or ():
+        if condition['type'] == kind:
+            return condition
+    return None
+
+
+def tell_conditions(volume, claim, reason='', message=''):
+    """Bring the conditions up to date with phase and claim.
+
+    :param reason: why there is no claim; so is ``message``.
+    """
+    phase = volume['status'].get('phase')
+    ready = {'Succeeded': 'True', 'Unknown': 'Unknown'}.get(phase, 'False')
+    _tell_bound(volume, claim, reason, message)
+    _put(volume, 'Ready', ready, reason, message)
+    _tell_running(volume, notes.of(claim) if claim else {})
+
+
+def _tell_bound(volume, claim, reason, message):
+    if claim is None:
+        _put(volume, 'Bound', 'False', reason or 'NotFound',
+             message or 'No PVC found')
+        return
+    name = claim['metadata']['name']
+    phase = (claim.get('status') or {}).get('phase')
+    if phase == 'Bound':
+        _put(volume, 'Bound', 'True', 'Bound', f'PVC {name} Bound')
+    elif phase == 'Pending':
+        _put(volume, 'Bound', 'False', 'Pending', f'PVC {name} Pending')
+    elif phase == 'Lost':
+        _put(volume, 'Bound', 'False', 'ClaimLost', 'Claim Lost')
+    else:
+        _put(volume, 'Bound', 'False', '', '')
+
+
+def _tell_running(volume, found):
+    running = found.get(notes.RUNNING)
+    reason = found.get(notes.RUNNING_REASON, '')
+    message = found.get(notes.RUNNING_MESSAGE, '')
+    if found.get(notes.SCHEDULABLE) == 'false':
+        _put(volume, 'Running', 'False', 'Unschedulable',
+             'Importer pod cannot be scheduled')
+    elif running == 'true':
+        _put(volume, 'Running', 'True', reason, message)
+        _put(volume, 'Ready', 'False', 'TransferRunning', '')
+    else:
+        _put(volume, 'Running', 'False', reason, message)
+
+
+def _put(volume, kind, status, reason, message):
+    conditions = volume['status'].setdefault('conditions', [])
+    condition = find(volume, kind)
+    if condition is None:
+        condition = {'type': kind, 'status': ''}
+        conditions.append(condition)
+    now = metadata.now()
+    if condition['status'] != status:
+        condition['lastTransitionTime'] = now
+    elif (condition.get('reason', ''), condition.get('message', '')) == (
+            reason, message):
+        return
+    condition.update(status=status, lastHeartbeatTime=now)
+    for name, text in (('reason', reason), ('message', message)):
+        if text:
+            condition[name] = text
+        else:
+            condition.pop(name, None)
+
+
+def events(volume, old):
+    """What the new conditions are worth.
+
+    :param volume: the DataVolume as it is now.
+    :param old: as it was.
+    :returns: a list of (type, reason, message).
+    """
+    found = []
+    bound, was = find(volume, 'Bound'), find(old, 'Bound')
+    if bound and (was is None or _said(bound) != _said(was)):
+        found.append((NORMAL, bound.get('reason', ''),
+                      bound.get('message', '')))
+    ready, running = find(volume, 'Ready'), find(volume, 'Running')
+    was = find(old, 'Running') or {}
+    if (ready and running and bound and ready['status'] == 'False'
+            and running['status'] == 'False' and bound['status'] == 'True'
+            and running.get('message') and running['message']
+            != was.get('message')):
+        found.append((WARNING, running.get('reason', ''),
+                      running['message']))
+    return found
+
+
+def _said(condition):
+    return (condition['status'], condition.get('reason'),
+            condition.get('message'))

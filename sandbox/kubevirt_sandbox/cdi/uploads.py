@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The claims that wait for an upload: CDI's upload pods.
+
+One is ready as soon as its claim is bound, and done when the
+:mod:`uploadproxy` says that a disk has come. The pods are no objects of the
+API; what is to be seen of them stands in annotations of the claim.
+
+Source: pkg/controller/upload-controller.go, cmd/cdi-uploadserver/
+uploadserver.go (CDI 1.65).
+"""
+import asyncio
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.cdi import claimspec
+from kubevirt_sandbox.cdi import notes
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.kubevirt import workqueue
+
+_MANAGER, _COMPONENT = 'cdi-controller', 'upload-controller'
+_PATIENCE = 10
+
+
+class NotReadyError(Exception):
+    """Nothing can be uploaded into a claim; the sentence is CDI's."""
+
+
+class Uploads:
+    """All upload pods.
+
+    :param server: the :class:`sandbox.api.server.Server`.
+    :param recorder: an :class:`kubevirt.events.Recorder`.
+    :param loop: the asyncio loop.
+    :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
+    """
+
+    def __init__(self, server, recorder, loop, lag=0):
+        self._store = server.store
+        self._provisioner = server.provisioner
+        self._recorder = recorder
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'upload', lag)
+        #: {uid of a claim: function that ends the upload into it}
+        self._active = {}
+        self._provisioner.add_user(self._uses)
+        self._end = self._store.subscribe(core.CLAIM, self._saw)
+
+    def close(self):
+        """Stop."""
+        self._end()
+        self._queue.close()
+
+    def _saw(self, type_, claim, _old):
+        meta = claim['metadata']
+        if type_ == 'DELETED' or 'deletionTimestamp' in meta:
+            stop = self._active.get(meta['uid'])
+            if stop is not None:
+                stop()
+        elif notes.UPLOAD in notes.of(claim):
+            self._queue.add((meta['namespace'], meta['name']))
+
+    def _uses(self, namespace, name):
+        claim = self._store.find(core.CLAIM, namespace, name)
+        return claim is not None and claim['metadata'][
+            'uid'] in self._active
+
+    def _sync(self, key):
+        claim = self._store.find(core.CLAIM, *key)
+        if claim is None or 'deletionTimestamp' in claim['metadata']:
+            return
+        found = notes.of(claim)
+        if found.get(notes.POD_PHASE) == 'Succeeded' or not (
+                claimspec.is_bound(self._store, self._provisioner, claim)):
+            return
+        if notes.POD_PHASE not in found:
+            self._note(key, {
+                notes.UPLOAD_POD: f'cdi-upload-{key[1]}',
+                notes.POD_PHASE: 'Pending', notes.POD_READY: 'false',
+                notes.RUNNING: 'false', notes.RUNNING_MESSAGE: '',
+                notes.RUNNING_REASON: 'ContainerCreating'})
+        elif found.get(notes.POD_READY) != 'true':
+            self._note(key, {
+                notes.POD_PHASE: 'Running', notes.POD_READY: 'true',
+                notes.RUNNING: 'true', notes.RUNNING_MESSAGE: '',
+                notes.RUNNING_REASON: 'Pod is running'})
+
+    def _note(self, key, values):
+        self._store.change(
+            core.CLAIM, *key, lambda new: new['metadata'].setdefault(
+                'annotations', {}).update(values), manager=_MANAGER)
+
+    # -- what the proxy asks for, in this loop ----------------------------
+
+    async def ready(self, namespace, name):
+        """The claim, once something can be uploaded into it.
+
+        :raises NotReadyError: that will not be.
+        """
+        changed = asyncio.Event()
+        end = self._store.subscribe(core.CLAIM, lambda *_: changed.set())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while True:
+                    claim = self._check(namespace, name)
+                    if notes.of(claim).get(notes.POD_READY) == 'true':
+                        return claim
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise NotReadyError('timed out waiting for the condition'
+                                ) from None
+        finally:
+            end()
+
+    def _check(self, namespace, name):
+        claim = self._store.find(core.CLAIM, namespace, name)
+        if claim is None:
+            raise NotReadyError(f'rejecting Upload Request for PVC {name} '
+                                'that doesn\'t exist')
+        found = notes.of(claim)
+        if notes.UPLOAD not in found:
+            raise NotReadyError(f'PVC {name} is not an upload target')
+        if found.get(notes.POD_PHASE) == 'Succeeded':
+            raise NotReadyError(f'rejecting Upload Request for PVC {name} '
+                                'that already finished uploading')
+        return claim
+
+    async def begin(self, claim, stop):
+        """An upload begins.
+
+        :param stop: function that ends it.
+        :returns: False when the claim is going.
+        """
+        meta = claim['metadata']
+        now = self._store.find(core.CLAIM, meta['namespace'], meta['name'])
+        if now is None or now['metadata']['uid'] != meta['uid'] or (
+                'deletionTimestamp' in now['metadata']):
+            return False
+        self._active[meta['uid']] = stop
+        return True
+
+    async def end(self, claim, done, failure=''):
+        """An upload has ended.
+
+        :param done: a disk has come.
+        :param failure: why the pod had to end without one, or ''.
+        """
+        meta = claim['metadata']
+        self._active.pop(meta['uid'], None)
+        self._provisioner.look()
+        key = meta['namespace'], meta['name']
+        now = self._store.find(core.CLAIM, *key)
+        if now is None or now['metadata']['uid'] != meta['uid']:
+            return
+        try:
+            if done:
+                self._note(key, {
+                    notes.POD_PHASE: 'Succeeded', notes.POD_READY: 'false',
+                    notes.RUNNING: 'false',
+                    notes.RUNNING_MESSAGE: 'Upload Complete',
+                    notes.RUNNING_REASON: 'Completed'})
+                self._recorder.event(
+                    now, events.NORMAL, 'UploadSucceeded',
+                    'Upload Successful', _COMPONENT)
+            elif failure:
+                restarts = int(notes.of(now).get(notes.RESTARTS) or 0)
+                self._note(key, {
+                    notes.POD_READY: 'false', notes.RUNNING: 'false',
+                    notes.RUNNING_MESSAGE: failure,
+                    notes.RUNNING_REASON: 'Error',
+                    notes.RESTARTS: str(restarts + 1)})
+        except errors.ApiError:
+            pass  # It is gone.

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster roles that KubeVirt brings, and whom they are bound to.
+
+Source: pkg/virt-operator/resource/generate/rbac/cluster.go (KubeVirt 1.9).
+"""
+from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import bootstrap_roles as b
+from kubevirt_sandbox.api import roles
+
+_LABELS = {'kubevirt.io': ''}
+_MANAGER = 'virt-operator'
+_GROUP, _VERBS = 'kubevirt.io', 'subresources.kubevirt.io'
+_TYPES = 'instancetype.kubevirt.io'
+
+_VMI, _VM = 'virtualmachineinstances/', 'virtualmachines/'
+_SEEN = tuple(_VMI + name for name in (
+    'guestosinfo', 'filesystemlist', 'userlist', 'sev/fetchcertchain',
+    'sev/querylaunchmeasurement', 'objectgraph')) + (_VM + 'objectgraph',)
+_USED = tuple(_VMI + name for name in (
+    'console', 'vnc', 'portforward', 'usbredir'))
+_ACTED = tuple(_VMI + name for name in (
+    'pause', 'unpause', 'addvolume', 'removevolume', 'freeze', 'unfreeze',
+    'softreboot', 'reset', 'sev/setupsession', 'sev/injectlaunchsecret',
+    'evacuate/cancel')) + tuple(_VM + name for name in (
+        'start', 'stop', 'restart', 'addvolume', 'removevolume',
+        'memorydump', 'removememorydump', 'evacuate/cancel'))
+_MACHINES = ('virtualmachines', 'virtualmachineinstances',
+             'virtualmachineinstancepresets',
+             'virtualmachineinstancereplicasets')
+_MIGRATIONS = 'virtualmachineinstancemigrations'
+_CLUSTER_TYPES = ('virtualmachineclusterinstancetypes',
+                  'virtualmachineclusterpreferences')
+_OTHERS = (
+    ('snapshot.kubevirt.io', 'virtualmachinesnapshots',
+     'virtualmachinesnapshotcontents', 'virtualmachinerestores'),
+    ('backup.kubevirt.io', 'virtualmachinebackups',
+     'virtualmachinebackuptrackers'),
+    ('plugin.kubevirt.io', 'plugins'),
+    ('export.kubevirt.io', 'virtualmachineexports'),
+    ('clone.kubevirt.io', 'virtualmachineclones'),
+    (_TYPES, 'virtualmachineinstancetypes', 'virtualmachinepreferences',
+     *_CLUSTER_TYPES),
+    ('pool.kubevirt.io', 'virtualmachinepools'))
+
+_INFORMED = (b.rule(('get', 'list'), _GROUP, 'kubevirts'),)
+_POLICIES = b.rule(b.READ, 'migrations.kubevirt.io', 'migrationpolicies')
+_EXPAND = b.rule(['update'], _VERBS, 'expand-vm-spec')
+
+
+def _worked(verbs, *more):
+    """The rules of those who work with machines."""
+    return (
+        b.rule(['get'], _VERBS, *_USED, *more, *_SEEN, _VM + 'expand-spec',
+               _VM + 'portforward'),
+        b.rule(['update'], _VERBS, *_ACTED), _EXPAND,
+        b.rule(verbs, _GROUP, *_MACHINES),
+        b.rule(b.READ, _GROUP, _MIGRATIONS),
+        *(b.rule(verbs, *other) for other in _OTHERS
+          if verbs is b.ALL or other[0] != 'plugin.kubevirt.io'),
+        _POLICIES)
+
+
+_EDIT = tuple(verb for verb in b.ALL if verb != 'deletecollection')
+
+
+def install(store):
+    """Make them."""
+    made = [
+        b.role('kubevirt.io:default', (
+            *_INFORMED, b.rule(('get', 'list'), _VERBS, 'version',
+                               'guestfs')), _LABELS),
+        b.part('kubevirt.io:admin',
+               _worked(b.ALL, _VMI + 'vnc/screenshot'), 'admin',
+               labels=_LABELS),
+        b.part('kubevirt.io:edit', (*_worked(_EDIT), *_INFORMED), 'edit',
+               labels=_LABELS),
+        b.part('kubevirt.io:view', (
+            *_INFORMED, b.rule(['get'], _VERBS, _VM + 'expand-spec', *_SEEN),
+            _EXPAND, b.rule(b.READ, _GROUP, *_MACHINES, _MIGRATIONS),
+            *(b.rule(b.READ, *other) for other in _OTHERS), _POLICIES),
+            'view', labels=_LABELS),
+        b.role('instancetype.kubevirt.io:view', (
+            b.rule(b.READ, _TYPES, *_CLUSTER_TYPES),), _LABELS),
+        b.role('kubevirt.io:migrate', (
+            b.rule(['update'], _VERBS, _VM + 'migrate'),
+            b.rule(b.ALL, _GROUP, _MIGRATIONS)), _LABELS)]
+    for role in made:
+        store.create(roles.CLUSTER_ROLE, role, manager=_MANAGER)
+    for name in ('kubevirt.io:default', 'instancetype.kubevirt.io:view'):
+        store.create(roles.CLUSTER_ROLE_BINDING, b.binding(
+            name, auth.AUTHENTICATED, labels=_LABELS), manager=_MANAGER)

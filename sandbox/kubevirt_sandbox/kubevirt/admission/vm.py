@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of VirtualMachines.
+
+Source: vm-mutator.go, vms-admitter.go (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import network
+from kubevirt_sandbox.kubevirt.admission import resources
+from kubevirt_sandbox.kubevirt.admission import spec as specs
+from kubevirt_sandbox.kubevirt.admission import volumes
+from kubevirt_sandbox.kubevirt import defaults
+from kubevirt_sandbox.kubevirt import gojson
+from kubevirt_sandbox.kubevirt import instancetypes
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt.schema import machine
+
+_MUTATOR = 'virtualmachines-mutator'
+_VALIDATOR = 'virtualmachine-validator'
+_STRATEGIES = ('Halted', 'Manual', 'Always', 'RerunOnFailure', 'Once')
+
+
+class Admission:
+    """The webhooks of VirtualMachines.
+
+    :param config: a :class:`config.ClusterConfig`.
+    """
+
+    def __init__(self, config):
+        self._config = config
+
+    @staticmethod
+    def _concerns(request):
+        """Whether virt-api is asked: not for status, not for the dying."""
+        return (request.operation != 'DELETE' and not request.subresource
+                and 'deletionTimestamp' not in request.new['metadata'])
+
+    def mutate(self, request):
+        """Fill in what is missing.
+
+        :raises: ApiError 400 for what Go cannot decode, 422 for what has
+            not the shape of a VM.
+        """
+        if not self._concerns(request):
+            return
+        vm = request.new
+        template = paths.at(vm, 'spec', 'template')
+        if isinstance(template, dict) and template.get('spec') is None:
+            # what Go makes of a template without a spec
+            template['spec'] = {'domain': {'devices': {}}}
+        try:
+            vm['spec'] = gojson.rewrite(machine.VM_SPEC, vm.get('spec'),
+                                        'spec')
+        except gojson.DecodeError as error:
+            raise c.bad(_MUTATOR, error)
+        c.check_schema(_MUTATOR, machine.VM, vm)
+        c.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
+        defaults.fill_vm(vm, self._config, request.operation == 'CREATE')
+
+    def validate(self, request):
+        """Refuse what cannot be.
+
+        :raises: ApiError 422
+        """
+        if not self._concerns(request):
+            return
+        vm = trees.copy(request.new)
+        spec = vm['spec']
+        template = spec['template']
+        c.refuse(_VALIDATOR, instancetypes.check(request.store, vm))
+        try:
+            defaults.fill_spec(template['spec'], self._config)
+        except defaults.DefaultsError as error:
+            raise c.bad(_VALIDATOR, error)
+        if request.operation == 'CREATE':
+            c.refuse(_VALIDATOR,
+                     [*network.check_new('spec', template['spec'])])
+        c.refuse(_VALIDATOR, [
+            *specs.check_metadata('spec.template.metadata',
+                                  template.get('metadata'), not request.user),
+            *specs.check('spec.template.spec', template['spec'],
+                         self._config),
+            *volumes.check_templates('spec', spec),
+            *self._check_strategy(spec),
+            *resources.check_live_update('spec.template.spec',
+                                         template['spec'], self._config)])
+        if spec.get('running') is not None:
+            request.warnings.append('spec.running is deprecated, please use '
+                                    'spec.runStrategy instead.')
+
+    @staticmethod
+    def _check_strategy(spec):
+        running, strategy = spec.get('running'), spec.get('runStrategy')
+        if running is not None and strategy is not None:
+            yield c.Cause(
+                'Running and RunStrategy are mutually exclusive. Note that '
+                'Running is deprecated, please use RunStrategy instead',
+                'spec.running')
+        if running is None and strategy is None:
+            yield c.Cause('RunStrategy must be specified', 'spec.running')
+        if strategy is not None and strategy not in _STRATEGIES:
+            yield c.Cause(f'Invalid RunStrategy ({strategy})',
+                          'spec.runStrategy')

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of VirtualMachineInstances.
+
+Source: vmi-mutator.go, vmi-create-admitter.go, vmi-update-admitter.go
+(KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import devices
+from kubevirt_sandbox.kubevirt.admission import hotplug
+from kubevirt_sandbox.kubevirt.admission import network
+from kubevirt_sandbox.kubevirt.admission import resources
+from kubevirt_sandbox.kubevirt.admission import spec as specs
+from kubevirt_sandbox.kubevirt.admission import volumes
+from kubevirt_sandbox.kubevirt import defaults
+from kubevirt_sandbox.kubevirt import gojson
+from kubevirt_sandbox.kubevirt.schema import machine
+
+_MUTATOR = 'virtualmachineinstances-mutator'
+_CREATE = 'virtualmachineinstances-create-validator'
+_UPDATE = 'virtualmachineinstances-update-validator'
+
+
+class Admission:
+    """The webhooks of VirtualMachineInstances.
+
+    KubeVirt's own writers name no user; everybody else does.
+
+    :param config: a :class:`config.ClusterConfig`.
+    """
+
+    def __init__(self, config):
+        self._config = config
+
+    def mutate(self, request):
+        """Fill in what is missing; keep the status from strangers.
+
+        :raises: ApiError 400 for what Go cannot decode, 422 for what has
+            not the shape of a VMI.
+        """
+        if request.operation == 'DELETE':
+            return
+        vmi = request.new
+        if request.operation == 'UPDATE':
+            if request.user and vmi.get('status') != request.old.get(
+                    'status'):
+                vmi['status'] = request.old.get('status') or {}
+            if vmi.get('spec') == request.old.get('spec'):
+                return
+        try:
+            vmi['spec'] = gojson.rewrite(machine.VMI_SPEC, vmi.get('spec'),
+                                         'spec')
+        except gojson.DecodeError as error:
+            raise c.bad(_MUTATOR, error)
+        c.check_schema(_MUTATOR, machine.VMI, vmi)
+        if request.operation == 'CREATE':
+            try:
+                defaults.fill_vmi(vmi, self._config)
+            except defaults.DefaultsError as error:
+                raise c.bad(_MUTATOR, error)
+
+    def validate(self, request):
+        """Refuse what cannot be, and changes of what must not change.
+
+        :raises: ApiError 422
+        """
+        if request.operation == 'CREATE':
+            self._check_new(request)
+        elif request.operation == 'UPDATE':
+            self._check_change(request)
+
+    def _check_new(self, request):
+        spec = request.new['spec']
+        c.refuse(_CREATE, [
+            *network.check_new('spec', spec),
+            *specs.check('spec', spec, self._config),
+            *volumes.check_used('spec', spec),
+            *resources.check_asked('spec', spec),
+            *specs.check_metadata('metadata', request.new['metadata'],
+                                  not request.user),
+            *devices.check_architecture('spec', spec)])
+
+    def _check_change(self, request):
+        old, new = request.old, request.new
+        if new['spec'] != old['spec']:
+            if request.user:
+                c.refuse(_UPDATE, [c.Cause(
+                    'update of VMI object is restricted',
+                    reason=c.NOT_SUPPORTED)])
+            c.refuse(_UPDATE, hotplug.check(old, new, self._config))
+        if request.user and specs.reserved_labels(
+                new['metadata']) != specs.reserved_labels(old['metadata']):
+            c.refuse(_UPDATE, [c.Cause(
+                'modification of the following reserved kubevirt.io/ labels '
+                'on a VMI object is prohibited', reason=c.NOT_SUPPORTED)])

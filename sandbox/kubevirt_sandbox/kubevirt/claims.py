@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims and DataVolumes that a machine waits for.
+
+DataVolumes are CDI's: where the cluster does not know the kind there are
+none.
+
+Source: pkg/storage/types (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.kubevirt import conditions
+from kubevirt_sandbox.kubevirt import paths
+
+_DONE = ('Succeeded', 'PendingPopulation')
+_FAILED_REASONS = ('Error', 'ImagePullFailed')
+
+
+def data_volume_kind(store):
+    """The Kind of DataVolumes, or None when the cluster has no CDI."""
+    return store.kinds.of_object('cdi.kubevirt.io/v1beta1', 'DataVolume')
+
+
+def find(store, namespace, name):
+    """The claim of a name, or None."""
+    return store.find(core.CLAIM, namespace, name)
+
+
+def data_volume(store, namespace, name):
+    """The DataVolume of a name, or None."""
+    kind = data_volume_kind(store)
+    return kind and store.find(kind, namespace, name)
+
+
+def matters(event):
+    """Whether machines may wait for what happened to a claim or DataVolume.
+
+    Most of what is written of an import is its progress and the like.
+
+    :param event: a :class:`api.history.Event` of any kind of object.
+    """
+    if event.record.obj.get('kind') not in ('DataVolume',
+                                            'PersistentVolumeClaim'):
+        return False
+    return (event.type != 'MODIFIED' or event.previous is None
+            or _state(event.record.obj) != _state(event.previous.obj))
+
+
+def _state(obj):
+    return (paths.at(obj, 'status', 'phase'),
+            'deletionTimestamp' in obj['metadata'],
+            obj['metadata'].get('ownerReferences'),
+            [(c.get('type'), c.get('status'), c.get('reason'))
+             for c in paths.at(obj, 'status', 'conditions') or ()])
+
+
+def data_volumes(store, namespace, volumes):
+    """The DataVolumes behind volumes, as far as there are any."""
+    found = []
+    for volume in volumes:
+        name = paths.at(volume, 'dataVolume', 'name')
+        if name is None and volume.get('persistentVolumeClaim') is not None:
+            name = _owner(find(store, namespace, paths.claim_name(volume)))
+        item = name and data_volume(store, namespace, name)
+        if item:
+            found.append(item)
+    return found
+
+
+def _owner(claim):
+    for reference in paths.at(claim, 'metadata', 'ownerReferences') or ():
+        if reference.get('controller') and reference['kind'] == 'DataVolume':
+            return reference['name']
+    return None
+
+
+def unbound(store, namespace, volumes):
+    """Whether the claim behind some volume is there but not bound."""
+    for volume in volumes:
+        claim = find(store, namespace, paths.claim_name(volume) or '')
+        if claim and paths.at(claim, 'status', 'phase') != 'Bound':
+            return True
+    return False
+
+
+def provisioning(store, namespace, volumes):
+    """Whether some DataVolume is still being filled."""
+    for volume in volumes:
+        name = paths.at(volume, 'dataVolume', 'name')
+        item = name and data_volume(store, namespace, name)
+        phase = paths.at(item, 'status', 'phase')
+        if not item or phase in _DONE:
+            continue
+        if (conditions.has(item, 'Bound', 'True')
+                or phase != 'WaitForFirstConsumer'):
+            return True
+    return False
+
+
+def failing(store, namespace, volumes):
+    """Whether some DataVolume cannot be filled."""
+    for volume in volumes:
+        name = paths.at(volume, 'dataVolume', 'name')
+        item = name and data_volume(store, namespace, name)
+        if not item:
+            continue
+        running = conditions.find(item, 'Running') or {}
+        if paths.at(item, 'status', 'phase') == 'Failed' or (
+                running.get('status') == 'False'
+                and running.get('reason') in _FAILED_REASONS):
+            return True
+    return False
+
+
+def missing(store, namespace, volumes):
+    """The name of the first claim that is not there, or None.
+
+    :param volumes: the volumes of a VMI; what is plugged in later is not
+        waited for.
+    """
+    for volume in volumes:
+        if _awaited(volume):
+            name = paths.claim_name(volume)
+            if find(store, namespace, name) is None:
+                return name
+    return None
+
+
+def orphaned(store, namespace, volumes):
+    """The first DataVolume that is gone while its claim is still there.
+
+    :param volumes: see :func:`missing`.
+    :returns: its name, or None.
+    """
+    for volume in volumes:
+        if _awaited(volume):
+            owner = _owner(find(store, namespace, paths.claim_name(volume)))
+            if owner and data_volume(store, namespace, owner) is None:
+                return owner
+    return None
+
+
+def ready(store, namespace, volumes):
+    """Whether all claims can be attached: they exist and are filled."""
+    for volume in volumes:
+        if not _awaited(volume):
+            continue
+        if not filled(store, namespace, paths.claim_name(volume)):
+            return False
+    return True
+
+
+def filled(store, namespace, name):
+    """Whether a claim is there and holds what it shall hold."""
+    claim = find(store, namespace, name)
+    owner = _owner(claim)
+    return claim is not None and (not owner or paths.at(
+        data_volume(store, namespace, owner), 'status', 'phase') in _DONE)
+
+
+def awaited(store, namespace, volumes):
+    """The claims of DataVolumes that wait for their first consumer."""
+    for volume in volumes:
+        name = paths.claim_name(volume) or ''
+        owner = _owner(find(store, namespace, name))
+        item = owner and data_volume(store, namespace, owner)
+        if paths.at(item, 'status', 'phase') == 'WaitForFirstConsumer':
+            yield name
+
+
+def _awaited(volume):
+    return (any(volume.get(k) is not None
+                for k in ('dataVolume', 'persistentVolumeClaim'))
+            and not paths.is_hotplug(volume))

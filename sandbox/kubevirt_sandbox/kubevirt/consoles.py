@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``console`` and ``vnc``: the serial port and the display of a machine.
+
+A WebSocket of the protocol ``plain.kubevirt.io`` whose binary frames are the
+bytes, in both directions. Who comes later takes over from who was there. When
+the machine ends the connection is cut, without a closing frame, as there is
+none in KubeVirt either.
+
+Source: pkg/virt-api/rest/console.go, vnc.go, streamer.go,
+pkg/virt-handler/rest/console.go (KubeVirt 1.9).
+"""
+
+import asyncio
+import contextlib
+
+from aiohttp import web
+from aiohttp import WSMsgType
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import vmi_status
+
+PROTOCOL = 'plain.kubevirt.io'
+
+_KIND = 'virtualmachineinstance'
+_NOT_RUNNING = 'VMI is not running'
+_CHUNK = 65536
+_TRUE = ('1', 't', 'T', 'true', 'TRUE', 'True')
+
+
+class Consoles:
+    """The handlers.
+
+    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param machines: the VMIs' controller, whose guests have the ports.
+    """
+
+    def __init__(self, kinds, machines):
+        self._kinds = kinds
+        self._guests = machines.guests
+        self._displays = {}
+
+    def offered(self):
+        """``{verb: (method, handler)}``."""
+        return {'console': ('GET', self.console), 'vnc': ('GET', self.vnc)}
+
+    def _find(self, request):
+        vmi = request.store.find(self._kinds.vmi, request.namespace,
+                                 request.name)
+        if vmi is None:
+            raise verbs_vm.not_found(_KIND, request.name)
+        return vmi
+
+    async def console(self, request):
+        """The serial port."""
+        vmi = self._find(request)
+        devices = paths.at(vmi, 'spec', 'domain', 'devices') or {}
+        if devices.get('autoattachSerialConsole') is False:
+            raise errors.bad_request('No serial consoles are present.')
+        if vmi_status.phase(vmi) == vmi_status.FAILED:
+            raise verbs_vm.conflict(_KIND, request.name,
+                                    'VMI is in failed status')
+        if vmi_status.phase(vmi) != vmi_status.RUNNING:
+            raise errors.bad_request(_NOT_RUNNING)
+        port = self._guests.serial(vmi['metadata']['uid'])
+        if port is None:
+            raise _simulated('serial port')
+        _check(request.http)
+        listener = port.listen()
+        try:
+            return await _connect(request.http, listener.next, port.say)
+        finally:
+            port.leave(listener)
+
+    async def vnc(self, request):
+        """The display."""
+        vmi = self._find(request)
+        devices = paths.at(vmi, 'spec', 'domain', 'devices') or {}
+        if devices.get('autoattachGraphicsDevice') is False:
+            raise errors.bad_request('No graphics devices are present.')
+        if vmi_status.phase(vmi) != vmi_status.RUNNING:
+            raise errors.bad_request(_NOT_RUNNING)
+        uid = vmi['metadata']['uid']
+        if self._guests.serial(uid) is None:
+            raise _simulated('display')
+        if (request.query.get('preserveSession') in _TRUE
+                and uid in self._displays):
+            raise errors.internal_error(
+                'websocket: bad handshake: Active VNC connection. Request '
+                'denied.')
+        _check(request.http)
+        path = await self._guests.display(uid)
+        if path is None:
+            raise errors.internal_error(
+                'Failed finding unix socket for VNC console')
+        try:
+            reader, writer = await asyncio.open_unix_connection(path)
+        except OSError as exc:
+            raise errors.internal_error(
+                f'Failed to dial connection: {exc.strerror}') from None
+
+        async def say(data):
+            writer.write(data)
+            await writer.drain()
+
+        if uid in self._displays:
+            self._displays[uid].abort()
+        self._displays[uid] = writer.transport
+        try:
+            return await _connect(request.http,
+                                  lambda: reader.read(_CHUNK), say)
+        finally:
+            if self._displays.get(uid) is writer.transport:
+                del self._displays[uid]
+            writer.close()
+
+
+def _simulated(what):
+    return errors.ApiError(
+        501, 'NotImplemented', f'the machines of this sandbox have no {what}: '
+        'they are simulated; those of --guests qemu have one')
+
+
+def _check(http):
+    """Refuse who speaks no WebSocket, before anything is taken over."""
+    if http.headers.get('Upgrade', '').lower() != 'websocket':
+        raise errors.bad_request(
+            'websocket: the client is not using the websocket protocol: '
+            "'upgrade' token not found in 'Connection' header")
+
+
+async def _connect(http, hear, say):
+    """Pass bytes on until one side ends.
+
+    :param hear: coroutine function that gives the machine's next bytes,
+        none at its end.
+    :param say: coroutine function that gives bytes to the machine.
+    """
+    socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False)
+    await socket.prepare(http)
+
+    async def to_client():
+        with contextlib.suppress(ConnectionError):
+            while chunk := await hear():
+                await socket.send_bytes(chunk)
+
+    async def to_machine():
+        with contextlib.suppress(ConnectionError):
+            async for message in socket:
+                # Text is no part of the protocol; KubeVirt skips it.
+                if message.type == WSMsgType.BINARY:
+                    await say(message.data)
+
+    tasks = [asyncio.ensure_future(one()) for one in (to_client, to_machine)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if http.transport is not None:
+            http.transport.close()
+    return socket

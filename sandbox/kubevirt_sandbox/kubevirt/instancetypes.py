@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instance types: where a VM that names one gets its sizes from.
+
+Covers processors and memory, the topology that a preference prefers, and
+the machine type. Revisions are not kept: what an instance type says at the
+start of a machine is what counts.
+
+Source: pkg/instancetype (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import kinds as api
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt.schema import openapi as o
+
+GROUP, VERSION = 'instancetype.kubevirt.io', 'v1beta1'
+
+_FIELD = 'spec.template.spec'
+_SIZES = o.record('What its machines get.', {
+    'cpu': o.record('Processors.', {
+        'guest': o.unsigned('How many.'), 'model': o.text(),
+        'maxSockets': o.unsigned(), 'dedicatedCPUPlacement': o.boolean(),
+    }, required=('guest',)),
+    'memory': o.record('Memory.', {
+        'guest': o.quantity('How much.'), 'maxGuest': o.quantity(),
+        'hugepages': o.record('', {'pageSize': o.text()}),
+        'overcommitPercent': o.integer(),
+    }, required=('guest',)),
+    'gpus': o.many(o.anything()), 'hostDevices': o.many(o.anything()),
+    'nodeSelector': o.labels(), 'annotations': o.labels(),
+    'schedulerName': o.text(), 'ioThreadsPolicy': o.text(),
+    'launchSecurity': o.anything(),
+}, required=('cpu', 'memory'))
+
+
+def _kind(kind, short_names, namespaced, spec):
+    singular = kind.lower()
+    return api.Kind(
+        GROUP, VERSION, kind, f'{singular}s', singular, short_names,
+        ('all',), namespaced=namespaced, crd=True, schema=o.record('', {
+            'apiVersion': o.text(), 'kind': o.text(),
+            'metadata': {'type': 'object'}, 'spec': spec},
+            required=('spec',)))
+
+
+INSTANCETYPE = _kind('VirtualMachineInstancetype', (
+    'vminstancetype', 'vminstancetypes', 'vmf', 'vmfs'), True, _SIZES)
+CLUSTER_INSTANCETYPE = _kind('VirtualMachineClusterInstancetype', (
+    'vmclusterinstancetype', 'vmclusterinstancetypes', 'vmcf', 'vmcfs'),
+    False, _SIZES)
+PREFERENCE = _kind('VirtualMachinePreference', (
+    'vmpref', 'vmprefs', 'vmp', 'vmps'), True,
+    o.anything('What its machines had better get.'))
+CLUSTER_PREFERENCE = _kind('VirtualMachineClusterPreference', (
+    'vmcp', 'vmcps'), False, o.anything('What its machines had better get.'))
+
+KINDS = (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE)
+_MATCHERS = {'instancetype': (INSTANCETYPE, CLUSTER_INSTANCETYPE),
+             'preference': (PREFERENCE, CLUSTER_PREFERENCE)}
+
+
+def check_matchers(vm):
+    """The causes for which a VM's references are refused."""
+    for field, kinds in _MATCHERS.items():
+        matcher = vm['spec'].get(field)
+        if isinstance(matcher, dict) and not (
+                matcher.get('name') or matcher.get('inferFromVolume')):
+            word = kinds[0].kind.removeprefix('VirtualMachine')
+            yield c.Cause(
+                'Either Name or InferFromVolume should be provided within '
+                f'the {word}Matcher', f'spec.{field}', c.NOT_FOUND)
+
+
+def find(store, vm, field):
+    """The spec that a VM refers to, or None when it refers to none.
+
+    :param field: 'instancetype' or 'preference'.
+    :raises: ApiError 404
+    """
+    matcher = vm['spec'].get(field)
+    if not matcher:
+        return None
+    own, cluster = _MATCHERS[field]
+    word = (matcher.get('kind') or cluster.singular).lower()
+    name = matcher.get('name', '')
+    if word in (own.singular, own.plural):
+        return store.get(own, vm['metadata']['namespace'], name)['spec']
+    if word in (cluster.singular, cluster.plural):
+        return store.get(cluster, None, name)['spec']
+    raise errors.bad_request(
+        f'got unexpected kind in InstancetypeMatcher: {matcher["kind"]}')
+
+
+def apply(spec, sizes, preference):
+    """Put the sizes of an instance type into a VMI's spec.
+
+    :param spec: the VMI's spec, changed in place.
+    :param sizes: the instance type's spec, or None.
+    :param preference: the preference's spec, or None.
+    :returns: the paths of the fields that the VM must not set itself.
+    """
+    kind = paths.at(preference, 'machine', 'preferredMachineType')
+    domain = spec['domain']
+    if kind and not paths.at(domain, 'machine', 'type'):
+        domain['machine'] = {'type': kind}
+    if sizes is None:
+        return []
+    conflicts = _conflicts(domain)
+    if conflicts:
+        return [f'{_FIELD}.domain.{path}' for path in conflicts]
+    given = sizes.get('cpu') or {}
+    cpu = domain.setdefault('cpu', {})
+    cpu.update(sockets=1, cores=1, threads=1)
+    topology = (paths.at(preference, 'cpu', 'preferredCPUTopology')
+                or 'sockets').lower().removeprefix('prefer')
+    cpu[topology if topology in ('cores', 'threads') else 'sockets'] = (
+        given.get('guest') or 1)
+    for key, field in (('model', 'model'), ('maxSockets', 'maxSockets'),
+                       ('dedicatedCPUPlacement', 'dedicatedCpuPlacement')):
+        if given.get(key):
+            cpu[field] = given[key]
+    memory = domain.setdefault('memory', {})
+    for key in ('guest', 'maxGuest', 'hugepages'):
+        if paths.at(sizes, 'memory', key):
+            memory[key] = trees.copy(sizes['memory'][key])
+    return []
+
+
+def _conflicts(domain):
+    found = []
+    for path in (('resources', 'requests', 'cpu'),
+                 ('resources', 'limits', 'cpu'), ('cpu', 'sockets'),
+                 ('cpu', 'cores'), ('cpu', 'threads'), ('memory', 'guest'),
+                 ('resources', 'requests', 'memory'),
+                 ('resources', 'limits', 'memory')):
+        if paths.at(domain, *path):
+            found.append('.'.join(path))
+    return found
+
+
+def expanded(store, vm):
+    """A VM with the sizes that it gets from its instance type.
+
+    :returns: the VM itself when it refers to none, else a copy.
+    :raises: ApiError 404
+    """
+    sizes = find(store, vm, 'instancetype')
+    preference = find(store, vm, 'preference')
+    if sizes is None and preference is None:
+        return vm
+    vm = trees.copy(vm)
+    apply(vm['spec']['template']['spec'], sizes, preference)
+    return vm
+
+
+def check(store, vm):
+    """The causes for which a VM conflicts with its instance type.
+
+    A reference to nothing is no cause: the controller waits for it.
+
+    :param vm: a copy of the VM; gets the sizes.
+    """
+    found = []
+    for field in _MATCHERS:
+        try:
+            found.append(find(store, vm, field))
+        except errors.ApiError:
+            found.append(None)
+    return [c.Cause(f'VM field(s) {path} conflicts with selected instance '
+                    'type', path)
+            for path in apply(vm['spec']['template']['spec'], *found)]

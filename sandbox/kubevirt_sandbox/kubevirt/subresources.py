@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group subresources.kubevirt.io: verbs on machines.
+
+Registers every verb that KubeVirt's discovery names. Those that nobody can
+carry out here (port-forward, migration, ...) say so.
+
+Source: pkg/virt-api/api.go, pkg/virt-api/rest (KubeVirt 1.9).
+"""
+
+from aiohttp import web
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.kubevirt import consoles
+from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import verbs_vmi
+from kubevirt_sandbox.kubevirt import verbs_volumes
+
+GROUP = 'subresources.kubevirt.io'
+VERSIONS = ('v1', 'v1alpha3')
+
+_VMS, _VMIS = 'virtualmachines', 'virtualmachineinstances'
+_NOT_HERE = {
+    _VMS: (('PUT', 'memorydump'), ('PUT', 'removememorydump'),
+           ('PUT', 'evacuate/cancel'), ('PUT', 'migrate'),
+           ('GET', 'objectgraph'), ('GET', 'portforward')),
+    _VMIS: (('GET', 'vnc/screenshot'), ('GET', 'portforward'),
+            ('GET', 'usbredir'), ('GET', 'vsock'),
+            ('PUT', 'backup'), ('PUT', 'redefine-checkpoint'),
+            ('PUT', 'evacuate/cancel'), ('GET', 'objectgraph'),
+            ('GET', 'sev/fetchcertchain'),
+            ('GET', 'sev/querylaunchmeasurement'),
+            ('PUT', 'sev/setupsession'), ('PUT', 'sev/injectlaunchsecret')),
+}
+
+#: What has JSON to tell. The rest says of no form that it has it.
+_JSON = ('expand-spec', 'guestosinfo', 'userlist', 'filesystemlist',
+         'objectgraph', 'sev/fetchcertchain', 'sev/querylaunchmeasurement')
+
+
+def install(server, kinds, config, controller, version):
+    """Serve the verbs.
+
+    :param server: the API server.
+    :param kinds: the :class:`kinds.Kinds` of this cluster.
+    :param config: a :class:`config.ClusterConfig`.
+    :param controller: the VMIs' controller, whose guests obey.
+    :param version: the version of KubeVirt.
+    """
+    vms = verbs_vm.Verbs(kinds)
+    vmis = verbs_vmi.Verbs(kinds, controller)
+    volumes = verbs_volumes.Verbs(kinds, config)
+    offered = {
+        _VMS: {**vms.offered(), 'addvolume': ('PUT', volumes.add_to_vm),
+               'removevolume': ('PUT', volumes.remove_from_vm)},
+        _VMIS: {**vmis.offered(),
+                **consoles.Consoles(kinds, controller).offered(),
+                'addvolume': ('PUT', volumes.add_to_vmi),
+                'removevolume': ('PUT', volumes.remove_from_vmi)},
+    }
+    for group_version in VERSIONS:
+        for plural, verbs in offered.items():
+            for name, (method, handler) in verbs.items():
+                server.register_subresource(
+                    GROUP, group_version, plural, name,
+                    _accepted(name, handler), methods=(method,))
+            for method, name in _NOT_HERE[plural]:
+                server.register_subresource(
+                    GROUP, group_version, plural, name,
+                    _accepted(name, _refuse), methods=(method,))
+        base = f'/apis/{GROUP}/{group_version}'
+        for path, body in (('version', _version(version)),
+                           ('healthz', _healthz(version)),
+                           ('guestfs', _guestfs(version))):
+            server.register_route('GET', f'{base}/{path}', _answer(body))
+
+
+def _accepted(name, handler):
+    """Answer only who accepts what a verb has to tell.
+
+    Source: ``matchesAccept`` in route.go and ``detectRoute`` in jsr311.go of
+    go-restful 3.
+    """
+    forms = {'*/*', 'application/json'} if name in _JSON else {'*/*'}
+
+    async def checked(request):
+        header = request.http.headers.get('Accept') or '*/*'
+        if forms.isdisjoint(clause.partition(';')[0].strip()
+                            for clause in header.split(',')):
+            return web.Response(status=406, text='406: Not Acceptable\n\n'
+                                'Available representations: '
+                                + ', '.join(sorted(forms - {'*/*'})))
+        return await handler(request)
+    return checked
+
+
+async def _refuse(request):
+    raise errors.ApiError(
+        501, 'NotImplemented', 'the sandbox cannot '
+        f'{request.http.path.rpartition("/")[2]}')
+
+
+def _answer(body):
+    async def handler(_request):
+        return web.json_response(body)
+    return handler
+
+
+def _version(version):
+    return {'gitVersion': version, 'gitCommit': 'sandbox',
+            'gitTreeState': 'clean', 'buildDate': '2026-01-01T00:00:00Z',
+            'goVersion': 'none', 'compiler': 'none',
+            'platform': 'linux/amd64'}
+
+
+def _healthz(version):
+    return {'apiserver': {'connectivity': 'ok', 'version': version},
+            'config-resource-version': '1'}
+
+
+def _guestfs(version):
+    return {'registry': 'quay.io/kubevirt', 'tag': version, 'digest': '',
+            'imagePrefix': '', 'gsImage': f'quay.io/kubevirt/libguestfs-'
+            f'tools:{version}'}

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verbs on VirtualMachineInstances: pause, reset, what the agent knows.
+
+Source: pkg/virt-api/rest/lifecycle.go, subresource.go (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.kubevirt import conditions
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import vmi_status
+
+_KIND = 'virtualmachineinstance'
+_VM_NOT_RUNNING = 'VM is not running'
+_NOT_RUNNING = 'VMI is not running'
+_NO_AGENT = 'VMI does not have guest agent connected'
+
+
+class Verbs:
+    """The verbs.
+
+    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param controller: the VMIs' controller.
+    """
+
+    def __init__(self, kinds, controller):
+        self._kinds = kinds
+        self._controller = controller
+
+    def offered(self):
+        """``{verb: (method, handler)}``."""
+        return {
+            'pause': ('PUT', self.pause), 'unpause': ('PUT', self.unpause),
+            'reset': ('PUT', self.reset),
+            'softreboot': ('PUT', self.soft_reboot),
+            'freeze': ('PUT', self.freeze),
+            'unfreeze': ('PUT', self.freeze),
+            'guestosinfo': ('GET', self.guest_os_info),
+            'userlist': ('GET', self.user_list),
+            'filesystemlist': ('GET', self.filesystem_list)}
+
+    def _find(self, request):
+        vmi = request.store.find(self._kinds.vmi, request.namespace,
+                                 request.name)
+        if vmi is None:
+            raise verbs_vm.not_found(_KIND, request.name)
+        return vmi
+
+    def _running(self, request, why):
+        vmi = self._find(request)
+        if vmi_status.phase(vmi) != vmi_status.RUNNING:
+            raise verbs_vm.conflict(_KIND, request.name, why)
+        return vmi
+
+    def _done(self, vmi):
+        self._controller.look_again(paths.key(vmi))
+        return 200, None
+
+    async def pause(self, request):
+        """Stop the CPUs."""
+        dry = verbs_vm.dry(request.body)
+        vmi = self._running(request, _VM_NOT_RUNNING)
+        probe = vmi['spec'].get('livenessProbe')
+        if probe is not None and probe.get('guestAgentPing') is None:
+            raise errors.ApiError(
+                403, 'Forbidden', f'{_KIND}.kubevirt.io "{request.name}" is '
+                'forbidden: Pausing VMIs with a non-GuestAgentPing '
+                'LivenessProbe is not supported')
+        if conditions.find(vmi, 'Paused'):
+            raise verbs_vm.conflict(_KIND, request.name,
+                                    'VMI is already paused')
+        if not dry:
+            self._controller.guests.pause(vmi['metadata']['uid'])
+        return self._done(vmi)
+
+    async def unpause(self, request):
+        """Let the CPUs go on."""
+        dry = verbs_vm.dry(request.body)
+        vmi = self._running(request, _NOT_RUNNING)
+        if not conditions.find(vmi, 'Paused'):
+            raise verbs_vm.conflict(_KIND, request.name,
+                                    'VMI is not paused')
+        if not dry:
+            self._controller.guests.resume(vmi['metadata']['uid'])
+        return self._done(vmi)
+
+    async def reset(self, request):
+        """Press the reset button."""
+        vmi = self._find(request)
+        phase = vmi_status.phase(vmi)
+        if phase == vmi_status.SCHEDULED:
+            raise errors.internal_error(
+                f'Failed to reset non-running VMI with phase {phase}: the '
+                'guest does not run')
+        if phase != vmi_status.RUNNING:
+            raise errors.bad_request(
+                f'Failed to reset non-running VMI with phase {phase}: Unable '
+                'to connect to VirtualMachineInstance because phase is '
+                f'{phase} instead of Running or Scheduled')
+        self._controller.guests.reset(vmi['metadata']['uid'])
+        return self._done(vmi)
+
+    async def soft_reboot(self, request):
+        """Ask the guest to reboot, by its agent or by ACPI."""
+        vmi = self._running(request, _VM_NOT_RUNNING)
+        if conditions.is_true(vmi, 'Paused'):
+            raise verbs_vm.conflict(_KIND, request.name, 'VMI is paused')
+        acpi = paths.at(vmi, 'spec', 'domain', 'features', 'acpi') or {}
+        if (not conditions.find(vmi, 'AgentConnected')
+                and acpi.get('enabled') is False):
+            raise verbs_vm.conflict(
+                _KIND, request.name, 'VMI neither have the agent connected '
+                'nor the ACPI feature enabled')
+        self._controller.guests.soft_reboot(vmi['metadata']['uid'])
+        return self._done(vmi)
+
+    async def freeze(self, request):
+        """Freeze or thaw filesystems: there are none, all goes well."""
+        self._running(request, _VM_NOT_RUNNING)
+        return 200, None
+
+    def _with_agent(self, request):
+        vmi = self._running(request, _NOT_RUNNING)
+        if not conditions.find(vmi, 'AgentConnected'):
+            raise verbs_vm.conflict(_KIND, request.name, _NO_AGENT)
+        return vmi
+
+    async def guest_os_info(self, request):
+        """What the guest agent says of the guest."""
+        vmi = self._with_agent(request)
+        return 200, {
+            'guestAgentVersion': '10.0.0', 'timezone': 'UTC, 0',
+            'hostname': vmi['spec'].get('hostname') or request.name,
+            'os': vmi['status'].get('guestOSInfo') or {},
+            'fsInfo': {'disks': _filesystems()}}
+
+    async def user_list(self, request):
+        """Who is logged in."""
+        self._with_agent(request)
+        return 200, {'metadata': {}, 'items': []}
+
+    async def filesystem_list(self, request):
+        """Which filesystems are mounted."""
+        self._with_agent(request)
+        return 200, {'metadata': {}, 'items': _filesystems()}
+
+
+def _filesystems():
+    return [{'diskName': 'vda1', 'mountPoint': '/', 'fileSystemType': 'ext4',
+             'usedBytes': 2 ** 30, 'totalBytes': 10 * 2 ** 30}]

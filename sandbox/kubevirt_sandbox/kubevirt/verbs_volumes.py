@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""addvolume and removevolume.
+
+Source: pkg/virt-api/rest/volumes.go, ApplyVolumeRequestOnVMISpec of
+pkg/controller (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import vmi_status
+
+_VM, _VMI = 'virtualmachine', 'virtualmachineinstance'
+
+
+class Verbs:
+    """The verbs.
+
+    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param config: a :class:`config.ClusterConfig`.
+    """
+
+    def __init__(self, kinds, config):
+        self._kinds = kinds
+        self._config = config
+
+    async def add_to_vm(self, request):
+        """Add a volume and its disk to a VM."""
+        volume, disk = self._added(request)
+        self._change_vm(request, lambda spec: _add(spec, volume, disk))
+        return 202, None
+
+    async def remove_from_vm(self, request):
+        """Take a volume and its disk from a VM."""
+        name = self._removed(request)
+        self._change_vm(request, lambda spec: _remove(spec, name))
+        return 202, None
+
+    async def add_to_vmi(self, request):
+        """Add a volume and its disk to a VMI that no VM owns."""
+        volume, disk = self._added(request)
+        self._change_vmi(request, lambda spec: _add(spec, volume, disk))
+        return 202, None
+
+    async def remove_from_vmi(self, request):
+        """Take a volume and its disk from a VMI that no VM owns."""
+        name = self._removed(request)
+        self._change_vmi(request, lambda spec: _remove(spec, name))
+        return 202, None
+
+    def _check_enabled(self):
+        if not any(self._config.enabled(gate) for gate in (
+                'HotplugVolumes', 'DeclarativeHotplugVolumes')):
+            raise errors.bad_request(
+                'Enable DeclarativeHotplugVolumes or HotplugVolumes feature '
+                'gate to use this API.')
+
+    def _added(self, request):
+        self._check_enabled()
+        name = verbs_vm.option(request.body, 'name', str)
+        disk = verbs_vm.option(request.body, 'disk', dict)
+        source = verbs_vm.option(request.body, 'volumeSource', dict)
+        if not name:
+            raise errors.bad_request(
+                'AddVolumeOptions requires name to be set')
+        if disk is None:
+            raise errors.bad_request(
+                'AddVolumeOptions requires disk to not be nil')
+        if source is None:
+            raise errors.bad_request(
+                'AddVolumeOptions requires VolumeSource to not be nil')
+        volume = {'name': name}
+        for kind in ('dataVolume', 'persistentVolumeClaim'):
+            if isinstance(source.get(kind), dict):
+                volume[kind] = {**source[kind], 'hotpluggable': True}
+                break
+        return volume, {**trees.copy(disk), 'name': name}
+
+    def _removed(self, request):
+        self._check_enabled()
+        name = verbs_vm.option(request.body, 'name', str)
+        if not name:
+            raise errors.bad_request(
+                'RemoveVolumeOptions requires name to be set')
+        return name
+
+    def _change_vm(self, request, change):
+        if request.store.find(self._kinds.vm, request.namespace,
+                              request.name) is None:
+            raise verbs_vm.not_found(_VM, request.name)
+        self._write(request, self._kinds.vm, _VM, lambda vm: change(
+            vm['spec']['template']['spec']))
+
+    def _change_vmi(self, request, change):
+        vmi = request.store.find(self._kinds.vmi, request.namespace,
+                                 request.name)
+        if vmi is None:
+            raise verbs_vm.not_found(_VMI, request.name)
+        owned = any(r.get('controller') and r['kind'] == 'VirtualMachine'
+                    for r in vmi['metadata'].get('ownerReferences') or ())
+        if owned and not self._config.enabled('HotplugVolumes'):
+            raise errors.bad_request(
+                f'VMI {request.namespace}/{request.name} is owned by a VM')
+        if vmi_status.phase(vmi) != vmi_status.RUNNING:
+            raise verbs_vm.conflict(_VMI, request.name, 'VMI is not running')
+        self._write(request, self._kinds.vmi, _VMI,
+                    lambda new: change(new['spec']))
+
+    @staticmethod
+    def _write(request, kind, word, change):
+        obj = trees.copy(request.store.get(kind, request.namespace,
+                                           request.name))
+        try:
+            change(obj)
+        except ValueError as error:
+            raise verbs_vm.conflict(word, request.name, error)
+        if verbs_vm.dry(request.body):
+            return
+        try:
+            request.store.update(kind, obj, manager='virt-api')
+        except errors.ApiError as error:
+            if error.code == 422:
+                raise
+            raise errors.internal_error(
+                f'unable to patch {"vm" if word == _VM else "vmi"}: {error}')
+
+
+def _add(spec, volume, disk):
+    name, claim = volume['name'], paths.claim_name(volume)
+    for other in paths.volumes(spec):
+        if other['name'] == name:
+            raise ValueError(f'Unable to add volume [{name}] because volume '
+                             'with that name already exists')
+        if claim and paths.claim_name(other) == claim:
+            raise ValueError(f'Unable to add volume source [{claim}] '
+                             'because it already exists')
+    devices = spec['domain'].setdefault('devices', {})
+    spec['volumes'] = [*paths.volumes(spec), volume]
+    devices['disks'] = [*paths.disks(spec), disk]
+
+
+def _remove(spec, name):
+    found = [v for v in paths.volumes(spec)
+             if name in (v['name'], paths.claim_name(v))]
+    if not found:
+        raise ValueError(f'Unable to remove volume [{name}] because it does '
+                         'not exist')
+    if not paths.is_hotplug(found[0]):
+        raise ValueError(f'Unable to remove volume [{found[0]["name"]}] '
+                         'because it is not hotpluggable')
+    spec['volumes'] = [v for v in spec['volumes'] if v['name'] != name]
+    spec['domain']['devices']['disks'] = [
+        d for d in paths.disks(spec) if d['name'] != name]

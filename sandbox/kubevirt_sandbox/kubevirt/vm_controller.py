@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller of VirtualMachines.
+
+Makes and deletes VMIs as the run strategy and the requests in the status
+say, keeps running ones in step with the template, and writes the status.
+
+Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.kubevirt import claims
+from kubevirt_sandbox.kubevirt import conditions
+from kubevirt_sandbox.kubevirt import defaults
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.kubevirt import instancetypes
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import vm_datavolumes
+from kubevirt_sandbox.kubevirt import vm_liveupdate as liveupdate
+from kubevirt_sandbox.kubevirt import vm_model as model
+from kubevirt_sandbox.kubevirt import vm_status as status
+from kubevirt_sandbox.kubevirt.vmi_controller import VM_FINALIZER
+from kubevirt_sandbox.kubevirt import vmi_status
+from kubevirt_sandbox.kubevirt import workqueue
+
+_MANAGER = 'virt-controller'
+_OBSERVED = {'kubevirt.io/latest-observed-api-version': 'v1',
+             'kubevirt.io/storage-observed-api-version': 'v1'}
+_NOT_AT_ONCE = 'kubevirt.io/immediate-data-volume-creation'
+
+
+class Controller:
+    """Makes VMIs for VMs.
+
+    :param store: the store.
+    :param kind: the Kind of VMs.
+    :param vmis: the Kind of VMIs.
+    :param config: a :class:`config.ClusterConfig`.
+    :param recorder: an :class:`events.Recorder`.
+    :param loop: the asyncio loop.
+    :param lag: see :class:`workqueue.WorkQueue`.
+    """
+
+    def __init__(self, store, kind, vmis, config, recorder, loop, lag=0):
+        self._store = store
+        self._kind = kind
+        self._vmis = vmis
+        self._config = config
+        self._recorder = recorder
+        self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
+        #: {uid of a VM: the VM as it was at the start of its VMI}
+        self._started = {}
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'vm', lag)
+        self._ends = [store.subscribe(kind, self._saw),
+                      store.subscribe(vmis, self._saw_vmi),
+                      store.listen(None, self._saw_any)]
+        for vm in store.list(kind):
+            self._queue.add(paths.key(vm))
+
+    def close(self):
+        """Stop."""
+        for end in self._ends:
+            end()
+        self._queue.close()
+
+    # -- what happens in the cluster -------------------------------------
+
+    def _saw(self, type_, vm, _old):
+        if type_ == 'DELETED':
+            self._started.pop(vm['metadata']['uid'], None)
+        self._queue.add(paths.key(vm))
+
+    def _saw_vmi(self, _type, vmi, _old):
+        self._queue.add(paths.key(vmi))
+
+    def _saw_any(self, event):
+        obj = event.record.obj
+        if claims.matters(event):
+            meta = obj['metadata']
+            for vm in self._store.list(self._kind, meta['namespace']):
+                if any(paths.claim_name(v) == meta['name'] for v in
+                       paths.volumes(vm['spec']['template'].get('spec'))):
+                    self._queue.add(paths.key(vm))
+        elif obj.get('kind') == 'KubeVirt':
+            for vm in self._store.list(self._kind):
+                self._queue.add(paths.key(vm))
+
+    # -- one turn --------------------------------------------------------
+
+    def _sync(self, key):
+        if self._store.find(self._kind, *key) is None:
+            return
+        failure = None
+        try:
+            self._reconcile(key)
+        except model.SyncError as error:
+            failure = error
+        except errors.ApiError as error:
+            if error.code in (404, 409):
+                self._queue.add_after(key, 0.05)  # somebody was quicker
+            else:
+                failure = model.SyncError('FailedUpdateError', str(error))
+        self._write_status(key, failure)
+        if failure is not None:
+            raise failure
+
+    def _vm(self, key):
+        return self._store.find(self._kind, *key)
+
+    def _vmi(self, vm):
+        """The VM's VMI; one of its name that nobody owns becomes its own.
+        """
+        vmi = self._store.find(self._vmis, *paths.key(vm))
+        if vmi is None:
+            return None
+        owners = [r for r in vmi['metadata'].get('ownerReferences') or ()
+                  if r.get('controller')]
+        if owners:
+            mine = owners[0]['uid'] == vm['metadata']['uid']
+            return vmi if mine else None
+        if 'deletionTimestamp' in {**vm['metadata'], **vmi['metadata']}:
+            return None
+        return self._store.change(
+            self._vmis, *paths.key(vm),
+            lambda new: new['metadata'].setdefault(
+                'ownerReferences', []).append(model.reference(vm)),
+            manager=_MANAGER)
+
+    def _change(self, key, change, **more):
+        return self._store.change(self._kind, *key, change,
+                                  manager=_MANAGER, **more)
+
+    def _write_status(self, key, failure):
+        vm = self._vm(key)
+        if vm is None:
+            return
+        vmi = self._vmi(vm)
+        try:
+            strategy = model.run_strategy(vm)
+        except model.BothError:
+            strategy = None
+        said = failure and (failure.reason, str(failure))
+        self._change(key, lambda new: status.update(
+            new, vmi, strategy, said, self._store), subresource='status')
+        if (vmi is not None and vmi_status.is_final(vmi)
+                and VM_FINALIZER in vmi['metadata'].get('finalizers', ())):
+            # only now may it go, since its end stands in the VM's status
+            self._store.change(
+                self._vmis, *key, lambda new: new['metadata'][
+                    'finalizers'].remove(VM_FINALIZER), manager=_MANAGER)
+
+    def _reconcile(self, key):
+        vm = self._vm(key)
+        vmi = self._vmi(vm)
+        if 'deletionTimestamp' in vm['metadata']:
+            self._let_go(key, vm, vmi)
+            return
+        vm = self._mark(key, vm)
+        if vmi is not None:
+            self._bump_generation(vm, vmi)
+            vmi = self._vmi(vm)
+        try:
+            strategy = model.run_strategy(vm)
+        except model.BothError as error:
+            raise model.SyncError('FailedCreate',
+                                  f'Error fetching RunStrategy: {error}')
+        self._expanded(vm)
+        if (vm['metadata'].get('annotations') or {}).get(
+                _NOT_AT_ONCE) != 'false':
+            ready = self._data_volumes.make(vm)
+            if not ready and strategy != model.HALTED:
+                return
+        self._follow(key, vm, vmi, strategy)
+        if vmi is not None:
+            self._keep_in_step(key)
+        self._drop_cards(key)
+        self._keep_firmware_uuid(key)
+
+    def _expanded(self, vm):
+        """The VM with the sizes of its instance type."""
+        try:
+            return instancetypes.expanded(self._store, vm)
+        except errors.ApiError as error:
+            raise model.SyncError('FailedFindInstancetype', str(error))
+
+    def _let_go(self, key, vm, vmi):
+        finalizers = vm['metadata'].get('finalizers', ())
+        if vmi is not None and 'orphan' not in finalizers:
+            self._stop(key, vm, vmi)
+        elif VM_FINALIZER in finalizers:
+            self._change(key, lambda new: new['metadata'][
+                'finalizers'].remove(VM_FINALIZER))
+
+    def _mark(self, key, vm):
+        def change(new):
+            meta = new['metadata']
+            meta.setdefault('annotations', {}).update(_OBSERVED)
+            finalizers = meta.setdefault('finalizers', [])
+            if VM_FINALIZER not in finalizers:
+                finalizers.append(VM_FINALIZER)
+        meta = vm['metadata']
+        if VM_FINALIZER in meta.get('finalizers', ()) and (
+                _OBSERVED.items() <= meta.get('annotations', {}).items()):
+            return vm
+        return self._change(key, change)
+
+    def _bump_generation(self, vm, vmi):
+        """A change that does not concern the VMI is not behind."""
+        generation = str(vm['metadata']['generation'])
+        annotations = vmi['metadata'].get('annotations') or {}
+        started = self._started.get(vm['metadata']['uid'])
+        if annotations.get(status.GENERATION) == generation or not started:
+            return
+        if model.same(started['spec']['template'], vm['spec']['template']):
+            self._store.change(
+                self._vmis, *paths.key(vm), lambda new: new['metadata']
+                .setdefault('annotations', {}).__setitem__(
+                    status.GENERATION, generation), manager=_MANAGER)
+
+    # -- run strategies --------------------------------------------------
+
+    def _follow(self, key, vm, vmi, strategy):
+        """Do what the run strategy wants."""
+        {model.ALWAYS: self._follow_always, model.RERUN: self._follow_rerun,
+         model.MANUAL: self._follow_manual, model.ONCE: self._follow_once,
+         model.HALTED: self._follow_halted}[strategy](key, vm, vmi)
+
+    def _follow_always(self, key, vm, vmi):
+        if vmi is None:
+            self._start_in_time(key, vm)
+        elif model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
+            self._stop(key, vm, vmi)  # and then a new one
+
+    def _follow_rerun(self, key, vm, vmi):
+        if vmi is None:
+            if model.reruns(vm, model.RERUN):
+                self._start_in_time(key, vm)
+            return
+        if 'deletionTimestamp' in vmi['metadata']:
+            return
+        if model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
+            self._stop(key, vm, vmi)
+            if vmi_status.phase(vmi) == vmi_status.FAILED:
+                self._change(key, lambda new: new.setdefault(
+                    'status', {}).setdefault('stateChangeRequests', [])
+                    .append({'action': model.START}), subresource='status')
+
+    def _follow_manual(self, key, vm, vmi):
+        if vmi is None:
+            if model.wants_start(vm):
+                self._start(key, vm)
+        elif model.wants_stop(vm, vmi):
+            self._stop(key, vm, vmi)
+
+    def _follow_once(self, key, vm, vmi):
+        if vmi is None:
+            self._start(key, vm)
+
+    def _follow_halted(self, key, vm, vmi):
+        if vmi is not None:
+            self._stop(key, vm, vmi)
+        elif model.wants_start(vm):  # a paused start
+            def change(new):
+                spec = new['spec']
+                if spec.get('runStrategy') is not None:
+                    spec['runStrategy'] = model.ALWAYS
+                else:
+                    spec['running'] = True
+            self._change(key, change)
+
+    def _start_in_time(self, key, vm):
+        left = status.seconds_left(vm)
+        if left > 0:
+            self._queue.add_after(key, left)
+        else:
+            self._start(key, vm)
+
+    # -- starting and stopping -------------------------------------------
+
+    def _start(self, key, vm):
+        try:
+            if not self._data_volumes.make(vm):
+                return
+            self._forgive_restart(key)
+            vmi = self._new_vmi(vm)
+            self._started[vm['metadata']['uid']] = vm
+            self._store.create(self._vmis, vmi, manager=_MANAGER)
+        except (errors.ApiError, defaults.DefaultsError) as error:
+            self._say(vm, events.WARNING, 'FailedCreate',
+                      f'Error creating virtual machine instance: {error}')
+            raise model.SyncError('FailedCreate',
+                                  f'Failure while starting VMI: {error}')
+        self._say(vm, events.NORMAL, 'SuccessfulCreate',
+                  'Started the virtual machine by creating the new virtual '
+                  f'machine instance {key[1]}')
+
+    def _new_vmi(self, vm):
+        meta = vm['metadata']
+        template = trees.copy(self._expanded(vm)['spec']['template'])
+        given = template.get('metadata') or {}
+        generation = str(meta['generation'])
+        vmi = {
+            'apiVersion': vm['apiVersion'], 'kind': 'VirtualMachineInstance',
+            'metadata': {
+                'name': meta['name'], 'namespace': meta['namespace'],
+                'labels': given.get('labels') or {},
+                'annotations': {**(given.get('annotations') or {}),
+                                status.GENERATION: generation},
+                'finalizers': [VM_FINALIZER],
+                'ownerReferences': [model.reference(vm)]},
+            'spec': template['spec'],
+            'status': {'virtualMachineRevisionName':
+                       f'revision-start-vm-{meta["uid"]}-{generation}'}}
+        spec = vmi['spec']
+        if model.wants_paused_start(vm):
+            spec['startStrategy'] = 'Paused'
+        firmware = spec['domain'].setdefault('firmware', {})
+        if not firmware.get('uuid'):
+            firmware['uuid'] = model.legacy_uuid(meta['name'])
+        defaults.add_disks(spec)
+        devices = spec['domain']['devices']
+        if devices.get('autoattachInputDevice') and not devices.get(
+                'inputs'):
+            devices['inputs'] = [{'name': 'default-0', 'type': 'tablet'}]
+        defaults.add_interface(spec, self._config)
+        return vmi
+
+    def _stop(self, key, vm, vmi):
+        if 'deletionTimestamp' in vmi['metadata']:
+            return
+        try:
+            self._store.delete(self._vmis, *key,
+                               uid=vmi['metadata']['uid'])
+        except errors.ApiError as error:
+            raise model.SyncError('FailedDelete',
+                                  f'Failure attempting to delete VMI: {error}')
+        self._forgive_restart(key)
+        self._say(vm, events.NORMAL, 'SuccessfulDelete',
+                  'Stopped the virtual machine by deleting the virtual '
+                  f'machine instance {vmi["metadata"]["uid"]}')
+
+    def _forgive_restart(self, key):
+        vm = self._vm(key)
+        if vm is not None and conditions.find(vm, model.RESTART_REQUIRED):
+            self._change(key, lambda new: conditions.drop(
+                new, model.RESTART_REQUIRED), subresource='status')
+
+    def _say(self, vm, kind, reason, message):
+        self._recorder.event(vm, kind, reason, message, model.COMPONENT)
+
+    # -- a running machine -----------------------------------------------
+
+    def _keep_in_step(self, key):
+        """Take changes of the template over, or say that they wait."""
+        vm = self._vm(key)
+        old = self._vmi(vm)
+        started = self._started.get(vm['metadata']['uid'])
+        if old is None or started is None:
+            return
+        vmi, failure = trees.copy(old), None
+        # only its status is written, so it may have its sizes spelled out
+        said = trees.copy(self._expanded(vm))
+        said.setdefault('status', {})
+        restart = liveupdate.check_restart(
+            said, vmi, self._expanded(started)['spec']['template']['spec'],
+            self._config)
+        liveupdate.plug_cards(said, vmi)
+        if (self._config.enabled('DeclarativeHotplugVolumes')
+                and not self._config.enabled('HotplugVolumes')):
+            liveupdate.plug_volumes(said, vmi)
+        if self._config.live_update and not restart:
+            try:
+                liveupdate.carry_out(said, vmi, self._config)
+            except liveupdate.LiveUpdateError as error:
+                failure = model.SyncError(*error.args)
+        if said['status'] != vm.get('status', {}):
+            self._store.update(self._kind, said, subresource='status',
+                               manager=_MANAGER)
+        if vmi['spec'] != old['spec'] and 'deletionTimestamp' not in vmi[
+                'metadata']:
+            try:
+                self._store.update(self._vmis, vmi, manager=_MANAGER)
+            except errors.ApiError as error:
+                raise model.SyncError(
+                    'HotPlugVolumeError', 'Error encountered while handling '
+                    f'declarative hotplug volumes: {error}')
+        if failure:
+            raise failure
+
+    def _drop_cards(self, key):
+        """Cards that were told to be absent, and are."""
+        vm = self._vm(key)
+        spec = vm['spec']['template']['spec']
+        cards, networks = liveupdate.unplugged_cards(vm, self._vmi(vm))
+        if cards == paths.interfaces(spec):
+            return
+
+        def change(new):
+            spec = new['spec']['template']['spec']
+            spec['domain']['devices']['interfaces'] = cards
+            spec['networks'] = networks
+        self._change(key, change)
+
+    def _keep_firmware_uuid(self, key):
+        vm = self._vm(key)
+        domain = paths.at(vm, 'spec', 'template', 'spec', 'domain')
+        if domain is None or paths.at(domain, 'firmware', 'uuid'):
+            return
+        self._change(key, lambda new: new['spec']['template']['spec'][
+            'domain'].setdefault('firmware', {}).__setitem__(
+                'uuid', model.legacy_uuid(key[1])))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataVolumes that are made with a VM, out of its templates.
+
+Filling them is CDI's business.
+
+Source: handleDataVolumes of pkg/virt-controller/watch/vm/vm.go
+(KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.kubevirt import claims
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import vm_model as model
+
+_FILLED = ('Succeeded', 'WaitForFirstConsumer', 'PendingPopulation')
+
+
+class DataVolumes:
+    """Makes DataVolumes.
+
+    :param store: the store.
+    :param recorder: an :class:`events.Recorder`.
+    """
+
+    def __init__(self, store, recorder):
+        self._store = store
+        self._recorder = recorder
+
+    def make(self, vm):
+        """Make those that are missing.
+
+        :returns: whether all are filled.
+        :raises: vm_model.SyncError when one cannot be made.
+        """
+        ready = True
+        for template in vm['spec'].get('dataVolumeTemplates') or ():
+            name = template['metadata']['name']
+            volume = claims.data_volume(
+                self._store, vm['metadata']['namespace'], name)
+            if volume is None:
+                ready = False
+                self._make_one(vm, template)
+                continue
+            phase = paths.at(volume, 'status', 'phase')
+            if phase not in _FILLED:
+                ready = False
+            if phase == 'Failed':
+                self._say(vm, events.WARNING, 'FailedDataVolumeImport',
+                          f'DataVolume {name} failed to import disk image')
+        return ready
+
+    def _make_one(self, vm, template):
+        kind = claims.data_volume_kind(self._store)
+        name = template['metadata']['name']
+        try:
+            if kind is None:
+                raise errors.no_such_path()
+            meta = trees.copy(template['metadata'])
+            meta.setdefault('labels', {})['kubevirt.io/created-by'] = vm[
+                'metadata']['uid']
+            meta.setdefault('annotations', {})[
+                'cdi.kubevirt.io/allowClaimAdoption'] = 'true'
+            meta.update(namespace=vm['metadata']['namespace'],
+                        ownerReferences=[model.reference(vm)])
+            self._store.create(kind, {
+                'metadata': meta, 'spec': trees.copy(template['spec'])},
+                manager='virt-controller')
+        except errors.ApiError as error:
+            self._say(vm, events.WARNING, 'FailedDataVolumeCreate',
+                      f'Error creating DataVolume {name}: {error}')
+            raise model.SyncError(
+                'FailedCreate', 'Error encountered while creating '
+                f'DataVolumes: failed to create DataVolume: {error}')
+        self._say(vm, events.NORMAL, 'SuccessfulDataVolumeCreate',
+                  f'Created DataVolume {name}')
+
+    def _say(self, vm, kind, reason, message):
+        self._recorder.event(vm, kind, reason, message, model.COMPONENT)

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller of VirtualMachineInstances.
+
+Takes each VMI through its phases: Pending until its volumes are there,
+Scheduling until its pod has a node and its images, Scheduled until the guest
+starts, Running until the guest ends. It is both virt-controller and the
+virt-handler of every node; the guests themselves are :mod:`guests`' business.
+
+Source: pkg/virt-controller/watch/vmi, pkg/virt-handler/vm.go (KubeVirt 1.9).
+"""
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.kubevirt import claims
+from kubevirt_sandbox.kubevirt import conditions
+from kubevirt_sandbox.kubevirt import defaults
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.kubevirt import guests
+from kubevirt_sandbox.kubevirt import launcher
+from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import vmi_status as status
+from kubevirt_sandbox.kubevirt import workqueue
+
+VM_FINALIZER = 'kubevirt.io/virtualMachineControllerFinalize'
+NODE_LABEL = 'kubevirt.io/nodeName'
+DEFAULT_GRACE = 30
+
+_CONTROLLER, _HANDLER = 'virtualmachine-controller', 'virt-handler'
+_POD_SHARE = 0.4  # of a start, spent on the pod; the rest on the guest
+_ASK_AGAIN = 5
+
+
+class Controller:
+    """Takes VMIs through their phases.
+
+    :param store: the store.
+    :param kind: the Kind of VMIs.
+    :param vms: the Kind of VMs.
+    :param recorder: an :class:`events.Recorder`.
+    :param loop: the asyncio loop.
+    :param version: the version of KubeVirt.
+    :param seconds: how long a machine takes to start.
+    :param provisioner: the :class:`api.volumes.Provisioner`.
+    :param make_guests: function (look, ended, changed) that makes the
+        guests; None for simulated ones. The functions are what
+        :class:`guests.Guests` and :class:`qemu.guests.Guests` want.
+    :param lag: see :class:`workqueue.WorkQueue`.
+    """
+
+    def __init__(self, store, kind, vms, recorder, loop, version, seconds,
+                 provisioner, make_guests=None, lag=0):
+        self._store = store
+        self._kind = kind
+        self._vms = vms
+        self._recorder = recorder
+        self._loop = loop
+        self._image = f'quay.io/kubevirt/virt-launcher:{version}'
+        self._seconds = seconds
+        self._provisioner = provisioner
+        provisioner.add_user(self._uses)
+        self.guests = (
+            make_guests(self._look, self._guest_ended, self._guest_changed)
+            if make_guests else guests.Guests(
+                loop, self._look, self._guest_ended, seconds / 2))
+        self._pods = launcher.Launchers(store, loop.time)
+        self._ended = {}
+        self._stopping = {}
+        self._homeless = set()
+        self._queue = workqueue.WorkQueue(loop, self._sync, 'vmi', lag)
+        self._ends = [store.subscribe(kind, self._saw),
+                      store.subscribe(core.NODE, self._saw_node),
+                      store.listen(None, self._saw_any)]
+        for vmi in store.list(kind):
+            self._queue.add(paths.key(vmi))
+
+    def close(self):
+        """Stop everything, guests too."""
+        for end in self._ends:
+            end()
+        self._queue.close()
+        self.guests.close()
+
+    def look_again(self, key):
+        """Have a VMI looked at soon."""
+        self._queue.add(key)
+
+    # -- what happens in the cluster -------------------------------------
+
+    def _look(self, namespace, name):
+        return self._store.find(self._kind, namespace, name)
+
+    def _saw(self, type_, vmi, _old):
+        if type_ == 'DELETED':
+            self._forget(vmi['metadata']['uid'])
+        self._queue.add(paths.key(vmi))
+        self._provisioner.look()
+
+    def _uses(self, namespace, name):
+        """Whether a pod of some machine uses a claim."""
+        for vmi in self._store.list(self._kind, namespace):
+            if self._pods.get(vmi) is None:
+                continue
+            if name in [paths.claim_name(v)
+                        for v in paths.volumes(vmi['spec'])] + [
+                    paths.at(s, 'persistentVolumeClaimInfo', 'claimName')
+                    for s in paths.at(vmi, 'status', 'volumeStatus') or ()]:
+                return True
+        return False
+
+    def _saw_node(self, _type, _node, _old):
+        for key in self._homeless:
+            self._queue.add(key)
+
+    def _saw_any(self, event):
+        """Volumes may have been waited for."""
+        if not claims.matters(event):
+            return
+        meta = event.record.obj['metadata']
+        for vmi in self._store.list(self._kind, meta['namespace']):
+            if any(paths.claim_name(v) == meta['name']
+                   for v in paths.volumes(vmi['spec'])):
+                self._queue.add(paths.key(vmi))
+
+    def _guest_ended(self, namespace, name, uid, how):
+        self._ended[uid] = how
+        self._queue.add((namespace, name))
+
+    def _guest_changed(self, namespace, name):
+        self._queue.add((namespace, name))
+
+    def _forget(self, uid):
+        self.guests.kill(uid)
+        self._pods.remove(uid)
+        self._ended.pop(uid, None)
+        self._stopping.pop(uid, None)
+
+    # -- one turn --------------------------------------------------------
+
+    def _sync(self, key):
+        old = self._look(*key)
+        self._homeless.discard(key)
+        if old is None:
+            return
+        vmi = trees.copy(old)
+        vmi.setdefault('status', {})
+        {status.SCHEDULING: self._schedule, status.SCHEDULED: self._start,
+         status.RUNNING: self._run, status.SUCCEEDED: self._finish,
+         status.FAILED: self._finish}.get(
+             status.phase(vmi), self._prepare)(key, vmi)
+        if vmi == old:
+            return
+        before, after = status.phase(old), status.phase(vmi)
+        try:
+            self._store.update(self._kind, vmi, manager='virt-controller')
+        except errors.ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            self._queue.add(key)
+            return
+        if before != after:
+            self._announce(vmi, after)
+
+    def _announce(self, vmi, phase):
+        said = {
+            status.RUNNING: (events.NORMAL, 'Started',
+                             'VirtualMachineInstance started.'),
+            status.SUCCEEDED: (events.NORMAL, 'Stopped',
+                               'The VirtualMachineInstance was shut down.'),
+            status.FAILED: (events.WARNING, 'Stopped',
+                            'The VirtualMachineInstance crashed.'),
+        }.get(phase)
+        if said:
+            self._say(vmi, *said)
+
+    def _say(self, vmi, kind, reason, message, component=_HANDLER):
+        self._recorder.event(vmi, kind, reason, message, component)
+
+    # -- phases ----------------------------------------------------------
+
+    def _prepare(self, _key, vmi):
+        """Pending: until the volumes are there."""
+        status.tell_ready(vmi, None)
+        if 'deletionTimestamp' in vmi['metadata']:
+            status.move(vmi, status.FAILED)
+            return
+        namespace = vmi['metadata']['namespace']
+        volumes = paths.volumes(vmi['spec'])
+        status.tell_data_volumes(vmi, self._store)
+        status.move(vmi, status.PENDING)
+        missing = claims.missing(self._store, namespace, volumes)
+        if missing:
+            message = (f'PVC {namespace}/{missing} does not exist, waiting '
+                       'for it to appear')
+            conditions.put(vmi, 'PodScheduled', False, 'Unschedulable',
+                           message)
+            status.tell_failure(vmi, 'FailedPvcNotFound', message)
+            self._say(vmi, events.NORMAL, 'FailedPvcNotFound', message,
+                      _CONTROLLER)
+            return
+        status.tell_failure(vmi)
+        self._bind_claims(namespace, volumes, self._some_node())
+        if not claims.ready(self._store, namespace, volumes):
+            return
+        conditions.drop(vmi, 'PodScheduled')
+        pod = self._pods.create(vmi)
+        self._say(vmi, events.NORMAL, 'SuccessfulCreate',
+                  f'Created virtual machine pod {pod.name}', _CONTROLLER)
+        self._tell_pod(vmi, pod)
+        status.tell_ready(vmi, pod)
+        status.move(vmi, status.SCHEDULING)
+
+    def _bind_claims(self, namespace, volumes, node):
+        """Have claims bound that a DataVolume waits for.
+
+        KubeVirt makes a pod for a moment only for that.
+        """
+        for name in claims.awaited(self._store, namespace, volumes):
+            self._provisioner.consume(namespace, name, node)
+
+    def _some_node(self):
+        nodes = self._store.list(core.NODE)
+        return nodes[0]['metadata']['name'] if nodes else ''
+
+    @staticmethod
+    def _tell_pod(vmi, pod):
+        vmi['status']['activePods'] = {pod.uid: pod.node or ''}
+
+    def _schedule(self, key, vmi):
+        """Scheduling: until the pod has a node and its images."""
+        pod = self._pods.get(vmi)
+        if pod is None or 'deletionTimestamp' in vmi['metadata']:
+            self._give_up(vmi)
+            return
+        status.tell_ready(vmi, pod)
+        vmi['status']['qosClass'] = 'Burstable'
+        if pod.node is None:
+            why = self._pods.place(vmi, pod)
+            if not why:
+                for volume in paths.volumes(vmi['spec']):
+                    self._provisioner.consume(
+                        key[0], paths.claim_name(volume) or '', pod.node)
+            if not why and claims.unbound(
+                    self._store, key[0], paths.volumes(vmi['spec'])):
+                pod.node = None
+                why = ('0/1 nodes are available: pod has unbound immediate '
+                       'PersistentVolumeClaims.')
+            if why:
+                self._homeless.add(key)
+                conditions.put(vmi, 'PodScheduled', False, 'Unschedulable',
+                               why)
+                return
+        conditions.drop(vmi, 'PodScheduled')
+        self._tell_pod(vmi, pod)
+        if self._image_fails(key, vmi, pod):
+            return
+        status.tell_failure(vmi)
+        if self._wait(key, pod.moved + self._seconds * _POD_SHARE):
+            return
+        pod.moved = self._loop.time()
+        vmi['metadata'].setdefault('labels', {})[NODE_LABEL] = pod.node
+        vmi['status'].update(
+            nodeName=pod.node, migrationTransport='Unix',
+            launcherContainerImageVersion=self._image)
+        self._tell_volumes(vmi, running=False)
+        status.move(vmi, status.SCHEDULED)
+        status.tell_ready(vmi, pod)
+
+    def _image_fails(self, key, vmi, pod):
+        image = launcher.missing_image(vmi) or self.guests.missing_image(vmi)
+        if image is None:
+            return False
+        why = (f'failed to pull and unpack image "{image}": failed to '
+               'resolve reference: not found')
+        back_off = pod.moved + max(self._seconds, 0.5)
+        if self._wait(key, back_off):
+            status.tell_failure(vmi, 'ErrImagePull', why)
+        else:
+            status.tell_failure(
+                vmi, 'ImagePullBackOff',
+                f'Back-off pulling image "{image}": ErrImagePull: {why}')
+        return True
+
+    def _wait(self, key, when):
+        """Whether it is too early; then there is another turn in time."""
+        left = when - self._loop.time()
+        if left <= 0:
+            return False
+        self._queue.add_after(key, left)
+        return True
+
+    def _give_up(self, vmi):
+        self._forget(vmi['metadata']['uid'])
+        status.move(vmi, status.FAILED)
+        status.tell_ready(vmi, None)
+
+    def _start(self, key, vmi):
+        """Scheduled: until the guest runs."""
+        pod = self._pods.get(vmi)
+        if pod is None or 'deletionTimestamp' in vmi['metadata']:
+            self._give_up(vmi)
+            return
+        self._tell_volumes(vmi, running=False)
+        if self._wait(key, pod.moved + self._seconds * (1 - _POD_SHARE)):
+            return
+        if launcher.fails_to_start(vmi):
+            self._give_up(vmi)
+            return
+        if not status.plugs_ready(vmi):
+            self._queue.add_after(key, self._seconds / 10)
+            return
+        why = self.guests.refusal(vmi)
+        status.tell_failure(
+            vmi, why and 'Synchronizing with the Domain failed.', why)
+        if why:
+            return
+        self._say(vmi, events.NORMAL, 'Created',
+                  'VirtualMachineInstance defined.')
+        status.move(vmi, status.RUNNING)
+        self.guests.start(vmi, vmi['spec'].get('startStrategy') == 'Paused')
+        vmi['status']['machine'] = {'type': paths.at(
+            vmi, 'spec', 'domain', 'machine', 'type')}
+        self._observe(key, vmi, pod)
+
+    def _tell_volumes(self, vmi, running):
+        uid = vmi['metadata']['uid']
+        return status.tell_volumes(
+            vmi, self._store, running,
+            lambda volume: self.guests.plugged(uid, volume))
+
+    def _observe(self, key, vmi, pod):
+        """Put into the status how the guest is."""
+        agent = self.guests.has_agent(vmi)
+        status.tell_migratable(vmi, self._store)
+        status.tell_data_volumes(vmi, self._store)
+        status.tell_interfaces(vmi, pod, agent)
+        status.tell_agent(vmi, agent)
+        status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
+        status.tell_sizes(vmi)
+        self._bind_claims(key[0], paths.volumes(vmi['spec']), pod.node)
+        if not self._lacks_volume(key[0], vmi):
+            if self._tell_volumes(vmi, running=True):
+                self._queue.add_after(key, self._seconds / 10)
+            self.guests.plug(vmi)
+        alive = 'deletionTimestamp' not in vmi['metadata']
+        status.tell_ready(vmi, pod, alive)
+
+    def _lacks_volume(self, namespace, vmi):
+        """Whether KubeVirt does no more about the volumes of a guest.
+
+        It wants to see the DataVolume of each that the guest started with,
+        as long as the guest runs (areDataVolumesReady in vmi/datavolumes.go).
+        """
+        volumes = paths.volumes(vmi['spec'])
+        gone = claims.orphaned(self._store, namespace, volumes)
+        if gone is None:
+            status.tell_failure(vmi)
+            return False
+        why = f'unable to find datavolume {namespace}/{gone}'
+        if not conditions.has(vmi, 'Synchronized', 'False',
+                              'FailedDataVolumeImport'):
+            self._say(vmi, events.WARNING, 'FailedPvcNotFound',
+                      f'Error determining if volume is ready: {why}',
+                      _CONTROLLER)
+        status.tell_failure(
+            vmi, 'FailedDataVolumeImport',
+            f'Error determining if volume is ready {why}')
+        return True
+
+    def _run(self, key, vmi):
+        """Running: until the guest ends."""
+        uid = vmi['metadata']['uid']
+        pod = self._pods.get(vmi)
+        if pod is None or not self.guests.alive(uid):
+            shut = self._ended.get(uid) == guests.SHUTDOWN
+            status.move(vmi, status.SUCCEEDED if shut else status.FAILED)
+            self._finish(key, vmi)
+            return
+        if 'deletionTimestamp' in vmi['metadata']:
+            if self._stop(key, vmi):
+                self._finish(key, vmi)
+                return
+        self._observe(key, vmi, pod)
+
+    def _stop(self, key, vmi):
+        """Bring a guest down that shall end; whether it is down."""
+        uid = vmi['metadata']['uid']
+        grace = vmi['spec'].get('terminationGracePeriodSeconds')
+        grace = DEFAULT_GRACE if grace is None else grace
+        now = self._loop.time()
+        if grace > 0:
+            if uid not in self._stopping:
+                self._stopping[uid] = now
+                self._say(vmi, events.NORMAL, 'ShuttingDown',
+                          'Signaled Graceful Shutdown')
+            left = self._stopping[uid] + grace - now
+            if left > 0:
+                # a guest that is only booting may miss the first signal
+                self.guests.press_power_button(uid)
+                self._queue.add_after(key, min(left, _ASK_AGAIN))
+                return False
+        self.guests.kill(uid)
+        self._say(vmi, events.NORMAL, 'Deleted',
+                  'VirtualMachineInstance stopping')
+        # a guest that could have shut down and did not has failed
+        acpi = paths.at(vmi, 'spec', 'domain', 'features', 'acpi') or {}
+        expired = grace > 0 and acpi.get('enabled', True)
+        status.move(vmi, status.FAILED if expired else status.SUCCEEDED)
+        return True
+
+    def _finish(self, _key, vmi):
+        """Succeeded or Failed: let go of it."""
+        meta = vmi['metadata']
+        pod = self._pods.remove(meta['uid'])
+        if pod is not None:
+            self._say(vmi, events.NORMAL, 'SuccessfulDelete',
+                      f'Deleted virtual machine pod {pod.name}', _CONTROLLER)
+        self._forget(meta['uid'])
+        status.tell_ready(vmi, None)
+        status.tell_paused(vmi, False)
+        vmi['status'].pop('launcherContainerImageVersion', None)
+        gone = {defaults.VMI_FINALIZER}
+        if self._owner(vmi) is None:
+            gone.add(VM_FINALIZER)
+        if not gone.isdisjoint(meta.get('finalizers', ())):
+            meta['finalizers'] = [f for f in meta['finalizers']
+                                  if f not in gone]
+
+    def _owner(self, vmi):
+        """The VM that a VMI belongs to, if it is still there."""
+        for reference in vmi['metadata'].get('ownerReferences') or ():
+            if reference.get('controller') and reference[
+                    'kind'] == 'VirtualMachine':
+                vm = self._store.find(self._vms, vmi['metadata'][
+                    'namespace'], reference['name'])
+                if vm and vm['metadata']['uid'] == reference['uid']:
+                    return vm
+        return None

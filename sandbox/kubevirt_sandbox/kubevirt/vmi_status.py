@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status of a VMI says of its cards, volumes and state.
+
+Functions of the VMI and of what its node knows; they change the copy that
+they are given and write nothing.
+
+Source: pkg/virt-handler/vm.go, pkg/virt-controller/watch/vmi/lifecycle.go
+and storage.go (KubeVirt 1.9).
+"""
+
+import hashlib
+import uuid
+
+from kubevirt_sandbox.api import metadata
+from kubevirt_sandbox.api import quantity
+from kubevirt_sandbox.kubevirt import claims
+from kubevirt_sandbox.kubevirt import conditions
+from kubevirt_sandbox.kubevirt import paths
+
+PENDING, SCHEDULING, SCHEDULED, RUNNING, SUCCEEDED, FAILED = (
+    'Pending', 'Scheduling', 'Scheduled', 'Running', 'Succeeded', 'Failed')
+
+_LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+_OS = {'id': 'debian', 'kernelRelease': '6.12.0', 'kernelVersion': '#1 SMP',
+       'machine': 'x86_64', 'name': 'Debian GNU/Linux',
+       'prettyName': 'Debian GNU/Linux 13 (trixie)',
+       'version': '13 (trixie)', 'versionId': '13'}
+
+
+def phase(vmi):
+    """The phase of a VMI, '' before it has one."""
+    return paths.at(vmi, 'status', 'phase') or ''
+
+
+def is_final(vmi):
+    """Whether a VMI will not run any more."""
+    return phase(vmi) in (SUCCEEDED, FAILED)
+
+
+def move(vmi, to):
+    """Put a VMI into a phase, with the time of it."""
+    status = vmi['status']
+    if status.get('phase') == to:
+        return
+    status['phase'] = to
+    stamps = status.setdefault('phaseTransitionTimestamps', [])
+    if all(stamp['phase'] != to for stamp in stamps):
+        stamps.append({'phase': to,
+                       'phaseTransitionTimestamp': metadata.now()})
+
+
+def tell_ready(vmi, pod, alive=True):
+    """The condition Ready.
+
+    :param pod: the launcher pod, or None.
+    :param alive: False when the pod is going down.
+    """
+    if pod is None and not is_final(vmi):
+        facts = (False, 'PodNotExists',
+                 'virt-launcher pod has not yet been scheduled')
+    elif pod is None or not alive:
+        facts = (False, 'PodTerminating', 'virt-launcher pod is terminating')
+    elif phase(vmi) != RUNNING:
+        facts = (False, 'GuestNotRunning',
+                 'Guest VM is not reported as running')
+    elif conditions.is_true(vmi, 'Paused'):
+        gate = 'kubevirt.io/virtual-machine-unpaused'
+        facts = (False, 'ReadinessGatesNotReady',
+                 f'the status of pod readiness gate "{gate}" is not "True", '
+                 'but False')
+    else:
+        facts = (True, '', '')
+    conditions.put(vmi, 'Ready', *facts)
+
+
+def tell_paused(vmi, paused):
+    """The condition Paused: there, or not."""
+    if paused:
+        conditions.put(vmi, 'Paused', True, 'PausedByUser',
+                       'VMI was paused by user', probed=True)
+    else:
+        conditions.drop(vmi, 'Paused')
+
+
+def tell_failure(vmi, reason='', message=''):
+    """The condition Synchronized: there when something went wrong."""
+    if reason:
+        conditions.put(vmi, 'Synchronized', False, reason, message)
+    else:
+        conditions.drop(vmi, 'Synchronized')
+
+
+def mac_of(vmi, card):
+    """The MAC address of a card, made up where the spec has none."""
+    given = card.get('macAddress')
+    if given:
+        return given.lower().replace('-', ':')
+    digest = hashlib.blake2b(
+        f'{vmi["metadata"]["uid"]}/{card["name"]}'.encode(),
+        digest_size=3).hexdigest()
+    return '52:54:00:' + ':'.join(
+        digest[i:i + 2] for i in range(0, 6, 2))
+
+
+def tell_interfaces(vmi, pod, agent):
+    """``status.interfaces``.
+
+    :param agent: whether a guest agent tells addresses.
+    """
+    networks = paths.named(paths.networks(vmi['spec']))
+    found = []
+    for index, card in enumerate(paths.interfaces(vmi['spec'])):
+        if card.get('state') == 'absent':
+            continue
+        on_pod = networks.get(card['name'], {}).get('pod') is not None
+        entry = {'name': card['name'], 'mac': mac_of(vmi, card),
+                 'infoSource': 'domain', 'queueCount': 1,
+                 'linkState': 'down' if card.get('state') == 'down'
+                 else 'up',
+                 'podInterfaceName': 'eth0' if on_pod else 'pod'
+                 + hashlib.sha256(card['name'].encode()).hexdigest()[:11]}
+        if agent:
+            entry['infoSource'] = 'domain, guest-agent'
+            entry['interfaceName'] = f'eth{index}'
+        if on_pod or agent:
+            address = pod.ip if on_pod else '192.0.2.' + str(
+                2 + int(entry['mac'][-2:], 16) % 250)
+            entry['ipAddress'] = address
+            entry['ipAddresses'] = [address]
+        found.append(entry)
+    if found:
+        vmi['status']['interfaces'] = found
+    else:
+        vmi['status'].pop('interfaces', None)
+
+
+def tell_agent(vmi, agent):
+    """The condition AgentConnected and what the agent tells."""
+    if agent:
+        if conditions.find(vmi, 'AgentConnected') is None:
+            conditions.put(vmi, 'AgentConnected', True, probed=True)
+        vmi['status']['guestOSInfo'] = dict(_OS)
+    else:
+        conditions.drop(vmi, 'AgentConnected')
+        vmi['status']['guestOSInfo'] = {}
+
+
+def tell_volumes(vmi, store, running, plugged):
+    """``status.volumeStatus``, with the steps of plugging in and out.
+
+    :param running: whether the guest runs and sees disks.
+    :param plugged: function of a volume's name that tells whether the guest
+        has it.
+    :returns: whether another step is due.
+    """
+    namespace = vmi['metadata']['namespace']
+    old = {s['name']: s for s in vmi['status'].get('volumeStatus') or ()}
+    targets = _targets(vmi['spec'])
+    found, more = [], False
+    for volume in paths.volumes(vmi['spec']):
+        name = volume['name']
+        # what is not there when a machine starts is plugged in
+        status = dict(old.pop(name, None) or {'name': name, 'target': '', **(
+            {'hotplugVolume': {}} if running or paths.is_hotplug(volume)
+            else {})})
+        claim = paths.claim_name(volume)
+        if claim:
+            _tell_claim(status, claims.find(store, namespace, claim))
+        if status.get('hotplugVolume') is not None:
+            more |= _plug(status, claims.find(store, namespace, claim or ''),
+                          claim, targets.get(name, ''), plugged,
+                          claims.filled(store, namespace, claim or ''),
+                          not paths.at(vmi, 'spec', 'domain', 'devices',
+                                       'disableHotplug'))
+        elif running:
+            status['target'] = targets.get(name, '')
+        found.append(status)
+    for status in old.values():
+        if status.get('hotplugVolume') is None:
+            continue
+        here = plugged(status['name'])
+        if status.get('phase') == 'Detaching' and here:
+            found.append(status)  # the guest has not let go of it yet
+        elif _unplug(status):
+            found.append(status)
+            more = True
+    if found:
+        vmi['status']['volumeStatus'] = sorted(
+            found, key=lambda s: s['name'])
+    else:
+        vmi['status'].pop('volumeStatus', None)
+    return more
+
+
+def _tell_claim(status, claim):
+    if claim is None:
+        return
+    spec = claim.get('spec') or {}
+    info = {'claimName': claim['metadata']['name'],
+            'accessModes': spec.get('accessModes'),
+            'volumeMode': spec.get('volumeMode', 'Filesystem'),
+            'capacity': paths.at(claim, 'status', 'capacity'),
+            'requests': paths.at(spec, 'resources', 'requests'),
+            'filesystemOverhead': '0.055'}
+    status['persistentVolumeClaimInfo'] = {
+        k: v for k, v in info.items() if v}
+
+
+def plugs_ready(vmi):
+    """Whether what is plugged in can be there from the start.
+
+    A machine starts only then: its firmware may be meant to boot from it.
+    """
+    return all(
+        s.get('phase') in ('MountedToPod', 'Ready')
+        for s in paths.at(vmi, 'status', 'volumeStatus') or ()
+        if s.get('hotplugVolume') is not None)
+
+
+def _plug(status, claim, name, target, plugged, filled, mountable):
+    """One step of plugging in; whether another one is due.
+
+    :param filled: whether nothing is imported into the claim any more.
+    :param mountable: whether the launcher's pod has a place for it.
+    """
+    current = status.get('phase')
+    if current == 'Ready':
+        return False
+    if claim is None:
+        _say(status, 'Pending', 'FailedPvcNotFound',
+             f'PVC {name} not found')
+        return False
+    if paths.at(claim, 'status', 'phase') != 'Bound':
+        _say(status, 'Pending', 'PVCNotReady', 'PVC is in phase '
+             'ClaimPending')
+        return False
+    if not filled:
+        _say(status, 'Bound', 'PVCNotReady', 'PVC is in phase Bound')
+        return False
+    volume = status['name']
+    if current == 'AttachedToNode':
+        if not mountable:
+            return False
+        _say(status, 'MountedToPod', 'VolumeMountedToPod', f'Volume '
+             f'{volume} has been mounted in virt-launcher pod')
+        return True
+    if current == 'MountedToPod':
+        if not plugged(volume):
+            return False
+        status['target'] = target
+        _say(status, 'Ready', 'VolumeReady', 'Successfully attach '
+             f'hotplugged volume {volume} to VM')
+        return False
+    pod = metadata.generate('hp-volume-')
+    status['hotplugVolume'] = {'attachPodName': pod,
+                               'attachPodUID': str(uuid.uuid4())}
+    _say(status, 'AttachedToNode', 'SuccessfulCreate', 'Created hotplug '
+         f'attachment pod {pod}, for volume {volume}')
+    return True
+
+
+def _unplug(status):
+    """One step of plugging out; False when nothing is left of it."""
+    if not status['hotplugVolume'] or status.get('phase') == 'Detaching':
+        return False
+    status['target'] = ''
+    _say(status, 'Detaching', 'SuccessfulDelete', 'Deleted hotplug '
+         f'attachment pod {status["hotplugVolume"]["attachPodName"]}, for '
+         f'volume {status["name"]}')
+    return True
+
+
+def _say(status, phase_, reason, message):
+    status.update(phase=phase_, reason=reason, message=message)
+
+
+def _targets(spec):
+    """Device names of the disks as libvirt gives them: vda, sda, ..."""
+    counts, found = {}, {}
+    for disk in paths.disks(spec):
+        bus = next((disk[k].get('bus') for k in ('disk', 'cdrom', 'lun')
+                    if disk.get(k) is not None), None) or 'sata'
+        prefix = 'vd' if bus == 'virtio' else 'sd'
+        number = counts.get(prefix, 0)
+        counts[prefix] = number + 1
+        found[disk['name']] = prefix + _LETTERS[number % len(_LETTERS)]
+    return found
+
+
+def tell_migratable(vmi, store):
+    """The conditions LiveMigratable and StorageLiveMigratable."""
+    namespace = vmi['metadata']['namespace']
+    networks = paths.named(paths.networks(vmi['spec']))
+    facts = (True, '', '')
+    for card in paths.interfaces(vmi['spec']):
+        if (networks.get(card['name'], {}).get('pod') is not None
+                and card.get('bridge') is not None):
+            facts = (False, 'InterfaceNotLiveMigratable',
+                     'cannot migrate VMI which does not use masquerade or a '
+                     'migratable plugin to connect to the pod network')
+    method = 'LiveMigration'
+    for volume in paths.volumes(vmi['spec']):
+        if volume.get('containerDisk') is not None or volume.get(
+                'emptyDisk') is not None:
+            method = 'BlockMigration'
+        name = paths.claim_name(volume)
+        claim = name and claims.find(store, namespace, name)
+        if claim and facts[0] and 'ReadWriteMany' not in (paths.at(
+                claim, 'spec', 'accessModes') or ()):
+            facts = (False, 'DisksNotLiveMigratable',
+                     f'cannot migrate VMI: PVC {name} is not shared, live '
+                     'migration requires that all PVCs must be shared '
+                     '(using ReadWriteMany access mode)')
+    conditions.put(vmi, 'LiveMigratable', *facts)
+    conditions.put(vmi, 'StorageLiveMigratable', True)
+    vmi['status']['migrationMethod'] = method
+
+
+def tell_data_volumes(vmi, store):
+    """The condition DataVolumesReady, when there are any."""
+    found = claims.data_volumes(store, vmi['metadata']['namespace'],
+                                paths.volumes(vmi['spec']))
+    if not found:
+        return
+    said = [(conditions.find(d, 'Ready') or {}).get('status', 'Unknown')
+            for d in found]
+    if all(s == 'True' for s in said):
+        conditions.put(vmi, 'DataVolumesReady', True, 'AllDVsReady',
+                       "All of the VMI's DVs are bound and ready")
+    else:
+        conditions.put(vmi, 'DataVolumesReady',
+                       'False' if 'False' in said else 'Unknown',
+                       'NotAllDVsReady',
+                       "Not all of the VMI's DVs are ready")
+
+
+def tell_sizes(vmi):
+    """Processors and memory that were added and wait for a migration."""
+    spec, status = vmi['spec']['domain'], vmi['status']
+    sockets = paths.at(spec, 'cpu', 'sockets') or 1
+    if sockets != (paths.at(status, 'currentCPUTopology', 'sockets') or 1):
+        conditions.put(vmi, 'HotVCPUChange', True)
+    wanted = paths.at(spec, 'memory', 'guest')
+    current = paths.at(status, 'memory', 'guestCurrent')
+    if wanted and current and quantity.value(wanted) != quantity.value(
+            current):
+        status['memory']['guestRequested'] = wanted
+        conditions.put(vmi, 'HotMemoryChange', True)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One QEMU process, from its start to its end.
+
+QEMU ends with the sandbox, however that ends: its parent's death kills it
+(``setpriv --pdeathsig``). What it is asked goes to it by QMP; what it does by
+itself comes back as QMP's events. A guest that shuts down is left as it is by
+QEMU, because it may be meant to start again (the "fake reboot" of libvirt:
+the power button, then a reset), and ended from here otherwise.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+
+from kubevirt_sandbox.qemu import qmp
+from kubevirt_sandbox.qemu import serial
+
+LOG = logging.getLogger(__name__)
+
+
+class Machine:
+    """A running QEMU.
+
+    :param name: for the log.
+    :param make_words: function (descriptor for QMP, descriptor for the
+        serial port) that makes the command line.
+    :param folder: of its files; it is where QEMU puts its own, too.
+    :param on_reset: function (whether the guest did it) that is called when
+        the machine starts again.
+    :param on_end: function (whether it was in order) that is called once,
+        when the process is gone.
+    """
+
+    def __init__(self, name, make_words, folder, on_reset, on_end):
+        self.name = name
+        self.serial = serial.Serial()
+        self.gone = asyncio.Event()
+        self._make_words = make_words
+        self._folder = folder
+        self._on_reset = on_reset
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set()
+        self._begun = asyncio.Event()
+        self._shut = self._killed = self._reboots = False
+        self._process = self._pidfd = self._qmp = None
+
+    @property
+    def pid(self):
+        """Process id, or None."""
+        return self._process and self._process.pid
+
+    def start(self):
+        """Start the process."""
+        ours, theirs = socket.socketpair()
+        line, port = socket.socketpair()
+        self._log = open(os.path.join(self._folder, 'qemu.log'), 'w+b')
+        try:
+            command = self._make_words(theirs.fileno(), port.fileno())
+            LOG.debug('%s: %s', self.name, command)
+            # Killed with the thread that started it: the one of the loop.
+            self._process = subprocess.Popen(
+                ['setpriv', '--pdeathsig', 'KILL', '--', *command],
+                stdin=subprocess.DEVNULL, stdout=self._log,
+                stderr=self._log, cwd=self._folder,
+                env={'PATH': os.environ.get('PATH', os.defpath),
+                     'TMPDIR': str(self._folder)},
+                pass_fds=(theirs.fileno(), port.fileno()))
+        except BaseException:
+            for one in (ours, line, self._log):
+                one.close()
+            self._begun.set()
+            raise
+        finally:
+            theirs.close()
+            port.close()
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loop.add_reader(self._pidfd, self._ended)
+        ours.setblocking(False)
+        line.setblocking(False)
+        self._qmp = qmp.Client(ours, self._saw)
+        self._begun.set()
+        self._spawn(self._qmp.run())
+        self._spawn(self.serial.attach(line))
+
+    def _spawn(self, coroutine):
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task):
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            LOG.warning('%s: %s', self.name, task.exception())
+
+    # -- what is asked of it ---------------------------------------------
+
+    async def execute(self, command, /, **arguments):
+        """Carry out a command of QMP.
+
+        :raises: qmp.QmpError
+        """
+        await self._begun.wait()
+        if self._qmp is None:
+            raise qmp.QmpError('QEMU was not started')
+        return await self._qmp.execute(command, **arguments)
+
+    def ask(self, command, **arguments):
+        """Carry out a command of QMP, some time, without an answer."""
+        self._spawn(self._tell(command, arguments))
+
+    async def _tell(self, command, arguments):
+        try:
+            await self.execute(command, **arguments)
+        except qmp.QmpError as exc:
+            if not self._shut and not self.gone.is_set():
+                LOG.warning('%s: %s: %s', self.name, command, exc)
+
+    def soft_reboot(self, terminate):
+        """Press the power button, and start again when the guest is down.
+
+        :param terminate: whether a reboot ends the machine.
+        """
+        self._reboots = not terminate
+        self.ask('system_powerdown')
+
+    def shut_down(self):
+        """Press the power button."""
+        self._reboots = False
+        self.ask('system_powerdown')
+
+    def kill(self):
+        """Pull the plug."""
+        self._begun.set()
+        if self._process is not None and not self.gone.is_set():
+            self._killed = True
+            self._process.kill()
+
+    def close(self):
+        """Pull the plug and wait until it is out."""
+        self.kill()
+        if self._process is not None and not self.gone.is_set():
+            self._process.wait()
+            self._ended()
+        for task in self._tasks:
+            task.cancel()
+
+    # -- what it does ----------------------------------------------------
+
+    def _saw(self, event, data):
+        LOG.debug('%s: %s %s', self.name, event, data)
+        if event == 'RESET':
+            self._on_reset(data.get('guest', False))
+        elif event == 'SHUTDOWN':
+            if self._reboots and data.get('reason') == 'guest-shutdown':
+                self._reboots = False
+                self.ask('system_reset')
+                self.ask('cont')
+                return
+            self._shut = True
+            self.ask('quit')
+
+    def _ended(self):
+        if self.gone.is_set():
+            return
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        code = self._process.wait()
+        self.gone.set()
+        self._log.seek(0)
+        said = self._log.read(4096).decode(errors='replace').strip()
+        self._log.close()
+        if code != 0 and not self._shut and not self._killed:
+            LOG.warning('%s: QEMU ended with %d%s%s', self.name, code,
+                        ': ' if said else '', said)
+        self._on_end(self._shut)

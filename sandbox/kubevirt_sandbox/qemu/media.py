@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the drives of a running machine, and changing it.
+
+A medium of a CD-ROM drive is exchanged as libvirt does it: the tray opens
+(a guest that has locked it is asked to let go), the medium goes, the next
+one comes, the tray closes. Disks that come while the machine runs are
+plugged into its SCSI controller. One step at a time, in one task, until the
+machine has what the VMI has.
+"""
+
+import asyncio
+import dataclasses
+import itertools
+import logging
+
+from kubevirt_sandbox.qemu import command
+from kubevirt_sandbox.qemu import qmp
+
+LOG = logging.getLogger(__name__)
+
+_ASK_AGAIN = 1.0
+
+
+class Media:
+    """The drives of one machine.
+
+    :param machine: the :class:`machine.Machine`.
+    :param found: its :class:`drives.Drive` at its start, a list.
+    :param changed: function that is called when something has changed.
+    """
+
+    def __init__(self, machine, found, changed):
+        self._machine = machine
+        self._changed = changed
+        self._have = {drive.name: drive for drive in found}
+        self._wanted = dict(self._have)
+        self._nodes = command.nodes(found)
+        self._numbers = itertools.count()
+        self._units = itertools.count(100)
+        self._task = None
+
+    def has(self, volume):
+        """Whether a volume is in a drive now."""
+        return any(drive.medium is not None and drive.medium.volume == volume
+                   for drive in self._have.values())
+
+    def want(self, wanted):
+        """Say what shall be in the drives.
+
+        :param wanted: list of :class:`drives.Drive`.
+        """
+        self._wanted = {drive.name: drive for drive in wanted}
+        if self._task is None and self._next() is not None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    def close(self):
+        """Change nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _next(self):
+        """(drive there is or None, drive there shall be or None)."""
+        for name in {**self._have, **self._wanted}:
+            have, want = self._have.get(name), self._wanted.get(name)
+            drive = have or want
+            if drive.cdrom and have is not None:
+                if want is not None and have.medium != want.medium:
+                    return have, want
+            elif (have is None or want is None) and drive.plugged and (
+                    drive.bus == 'scsi'):
+                return have, want
+        return None
+
+    async def _work(self):
+        try:
+            while step := self._next():
+                have, want = step
+                try:
+                    if have is not None and have.cdrom:
+                        await self._exchange(have, want)
+                    elif want is not None:
+                        await self._plug(want)
+                    else:
+                        await self._unplug(have)
+                except qmp.QmpError as exc:
+                    if self._machine.gone.is_set():
+                        return
+                    LOG.info('%s: %s', self._machine.name, exc)
+                    await asyncio.sleep(_ASK_AGAIN)
+                else:
+                    self._changed()
+        finally:
+            self._task = None
+
+    async def _exchange(self, have, want):
+        execute = self._machine.execute
+        if not await self._is_open(have):
+            # The guest is asked to open it when it has locked it.
+            await execute('blockdev-open-tray', id=have.id)
+        if have.medium is not None:
+            await execute('blockdev-remove-medium', id=have.id)
+            self._have[have.name] = _with(have, None)
+            await self._drop(have.name)
+        if want.medium is not None:
+            node = await self._add(want)
+            try:
+                await execute('blockdev-insert-medium', id=have.id,
+                              node_name=node)
+            except qmp.QmpError:
+                await self._drop(have.name)
+                raise
+        await execute('blockdev-close-tray', id=have.id)
+        self._have[have.name] = _with(have, want.medium)
+
+    async def _is_open(self, drive):
+        for one in await self._machine.execute('query-block'):
+            if drive.id in (one.get('qdev') or '').split('/'):
+                return one.get('tray_open', False)
+        return False
+
+    async def _add(self, drive):
+        node = f'medium{next(self._numbers)}'
+        await self._machine.execute('blockdev-add',
+                                    **command.blockdev(drive, node))
+        self._nodes[drive.name] = node
+        return node
+
+    async def _drop(self, name):
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            await self._machine.execute('blockdev-del', node_name=node)
+
+    async def _plug(self, drive):
+        node = await self._add(drive)
+        try:
+            await self._machine.execute('device_add', **command.device(
+                drive, node, next(self._units)))
+        except qmp.QmpError:
+            await self._drop(drive.name)
+            raise
+        self._have[drive.name] = drive
+
+    async def _unplug(self, drive):
+        await self._machine.execute('device_del', id=drive.id)
+        # SCSI disks are gone at once; no guest has to agree.
+        del self._have[drive.name]
+        await self._drop(drive.name)
+
+
+def _with(drive, medium):
+    return dataclasses.replace(drive, medium=medium)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of the sandbox: what it starts, in which order, and its end."""
+import asyncio
+import contextlib
+import signal
+
+from kubevirt_sandbox.api import certificates
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import server as server_module
+from kubevirt_sandbox import cdi
+from kubevirt_sandbox.cdi import storage as storage_module
+from kubevirt_sandbox import control
+from kubevirt_sandbox import kubeconfig
+from kubevirt_sandbox import kubevirt
+from kubevirt_sandbox import workloads
+
+
+def run(options):
+    """Serve until SIGTERM or Ctrl-C.
+
+    :param options: those of :mod:`cmd`.
+    :raises OSError: an address, or a folder, cannot be used.
+    """
+    with contextlib.closing(
+            storage_module.Storage(options.storage)) as storage:
+        asyncio.run(_serve(options, storage))
+
+
+def _inside(store):
+    """What a server is called inside of its cluster."""
+    service = store.get(core.SERVICE, 'default', 'kubernetes')
+    name = 'kubernetes.default.svc.cluster.local'.split('.')
+    return [service['spec']['clusterIP'],
+            *('.'.join(name[:length]) for length in (1, 2, 3, 5))]
+
+
+async def _serve(options, storage):
+    host, port = options.listen
+    authority = certificates.Authority()
+    server = server_module.Server(ca=authority.certificate, lag=options.lag)
+    core.install(server, storage)
+    control.install(server)
+    parts = [cdi.install(server, storage, options, not options.cdi),
+             kubevirt.install(server, options, storage),
+             workloads.install(server, options)]
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    identity = authority.issue([
+        host, 'localhost', '127.0.0.1', '::1', *_inside(server.store)])
+    await server.start(host, port, identity.context())
+    try:
+        for part in parts:
+            await part.start()
+        kubeconfig.write(options.kubeconfig, server.url, identity.ca,
+                         server.token)
+        print(f'ready {server.url}', flush=True)
+        await stopping.wait()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # It is ending; being told again changes nothing.
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        for part in reversed(parts):
+            await part.stop()
+        await server.stop()

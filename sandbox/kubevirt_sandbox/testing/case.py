@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test cases with real processes, shared by the tests of a class.
+
+A process takes a second or so to start, a test a fraction of that. Each test
+leaves the shared processes as another test can use them (objects of its own,
+or objects that are reset). A test that fails shows what the processes printed
+while it ran.
+"""
+
+import fixtures
+from oslotest import base
+from testtools import content
+
+from kubevirt_sandbox.testing import process
+from kubevirt_sandbox.testing import sandbox
+
+
+def _processes(fixture):
+    """Find the processes of a fixture and of the fixtures it uses."""
+    for value in list(vars(fixture).values()):
+        if isinstance(value, process.Process):
+            yield value
+
+
+class FunctionalTestCase(base.BaseTestCase):
+    """A test case whose class shares fixtures."""
+
+    _shared = ()
+
+    @classmethod
+    def share(cls, fixture):
+        """Set up a fixture for all tests of the class.
+
+        To be called in ``setUpClass``; the clean-up is registered.
+
+        :returns: the fixture.
+        """
+        try:
+            fixture.setUp()
+        except fixtures.MultipleExceptions as exc:
+            raise process.cause(exc) from None
+        cls.addClassCleanup(fixture.cleanUp)
+        cls._shared = (*cls._shared, fixture)
+        return fixture
+
+    def setUp(self):
+        super().setUp()
+        marks = [(one, one.mark()) for fixture in self._shared
+                 for one in _processes(fixture)]
+
+        def attach(exc_info):
+            for number, (one, mark) in enumerate(marks):
+                # A restarted process has begun its output anew.
+                text = one.since(mark if mark <= one.mark() else 0)
+                self.addDetail('%s-%d' % (one.name, number),
+                               content.text_content(text[-50000:]))
+
+        self.addOnException(attach)
+
+
+class SandboxTestCase(FunctionalTestCase):
+    """A test case with a sandbox, as ``sandbox``.
+
+    ``VMS``, ``BOOT_SECONDS`` and ``SANDBOX_ARGUMENTS`` are the parameters of
+    the fixture, ``SANDBOX`` its class.
+    """
+
+    SANDBOX = sandbox.Sandbox
+    VMS = 2
+    BOOT_SECONDS = 0.2
+    SANDBOX_ARGUMENTS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox = cls.share(cls.SANDBOX(
+            cls.VMS, cls.BOOT_SECONDS, cls.SANDBOX_ARGUMENTS))
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.sandbox.clear_faults)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run one command and let nothing of it outlive whoever asked for it.
+
+The emulators fork: gunicorn has workers, ``vbmcd`` processes for its BMCs,
+and a process whose parent was killed goes on. This small program stands
+between them and the tests. It is the *subreaper* of the command, so whatever
+the command starts stays below it, also what made itself a session of its
+own; and it reads a pipe from the one who asked. When that pipe closes, by
+intent or because the asker died, everything below ends.
+
+It is run as a script with no site packages, to be quick and small.
+:mod:`kubevirt_sandbox.testing.process` is its other half.
+
+Usage: ``guard.py STATUS_FD GRACE COMMAND...``. Lines written to STATUS_FD:
+``pid N`` when the command runs, ``exit N`` when it ended (minus the signal
+when one ended it), ``left N...`` the processes that were still there
+after the command had ended and so had to be killed.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def prctl(option, value):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), 'prctl')
+
+
+def below(pid):
+    """Find the processes a process has started, and they, and so on.
+
+    :returns: list of process ids, zombies left out.
+    """
+    children = {}
+    for entry in os.listdir('/proc'):
+        if not entry.isdigit():
+            continue
+        try:
+            with open('/proc/%s/stat' % entry) as stat:
+                # The name, in brackets, may hold anything.
+                state, parent = stat.read().rpartition(')')[2].split()[:2]
+        except OSError:
+            continue
+        if state not in 'ZX':
+            children.setdefault(int(parent), []).append(int(entry))
+    found, queue = [], [pid]
+    while queue:
+        these = children.get(queue.pop(), [])
+        found += these
+        queue += these
+    return found
+
+
+def ended(descriptor, seconds):
+    """Wait for the end of the process of a pidfd; whether it came."""
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
+class Guard:
+    """One command, from its start to the end of its last process.
+
+    :param status: file descriptor the lines go to.
+    :param grace: seconds the command has to end after SIGTERM.
+    :param command: list of words.
+    """
+
+    def __init__(self, status, grace, command):
+        self.status = status
+        self.grace = grace
+        self.command = command
+        self.child = None
+        self.ended = False
+
+    def say(self, line):
+        try:
+            os.write(self.status, line.encode() + b'\n')
+        except OSError:
+            pass  # the asker is gone; its pipe says so too
+
+    def start(self):
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                os.setsid()
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                signal.set_wakeup_fd(-1)
+                for signum in signal.SIGCHLD, signal.SIGINT, signal.SIGTERM:
+                    signal.signal(signum, signal.SIG_DFL)
+                os.set_inheritable(self.status, False)
+                null = os.open(os.devnull, os.O_RDONLY)
+                os.dup2(null, 0)
+                os.execvp(self.command[0], self.command)
+            except BaseException as exc:
+                os.write(2, ('%s: %s\n' % (self.command[0], exc)).encode())
+            finally:
+                os._exit(127)
+        self.say('pid %d' % self.child)
+        # Its output is the command's alone: at the command's end it closes.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+
+    def reap(self):
+        """Collect what has ended; returns False when nothing is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.child:
+                self.ended = True
+                self.say('exit %d' % os.waitstatus_to_exitcode(status))
+
+    def run(self):
+        wake_read, wake_write = os.pipe()
+        for end in wake_read, wake_write:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.start()
+
+        def wait(fds, seconds=None):
+            ready = select.select(fds, [], [], seconds)[0]
+            if wake_read in ready:
+                os.read(wake_read, 4096)
+            return ready
+
+        self.reap()
+        while True:
+            if 0 in wait([0, wake_read]) and not os.read(0, 64):
+                break
+            self.reap()
+        deadline = time.monotonic() + self.grace
+        if not self.ended:
+            os.kill(self.child, signal.SIGTERM)
+        while self.reap() and not self.ended:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            wait([wake_read], left)
+        told = False
+        while self.reap():
+            left = below(os.getpid())
+            if left and not told:
+                told = True
+                self.say('left ' + ' '.join(map(str, left)))
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            wait([wake_read], 0.05)
+
+
+if __name__ == '__main__':
+    Guard(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]).run()

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests with real guests have in common.
+
+A cluster whose guests are QEMU processes, a web server with the two images
+that boot, VMs whose root disk is a DataVolume with one of them, and their
+consoles. What a test does to a machine it does through its BMCs.
+
+The processors are emulated (TCG), wherever the tests run, so that they take
+the same steps everywhere; ``SUSHY_KUBEVIRT_TEST_ACCEL`` names another
+accelerator.
+"""
+
+import itertools
+import os
+import shutil
+import uuid
+
+import fixtures
+from testtools import content
+
+from kubevirt_sandbox.testing import case
+from kubevirt_sandbox.testing import console
+from kubevirt_sandbox.testing import images
+from kubevirt_sandbox.testing import webserver
+
+ACCELERATOR = os.environ.get('SUSHY_KUBEVIRT_TEST_ACCEL', 'tcg')
+ISO = images.BANNER % 'ISO'
+DISK = images.BANNER % 'DISK'
+
+_names = ('real-%d' % number for number in itertools.count(1))
+
+
+def needed():
+    """Names of the packages that are missing to run these tests."""
+    found = images.missing()
+    for program, package in (('qemu-system-x86_64', 'qemu-system-x86'),
+                             ('setpriv', 'util-linux')):
+        if shutil.which(program) is None:
+            found.append(package)
+    if not os.path.exists('/usr/share/OVMF/OVMF_CODE_4M.fd'):
+        found.append('ovmf')
+    return sorted(found)
+
+
+class WebServer(fixtures.Fixture):
+    """A web server with the images, at ``url`` + ``iso`` or ``disk``."""
+
+    def _setUp(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        for name, path in (('iso', images.iso()), ('disk', images.disk())):
+            os.symlink(path, os.path.join(folder, name))
+        self.url = self.useFixture(webserver.files(folder)).url + '/'
+
+
+def vm(name, url, efi=False, cd=None, **domain):
+    """Make a VM whose root disk is imported; it has an empty drive, a NIC.
+
+    :param url: of the image of its root disk.
+    :param efi: whether it has UEFI firmware; or more members of it.
+    :param cd: reference of a container image that is in the drive.
+    :param domain: further members of the domain.
+    :returns: dictionary, for the API.
+    """
+    more = efi if isinstance(efi, dict) else {}
+    loader = ({'efi': {'secureBoot': False, **more}} if efi
+              else {'bios': {'useSerial': True}})
+    volumes = [{'name': 'root', 'dataVolume': {'name': name}}]
+    if cd:
+        volumes.append({'name': 'cd', 'containerDisk': {'image': cd}})
+    return {
+        'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+        'metadata': {'name': name, 'namespace': 'default'},
+        'spec': {
+            'runStrategy': 'RerunOnFailure',
+            'dataVolumeTemplates': [{
+                'metadata': {'name': name},
+                'spec': {'source': {'http': {'url': url}},
+                         'storage': {'resources': {
+                             'requests': {'storage': '64Mi'}}}}}],
+            'template': {
+                'metadata': {'labels': {'machine': name}},
+                'spec': {
+                    'terminationGracePeriodSeconds': 60,
+                    'domain': {
+                        'cpu': {'sockets': 1, 'cores': 1, 'threads': 1},
+                        'memory': {'guest': '256Mi'},
+                        'firmware': {'uuid': str(uuid.uuid4()),
+                                     'serial': 'serial-of-' + name,
+                                     'bootloader': loader},
+                        'devices': {
+                            'disks': [
+                                {'name': 'root', 'disk': {'bus': 'virtio'}},
+                                {'name': 'cd', 'cdrom': {'bus': 'sata'}}],
+                            'interfaces': [
+                                {'name': 'default', 'masquerade': {},
+                                 'macAddress': '52:54:00:12:34:56'}]},
+                        **domain},
+                    'networks': [{'name': 'default', 'pod': {}}],
+                    'volumes': volumes}}}}
+
+
+class QemuTestCase(case.SandboxTestCase):
+    """A test case whose sandbox has guests that QEMU runs."""
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        if missing := needed():
+            # Not skipped: who asks for these tests is to have them run.
+            raise AssertionError(
+                'tests with real guests need these packages (see '
+                'bindep.txt): ' + ' '.join(missing))
+        cls.SANDBOX_ARGUMENTS = (
+            '--guests', 'qemu', '--qemu-accel', ACCELERATOR,
+            '--image', 'images.test/iso:1=%s' % images.iso(),
+            '--image', 'images.test/disk:1=%s' % images.disk())
+        super().setUpClass()
+        cls.web = cls.share(WebServer())
+
+    def make(self, run_strategy=None, **options):
+        """Create a VM, see :func:`vm`; its name is ``self.name``."""
+        self.name = next(_names)
+        obj = vm(self.name, self.web.url + 'disk', **options)
+        if run_strategy:
+            obj['spec']['runStrategy'] = run_strategy
+        self.console = self.useFixture(console.Console(self.sandbox,
+                                                       self.name))
+        self.addOnException(self._tell_console)
+        # Nothing of it is to take processor time from other tests.
+        self.addCleanup(self.sandbox.delete, 'virtualmachines', self.name)
+        self.vm = self.sandbox.create('virtualmachines', obj)
+        return self.vm
+
+    def _tell_console(self, _exc_info):
+        self.addDetail('console of ' + self.name,
+                       content.text_content(self.console.said[-20000:]))

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stand-in cluster as a fixture, and an administrator's hands on it.
+
+What a test does here it does through the Kubernetes API, as a user with
+``kubectl`` would; only guests, faults and counts are the sandbox's own.
+"""
+
+import base64
+import json
+import pathlib
+import time
+
+import fixtures
+import requests
+import yaml
+
+from kubevirt_sandbox.testing import process
+
+JSON_PATCH = 'application/json-patch+json'
+MERGE_PATCH = 'application/merge-patch+json'
+
+GROUPS = {
+    'virtualmachines': 'apis/kubevirt.io/v1',
+    'virtualmachineinstances': 'apis/kubevirt.io/v1',
+    'kubevirts': 'apis/kubevirt.io/v1',
+    'datavolumes': 'apis/cdi.kubevirt.io/v1beta1',
+    'virtualmachineclusterinstancetypes':
+        'apis/instancetype.kubevirt.io/v1beta1',
+    'virtualmachineinstancetypes': 'apis/instancetype.kubevirt.io/v1beta1',
+    **dict.fromkeys(
+        ('roles', 'rolebindings', 'clusterroles', 'clusterrolebindings'),
+        'apis/rbac.authorization.k8s.io/v1'),
+    **dict.fromkeys(
+        ('validatingadmissionpolicies', 'validatingadmissionpolicybindings'),
+        'apis/admissionregistration.k8s.io/v1'),
+}
+
+
+def path(plural, name=None, namespace='default'):
+    """Make the API path of a collection or of an object.
+
+    :param plural: ``virtualmachines``, ``configmaps``, …; one that is not in
+        ``GROUPS`` belongs to Kubernetes' core API.
+    :param namespace: None for what has none.
+    """
+    parts = [GROUPS.get(plural, 'api/v1')]
+    if namespace:
+        parts += ['namespaces', namespace]
+    parts.append(plural)
+    if name:
+        parts.append(name)
+    return '/' + '/'.join(parts)
+
+
+class Sandbox(fixtures.Fixture):
+    """A running ``kubevirt-sandbox``.
+
+    :param vms: how many VMs it makes at its start.
+    :param boot_seconds: how long a guest takes to boot.
+    :param arguments: further words for its command line.
+    :param port: to listen on; 0 is a free one.
+    :param log: file that gets its output.
+
+    ``url``, ``token`` and ``ca`` (path of the CA's file) are an
+    administrator's way in; ``kubeconfig`` is the path of the file with all
+    three.
+    """
+
+    def __init__(self, vms=2, boot_seconds=0.2, arguments=(), port=0,
+                 log=None):
+        super().__init__()
+        self.vms = vms
+        self.boot_seconds = boot_seconds
+        self.arguments = tuple(arguments)
+        self.port = port
+        self.log = log
+
+    def _setUp(self):
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.kubeconfig = home / 'kubeconfig'
+        self.process = self.useFixture(process.Process(
+            ['kubevirt-sandbox', '--listen', '127.0.0.1:%d' % self.port,
+             '--kubeconfig', self.kubeconfig, '--vms', self.vms,
+             '--boot-seconds', self.boot_seconds, *self.arguments],
+            ready=r'^ready (https://\S+)', timeout=60,
+            # It may be killed, and then leaves what it has there.
+            env=process.environment(home, {'TMPDIR': home}), log=self.log))
+        self.url = self.process.match[1].rstrip('/')
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        self.token = config['users'][0]['user']['token']
+        cluster = config['clusters'][0]['cluster']
+        self.ca = home / 'ca.crt'
+        self.ca.write_bytes(
+            base64.b64decode(cluster['certificate-authority-data']))
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.verify = str(self.ca)
+        self._session.headers['Authorization'] = 'Bearer ' + self.token
+        self.addCleanup(self._session.close)
+
+    # The API
+
+    def request(self, method, where, body=None, *, content_type=None,
+                expect=None, **options):
+        """Make one call.
+
+        :param where: path from the root, query included.
+        :param body: sent as JSON.
+        :param content_type: of the body; ``application/json`` when None.
+        :param expect: HTTP code that must come back; any when None.
+        :returns: :class:`requests.Response`
+        :raises AssertionError: another code came back.
+        """
+        if body is not None:
+            options['data'] = json.dumps(body)
+            options['headers'] = {
+                'Content-Type': content_type or 'application/json'}
+        response = self._session.request(
+            method, self.url + where, timeout=options.pop('timeout', 30),
+            **options)
+        if expect is not None and response.status_code != expect:
+            raise AssertionError('%s %s: %d instead of %d: %s' % (
+                method, where, response.status_code, expect,
+                response.text[:1000]))
+        return response
+
+    def create(self, plural, obj, namespace='default'):
+        """Create an object; returns it as the API made it."""
+        return self.request('POST', path(plural, namespace=namespace), obj,
+                            expect=201).json()
+
+    def get(self, plural, name, namespace='default'):
+        """Read an object; None when there is none."""
+        response = self.request('GET', path(plural, name, namespace))
+        if response.status_code == 404:
+            return None
+        response.raise_for_status()
+        return response.json()
+
+    def list(self, plural, namespace='default'):
+        """Read all objects of a kind; of all namespaces when None."""
+        return self.request('GET', path(plural, namespace=namespace),
+                            expect=200).json()['items']
+
+    def patch(self, plural, name, body, namespace='default',
+              content_type=None):
+        """Patch an object.
+
+        :param body: a list is a JSON patch, a dictionary a merge patch,
+            unless ``content_type`` says otherwise.
+        :returns: the object afterwards.
+        """
+        if content_type is None:
+            content_type = (JSON_PATCH if isinstance(body, list)
+                            else MERGE_PATCH)
+        return self.request('PATCH', path(plural, name, namespace), body,
+                            content_type=content_type, expect=200).json()
+
+    def delete(self, plural, name, namespace='default'):
+        """Delete an object; no error when there is none."""
+        response = self.request('DELETE', path(plural, name, namespace))
+        if response.status_code != 404:
+            response.raise_for_status()
+
+    def vm(self, name, namespace='default'):
+        """Read a VirtualMachine; None when there is none."""
+        return self.get('virtualmachines', name, namespace)
+
+    def vmi(self, name, namespace='default'):
+        """Read a VirtualMachineInstance; None when there is none."""
+        return self.get('virtualmachineinstances', name, namespace)
+
+    def do(self, name, verb, body=None, namespace='default'):
+        """Call a VM's subresource: ``start``, ``stop``, ``restart``, …"""
+        return self.request(
+            'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/%s/'
+            'virtualmachines/%s/%s' % (namespace, name, verb),
+            {} if body is None else body, expect=202)
+
+    def set_gates(self, on=(), off=()):
+        """Set which feature gates are named on and off, all others default.
+
+        :param on: names for ``featureGates``.
+        :param off: names for ``disabledFeatureGates``.
+        """
+        kubevirt = self.list('kubevirts', namespace=None)[0]['metadata']
+        self.patch('kubevirts', kubevirt['name'], {
+            'spec': {'configuration': {'developerConfiguration': {
+                'featureGates': list(on),
+                'disabledFeatureGates': list(off)}}}},
+            namespace=kubevirt['namespace'])
+
+    def apply(self, manifest):
+        """Server-side apply what a file holds, as ``kubectl`` would.
+
+        :param manifest: path of a YAML file with any number of objects.
+        """
+        for obj in yaml.safe_load_all(manifest.read_text()):
+            meta, plural = obj['metadata'], obj['kind'].lower() + 's'
+            if plural.endswith('ys'):
+                plural = plural[:-2] + 'ies'
+            self.request('PATCH', path(plural, meta['name'], meta.get(
+                'namespace')), obj, params={
+                    'fieldManager': 'tests', 'force': 'true'},
+                content_type='application/apply-patch+yaml'
+            ).raise_for_status()
+
+    def account(self, name, namespace='default'):
+        """Make a kubeconfig for a service account.
+
+        :returns: path of the file; it goes with the sandbox.
+        """
+        token = self.request(
+            'POST', path('serviceaccounts', name, namespace) + '/token', {},
+            expect=201).json()['status']['token']
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config['users'][0]['user']['token'] = token
+        config['contexts'][0]['context']['namespace'] = namespace
+        made = self.kubeconfig.with_name(
+            'kubeconfig-%s-%s' % (namespace, name))
+        made.touch(0o600)
+        made.write_text(yaml.safe_dump(config))
+        return made
+
+    def upload_proxy(self):
+        """Where CDI's upload proxy is, and whom to trust there.
+
+        :returns: URL, and path of a file with the certificate of its CA.
+        """
+        config = self.request(
+            'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
+            expect=200).json()
+        bundle = self.get('configmaps', 'cdi-uploadproxy-signer-bundle',
+                          'cdi')
+        path = self.kubeconfig.with_name('upload-proxy.crt')
+        path.write_text(bundle['data']['ca-bundle.crt'])
+        return config['status']['uploadProxyURL'], path
+
+    # Waiting
+
+    def wait(self, plural, name, condition, namespace='default', timeout=30):
+        """Wait, by a watch, until an object is as wanted.
+
+        :param condition: called with the object, or with None when there
+            is none; true ends the waiting.
+        :param timeout: seconds.
+        :returns: the object that met the condition.
+        :raises AssertionError: it did not; with the object's last state.
+        """
+        deadline = time.monotonic() + timeout
+        last = None
+        while True:
+            where = path(plural, namespace=namespace)
+            query = {'fieldSelector': 'metadata.name=' + name}
+            listed = self.request('GET', where, params=query,
+                                  expect=200).json()
+            last = listed['items'][0] if listed['items'] else None
+            if condition(last):
+                return last
+            query.update(
+                watch='true',
+                resourceVersion=listed['metadata']['resourceVersion'])
+            for event in self._watch(where, query, deadline):
+                if event['type'] in ('ERROR', 'BOOKMARK'):
+                    break
+                last = (None if event['type'] == 'DELETED'
+                        else event['object'])
+                if condition(last):
+                    return last
+            if time.monotonic() >= deadline:
+                raise AssertionError(
+                    '%s %s/%s did not become as wanted in %g s; last: %s' % (
+                        plural, namespace, name, timeout,
+                        json.dumps(last)[:2000]))
+
+    def _watch(self, where, query, deadline):
+        """Yield the events of one watch, until it ends or time is up."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        query = dict(query, timeoutSeconds=max(1, round(left)))
+        try:
+            with self.request('GET', where, params=query, stream=True,
+                              timeout=(5, left)) as response:
+                if response.status_code != 200:
+                    return
+                # By one byte: a line is to be seen when it comes.
+                for line in response.iter_lines(chunk_size=1):
+                    if line:
+                        yield json.loads(line)
+        except requests.RequestException:
+            return
+
+    def wait_running(self, name, namespace='default', other_than=None,
+                     timeout=30):
+        """Wait for a VMI that runs.
+
+        :param other_than: uid of a VMI that does not count.
+        :returns: the VMI.
+        """
+        return self.wait(
+            'virtualmachineinstances', name,
+            lambda vmi: vmi is not None
+            and vmi.get('status', {}).get('phase') == 'Running'
+            and 'deletionTimestamp' not in vmi['metadata']
+            and vmi['metadata']['uid'] != other_than,
+            namespace, timeout)
+
+    def wait_stopped(self, name, namespace='default', timeout=30):
+        """Wait until a VM has no VMI and says it is stopped.
+
+        :returns: the VM.
+        """
+        self.wait('virtualmachineinstances', name, lambda vmi: vmi is None,
+                  namespace, timeout)
+        return self.wait(
+            'virtualmachines', name,
+            lambda vm: vm.get('status', {}).get('printableStatus')
+            == 'Stopped', namespace, timeout)
+
+    # Guests
+
+    def guest(self, name, namespace='default'):
+        """Read the record of a guest: ``vmi``, ``running``, ``boots``."""
+        return self.request('GET', '/sandbox/guests/%s/%s'
+                            % (namespace, name), expect=200).json()
+
+    def boots(self, name, namespace='default'):
+        """List a guest's boots, oldest first."""
+        return self.guest(name, namespace)['boots']
+
+    def wait_boot(self, name, count, namespace='default', timeout=30):
+        """Wait until a guest has booted so many times, ever.
+
+        The record has no watch, so this asks again and again.
+
+        :returns: the latest boot.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            boots = self.boots(name, namespace)
+            if len(boots) >= count:
+                return boots[-1]
+            if time.monotonic() >= deadline:
+                raise AssertionError('%s/%s: %d boots after %g s, not %d: %s'
+                                     % (namespace, name, len(boots), timeout,
+                                        count, boots))
+            time.sleep(0.02)
+
+    def guest_does(self, name, action, namespace='default'):
+        """Have a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""
+        self.request('POST', '/sandbox/guests/%s/%s/%s'
+                     % (namespace, name, action)).raise_for_status()
+
+    # Faults and counts
+
+    def fault(self, action, *, verb='*', where='.*', count=1, **more):
+        """Let the next calls of a kind go wrong.
+
+        :param action: ``409``, ``429``, ``500``, ``503``, ``hang``,
+            ``silence``, ``reset``, ``drop-after``, ``gone``, ``break`` or
+            ``delay``.
+        :param verb: HTTP method, ``WATCH``, ``WRITE`` or ``*``.
+        :param where: regular expression, searched in the path.
+        :param count: how many calls.
+        :param more: ``delay``, ``event``, ``user`` and ``after``.
+        """
+        self.request('POST', '/sandbox/faults', dict(
+            more, verb=verb, path=where, count=count,
+            action=str(action))).raise_for_status()
+
+    def faults(self):
+        """Read ``{faults: [{hits: …}, …]}``, the faults that are set."""
+        return self.request('GET', '/sandbox/faults', expect=200).json()
+
+    def clear_faults(self):
+        self.request('DELETE', '/sandbox/faults').raise_for_status()
+
+    def outage(self, seconds):
+        """Take the API server away; it comes back with its objects."""
+        self.request('POST', '/sandbox/outage',
+                     {'seconds': seconds}).raise_for_status()
+
+    def stats(self):
+        """Read how many API calls there were, by verb and resource."""
+        return self.request('GET', '/sandbox/stats', expect=200).json()
+
+    def reset_stats(self):
+        """Set the counts of API calls to zero."""
+        self.request('DELETE', '/sandbox/stats').raise_for_status()

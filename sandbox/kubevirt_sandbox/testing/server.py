@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server in the test's own process, without TLS, for unit tests.
+
+It has Kubernetes' core kinds; others can be added, or are defined by
+CustomResourceDefinitions. There are no controllers.
+"""
+
+import asyncio
+import json
+import unittest
+
+import aiohttp
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import server
+
+
+def cluster(*kinds, **options):
+    """Make a server with the core kinds and more; it is not started.
+
+    :param kinds: `kubevirt_sandbox.api.kinds.Kind`
+    :param options: of `kubevirt_sandbox.api.server.Server`
+    """
+    made = server.Server(**options)
+    core.install(made)
+    for kind in kinds:
+        made.register_kind(kind)
+    made.settle()
+    return made
+
+
+class ServerTestCase(unittest.IsolatedAsyncioTestCase):
+    """Tests that speak HTTP with a server, as ``server``."""
+
+    options = {}
+
+    def cluster(self):
+        """Make the server; see `cluster`."""
+        return cluster(**self.options)
+
+    async def asyncSetUp(self):
+        self.server = self.cluster()
+        self.store = self.server.store
+        await self.server.start()
+        self.addAsyncCleanup(self.server.stop)
+        self.client = aiohttp.ClientSession(
+            self.server.url, headers={
+                'Authorization': f'Bearer {self.server.token}'},
+            timeout=aiohttp.ClientTimeout(total=20))
+        self.addAsyncCleanup(self.client.close)
+
+    async def call(self, method, path, body=None, expect=None, media=None,
+                   **more):
+        """An answer as JSON; its HTTP answer is in ``self.answer``."""
+        headers = more.pop('headers', {})
+        if body is not None and not isinstance(body, (str, bytes)):
+            body = json.dumps(body)
+        if body is not None:
+            headers = {'Content-Type': media or 'application/json',
+                       **headers}
+        async with self.client.request(method, path, data=body,
+                                       headers=headers, **more) as answer:
+            self.answer = answer
+            raw = await answer.read()
+            if expect is not None:
+                self.assertEqual(expect, answer.status, raw[:500])
+            return json.loads(raw) if raw else None
+
+    async def watch(self, path, until, **params):
+        """The events of a watch, as far as ``until(events)`` is false."""
+        events = []
+        params = {'watch': '1', **params}
+        async with self.client.get(path, params=params) as answer:
+            self.assertEqual(200, answer.status)
+            async for line in answer.content:
+                events.append(json.loads(line))
+                if until(events):
+                    break
+        return events
+
+    async def eventually(self, what, seconds=30):
+        """Wait for a function to give something true."""
+        async with asyncio.timeout(seconds):
+            while True:
+                found = what()
+                if found:
+                    return found
+                await asyncio.sleep(0.01)

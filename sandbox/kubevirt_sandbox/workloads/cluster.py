@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads as a whole: kinds, controllers, nodes, services."""
+
+import asyncio
+import dataclasses
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.workloads import addresses
+from kubevirt_sandbox.workloads import deployments
+from kubevirt_sandbox.workloads import disruptions
+from kubevirt_sandbox.workloads import endpoints
+from kubevirt_sandbox.workloads import execution
+from kubevirt_sandbox.workloads import kinds
+from kubevirt_sandbox.workloads import logs
+from kubevirt_sandbox.workloads import node
+from kubevirt_sandbox.workloads import podsecurity
+from kubevirt_sandbox.workloads import replicasets
+from kubevirt_sandbox.workloads import scale
+from kubevirt_sandbox.workloads import services
+
+
+@dataclasses.dataclass
+class Options:
+    """How workloads shall be.
+
+    :param crash_back_off: seconds before a container is started again that
+        failed twice, doubled with each further time (a real cluster: 10).
+    :param lag: controllers act late, by up to so many seconds.
+    :param pods: ``processes``, or ``pretended``: without.
+    :param token_seconds: how long mounted tokens are good; None: as long as
+        they are asked for.
+    """
+
+    crash_back_off: float = 0.5
+    lag: float = 0
+    pods: str = 'processes'
+    token_seconds: float | None = None
+
+
+class Cluster:
+    """Workloads in an API server.
+
+    :param server: the :class:`sandbox.api.server.Server`; kinds and routes
+        are registered at once.
+    :param options: anything with the attributes of :class:`Options`; those
+        that it lacks have their defaults.
+    """
+
+    def __init__(self, server, options=None):
+        known = {f.name for f in dataclasses.fields(Options)}
+        options = Options(**{
+            name: getattr(options, name) for name in known
+            if getattr(options, name, None) is not None})
+        self._server = server
+        self._store = server.store
+        loop = asyncio.get_running_loop()
+        recorder = events.Recorder(self._store)
+        for kind in kinds.KINDS:
+            server.register_kind(kind)
+        for kind in (kinds.DEPLOYMENT, kinds.REPLICA_SET):
+            server.register_subresource(
+                kind.group, kind.version, kind.plural, 'scale',
+                scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
+                kind_of=('autoscaling', 'v1'))
+        self._store.gates += [self._gate, podsecurity.Admission(
+            core.NAMESPACE, (kinds.DEPLOYMENT,))]
+        self._pods = addresses.Pool(addresses.PODS)
+        self._nodes = addresses.Pool(addresses.NODES)
+        self._hosts = {}
+        self._end_nodes = self._store.subscribe(core.NODE, self._saw_node)
+        self._services = services.Services(
+            self._store, recorder, lambda: list(self._hosts.values()),
+            options.pods == 'pretended')
+        self._node = node.Node(
+            server, recorder, self._pods, self._token,
+            lambda name: self._hosts.get(name, ''), options.crash_back_off,
+            options.lag, options.token_seconds,
+            options.pods == 'pretended')
+        server.register_subresource(
+            '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
+            ('GET',), kind='Pod')
+        server.register_subresource(
+            '', 'v1', 'pods', 'exec',
+            execution.Route(self._node.container).answer, ('GET', 'POST'),
+            kind='PodExecOptions', needs='create')
+        budgets = disruptions.Controller(self._store, loop, options.lag)
+        server.register_subresource(
+            '', 'v1', 'pods', 'eviction', budgets.evict, ('POST',),
+            kind='Eviction', kind_of=('policy', 'v1'))
+        self._controllers = [
+            budgets,
+            endpoints.Controller(self._store, loop, options.lag),
+            replicasets.Controller(self._store, recorder, loop, options.lag),
+            deployments.Controller(self._store, recorder, loop, options.lag)]
+
+    async def start(self):
+        """Begin to run pods and to open ports."""
+        for one in self._store.list(core.NODE):
+            self._saw_node('ADDED', one, None)
+        self._show_api()
+        await self._services.start()
+        await self._node.start()
+
+    async def stop(self):
+        """End all pods and close all ports."""
+        for one in self._controllers:
+            one.close()
+        self._end_nodes()
+        await self._services.stop()
+        await self._node.stop()
+        self._pods.close()
+        self._nodes.close()
+
+    def _gate(self, kind, admission):
+        if kind is core.POD and admission.operation == 'CREATE':
+            node.service_account(admission)
+            wrong = node.faults(admission.new)
+            if wrong:
+                raise errors.invalid(
+                    kind, admission.new['metadata'].get('name'), wrong)
+
+    def _token(self, pod, audiences, seconds):
+        """A token of a pod's account, which ends with the pod, too."""
+        return self._server.accounts.issue(
+            pod['metadata']['namespace'], pod['spec']['serviceAccountName'],
+            audiences, seconds, pod)[0]
+
+    def _saw_node(self, type_, obj, old):
+        name = obj['metadata']['name']
+        if type_ == 'DELETED':
+            self._nodes.release(self._hosts.pop(name, ''))
+            return
+        if name not in self._hosts:
+            self._hosts[name] = self._nodes.take()
+        address = {'type': 'InternalIP', 'address': self._hosts[name]}
+
+        def change(new):
+            has = new.setdefault('status', {}).setdefault('addresses', [])
+            has[:] = [a for a in has if a.get('type') != 'InternalIP']
+            has.insert(0, address)
+        self._store.change(core.NODE, '', name, change, subresource='status',
+                           manager='kubelet')
+
+    def _show_api(self):
+        """The service of the API itself."""
+        host, port = self._server.address
+        if self._store.find(kinds.ENDPOINT_SLICE, 'default', 'kubernetes'):
+            return
+        self._store.create(kinds.ENDPOINT_SLICE, {
+            'metadata': {'name': 'kubernetes', 'namespace': 'default',
+                         'labels': {endpoints.SERVICE_NAME: 'kubernetes'}},
+            'addressType': 'IPv6' if ':' in host else 'IPv4',
+            'ports': [{'name': 'https', 'port': port, 'protocol': 'TCP'}],
+            'endpoints': [{'addresses': [host],
+                           'conditions': {'ready': True}}]},
+            manager='kube-apiserver')

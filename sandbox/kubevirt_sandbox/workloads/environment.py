@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container is started with, where it has no file system of its own.
+
+No privileges are asked for, so there is neither a root of its own nor a
+network of its own. Instead, in the words of the command and in the values of
+variables
+
+- the path of a mount stands for the folder that really has it, wherever it
+  begins a word or follows a sign as ``=`` or ``:``;
+- ``0.0.0.0`` and ``[::]`` stand for the pod's address: in a pod that is
+  where a server listens that listens everywhere.
+
+A program that has a path built in is told otherwise: ``KUBECONFIG`` names a
+file with the account of the pod, and ``SUSHY_KUBEVIRT_ACCOUNT`` the folder of
+the account itself; ``TMPDIR`` the folder mounted at ``/tmp``.
+The programs are those of the running interpreter's environment first.
+"""
+
+import os
+import re
+import sys
+
+from kubevirt_sandbox.api import core
+
+_REFERENCE = re.compile(r'\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)')
+_NAME = re.compile(r'[A-Za-z_.-][-A-Za-z0-9_.]*')
+_EVERYWHERE = re.compile(r'(?<![\w.:])0\.0\.0\.0(?![\w./])|\[::\](?!/)')
+
+#: Of this process' own environment: what its programs need to be found.
+_KEPT = ('PYTHONPATH', 'LD_LIBRARY_PATH', 'VIRTUAL_ENV')
+
+
+def expand(text, variables):
+    """Put values for ``$(NAME)``; ``$$`` is a sign of its own.
+
+    :param variables: dict; a name that it lacks stays as it is written.
+    """
+    def value(match):
+        if match[0] == '$$':
+            return '$'
+        return variables.get(match[1], match[0])
+    return _REFERENCE.sub(value, text)
+
+
+class Places:
+    """Where the things of a pod really are.
+
+    :param mounts: ``{mountPath: folder}``.
+    :param address: the pod's.
+    """
+
+    def __init__(self, mounts, address):
+        self._mounts = {path.rstrip('/') or '/': str(folder)
+                        for path, folder in mounts.items()}
+        self._address = address
+        paths = sorted((p for p in self._mounts if p != '/'), key=len,
+                       reverse=True)
+        self._pattern = paths and re.compile(
+            r'(?<![\w./-])(%s)(?![\w.-])' % '|'.join(map(re.escape, paths)))
+
+    def real(self, text):
+        """A text with the real places in it."""
+        if self._pattern:
+            text = self._pattern.sub(
+                lambda match: self._mounts[match[1]], text)
+        return _EVERYWHERE.sub(self._address, text)
+
+
+def variables(container, fields):
+    """The variables that a container's spec asks for.
+
+    :param container: its spec.
+    :param fields: a :class:`fields.Fields`.
+    :raises fields.Missing: something is not there.
+    """
+    found = {}
+    for source in container.get('envFrom') or ():
+        prefix = source.get('prefix', '')
+        for name, kind in (('secretRef', core.SECRET),
+                           ('configMapRef', core.CONFIG_MAP)):
+            if name in source:
+                data = fields.data(kind, source[name].get('name', ''),
+                                   source[name].get('optional', False))
+                for key, value in (data or {}).items():
+                    if _NAME.fullmatch(prefix + key):
+                        found[prefix + key] = value.decode(errors='replace')
+    for entry in container.get('env') or ():
+        source = entry.get('valueFrom')
+        if not source:
+            value = expand(entry.get('value', ''), found)
+        elif 'secretKeyRef' in source:
+            value = fields.key(core.SECRET, source['secretKeyRef'])
+        elif 'configMapKeyRef' in source:
+            value = fields.key(core.CONFIG_MAP, source['configMapKeyRef'])
+        elif 'fieldRef' in source:
+            value = fields.field(source['fieldRef'].get('fieldPath', ''))
+        elif 'resourceFieldRef' in source:
+            value = fields.resource(source['resourceFieldRef'], container)
+        else:
+            value = None
+        if value is not None:
+            found[entry['name']] = value.replace('\0', '')
+    return found
+
+
+def base(home, pod_name, api):
+    """The variables that every container has.
+
+    :param home: folder of the container.
+    :param api: (address, port) of the API server.
+    """
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {**kept, 'PATH': os.path.dirname(sys.executable) + os.pathsep
+            + os.environ.get('PATH', os.defpath),
+            'HOME': str(home), 'TMPDIR': str(home), 'HOSTNAME': pod_name,
+            'LANG': 'C.UTF-8', 'PYTHONUNBUFFERED': '1',
+            'KUBERNETES_SERVICE_HOST': api[0],
+            'KUBERNETES_SERVICE_PORT': str(api[1]),
+            'KUBERNETES_SERVICE_PORT_HTTPS': str(api[1])}
+
+
+def make(container, given, more, places):
+    """The command and the environment of a container.
+
+    :param container: its spec.
+    :param given: from :func:`variables`.
+    :param more: from :func:`base`, and others.
+    :param places: a :class:`Places`.
+    :returns: (list of words, dict)
+    """
+    # Their paths are real ones already.
+    env = {**more, **{name: places.real(value)
+                      for name, value in given.items()}}
+    plain = {**more, **given}
+    words = [places.real(expand(word, plain)) for word in (
+        *(container.get('command') or ()), *(container.get('args') or ()))]
+    return words, env

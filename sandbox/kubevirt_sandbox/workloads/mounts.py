@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The volumes of a pod, as folders.
+
+Files of Secrets, ConfigMaps and projections are updated as a node does it:
+each set of files is in a folder of its own, ``..data`` points to the one that
+holds, and is moved at once from one to the next; the names that programs
+open lead through it.
+
+Source: kubernetes/pkg/volume/util/atomic_writer.go (1.36) and
+pkg/volume/emptydir/empty_dir.go (1.34).
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.workloads import fields as fields_module
+
+_DATA = '..data'
+
+
+class Unknown(Exception):
+    """A volume is of a kind that the sandbox does not have."""
+
+
+def _safe(path):
+    parts = pathlib.PurePosixPath(path)
+    if parts.is_absolute() or '..' in parts.parts or not parts.parts or (
+            parts.parts[0].startswith('..')):
+        raise fields_module.Missing(f'invalid path of a file: {path!r}')
+    return str(parts)
+
+
+def write(folder, files):
+    """Put files into a folder, all at once.
+
+    :param folder: a :class:`pathlib.Path`; made when it is not there.
+    :param files: ``{path below it: (bytes, mode)}``.
+    :returns: whether anything changed.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+    link = folder / _DATA
+    old = folder / os.readlink(link) if link.is_symlink() else None
+    if old is not None and _read(old) == files:
+        return False
+    made = pathlib.Path(tempfile.mkdtemp(prefix='..', dir=folder))
+    made.chmod(0o755)
+    for path, (content, mode) in files.items():
+        target = made / path
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, 'wb') as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+    unfinished = folder / '..data_tmp'
+    with contextlib.suppress(FileNotFoundError):
+        unfinished.unlink()
+    unfinished.symlink_to(made.name)
+    os.replace(unfinished, link)
+    tops = {pathlib.PurePosixPath(path).parts[0] for path in files}
+    for name in tops:
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f'{_DATA}/{name}')
+    for one in folder.iterdir():
+        if not one.name.startswith('..') and one.name not in tops:
+            one.unlink()
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+    return True
+
+
+def _read(folder):
+    found = {}
+    for path in folder.rglob('*'):
+        if path.is_file():
+            found[str(path.relative_to(folder))] = (
+                path.read_bytes(), path.stat().st_mode & 0o777)
+    return found
+
+
+class Volumes:
+    """All volumes of one pod.
+
+    :param folder: where they are, a :class:`pathlib.Path`.
+    :param spec: of the pod.
+    :param fields: a :class:`fields.Fields`.
+    :param token: function of a ``serviceAccountToken`` that returns it.
+    """
+
+    def __init__(self, folder, spec, fields, token):
+        self._folder = folder
+        self._spec = spec
+        self._fields = fields
+        self._token = token
+
+    def write(self):
+        """Write what is new.
+
+        :returns: whether anything changed.
+        :raises fields.Missing: something is not there.
+        :raises Unknown: for volumes that the sandbox does not have.
+        """
+        changed = False
+        for volume in self._spec.get('volumes') or ():
+            place = self._folder / volume['name']
+            files = self._files(volume)
+            if files is None:
+                place.mkdir(parents=True, exist_ok=True)
+                # Whatever the umask; there is no sticky bit.
+                place.chmod(0o777)
+            else:
+                changed = write(place, files) or changed
+        return changed
+
+    def places(self, container):
+        """Where the mounts of a container are.
+
+        :param container: its spec.
+        :returns: ``{mountPath: pathlib.Path}``
+        """
+        found = {}
+        for mount in container.get('volumeMounts') or ():
+            place = self._folder / mount['name']
+            if mount.get('subPath'):
+                place /= _safe(mount['subPath'])
+                if not place.exists():
+                    place.mkdir(parents=True)
+            found[mount['mountPath']] = place
+        return found
+
+    def _files(self, volume):
+        """The files of a volume; None for one that is only a folder."""
+        if 'emptyDir' in volume:
+            return None
+        if 'secret' in volume:
+            return self._keyed(core.SECRET, volume['secret'], volume[
+                'secret'].get('secretName', ''))
+        if 'configMap' in volume:
+            return self._keyed(core.CONFIG_MAP, volume['configMap'], volume[
+                'configMap'].get('name', ''))
+        if 'downwardAPI' in volume:
+            return self._downward(volume['downwardAPI'])
+        if 'projected' in volume:
+            return self._projected(volume['projected'])
+        kind = next((key for key in volume if key != 'name'), 'emptyDir')
+        if kind == 'emptyDir':
+            return None
+        raise Unknown(f'volumes of kind {kind} are not there in the sandbox')
+
+    def _keyed(self, kind, source, name, mode=None):
+        mode = source.get('defaultMode', mode or 0o644)
+        optional = source.get('optional', False)
+        data = self._fields.data(kind, name, optional)
+        if data is None:
+            return {}
+        if not source.get('items'):
+            return {_safe(key): (value, mode) for key, value in data.items()}
+        found = {}
+        for item in source['items']:
+            if item['key'] in data:
+                found[_safe(item['path'])] = (
+                    data[item['key']], item.get('mode', mode))
+            elif not optional:
+                raise fields_module.Missing(
+                    f'references non-existent {kind.singular} key: '
+                    f'{item["key"]}')
+        return found
+
+    def _downward(self, source, mode=None):
+        mode = source.get('defaultMode', mode or 0o644)
+        return {
+            _safe(item['path']): (self._fields.field(
+                (item.get('fieldRef') or {}).get('fieldPath', '')).encode(),
+                item.get('mode', mode))
+            for item in source.get('items') or ()}
+
+    def _projected(self, source):
+        mode, found = source.get('defaultMode', 0o644), {}
+        for one in source.get('sources') or ():
+            if 'secret' in one:
+                found |= self._keyed(core.SECRET, one['secret'], one[
+                    'secret'].get('name', ''), mode)
+            elif 'configMap' in one:
+                found |= self._keyed(core.CONFIG_MAP, one['configMap'], one[
+                    'configMap'].get('name', ''), mode)
+            elif 'downwardAPI' in one:
+                found |= self._downward(one['downwardAPI'], mode)
+            elif 'serviceAccountToken' in one:
+                found[_safe(one['serviceAccountToken'].get(
+                    'path', 'token'))] = (self._token(
+                        one['serviceAccountToken']).encode(), 0o600)
+            else:
+                raise Unknown(f'{next(iter(one), "nothing")} is not '
+                              'projected in the sandbox')
+        return found

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler and the nodes, which here are one machine.
+
+Every pod of the API gets a node and becomes processes. (The launchers of
+virtual machines are no objects of the API.)
+"""
+
+import asyncio
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import metadata
+from kubevirt_sandbox.kubevirt import events
+from kubevirt_sandbox.kubevirt import workqueue
+from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import pods
+from kubevirt_sandbox.workloads import podstate
+from kubevirt_sandbox.workloads import pretended as pretended_pods
+from kubevirt_sandbox.workloads import processes
+from kubevirt_sandbox.workloads import starting
+
+
+def unfit(node, spec):
+    """Why a pod cannot go to a node, or ''.
+
+    :param node: the node.
+    :param spec: of the pod.
+    """
+    labels = node['metadata'].get('labels') or {}
+    if not (spec.get('nodeSelector') or {}).items() <= labels.items():
+        return "node(s) didn't match Pod's node affinity/selector"
+    about = node.get('spec') or {}
+    if about.get('unschedulable'):
+        return 'node(s) were unschedulable'
+    for taint in about.get('taints') or ():
+        if taint.get('effect') == 'PreferNoSchedule':
+            continue
+        if not any(tolerates(one, taint)
+                   for one in spec.get('tolerations') or ()):
+            return (f'node(s) had untolerated taint {{{taint.get("key")}: '
+                    f'{taint.get("value", "")}}}')
+    return ''
+
+
+def tolerates(toleration, taint):
+    """Whether a toleration is for a taint."""
+    if toleration.get('effect') not in (None, '', taint.get('effect')):
+        return False
+    if toleration.get('operator') == 'Exists':
+        return toleration.get('key') in (None, '', taint.get('key'))
+    return (toleration.get('key') == taint.get('key')
+            and toleration.get('value', '') == taint.get('value', ''))
+
+
+class Node:
+    """All nodes, with all pods.
+
+    :param server: the :class:`sandbox.api.server.Server`.
+    :param recorder: an :class:`events.Recorder`.
+    :param addresses: the :class:`addresses.Pool` of pods.
+    :param token: function (pod, audiences, seconds) that returns a token of
+        the pod's account.
+    :param hosts: function of a node's name that returns its address.
+    :param back_off: seconds before a container is started again that
+        failed twice.
+    :param lag: the scheduler acts late, by up to so many seconds.
+    :param token_seconds: how long mounted tokens are good; None: as long as
+        they are asked for.
+    :param pretended: pods have no processes, see :mod:`pretended`.
+    """
+
+    def __init__(self, server, recorder, addresses, token, hosts, back_off,
+                 lag=0, token_seconds=None, pretended=False):
+        self.store = server.store
+        self.recorder = recorder
+        self.addresses = addresses
+        self.token = token
+        self.token_seconds = token_seconds
+        self.back_off = back_off
+        self.processes = processes.Processes()
+        self.turns = starting.Turns()
+        self._begun = False
+        self._make = pretended_pods.Pod if pretended else pods.Pod
+        self._hosts = hosts
+        self._server = server
+        self._pods = {}
+        loop = asyncio.get_running_loop()
+        self._queue = workqueue.WorkQueue(loop, self._schedule, 'scheduler',
+                                          lag)
+        self._ends = [
+            self.store.subscribe(core.POD, self._saw),
+            self.store.subscribe(core.NODE, self._saw_node)]
+        for kind in (core.SECRET, core.CONFIG_MAP):
+            self._ends.append(self.store.subscribe(
+                kind, lambda type_, obj, old, kind=kind: self._renew(
+                    kind, obj)))
+
+    @property
+    def api(self):
+        """(address, port) of the API server."""
+        return self._server.address
+
+    async def start(self):
+        """Begin to run pods."""
+        self._begun = True
+        for pod in self.store.list(core.POD):
+            self._saw('ADDED', pod, None)
+
+    async def stop(self):
+        """End all pods."""
+        for end in self._ends:
+            end()
+        self._queue.close()
+        for pod in list(self._pods.values()):
+            await pod.close()
+        self.processes.close()
+
+    def host(self, pod):
+        """The address of the node that a pod is on."""
+        return self._hosts(pod['spec'].get('nodeName'))
+
+    def log(self, uid, name, previous):
+        """What a container printed, or None."""
+        one = self.container(uid, name)
+        return one and (one.previous if previous else one.log)
+
+    def container(self, uid, name):
+        """A :class:`containers.Container`, or None.
+
+        :param uid: of the pod.
+        """
+        pod = self._pods.get(uid)
+        for one in (*pod.init, *pod.containers) if pod else ():
+            if one.name == name:
+                return one
+        return None
+
+    def forget(self, pod):
+        """A pod has ended."""
+        self._pods.pop(pod.uid, None)
+
+    # -- what happens -----------------------------------------------------
+
+    def _saw(self, type_, pod, old):
+        if not self._begun:
+            return
+        uid = pod['metadata']['uid']
+        known = self._pods.get(uid)
+        if type_ == 'DELETED':
+            if known:
+                known.kill()
+        elif known:
+            known.saw(pod)
+        elif not pod['spec'].get('nodeName'):
+            self._queue.add((pod['metadata']['namespace'],
+                             pod['metadata']['name']))
+        elif not podstate.over(pod):
+            made = self._pods[uid] = self._make(self, pod)
+            made.saw(pod)
+
+    def _saw_node(self, type_, node, old):
+        for pod in self.store.list(core.POD):
+            if not pod['spec'].get('nodeName'):
+                self._queue.add((pod['metadata']['namespace'],
+                                 pod['metadata']['name']))
+
+    def _renew(self, kind, obj):
+        for pod in self._pods.values():
+            if pod.key[0] == obj['metadata']['namespace'] and pod.uses(
+                    kind, obj['metadata']['name']):
+                pod.renew()
+
+    def _schedule(self, key):
+        pod = self.store.find(core.POD, *key)
+        if pod is None or ownership.ends(pod) or pod['spec'].get('nodeName'):
+            return
+        reasons, chosen = {}, []
+        for node in self.store.list(core.NODE):
+            why = unfit(node, pod['spec'])
+            if why:
+                reasons[why] = reasons.get(why, 0) + 1
+            else:
+                chosen.append(node['metadata']['name'])
+        if chosen:
+            name = chosen[sum(pod['metadata']['uid'].encode()) % len(chosen)]
+
+            def bind(new):
+                new['spec']['nodeName'] = name
+            self.store.change(core.POD, *key, lambda new: podstate.put(
+                new, 'PodScheduled', True), subresource='status',
+                manager='kube-scheduler')
+            bound = self.store.change(core.POD, *key, bind,
+                                      manager='kube-scheduler')
+            self.recorder.event(
+                bound, events.NORMAL, 'Scheduled', 'Successfully assigned '
+                f'{key[0]}/{key[1]} to {name}', 'default-scheduler')
+            return
+        total = len(self.store.list(core.NODE))
+        text = (f'0/{total} nodes are available: ' + ', '.join(
+            f'{count} {why}' for why, count in reasons.items()) + '.')
+
+        def say(new):
+            new.setdefault('status', {}).setdefault('phase', 'Pending')
+            podstate.put(new, 'PodScheduled', False, 'Unschedulable', text)
+        self.store.change(core.POD, *key, say, subresource='status',
+                          manager='kube-scheduler')
+        self.recorder.event(pod, events.WARNING, 'FailedScheduling', text,
+                            'default-scheduler')
+
+
+def faults(pod):
+    """What is wrong with a pod that is made.
+
+    Names of volumes and containers become names of folders here.
+
+    :returns: a list of :class:`errors.Cause`.
+    """
+    spec, found = pod.get('spec') or {}, []
+    if not spec.get('containers'):
+        found.append(errors.Cause('FieldValueRequired', 'Required value',
+                                  'spec.containers'))
+    volumes = {v.get('name') for v in spec.get('volumes') or ()}
+    for field in ('volumes', 'initContainers', 'containers'):
+        names = set()
+        for index, one in enumerate(spec.get(field) or ()):
+            where, name = f'spec.{field}[{index}]', one.get('name') or ''
+            why = metadata.name_fault(name, label=True)
+            if why:
+                found.append(errors.Cause(
+                    'FieldValueInvalid', f'Invalid value: "{name}": {why}',
+                    where + '.name'))
+            if name in names:
+                found.append(errors.Cause(
+                    'FieldValueDuplicate', f'Duplicate value: "{name}"',
+                    where + '.name'))
+            names.add(name)
+            found += [errors.Cause(
+                'FieldValueNotFound', f'Not found: "{mount.get("name")}"',
+                f'{where}.volumeMounts[{at}].name')
+                for at, mount in enumerate(one.get('volumeMounts') or ())
+                if mount.get('name') not in volumes]
+    return found
+
+
+def service_account(admission):
+    """What the API server adds to a pod that is made: its account.
+
+    Source: kubernetes/plugin/pkg/admission/serviceaccount (1.36).
+
+    :param admission: of the pod.
+    :raises errors.ApiError: 403 when there is no such account.
+    """
+    pod, store = admission.new, admission.store
+    spec = pod.setdefault('spec', {})
+    name = spec.setdefault('serviceAccountName', 'default')
+    spec.setdefault('serviceAccount', name)
+    namespace = pod['metadata']['namespace']
+    account = store.find(core.SERVICE_ACCOUNT, namespace, name)
+    if account is None:
+        raise errors.forbidden(
+            core.POD, pod['metadata'].get('name', ''), 'error looking up '
+            f'service account {namespace}/{name}: serviceaccount "{name}" '
+            'not found')
+    if not spec.get('automountServiceAccountToken', account.get(
+            'automountServiceAccountToken', True)):
+        return
+    volume = 'kube-api-access'
+    for container in (*(spec.get('containers') or ()),
+                      *(spec.get('initContainers') or ())):
+        has = container.setdefault('volumeMounts', [])
+        if not any(m.get('mountPath') == pods.ACCOUNT_PATH for m in has):
+            has.append({'name': volume, 'readOnly': True,
+                        'mountPath': pods.ACCOUNT_PATH})
+    volumes = spec.setdefault('volumes', [])
+    if not any(v.get('name') == volume for v in volumes):
+        volumes.append({'name': volume, 'projected': {
+            'defaultMode': 0o644, 'sources': [
+                {'serviceAccountToken': {'expirationSeconds': 3607,
+                                         'path': 'token'}},
+                {'configMap': {'name': 'kube-root-ca.crt', 'items': [
+                    {'key': 'ca.crt', 'path': 'ca.crt'}]}},
+                {'downwardAPI': {'items': [{
+                    'path': 'namespace', 'fieldRef': {
+                        'apiVersion': 'v1',
+                        'fieldPath': 'metadata.namespace'}}]}}]}})

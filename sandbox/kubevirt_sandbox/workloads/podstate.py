@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status of a pod says: read by controllers, written by nodes."""
+
+import datetime
+
+from kubevirt_sandbox.api import metadata
+
+
+def condition(obj, kind):
+    """A condition of an object, or None."""
+    for one in (obj.get('status') or {}).get('conditions') or ():
+        if one.get('type') == kind:
+            return one
+    return None
+
+
+def ready(pod):
+    """Whether a pod is Ready."""
+    return (condition(pod, 'Ready') or {}).get('status') == 'True'
+
+
+def available(pod, seconds, now=None):
+    """How long until a pod has been Ready long enough.
+
+    :param seconds: ``minReadySeconds``.
+    :param now: the time, aware; None: the clock's.
+    :returns: 0 when it has, seconds to wait, or None when it is not Ready.
+    """
+    found = condition(pod, 'Ready')
+    if not found or found.get('status') != 'True':
+        return None
+    if not seconds:
+        return 0
+    since = datetime.datetime.fromisoformat(found['lastTransitionTime'])
+    now = now or datetime.datetime.now(datetime.UTC)
+    return max(0, seconds - (now - since).total_seconds())
+
+
+def over(pod):
+    """Whether all of a pod has ended for good."""
+    return (pod.get('status') or {}).get('phase') in ('Succeeded', 'Failed')
+
+
+def put(pod, kind, value, reason=None, message=None):
+    """Set a condition of a pod, in place."""
+    value = 'True' if value else 'False'
+    old = condition(pod, kind)
+    made = {'type': kind, 'status': value, 'lastProbeTime': None,
+            'lastTransitionTime': old['lastTransitionTime']
+            if old and old['status'] == value else metadata.now()}
+    if reason:
+        made['reason'] = reason
+    if message:
+        made['message'] = message
+    conditions = pod.setdefault('status', {}).setdefault('conditions', [])
+    conditions[:] = [c for c in conditions if c['type'] != kind] + [made]
+    conditions.sort(key=lambda c: c['type'])

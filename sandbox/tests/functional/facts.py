@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of KubeVirt's facts have in common.
+
+The facts are KubeVirt's, so the tests run against the sandbox or, with
+``KUBEVIRT_API`` and ``KUBEVIRT_TOKEN`` (and ``KUBEVIRT_CA``) in the
+environment, against another cluster; there nobody can make guests act, and
+the tests that need it are skipped.
+"""
+
+import os
+import uuid
+
+import requests
+
+from kubevirt_sandbox.testing import case
+from kubevirt_sandbox.testing import sandbox
+
+DISKS = '/spec/template/spec/domain/devices/disks'
+CARDS = '/spec/template/spec/domain/devices/interfaces'
+VOLUMES = '/spec/template/spec/volumes'
+SUBRESOURCES = '/apis/subresources.kubevirt.io/v1/namespaces/default'
+
+
+class GivenCluster(sandbox.Sandbox):
+    """The cluster that the environment names, instead of a sandbox."""
+
+    def _setUp(self):
+        self.url = os.environ['KUBEVIRT_API'].rstrip('/')
+        self.token = os.environ.get('KUBEVIRT_TOKEN', '')
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.verify = os.environ.get('KUBEVIRT_CA') or False
+        self._session.headers['Authorization'] = 'Bearer ' + self.token
+        self.addCleanup(self._session.close)
+
+
+class FactsTestCase(case.FunctionalTestCase):
+    """A test case with a cluster, as ``cluster``, and machines in it."""
+
+    BOOT_SECONDS = 0.1
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.elsewhere = bool(os.environ.get('KUBEVIRT_API'))
+        cls.cluster = cls.share(
+            GivenCluster() if cls.elsewhere
+            else sandbox.Sandbox(0, cls.BOOT_SECONDS))
+
+    def need_guests(self):
+        """Skip the test where guests cannot be made to act."""
+        if self.elsewhere:
+            self.skipTest('guests act by themselves only in the sandbox')
+
+    # Machines
+
+    def describe(self, run='Halted', change=None, **domain):
+        """Describe a machine with a root disk and a network card.
+
+        :param run: the run strategy.
+        :param change: called with the VM and its VMI's spec, to change them.
+        :param domain: members of the domain.
+        """
+        name = 'fact-' + uuid.uuid4().hex[:10]
+        spec = {
+            'terminationGracePeriodSeconds': 30,
+            'domain': {
+                'memory': {'guest': '64Mi'},
+                'devices': {
+                    'disks': [{'name': 'root', 'bootOrder': 1,
+                               'disk': {'bus': 'virtio'}}],
+                    'interfaces': [{'name': 'default', 'masquerade': {}}],
+                }, **domain},
+            'networks': [{'name': 'default', 'pod': {}}],
+            'volumes': [{'name': 'root', 'containerDisk': {
+                'image': 'example.test/root:1'}}]}
+        vm = {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+              'metadata': {'name': name, 'namespace': 'default'},
+              'spec': {'runStrategy': run, 'template': {
+                  'metadata': {'labels': {'fact': name}}, 'spec': spec}}}
+        if change:
+            change(vm, spec)
+        return vm
+
+    def make(self, run='Halted', change=None, **domain):
+        """Make such a machine; it goes when the test ends.
+
+        :returns: its name.
+        """
+        vm = self.cluster.create('virtualmachines',
+                                 self.describe(run, change, **domain))
+        name = vm['metadata']['name']
+        self.addCleanup(self._remove, name)
+        return name
+
+    def make_running(self, run='Always', change=None, **domain):
+        """Make a machine and wait until it runs.
+
+        :returns: its name and the uid of its VMI.
+        """
+        name = self.make(run, change, **domain)
+        if run == 'Manual':
+            self.cluster.do(name, 'start')
+        return name, self.uid(name)
+
+    def uid(self, name, other_than=None):
+        """Wait for a running VMI.
+
+        :returns: its uid.
+        """
+        return self.cluster.wait_running(
+            name, other_than=other_than)['metadata']['uid']
+
+    def _remove(self, name):
+        self.cluster.delete('virtualmachines', name)
+        self.cluster.wait('virtualmachines', name, lambda vm: vm is None)
+
+    def refused(self, code, change=None, run='Halted', **domain):
+        """Try to make a machine that must not be.
+
+        :returns: the message of the refusal.
+        """
+        return self.call('POST', sandbox.path('virtualmachines'),
+                         self.describe(run, change, **domain), code=code)
+
+    # Calls
+
+    def call(self, method, where, body=None, code=None, **more):
+        """Make one call that answers with a Status.
+
+        :returns: its message, '' when there is none.
+        """
+        response = self.cluster.request(method, where, body, expect=code,
+                                        **more)
+        try:
+            return response.json().get('message', '')
+        except ValueError:
+            return response.text
+
+    def verb(self, name, verb, code, body=None, vmi=False):
+        """Call a verb on a VM, or on a VMI.
+
+        :returns: the message, as from :meth:`call`.
+        """
+        plural = 'virtualmachineinstances' if vmi else 'virtualmachines'
+        return self.call('PUT', f'{SUBRESOURCES}/{plural}/{name}/{verb}',
+                         body, code)
+
+    def patch_fails(self, name, body, code):
+        """Patch a VM in a way that must not be; returns the message."""
+        kind = (sandbox.JSON_PATCH if isinstance(body, list)
+                else sandbox.MERGE_PATCH)
+        return self.call('PATCH', sandbox.path('virtualmachines', name),
+                         body, code, content_type=kind)
+
+    # What is seen
+
+    def wait_vm(self, name, condition):
+        """Wait until a VM is as wanted; returns it."""
+        return self.cluster.wait(
+            'virtualmachines', name,
+            lambda vm: vm is not None and condition(vm))
+
+    def wait_vmi(self, name, condition):
+        """Wait until a VMI, or None, is as wanted; returns it."""
+        return self.cluster.wait('virtualmachineinstances', name, condition)
+
+    def wait_word(self, name, *words):
+        """Wait for a printable status; returns the VM."""
+        return self.wait_vm(name, lambda vm: vm.get('status', {}).get(
+            'printableStatus') in words)
+
+    def wait_condition(self, name, kind, status):
+        """Wait for a condition of a VM; None: that it is not there."""
+        return self.wait_vm(name, lambda vm: self.state(vm, kind) == status)
+
+    @staticmethod
+    def state(obj, kind):
+        """The status of a condition, or None."""
+        for condition in (obj.get('status') or {}).get('conditions') or ():
+            if condition['type'] == kind:
+                return condition['status']
+        return None
+
+    def devices(self, name):
+        """The devices of a VMI."""
+        return self.cluster.vmi(name)['spec']['domain']['devices']

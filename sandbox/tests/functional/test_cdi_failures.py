@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI's facts of imports that fail, and of claims: quota, classes, races."""
+
+import gzip
+import os
+import socket
+import time
+
+from kubevirt_sandbox.testing import sandbox
+from tests.functional import cdi
+
+IMAGE = os.urandom(70000)
+TOO_SMALL = 'DataVolume too small to contain image'
+
+
+class FailureTest(cdi.CdiTestCase):
+
+    PREFIX = 'Unable to connect to http data source: '
+
+    def test_missing_is_tried_again_and_found_at_last(self):
+        name, message = self.wait_failure(self.web.url + '/a.iso')
+        self.assertEqual(
+            self.PREFIX + 'expected status code 200, got 404. Status: 404 '
+            'Not Found', message)
+        volume = self.wait_volume(
+            name, lambda volume: volume['status'].get('restartCount', 0) > 1)
+        self.assertEqual('ImportInProgress', volume['status']['phase'])
+        self.assertEqual('False', self.condition(volume, 'Ready')['status'])
+        said = self.events(name)
+        self.assertIn(('Warning', 'Error', message), said)
+        self.assertIn(('Warning', 'ErrImportFailed', message), said)
+        self.web.put('/a.iso', IMAGE)
+        volume = self.wait_phase(name, 'Succeeded')
+        self.assertLess(1, volume['status']['restartCount'])
+
+    def test_restarts_become_rarer(self):
+        self.need_sandbox()
+        name = self.create_volume(self.web.url + '/a.iso')
+        self.wait_volume(name, lambda volume: volume.get('status', {}).get(
+            'restartCount', 0) >= 5, 30)
+        count = len(self.web.requests)
+        # The back-off is 0.05 s, doubled each time; HEAD and GET each.
+        self.assertLess(count, 20)
+
+    def test_nobody_listens(self):
+        with socket.create_server(('127.0.0.1', 0)) as server:
+            port = server.getsockname()[1]
+        url = 'http://127.0.0.1:%d/a.iso' % port
+        _, message = self.wait_failure(url)
+        self.assertEqual(
+            '%sHTTP request errored: Get "%s": dial tcp 127.0.0.1:%d: '
+            'connect: connection refused' % (self.PREFIX, url, port), message)
+
+    def test_no_such_host(self):
+        _, message = self.wait_failure('http://images.invalid/a.iso')
+        self.assertIn('dial tcp: lookup images.invalid', message)
+        self.assertIn('no such host', message)
+
+    def test_a_connection_that_breaks(self):
+        def half(handler):
+            handler.send_response(200)
+            handler.send_header('Content-Length', '1000000')
+            handler.end_headers()
+            if handler.command == 'GET':
+                handler.wfile.write(bytes(1000))
+                handler.close_connection = True
+        _, message = self.wait_failure(self.web.put('/a.iso', half),
+                                       reason='ImagePullFailed')
+        self.assertIn('unexpected EOF', message)
+
+    def test_an_image_that_is_too_large(self):
+        url = self.web.put('/a.iso', bytes(3 * cdi.MIB))
+        name, message = self.wait_failure(url, '2Mi')
+        self.assertEqual(TOO_SMALL, message)
+        said = [message for _, reason, message in self.events(name)
+                if reason == 'ErrImportFailed']
+        self.assertEqual(
+            'Unable to process data: virtual image size 3145728 is larger '
+            'than the reported available storage 2097152. A larger PVC is '
+            'required', said[0])
+        url = self.web.put('/a.gz', gzip.compress(bytes(3 * cdi.MIB)))
+        _, message = self.wait_failure(url, '2Mi')
+        self.assertEqual(TOO_SMALL, message)
+
+    def test_an_image_that_is_none(self):
+        _, message = self.wait_failure(self.web.put('/a.iso', b'hello'))
+        self.assertEqual(
+            'Unable to process data: Unable to obtain information about '
+            'data source: could not process image header: unexpected EOF',
+            message)
+        _, message = self.wait_failure(
+            self.web.put('/b.gz', gzip.compress(os.urandom(9000))[:-2000]),
+            reason='ImagePullFailed')
+        self.assertIn('unexpected EOF', message)
+
+    def test_a_storm_of_images_leaves_no_file(self):
+        self.need_sandbox()
+        names = [self.create_volume(self.web.put(
+            '/gate/%d.iso' % number, IMAGE)) for number in range(5)]
+        for name in names:
+            self.wait_phase(name, 'ImportInProgress')
+            self.delete_volume(name)  # while its server is silent
+        for name in names:
+            self.assertFalse(self.disk(name).parent.exists())
+
+
+class ClaimTest(cdi.CdiTestCase):
+
+    def test_quota(self):
+        namespace = 'quota-' + os.urandom(4).hex()
+        self.cluster.create('namespaces', {'metadata': {'name': namespace}},
+                            namespace=None)
+        self.addCleanup(self.cluster.delete, 'namespaces', namespace, None)
+        quota = {'metadata': {'name': 'limit'}, 'spec': {'hard': {
+            'requests.storage': '10Mi', 'persistentvolumeclaims': '1'}}}
+        self.cluster.create('resourcequotas', quota, namespace)
+        where = cdi.VOLUMES % namespace
+        body = self.volume(self.web.put('/a.iso', IMAGE), '64Mi')
+        self.cluster.request('POST', where, body, expect=201)
+        name = body['metadata']['name']
+        volume = self.cluster.wait(
+            'datavolumes', name, lambda volume: self.condition(
+                volume, 'Bound').get('reason') == 'ErrExceededQuota',
+            namespace)
+        self.assertEqual('Pending', volume['status']['phase'])
+        message = ('persistentvolumeclaims "%s" is forbidden: exceeded '
+                   'quota: limit, requested: requests.storage=71135396, '
+                   'used: requests.storage=0, limited: '
+                   'requests.storage=10Mi' % name)
+        for kind in ('Bound', 'Ready'):
+            found = self.condition(volume, kind)
+            self.assertEqual(('False', 'ErrExceededQuota', message), (
+                found['status'], found['reason'], found['message']))
+        self.cluster.patch('resourcequotas', 'limit', {'spec': {'hard': {
+            'requests.storage': '100Mi'}}}, namespace)
+        self.cluster.wait('datavolumes', name, lambda volume: volume[
+            'status']['phase'] == 'Succeeded', namespace)
+        used = self.cluster.wait('resourcequotas', 'limit', lambda quota:
+                                 quota['status']['used'][
+                                     'persistentvolumeclaims'] == '1',
+                                 namespace)['status']['used']
+        self.assertEqual('71135396', used['requests.storage'])
+        claim = {'metadata': {'name': 'second'}, 'spec': {
+            'accessModes': ['ReadWriteOnce'],
+            'resources': {'requests': {'storage': '1Mi'}}}}
+        self.assertIn(
+            'exceeded quota: limit, requested: persistentvolumeclaims=1, '
+            'used: persistentvolumeclaims=1, limited: '
+            'persistentvolumeclaims=1', self.call(
+                'POST', sandbox.path('persistentvolumeclaims',
+                                     namespace=namespace), claim, 403))
+
+    def late(self, **more):
+        return self.create_volume(
+            self.web.put('/a.iso', IMAGE), storage={
+                'storageClassName': 'late', 'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '64Mi'}}}, **more)
+
+    def test_a_class_that_binds_late(self):
+        self.need_sandbox()
+        self.wait_phase(self.late(), 'Succeeded')
+        name = self.late(immediate=False)
+        volume = self.wait_phase(name, 'WaitForFirstConsumer')
+        bound = self.condition(volume, 'Bound')
+        self.assertEqual(
+            ('False', 'Pending', 'PVC %s Pending' % name),
+            (bound['status'], bound['reason'], bound['message']))
+
+        def change(_vm, spec):
+            spec['domain']['devices']['disks'].append(
+                {'name': 'data', 'disk': {'bus': 'virtio'}})
+            spec['volumes'].append(
+                {'name': 'data', 'dataVolume': {'name': name}})
+        self.make_running(change=change)
+        self.assertEqual('Succeeded',
+                         self.get_volume(name)['status']['phase'])
+
+    def test_a_class_that_is_not_there(self):
+        name = self.create_volume(
+            self.web.put('/a.iso', IMAGE), storage=None, pvc={
+                'storageClassName': 'none', 'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '64Mi'}}})
+        volume = self.wait_phase(name, 'Pending')
+        self.assertEqual('Pending',
+                         self.condition(volume, 'Bound')['reason'])
+
+    def test_claims(self):
+        for spec, message in (
+                ({}, 'spec.accessModes: Required value: at least 1 access '
+                 'mode is required'),
+                ({'accessModes': ['ReadWriteOnce']},
+                 'spec.resources[storage]: Required value')):
+            self.assertIn(message, self.call(
+                'POST', sandbox.path('persistentvolumeclaims'),
+                {'metadata': {'name': 'no'}, 'spec': spec}, 422))
+        name = self.create_volume({'blank': {}})
+        self.wait_phase(name, 'Succeeded')
+        self.assertIn('spec is immutable after creation', self.call(
+            'PATCH', sandbox.path('persistentvolumeclaims', name),
+            {'spec': {'accessModes': ['ReadOnlyMany']}}, 422,
+            content_type=sandbox.MERGE_PATCH))
+        claim = self.claim(name)
+        self.assertEqual(('standard', 'Bound', 'Filesystem'), (
+            claim['spec']['storageClassName'], claim['status']['phase'],
+            claim['spec']['volumeMode']))
+
+    def test_a_claim_that_is_deleted_comes_again(self):
+        name = self.create_volume(self.web.put('/a.iso', IMAGE))
+        self.wait_phase(name, 'Succeeded')
+        first = self.claim(name)['metadata']['uid']
+        self.cluster.delete('persistentvolumeclaims', name)
+        self.cluster.wait(
+            'persistentvolumeclaims', name, lambda claim: claim
+            and claim['metadata']['uid'] != first)
+        self.wait_phase(name, 'Succeeded')
+
+    def test_the_same_name_again_and_again(self):
+        bodies = []
+        name = 'again-' + os.urandom(4).hex()
+        for number in range(10):
+            content = IMAGE + b'%d' % number
+            bodies.append(content)
+            self.create_volume(self.web.put('/%d.iso' % number, content),
+                               name=name)
+            if number % 3 == 0:
+                self.wait_phase(name, 'Succeeded')
+            elif number % 3 == 1:
+                time.sleep(0.01 * number)
+            if number < 9:
+                where = cdi.VOLUMES % 'default' + '/' + name
+                self.cluster.request('DELETE', where, expect=200)
+        # Until the claim is its own, a DataVolume may tell of that of the
+        # one before it.
+        uid = self.get_volume(name)['metadata']['uid']
+        self.cluster.wait(
+            'persistentvolumeclaims', name, lambda claim: claim and claim[
+                'metadata']['ownerReferences'][0]['uid'] == uid and claim[
+                    'metadata']['annotations'].get(
+                        'cdi.kubevirt.io/storage.pod.phase') == 'Succeeded')
+        self.wait_phase(name, 'Succeeded')
+        if not self.elsewhere:
+            self.assertTrue(self.disk(name).read_bytes().startswith(
+                bodies[-1]))
+
+    def test_everything_goes_with_its_namespace(self):
+        namespace = 'gone-' + os.urandom(4).hex()
+        self.cluster.create('namespaces', {'metadata': {'name': namespace}},
+                            namespace=None)
+        self.cluster.request(
+            'POST', cdi.VOLUMES % namespace, self.volume(
+                self.web.put('/gate/a.iso', IMAGE)), expect=201)
+        self.cluster.delete('namespaces', namespace, None)
+        self.cluster.wait('namespaces', namespace,
+                          lambda found: found is None, None)
+        if not self.elsewhere:
+            # What is empty may stay.
+            self.assertEqual([], list((self.storage / namespace).glob('*')))

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KubeVirt's facts of sizes: instance types, and amounts as written."""
+
+import uuid
+
+from kubevirt_sandbox.testing import sandbox
+from tests.functional import facts
+
+
+class InstanceTypesTest(facts.FactsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.size = 'size-' + uuid.uuid4().hex[:8]
+
+    def make_size(self, cpus=2, memory='128Mi'):
+        plural = 'virtualmachineclusterinstancetypes'
+        where = sandbox.path(plural, namespace=None)
+        self.cluster.request('POST', where, {
+            'apiVersion': 'instancetype.kubevirt.io/v1beta1',
+            'kind': 'VirtualMachineClusterInstancetype',
+            'metadata': {'name': self.size},
+            'spec': {'cpu': {'guest': cpus}, 'memory': {'guest': memory}}},
+            expect=201)
+        self.addCleanup(self.cluster.request, 'DELETE',
+                        where + '/' + self.size)
+
+    def use_size(self, vm, spec):
+        del spec['domain']['memory']
+        vm['spec']['instancetype'] = {'name': self.size}
+
+    def test_an_instance_has_the_sizes_of_its_type(self):
+        self.make_size()
+        name, _ = self.make_running(change=self.use_size)
+        domain = self.cluster.vmi(name)['spec']['domain']
+        self.assertEqual((2, 1, 1), tuple(
+            domain['cpu'][key] for key in ('sockets', 'cores', 'threads')))
+        self.assertEqual('128Mi', domain['memory']['guest'])
+        vm = self.cluster.vm(name)
+        self.assertNotIn('memory', vm['spec']['template']['spec']['domain'])
+        self.assertIsNone(self.state(vm, 'RestartRequired'))
+
+    def test_sizes_can_be_spelled_out(self):
+        self.make_size()
+        name = self.make(change=self.use_size)
+        vm = self.cluster.request(
+            'GET', f'{facts.SUBRESOURCES}/virtualmachines/{name}/'
+            'expand-spec', expect=200).json()
+        domain = vm['spec']['template']['spec']['domain']
+        self.assertEqual('128Mi', domain['memory']['guest'])
+
+    def test_sizes_of_its_own_conflict_with_a_type(self):
+        self.make_size()
+        message = self.refused(422, lambda vm, spec: vm['spec'].update(
+            instancetype={'name': self.size}))
+        self.assertIn('domain.memory.guest conflicts with', message)
+
+    def test_a_type_that_is_not_there_is_waited_for(self):
+        name = self.make('Always', self.use_size)
+        vm = self.wait_condition(name, 'Failure', 'True')
+        self.assertIsNone(self.cluster.vmi(name))
+        self.assertIn(self.size, str(vm['status']['conditions']))
+        self.make_size()
+        self.uid(name)
+
+    def test_a_type_has_a_name(self):
+        self.refused(422, lambda vm, spec: vm['spec'].update(
+            instancetype={'kind': 'VirtualMachineInstancetype'}))
+
+
+class AmountsTest(facts.FactsTestCase):
+
+    def test_an_amount_is_written_one_way(self):
+        name = self.make(memory={'guest': '1024Mi'})
+        self.wait_word(name, 'Stopped')
+        vm = self.cluster.vm(name)
+        self.assertEqual('1Gi', vm['spec']['template']['spec']['domain'][
+            'memory']['guest'])
+        after = self.cluster.patch('virtualmachines', name, {'spec': {
+            'template': {'spec': {'domain': {'memory': {
+                'guest': '1048576Ki'}}}}}})
+        self.assertEqual(vm['metadata']['generation'],
+                         after['metadata']['generation'])
+
+    def test_an_emptied_list_is_no_list(self):
+        name = self.make()
+        vm = self.cluster.patch('virtualmachines', name, [
+            {'op': 'remove', 'path': facts.VOLUMES + '/0'},
+            {'op': 'remove', 'path': facts.DISKS + '/0'}])
+        spec = vm['spec']['template']['spec']
+        self.assertNotIn('volumes', spec)
+        self.assertNotIn('disks', spec['domain']['devices'])
+        self.patch_fails(name, [{'op': 'add', 'path': facts.VOLUMES + '/-',
+                                 'value': {'name': 'a'}}], 422)

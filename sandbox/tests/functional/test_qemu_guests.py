@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sandbox's guests that QEMU runs: what KubeVirt does to a VMI.
+
+What the BMCs make of it is in the other modules of this name.
+"""
+
+import os
+import re
+import signal
+import time
+
+import websocket
+
+from kubevirt_sandbox.testing import console
+from kubevirt_sandbox.testing import qemu
+
+
+class GuestsTestCase(qemu.QemuTestCase):
+
+    def causes(self):
+        return [boot['cause'] for boot in self.sandbox.boots(self.name)]
+
+    def verb(self, name, expect=200):
+        self.sandbox.request(
+            'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/default/'
+            'virtualmachineinstances/%s/%s' % (self.name, name), {},
+            expect=expect)
+
+    def test_bios(self):
+        """From the start to the guest's own end, all it can do."""
+        self.make()
+        vmi = self.sandbox.wait_running(self.name, timeout=60)
+        uid = vmi['spec']['domain']['firmware']['uuid']
+        self.console.wait('SeaBIOS')
+        self.console.wait('%s by BIOS on %s serial-of-%s' % (
+            qemu.DISK, uid, self.name))
+        record = self.sandbox.guest(self.name)
+        self.assertEqual(
+            {'device': None, 'class': None, 'firmware': 'bios',
+             'vmi': vmi['metadata']['uid'], 'cause': 'start', 'tried': None},
+            {key: value for key, value in record['boots'][0].items()
+             if key != 'at'})
+        self.assertEqual((qemu.ACCELERATOR, 256, 1), tuple(
+            record['qemu'][key] for key in ('accelerator', 'memory', 'cpus')))
+        self.console.say('cards')
+        self.console.wait('52:54:00:12:34:56')
+        self.console.say('size')
+        self.console.wait(r'size 1 MemTotal:\s+2\d{5} kB')
+        # Its own reboot
+        mark = self.console.mark()
+        self.console.say('reboot')
+        self.console.wait(qemu.DISK, mark)
+        self.assertEqual(['start', 'reboot'], self.causes())
+        # The reset button
+        mark = self.console.mark()
+        self.verb('reset')
+        self.console.wait(qemu.DISK, mark)
+        self.assertEqual(['start', 'reboot', 'reset'], self.causes())
+        # Paused, it says nothing.
+        self.verb('pause')
+        self.sandbox.wait('virtualmachineinstances', self.name, lambda vmi: [
+            c for c in vmi['status']['conditions'] if c['type'] == 'Paused'])
+        mark = self.console.mark()
+        self.console.say('echo I am here')
+        time.sleep(0.5)
+        self.assertNotIn('I am here', self.console.said[mark:])
+        self.verb('unpause')
+        self.console.wait('I am here', mark)
+        # ACPI, then a reset: as libvirt reboots who has no agent.
+        self.verb('softreboot')
+        self.console.wait('(?s)power button.*Power down.*' + qemu.DISK, mark)
+        self.assertEqual('softreboot', self.causes()[-1])
+        self.assertEqual(vmi['metadata']['uid'],
+                         self.sandbox.vmi(self.name)['metadata']['uid'])
+        # Off, by itself
+        self.console.say('poweroff')
+        self.sandbox.wait_stopped(self.name, timeout=90)
+        self.assertFalse(self.sandbox.guest(self.name)['running'])
+
+    def test_it_crashes(self):
+        self.make(cd='images.test/iso:1')
+        first = self.sandbox.wait_running(self.name, timeout=60)
+        self.sandbox.wait_boot(self.name, 1)
+        os.kill(self.sandbox.guest(self.name)['qemu']['pid'],
+                signal.SIGSEGV)
+        self.sandbox.wait(
+            'virtualmachineinstances', self.name, lambda vmi: vmi is None
+            or vmi['status']['phase'] == 'Failed'
+            or vmi['metadata']['uid'] != first['metadata']['uid'])
+        # RerunOnFailure
+        self.sandbox.wait_running(self.name,
+                                  other_than=first['metadata']['uid'])
+        self.sandbox.guest_does(self.name, 'crash')
+        self.sandbox.wait_boot(self.name, 3)
+
+    def test_terminate(self):
+        """A reboot ends the VMI; the drive's first, as it has a number."""
+        self.make(run_strategy='Always', cd='images.test/iso:1',
+                  rebootPolicy='Terminate')
+        vmi = self.sandbox.wait_running(self.name, timeout=60)
+        self.console.wait(qemu.DISK)
+        self.sandbox.patch('virtualmachines', self.name, [
+            {'op': 'add', 'path': '/spec/template/spec/domain/devices/disks/'
+             '1/bootOrder', 'value': 1}])
+        mark = self.console.mark()
+        self.console.say('reboot')
+        other = self.sandbox.wait_running(
+            self.name, other_than=vmi['metadata']['uid'])
+        self.console.wait(qemu.ISO, mark)
+        self.assertEqual(['start', 'start'], self.causes())
+        # So does the reset button.
+        self.verb('reset')
+        self.sandbox.wait_running(
+            self.name, other_than=other['metadata']['uid'])
+
+    def test_secure_boot(self):
+        """It does not boot what nobody has signed."""
+        self.make(efi={'secureBoot': True}, features={'smm': {}})
+        self.console.wait('BdsDxe: failed to load .*: Access Denied')
+        self.assertEqual('efi-secure', self.sandbox.boots(self.name)[0][
+            'firmware'])
+
+    def test_a_disk_is_plugged_in_and_out(self):
+        self.make()
+        self.sandbox.create('datavolumes', {
+            'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
+            'metadata': {'name': 'more', 'namespace': 'default'},
+            'spec': {'source': {'http': {'url': self.web.url + 'iso'}},
+                     'storage': {'resources': {
+                         'requests': {'storage': '64Mi'}}}}})
+        self.addCleanup(self.sandbox.delete, 'datavolumes', 'more')
+        self.sandbox.wait_running(self.name, timeout=60)
+        self.console.wait(qemu.DISK)
+        self.assertFalse(self.sees())
+        self.sandbox.do(self.name, 'addvolume', {
+            'name': 'more', 'disk': {'disk': {'bus': 'scsi'}},
+            'volumeSource': {'dataVolume': {'name': 'more'}}})
+        self.wait_volume(lambda it: it and it.get('phase') == 'Ready')
+        self.wait_guest(True)
+        self.sandbox.do(self.name, 'removevolume', {'name': 'more'})
+        self.wait_volume(lambda it: it is None)
+        self.wait_guest(False)
+
+    def sees(self):
+        """Whether the guest has the disk now."""
+        mark = self.console.mark()
+        self.console.say('disks')
+        self.console.wait('that was all', mark)
+        return bool(re.search(r'disk sda \d+ SUSHY_ISO',
+                              self.console.said[mark:]))
+
+    def wait_guest(self, there):
+        """Wait until the guest's kernel has noticed, too."""
+        deadline = time.monotonic() + 60
+        while self.sees() != there:
+            self.assertLess(time.monotonic(), deadline)
+
+    def wait_volume(self, condition):
+        self.sandbox.wait(
+            'virtualmachineinstances', self.name, lambda vmi: condition(next(
+                (it for it in vmi['status'].get('volumeStatus', ())
+                 if it['name'] == 'more'), None)), timeout=60)
+
+    def test_who_listens(self):
+        """The console: one at a time, the last; an end when it ends."""
+        self.make(efi=True)
+        with self.assertRaises(websocket.WebSocketBadStatusException) as c:
+            console.connect(self.sandbox, console.url(
+                self.sandbox, self.name + '-no'))
+        self.assertEqual(404, c.exception.status_code)
+        self.sandbox.wait_running(self.name, timeout=60)
+        self.console.wait('.')
+        one = console.connect(self.sandbox,
+                              console.url(self.sandbox, self.name))
+        self.addCleanup(one.shutdown)
+        self.assertEqual('plain.kubevirt.io',
+                         one.headers['sec-websocket-protocol'])
+        one.settimeout(60)
+        self.assertTrue(one.recv())
+        two = console.connect(self.sandbox,
+                              console.url(self.sandbox, self.name))
+        self.addCleanup(two.shutdown)
+        two.settimeout(60)
+        with self.assertRaises((websocket.WebSocketException, OSError)):
+            while True:
+                one.recv()
+        said = b''
+        while qemu.DISK.encode() not in said:
+            said += two.recv()
+        # The log has it all.
+        log = self.sandbox.request(
+            'GET', '/sandbox/guests/default/%s/console' % self.name,
+            expect=200).text
+        self.assertIn(qemu.DISK, log)
+        # The display speaks VNC.
+        display = console.connect(
+            self.sandbox, console.url(self.sandbox, self.name, 'vnc'))
+        self.addCleanup(display.shutdown)
+        self.assertEqual(b'RFB 003.008\n', display.recv())
+        with self.assertRaises(websocket.WebSocketBadStatusException) as c:
+            console.connect(self.sandbox, console.url(
+                self.sandbox, self.name, 'vnc?preserveSession=true'))
+        self.assertEqual(500, c.exception.status_code)
+        self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
+        with self.assertRaises((websocket.WebSocketException, OSError)):
+            while True:
+                two.recv()
+        self.sandbox.wait_stopped(self.name, timeout=90)
+        for verb in 'console', 'vnc':
+            with self.assertRaises(
+                    websocket.WebSocketBadStatusException) as c:
+                console.connect(self.sandbox, console.url(
+                    self.sandbox, self.name, verb))
+            self.assertEqual(404, c.exception.status_code)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an API server makes of objects of its own kinds that are written."""
+
+from oslotest import base
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import store as store_module
+from kubevirt_sandbox.workloads import kinds as workloads
+from tests.unit.api import base as api
+
+
+class WritesTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.server = api.cluster()
+        for kind in workloads.KINDS:
+            self.server.register_kind(kind)
+        self.store = self.server.store
+
+    def make(self, kind, spec, name='a', unknown=None):
+        obj = {'metadata': {'name': name, 'namespace': 'default'},
+               'spec': spec}
+        return self.store.create(
+            kind, obj, write=store_module.Write(unknown=unknown))
+
+    def deployment(self, container, unknown=None, name='a', **pod):
+        spec = {'containers': [{'name': 'c', 'image': 'i:1', **container}],
+                **pod}
+        return self.make(workloads.DEPLOYMENT, {
+            'selector': {'matchLabels': {'a': 'b'}}, 'template': {
+                'metadata': {'labels': {'a': 'b'}}, 'spec': spec}},
+            name, unknown)['spec']['template']['spec']
+
+    def test_quantities_have_one_spelling(self):
+        made = self.deployment({'resources': {
+            'limits': {'cpu': '1000m', 'memory': '1024Mi'},
+            'requests': {'cpu': 0.5, 'memory': 1000}}})
+        self.assertEqual({'limits': {'cpu': '1', 'memory': '1Gi'},
+                          'requests': {'cpu': '500m', 'memory': '1k'}},
+                         made['containers'][0]['resources'])
+        exc = self.assertRaises(errors.ApiError, self.deployment, {
+            'resources': {'limits': {'cpu': 'much'}}}, name='b')
+        self.assertEqual(400, exc.code)
+
+    def test_what_is_empty_is_left_out(self):
+        made = self.deployment(
+            {'args': [], 'workingDir': '', 'stdin': False,
+             'env': [{'name': 'X', 'value': ''}],
+             'securityContext': {'readOnlyRootFilesystem': False},
+             'volumeMounts': [{'name': 'v', 'mountPath': '/v',
+                               'readOnly': False}],
+             'readinessProbe': {'exec': {'command': ['true']},
+                                'initialDelaySeconds': 0}},
+            tolerations=[], nodeSelector={}, hostNetwork=False,
+            volumes=[{'name': 'v', 'emptyDir': {}}])
+        for name in ('tolerations', 'nodeSelector', 'hostNetwork'):
+            self.assertNotIn(name, made)
+        # A pointer and an object that is there are no nothing.
+        self.assertEqual([{'name': 'v', 'emptyDir': {}}], made['volumes'])
+        one = made['containers'][0]
+        self.assertEqual({'readOnlyRootFilesystem': False},
+                         one['securityContext'])
+        for name in ('args', 'workingDir', 'stdin'):
+            self.assertNotIn(name, one)
+        self.assertEqual([{'name': 'X'}], one['env'])
+        self.assertEqual([{'name': 'v', 'mountPath': '/v'}],
+                         one['volumeMounts'])
+        self.assertNotIn('initialDelaySeconds', one['readinessProbe'])
+
+    def test_defaults(self):
+        made = self.deployment({
+            'ports': [{'containerPort': 1}],
+            'readinessProbe': {'httpGet': {'port': 1}},
+            'env': [{'name': 'X', 'valueFrom': {
+                'fieldRef': {'fieldPath': 'status.podIP'}}}]},
+            volumes=[{'name': 's', 'secret': {'secretName': 's'}}])
+        self.assertEqual(
+            ('ClusterFirst', 'Always', 'default-scheduler', 30, {}),
+            tuple(made[name] for name in (
+                'dnsPolicy', 'restartPolicy', 'schedulerName',
+                'terminationGracePeriodSeconds', 'securityContext')))
+        one = made['containers'][0]
+        self.assertEqual('IfNotPresent', one['imagePullPolicy'])
+        self.assertEqual([{'containerPort': 1, 'protocol': 'TCP'}],
+                         one['ports'])
+        self.assertEqual(
+            {'httpGet': {'port': 1, 'path': '/', 'scheme': 'HTTP'},
+             'timeoutSeconds': 1, 'periodSeconds': 10, 'successThreshold': 1,
+             'failureThreshold': 3}, one['readinessProbe'])
+        self.assertEqual('v1', one['env'][0]['valueFrom']['fieldRef'][
+            'apiVersion'])
+        self.assertEqual(0o644, made['volumes'][0]['secret']['defaultMode'])
+
+    def test_unknown_fields_are_told_of(self):
+        unknown = []
+        self.deployment({'imagePolicy': 'Always'}, unknown, hostNet=True)
+        self.assertEqual(['spec.template.spec.containers[0].imagePolicy',
+                          'spec.template.spec.hostNet'], sorted(unknown))
+
+    def test_a_service_and_its_types(self):
+        ports = [{'port': 80}]
+        made = self.make(core.SERVICE, {'ports': ports})
+        self.assertEqual(
+            ('ClusterIP', 'Cluster', ['IPv4'], 'SingleStack', 'None'),
+            tuple(made['spec'][name] for name in (
+                'type', 'internalTrafficPolicy', 'ipFamilies',
+                'ipFamilyPolicy', 'sessionAffinity')))
+        self.assertEqual([{'port': 80, 'targetPort': 80, 'protocol': 'TCP'}],
+                         made['spec']['ports'])
+        self.assertEqual({'loadBalancer': {}}, made['status'])
+        self.assertNotIn('externalTrafficPolicy', made['spec'])
+
+        def turn(kind):
+            return self.store.change(
+                core.SERVICE, 'default', 'a',
+                lambda obj: obj['spec'].update(type=kind))['spec']
+        self.assertEqual(
+            ('Cluster', True), tuple(turn('LoadBalancer')[name] for name in (
+                'externalTrafficPolicy', 'allocateLoadBalancerNodePorts')))
+        self.assertEqual(made['spec'], turn('ClusterIP'))
+
+    def test_services_that_are_refused(self):
+        port = {'port': 80, 'protocol': 'TCP'}
+        for spec, field in (
+                ({}, 'spec.ports'),
+                ({'ports': [port, {'port': 81}]}, 'spec.ports[0].name'),
+                ({'ports': [{'port': 0}]}, 'spec.ports[0].port'),
+                ({'ports': [{'port': 1, 'protocol': 'ICMP'}]},
+                 'spec.ports[0].protocol'),
+                ({'ports': [port], 'type': 'Other'}, 'spec.type'),
+                ({'ports': [port], 'loadBalancerClass': 'a/b'},
+                 'spec.loadBalancerClass')):
+            with self.subTest(field):
+                exc = self.assertRaises(errors.ApiError, self.make,
+                                        core.SERVICE, spec, 'b')
+                self.assertIn(field, [
+                    c['field'] for c in exc.status()['details']['causes']])
+        exc = self.assertRaises(errors.ApiError, self.make, core.SERVICE,
+                                {'ports': [port]}, '1a')
+        self.assertIn('DNS-1035', str(exc))
+
+    def test_secrets_and_config_maps_that_are_refused(self):
+        def put(kind, name='s', **fields):
+            obj = {'metadata': {'name': name, 'namespace': 'default'},
+                   **fields}
+            if self.store.find(kind, 'default', name):
+                return self.store.update(kind, obj)
+            return self.store.create(kind, obj)
+
+        def refused(kind, name='s', **fields):
+            exc = self.assertRaises(errors.ApiError, put, kind, name,
+                                    **fields)
+            return [c['field'] for c in exc.status()['details']['causes']]
+        put(core.SECRET, stringData={'a': 'b'})
+        self.assertEqual(['type'], refused(
+            core.SECRET, type='kubernetes.io/service-account-token',
+            stringData={'a': 'b'}))
+        put(core.SECRET, stringData={'a': 'c'}, immutable=True)
+        self.assertEqual(['data'], refused(
+            core.SECRET, stringData={'a': 'd'}, immutable=True))
+        self.assertEqual(['immutable'], refused(
+            core.SECRET, stringData={'a': 'c'}))
+        self.assertEqual(['data[tls.key]'], refused(
+            core.SECRET, 't', type='kubernetes.io/tls',
+            stringData={'tls.crt': ''}))
+        self.assertEqual(['data[username]', 'data[password]'], refused(
+            core.SECRET, 't', type='kubernetes.io/basic-auth'))
+        self.assertEqual(['data[a/b]'], refused(
+            core.SECRET, 't', stringData={'a/b': ''}))
+        put(core.SECRET, 'large', stringData={'a': 'x' * 2 ** 20})
+        self.assertEqual(['data'], refused(
+            core.SECRET, 't', stringData={'a': 'x' * 2 ** 20 + 'x'}))
+        put(core.CONFIG_MAP, data={'a': 'b'}, immutable=True)
+        self.assertEqual(['data', 'binaryData'], refused(
+            core.CONFIG_MAP, immutable=True, binaryData={'c': 'ZA=='}))
+        self.assertEqual(['data[..]'], refused(
+            core.CONFIG_MAP, 't', data={'..': ''}))

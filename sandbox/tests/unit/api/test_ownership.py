@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Field ownership; the cases follow structured-merge-diff's own."""
+import unittest
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import fieldsets
+from kubevirt_sandbox.api import merging
+from kubevirt_sandbox.api import ownership
+from kubevirt_sandbox.api import shapes
+from tests.unit.api import base
+
+
+class FieldSetTestCase(unittest.TestCase):
+
+    PATHS = {('f:a',), ('f:a', 'f:b'), ('f:c', 'f:d'),
+             ('f:l', 'k:{"name":"x"}'), ('f:l', 'k:{"name":"x"}', 'f:n'),
+             ('f:s', 'v:"t"')}
+    WIRE = {'f:a': {'.': {}, 'f:b': {}}, 'f:c': {'f:d': {}},
+            'f:l': {'k:{"name":"x"}': {'.': {}, 'f:n': {}}},
+            'f:s': {'v:"t"': {}}}
+
+    def test_both_ways(self):
+        self.assertEqual(self.WIRE, fieldsets.encode(sorted(self.PATHS)))
+        self.assertEqual(self.WIRE, fieldsets.encode(
+            sorted(self.PATHS, reverse=True)))
+        self.assertEqual(self.PATHS, fieldsets.decode(self.WIRE))
+
+    def test_removal_leaves_exactly_the_rest(self):
+        for path in self.PATHS:
+            tree = fieldsets.encode(self.PATHS)
+            self.assertTrue(fieldsets.has(tree, path))
+            self.assertTrue(fieldsets.remove(tree, path))
+            self.assertFalse(fieldsets.has(tree, path))
+            self.assertEqual(self.PATHS - {path}, fieldsets.decode(tree))
+            self.assertFalse(fieldsets.remove(tree, path))
+
+    def test_what_is_no_set(self):
+        for tree in ({'x': {}}, {'f:a': 1}, []):
+            self.assertRaises(ValueError, fieldsets.decode, tree)
+
+    def test_text(self):
+        self.assertEqual('.l[a="x",b=1].n[="t"][0]', fieldsets.text(
+            ('f:l', 'k:{"b":1,"a":"x"}', 'f:n', 'v:"t"', 'i:0')))
+
+
+class MergingTestCase(unittest.TestCase):
+
+    def setUp(self):
+        self.shape = shapes.Shape(base.SCHEMA, True)
+
+    def merge(self, old, new):
+        return merging.merge(self.shape, {'spec': old}, {'spec': new})['spec']
+
+    def ports(self, *names, **more):
+        return {'ports': [{'name': n, **more} for n in names]}
+
+    def test_lists(self):
+        self.assertEqual({'order': ['c']}, self.merge(
+            {'order': ['a', 'b']}, {'order': ['c']}))
+        self.assertEqual({'tags': ['a', 'b', 'c']}, self.merge(
+            {'tags': ['a', 'b']}, {'tags': ['b', 'c']}))
+        self.assertEqual(
+            {'ports': [{'name': 'a', 'number': 1}, {'name': 'b'}]},
+            self.merge({'ports': [{'name': 'a', 'number': 1}]},
+                       self.ports('a', 'b')))
+
+    def test_the_order_of_what_is_applied_wins(self):
+        for old, new, wanted in (
+                ('abc', 'ca', 'bca'), ('ab', 'cab', 'cab'),
+                ('ab', 'acb', 'acb'), ('abcd', 'db', 'acdb'),
+                ('', 'ab', 'ab'), ('ab', '', 'ab')):
+            got = self.merge(self.ports(*old), self.ports(*new))
+            self.assertEqual(wanted, ''.join(
+                p['name'] for p in got['ports']), (old, new))
+
+    def test_entries_that_cannot_be_told_apart(self):
+        self.assertRaisesRegex(ValueError, 'duplicate', self.merge, {},
+                               self.ports('a', 'a'))
+        self.assertRaisesRegex(ValueError, 'omits all key fields',
+                               self.merge, {}, {'ports': [{'number': 1}]})
+
+    def test_difference(self):
+        found = merging.compare(
+            self.shape,
+            {'spec': {'size': 1, 'ports': [{'name': 'a', 'number': 1}],
+                      'order': ['x'], 'free': {'m': {}}}},
+            {'spec': {'size': 2, 'ports': [{'name': 'a', 'number': 1},
+                                           {'name': 'b'}],
+                      'colour': 'red', 'order': ['y']}})
+        spec = ('f:spec',)
+        self.assertEqual({(*spec, 'f:size'), (*spec, 'f:order')},
+                         found.modified)
+        b = (*spec, 'f:ports', 'k:{"name":"b"}')
+        self.assertEqual({(*spec, 'f:colour'), b, (*b, 'f:name')},
+                         found.added)
+        self.assertEqual({(*spec, 'f:free'), (*spec, 'f:free', 'f:m')},
+                         found.removed)
+
+    def test_paths_of_a_value(self):
+        a = ('f:spec', 'f:ports', 'k:{"name":"a"}')
+        self.assertEqual(
+            {a, (*a, 'f:name'), ('f:spec', 'f:free', 'f:x'),
+             ('f:spec', 'f:order'), ('f:spec', 'f:tags', 'v:"t"')},
+            merging.paths(self.shape, {'spec': {
+                'ports': [{'name': 'a'}], 'free': {'x': 1}, 'order': [],
+                'tags': ['t']}}))
+
+
+class DefaultsTestCase(unittest.TestCase):
+
+    def test_what_is_filled_in_is_of_him_who_made_that_necessary(self):
+        store = base.cluster().store
+        store.create(core.SERVICE, {
+            'metadata': {'name': 'a', 'namespace': 'default'},
+            'spec': {'ports': [{'port': 80}]}}, manager='maker')
+
+        def become(kind):
+            return lambda new: new['spec'].update(type=kind)
+
+        for kind, has in (('NodePort', True), ('ClusterIP', False)):
+            # A type that is another takes a field away, and leaves word of
+            # it.
+            live = store.change(core.SERVICE, 'default', 'a', become(kind),
+                                manager=kind)
+            entries = {entry['manager']: entry['fieldsV1']['f:spec']
+                       for entry in live['metadata']['managedFields']}
+            self.assertIs(has, 'externalTrafficPolicy' in live['spec'])
+            self.assertIn('f:externalTrafficPolicy', entries['NodePort'])
+        self.assertIn('f:internalTrafficPolicy', entries['maker'])
+
+
+class ManagersTestCase(unittest.TestCase):
+
+    def setUp(self):
+        self.server = base.cluster()
+        self.store = self.server.store
+        self.kind = self.server.kinds.find('example.test', 'v1', 'things')
+
+    def live(self):
+        return self.store.find(self.kind, 'default', 'a')
+
+    def apply(self, manager, force=False, **spec):
+        config = base.make(**spec)
+        if 'size' not in spec:
+            del config['spec']['size']
+        new = ownership.apply(self.kind, self.live(), config, manager, force)
+        write = base.server.store_module.Write(manager, managed=True)
+        if self.live() is None:
+            return self.store.create(self.kind, new, write=write)
+        return self.store.update(self.kind, new, write=write)
+
+    def owners(self):
+        return {(m['manager'], m['operation']): m['fieldsV1']
+                for m in self.live()['metadata']['managedFields']}
+
+    def test_an_update_is_tracked(self):
+        self.store.create(self.kind, base.make(), manager='one')
+        self.assertEqual(
+            {('one', 'Update'): {'f:spec': {
+                '.': {}, 'f:size': {}, 'f:colour': {}}}}, self.owners())
+        self.store.change(self.kind, 'default', 'a', lambda o:
+                          o['spec'].update(size=2), manager='two')
+        self.assertEqual(
+            {('one', 'Update'): {'f:spec': {'.': {}, 'f:colour': {}}},
+             ('two', 'Update'): {'f:spec': {'f:size': {}}}}, self.owners())
+        self.store.change(self.kind, 'default', 'a', lambda o:
+                          o['spec'].pop('free', None), manager='three')
+        self.assertNotIn(('three', 'Update'), self.owners())
+
+    def test_what_is_applied_no_longer_goes(self):
+        self.apply('one', size=1, order=['x'], free={'a': 1, 'b': 2},
+                   ports=[{'name': 'p', 'number': 1}, {'name': 'q'}])
+        made = self.apply('one', size=1, free={'a': 1},
+                          ports=[{'name': 'q'}])
+        self.assertEqual(
+            {'size': 1, 'colour': 'red', 'free': {'a': 1},
+             'ports': [{'name': 'q'}]}, made['spec'])
+
+    def test_nothing_of_the_metadata_is_applied_any_longer(self):
+        for labels in {'a': 'b'}, {}:
+            config = base.make(size=1)
+            config['metadata']['labels'] = labels
+            if not labels:
+                del config['metadata']['labels']
+            new = ownership.apply(self.kind, self.live(), config, 'one',
+                                  False)
+            write = base.server.store_module.Write('one', managed=True)
+            made = (self.store.update if self.live() else self.store.create)(
+                self.kind, new, write=write)
+            self.assertEqual(labels, made['metadata'].get('labels', {}))
+            self.assertEqual('a', made['metadata']['name'])
+
+    def test_what_another_owns_too_stays(self):
+        self.apply('one', size=1, tags=['t'], free={'a': 1})
+        self.apply('two', tags=['t', 'u'], free={'a': 1})
+        made = self.apply('one', size=1)
+        self.assertEqual((['t', 'u'], {'a': 1}), (
+            made['spec']['tags'], made['spec']['free']))
+        made = self.apply('two')
+        self.assertNotIn('tags', made['spec'])
+        self.assertNotIn('free', made['spec'])
+
+    def test_an_entry_goes_with_its_owner(self):
+        self.apply('one', size=1, ports=[{'name': 'p'}])
+        self.store.change(self.kind, 'default', 'a', lambda o: (
+            o['spec']['ports'][0].update(number=5),
+            o['spec']['ports'].append({'name': 'h'})), manager='hand')
+        made = self.apply('one', size=1)
+        # That another set a field in it does not keep an entry.
+        self.assertEqual([{'name': 'h'}], made['spec']['ports'])
+
+    def test_same_value_is_shared_without_conflict(self):
+        self.apply('one', size=1)
+        self.apply('two', size=1)
+        self.assertEqual({('one', 'Apply'), ('two', 'Apply')},
+                         self.owners().keys())
+        self.refused(self.apply, 'two', size=2)
+
+    def refused(self, call, *args, **kwargs):
+        with self.assertRaises(errors.ApiError) as caught:
+            call(*args, **kwargs)
+        return caught.exception
+
+    def test_conflicts_with_an_updater_and_with_several(self):
+        self.apply('one', size=1, colour='red')
+        self.store.change(self.kind, 'default', 'a', lambda o: o[
+            'spec'].update(size=3), manager='hand')
+        error = self.refused(self.apply, 'two', size=2, colour='green')
+        self.assertEqual(409, error.code)
+        self.assertEqual(
+            'Apply failed with 2 conflicts: conflicts with "hand" using '
+            'example.test/v1:\n- .spec.size\nconflicts with "one":\n'
+            '- .spec.colour', error.message)
+        made = self.apply('two', True, size=2, colour='green')
+        self.assertEqual(2, made['spec']['size'])
+        self.assertEqual({('two', 'Apply')}, self.owners().keys() - {
+            ('one', 'Apply')})
+
+    def test_an_object_from_before_tracking(self):
+        obj = self.store.create(self.kind, base.make(size=5))
+        # metadata.managedFields: [] switches tracking off.
+        obj = {**obj, 'metadata': {**obj['metadata'], 'managedFields': []}}
+        self.store.update(self.kind, obj)
+        self.assertNotIn('managedFields', self.live()['metadata'])
+        self.store.change(self.kind, 'default', 'a', lambda o: o[
+            'spec'].update(size=6), manager='x')
+        self.assertNotIn('managedFields', self.live()['metadata'])
+        error = self.refused(self.apply, 'one', size=7)
+        self.assertIn('before-first-apply', error.message)
+
+    def test_what_clients_write_into_managed_fields(self):
+        made = self.store.create(self.kind, base.make(), manager='one')
+        entry = made['metadata']['managedFields'][0]
+        for wrong in ({**entry, 'fieldsV1': {'x': 1}},
+                      {**entry, 'fieldsV1': {'f:spec': []}},
+                      {**entry, 'manager': 1}, {**entry, 'time': {}},
+                      {**entry, 'operation': 'Nix'}, {'fieldsV1': {}}):
+            self.store.change(self.kind, 'default', 'a', lambda o: (
+                o['metadata'].update(managedFields=[wrong])))
+            self.assertEqual([entry], self.live()['metadata'][
+                'managedFields'])
+        self.store.change(self.kind, 'default', 'a', lambda o: (
+            o['metadata'].update(managedFields=[
+                {**entry, 'manager': 'other'}])))
+        self.assertEqual({('other', 'Update')}, self.owners().keys())
+
+    def test_admission_owns_nothing(self):
+        def mutate(admission):
+            if admission.new:
+                admission.new['spec']['order'] = ['made']
+        self.kind.mutate = mutate
+        self.store.create(self.kind, base.make(), manager='one')
+        self.assertEqual(['made'], self.live()['spec']['order'])
+        self.assertNotIn('f:order', self.owners()['one', 'Update']['f:spec'])
+
+    def test_too_many_updaters_are_merged(self):
+        self.store.create(self.kind, base.make(), manager='m0')
+        for number in range(1, 15):
+            self.store.change(
+                self.kind, 'default', 'a', lambda o, n=number: o[
+                    'spec'].setdefault('free', {}).update({f'k{n}': n}),
+                manager=f'm{number:02}')
+        owners = self.owners()
+        self.assertEqual(10, len(owners))
+        self.assertIn(('ancient-changes', 'Update'), owners)
+        owned = set()
+        for fields in owners.values():
+            owned |= fieldsets.decode(fields)
+        self.assertLessEqual({('f:spec', 'f:free', f'f:k{n}')
+                              for n in range(1, 15)}, owned)
+
+    def test_kubectls_annotation_is_kept_up(self):
+        obj = base.make()
+        obj['metadata']['annotations'] = {ownership.LAST_APPLIED: '{}'}
+        self.store.create(self.kind, obj, manager='kubectl')
+        made = self.apply('kubectl', True, size=3)
+        self.assertIn('"size":3', made['metadata']['annotations'][
+            ownership.LAST_APPLIED])

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schemas of pods and Services against those of Kubernetes' client."""
+
+import re
+
+from kubernetes.client import models
+from oslotest import base
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import pod_schemas
+from kubevirt_sandbox.api import services
+from kubevirt_sandbox.workloads import kinds
+
+#: How the paths of fields end that came with Kubernetes 1.37.
+NEWER = (
+    'spec.evictionResponders', 'spec.schedulingGroup', '.bindMountOptions',
+    'grpc.mode', 'httpGet.protocol', 'items[].user', '.defaultUser',
+    'emptyDir.mode', 'serviceAccountToken.user')
+
+
+def differences(schema, model, path=''):
+    """Fields that only the schema, or only the model has, and wrong types.
+
+    :param model: name of a class of the client.
+    """
+    found = []
+    types = getattr(models, model).openapi_types
+    names = getattr(models, model).attribute_map
+    theirs = {names[key]: kind for key, kind in types.items()}
+    ours = schema.get('properties', {})
+    for name in ours.keys() ^ theirs.keys():
+        if not f'{path}.{name}'.endswith(NEWER):
+            found.append((path, name))
+    for name in ours.keys() & theirs.keys():
+        found += _differences(ours[name], theirs[name], f'{path}.{name}')
+    return found
+
+
+def _differences(schema, kind, path):
+    if schema.get('x-kubernetes-preserve-unknown-fields'):
+        return []
+    many = re.fullmatch(r'List\[(.*)\]', kind)
+    if many:
+        if schema.get('type') != 'array':
+            return [(path, 'no list')]
+        return _differences(schema['items'], many[1], path + '[]')
+    if kind.startswith('Dict['):
+        return [] if 'additionalProperties' in schema else [(path, 'no map')]
+    simple = {'str': 'string', 'int': 'integer', 'bool': 'boolean',
+              'datetime': 'string'}
+    if kind in simple:
+        if schema.get('format') == 'quantity':
+            return []
+        return [] if schema.get('type') == simple[kind] else [
+            (path, kind, schema.get('type'))]
+    if kind == 'object':
+        return []
+    return differences(schema, kind, path)
+
+
+class SchemasTestCase(base.BaseTestCase):
+
+    def test_pods_have_the_fields_of_kubernetes(self):
+        self.assertEqual([], differences(pod_schemas.SPEC, 'V1PodSpec',
+                                         'spec'))
+
+    def test_services_have(self):
+        spec = services.SCHEMA['properties']['spec']
+        self.assertEqual([], differences(spec, 'V1ServiceSpec'))
+
+    def test_workloads_have(self):
+        for kind, model in ((kinds.DEPLOYMENT, 'V1DeploymentSpec'),
+                            (kinds.REPLICA_SET, 'V1ReplicaSetSpec')):
+            spec = dict(kind.schema['properties']['spec'])
+            spec['properties'] = {
+                **spec['properties'], 'template': {
+                    'x-kubernetes-preserve-unknown-fields': True}}
+            with self.subTest(kind.kind):
+                self.assertEqual([], differences(spec, model))
+
+    def test_when_images_are_pulled(self):
+        for image, wanted in (
+                ('a', 'Always'), ('a:latest', 'Always'),
+                ('r.test:5000/a', 'Always'), ('a:1', 'IfNotPresent'),
+                ('r.test:5000/a:1', 'IfNotPresent'),
+                ('a@sha256:00', 'IfNotPresent')):
+            with self.subTest(image):
+                spec = {'containers': [{'image': image}]}
+                core.complete_containers(spec)
+                self.assertEqual(
+                    wanted, spec['containers'][0]['imagePullPolicy'])

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import policies
+from kubevirt_sandbox.api import store
+from tests.unit.api import base
+
+JANE = auth.User('jane', ('friends', auth.AUTHENTICATED))
+
+RULE = {'apiGroups': ['example.test'], 'apiVersions': ['*'],
+        'operations': ['CREATE', 'UPDATE'], 'resources': ['things']}
+
+
+def policy(*expressions, match=None, rule=None, **spec):
+    return {'metadata': {'name': 'p'}, 'spec': {
+        'matchConstraints': {'resourceRules': [{**RULE, **(rule or {})}],
+                             **(match or {})},
+        'validations': [{'expression': one} if isinstance(one, str) else one
+                        for one in expressions], **spec}}
+
+
+def named(**expressions):
+    return [{'name': name, 'expression': text}
+            for name, text in expressions.items()]
+
+
+# Policy, what is said of a thing of size 1 that jane makes
+CREATED = (
+    (policy('true'), None),
+    (policy('object.spec.size > 5'), 'failed expression: object.spec.size > '
+     '5'),
+    (policy({'expression': 'false', 'message': ' no '}), 'no'),
+    (policy({'expression': 'false', 'message': 'no', 'messageExpression':
+             '"not " + string(object.spec.size)'}), 'not 1'),
+    (policy({'expression': 'false', 'message': 'no',
+             'messageExpression': 'object.none'}), 'no'),
+    # The first that is refused is told.
+    (policy('true', {'expression': 'false', 'message': 'a'},
+            {'expression': 'false', 'message': 'b'}), 'a'),
+    # What cannot be told is refused, unless nobody minds.
+    (policy('object.spec.none == 1'), 'expression \'object.spec.none == 1\' '
+     'resulted in error: \'none\''),
+    (policy('object.spec.none == 1', failurePolicy='Ignore'), None),
+    (policy('false', failurePolicy='Ignore'), 'failed expression: false'),
+    (policy('object.spec.size'), 'failed expression: object.spec.size'),
+    # Who and what.
+    (policy('request.userInfo.username != "jane"'), 'failed expression: '
+     'request.userInfo.username != "jane"'),
+    (policy('"friends" in request.userInfo.groups'), None),
+    (policy('request.operation == "CREATE" && oldObject == null && '
+            'request.resource.resource == "things" && '
+            'request.kind.kind == "Thing" && request.name == "a" && '
+            'request.namespace == "default" && !request.dryRun && '
+            'namespaceObject.metadata.name == "default"'), None),
+    # Conditions.
+    (policy('false', matchConditions=named(
+        a='request.userInfo.username == "joe"')), None),
+    (policy('false', matchConditions=named(a='true', b='true')),
+     'failed expression: false'),
+    (policy('true', matchConditions=named(a='object.none')), "'none'"),
+    (policy('true', matchConditions=named(a='object.none', b='false')),
+     None),
+    (policy('false', matchConditions=named(a='object.none'),
+            failurePolicy='Ignore'), None),
+    # Variables: of each other, and only when they are asked for.
+    (policy('variables.b == 3', variables=named(
+        a='object.spec.size', b='variables.a + 2', c='object.none')), None),
+    (policy('variables.c', variables=named(c='object.none')),
+     "expression 'variables.c' resulted in error: 'none'"),
+    (policy('variables.a', variables=named(a='variables.a')),
+     "expression 'variables.a' resulted in error: no such key: a"),
+    # What is meant.
+    (policy('false', rule={'resources': ['*']}), 'failed expression: false'),
+    (policy('false', rule={'resources': ['*/*']}),
+     'failed expression: false'),
+    (policy('false', rule={'resources': ['things/status']}), None),
+    (policy('false', rule={'resources': ['others']}), None),
+    (policy('false', rule={'apiGroups': ['']}), None),
+    (policy('false', rule={'apiVersions': ['v2']}), None),
+    (policy('false', rule={'apiVersions': ['v1']}),
+     'failed expression: false'),
+    (policy('false', rule={'operations': ['UPDATE']}), None),
+    (policy('false', rule={'operations': ['*']}),
+     'failed expression: false'),
+    (policy('false', rule={'scope': 'Cluster'}), None),
+    (policy('false', rule={'resourceNames': ['b']}), None),
+    (policy('false', rule={'resourceNames': ['a']}),
+     'failed expression: false'),
+    (policy('false', match={'excludeResourceRules': [RULE]}), None),
+    (policy('false', match={'objectSelector': {'matchLabels': {
+        'a': 'b'}}}), None),
+    (policy('false', match={'namespaceSelector': {'matchLabels': {
+        'kubernetes.io/metadata.name': 'default'}}}),
+     'failed expression: false'),
+    (policy('false', match={'namespaceSelector': {'matchExpressions': [
+        {'key': 'a', 'operator': 'Exists'}]}}), None),
+)
+
+# Wrong specs of policies, what is said of them
+WRONG = (
+    (policy('1 +'), 'spec.validations[0].expression: Invalid value: "1 +": '
+     'compilation failed'),
+    (policy(''), 'spec.validations[0].expression: Required value'),
+    (policy(), 'spec.validations: Required value'),
+    (policy('true', failurePolicy='Maybe'), 'spec.failurePolicy: '
+     'Unsupported value: "Maybe"'),
+    (policy('true', paramKind={'kind': 'A', 'apiVersion': 'v1'}),
+     'spec.paramKind: Forbidden'),
+    (policy('true', rule={'operations': ['PATCH']}),
+     'spec.matchConstraints.resourceRules[0].operations: Unsupported'),
+    (policy('true', match={'resourceRules': []}),
+     'spec.matchConstraints.resourceRules: Required value'),
+    (policy({'expression': 'true', 'reason': 'Why'}),
+     'spec.validations[0].reason: Unsupported value: "Why"'),
+    (policy('true', variables=[{'expression': 'true'}]), 'name'),
+)
+
+
+class PolicingTestCase(unittest.TestCase):
+
+    def setUp(self):
+        self.kind = base.thing()
+        self.cluster = base.cluster(self.kind)
+        self.store = self.cluster.store
+
+    def bind(self, made, *actions, **spec):
+        self.store.create(policies.POLICY, made)
+        self.store.create(policies.BINDING, {
+            'metadata': {'name': 'b'}, 'spec': {
+                'policyName': 'p', **spec,
+                'validationActions': list(actions) or ['Deny']}})
+
+    def write(self, **more):
+        return store.Write('m', JANE.name, identity=JANE, **more)
+
+    def refused(self, call, *args, **more):
+        more.setdefault('write', self.write())
+        with self.assertRaises(errors.ApiError) as caught:
+            call(self.kind, *args, **more)
+        return caught.exception
+
+    def test_what_is_created(self):
+        for made, said in CREATED:
+            with self.subTest(policy=made['spec']):
+                self.setUp()
+                self.bind(made)
+                if said is None:
+                    self.store.create(self.kind, base.make(),
+                                      write=self.write())
+                    continue
+                error = self.refused(self.store.create, base.make())
+                self.assertEqual(
+                    (422, 'Invalid', 'things.example.test "a" is forbidden: '
+                     'ValidatingAdmissionPolicy \'p\' with binding \'b\' '
+                     'denied request: ' + said),
+                    (error.code, error.reason, error.message))
+                self.assertIsNone(self.store.find(self.kind, 'default', 'a'))
+
+    def test_wrong_policies(self):
+        for made, said in WRONG:
+            with self.subTest(policy=made['spec']):
+                with self.assertRaises(errors.ApiError) as caught:
+                    self.store.create(policies.POLICY, made)
+                self.assertIn(said, caught.exception.message)
+
+    def test_wrong_bindings(self):
+        for spec, said in (
+                ({'validationActions': ['Deny']}, 'policyName'),
+                ({'policyName': 'p'}, 'validationActions'),
+                ({'policyName': 'p', 'validationActions': ['No']}, '"No"'),
+                ({'policyName': 'p', 'validationActions': ['Deny', 'Warn']},
+                 'both Deny and Warn'),
+                ({'policyName': 'p', 'validationActions': ['Deny'],
+                  'paramRef': {'name': 'a'}}, 'paramRef')):
+            with self.subTest(spec=spec):
+                with self.assertRaises(errors.ApiError) as caught:
+                    self.store.create(policies.BINDING, {
+                        'metadata': {'name': 'b'}, 'spec': spec})
+                self.assertIn(said, caught.exception.message)
+
+    def test_changes(self):
+        self.bind(policy('object.spec.size >= oldObject.spec.size',
+                         rule={'operations': ['UPDATE']}))
+        made = self.store.create(self.kind, base.make(size=5),
+                                 write=self.write())
+        self.store.update(self.kind, {**made, 'spec': {'size': 6}},
+                          write=self.write())
+        self.refused(self.store.update, {**base.make(), 'spec': {'size': 5}})
+        # Through another door.
+        self.store.update(self.kind, {**base.make(), 'status': {
+            'phase': 'a'}}, subresource='status', write=self.write())
+
+    def test_status(self):
+        self.bind(policy('object.status.phase != "a"',
+                         rule={'resources': ['things/status']}))
+        self.store.create(self.kind, base.make(), write=self.write())
+        self.refused(self.store.update, {**base.make(), 'status': {
+            'phase': 'a'}}, subresource='status')
+
+    def test_deletion(self):
+        self.bind(policy('object == null && oldObject.spec.size > 3',
+                         rule={'operations': ['DELETE']}))
+        for size in (1, 4):
+            self.store.create(self.kind, base.make(f'a{size}', size=size),
+                              write=self.write())
+        self.refused(self.store.delete, 'default', 'a1')
+        self.store.delete(self.kind, 'default', 'a4', write=self.write())
+
+    def test_reason(self):
+        self.bind(policy({'expression': 'false', 'reason': 'Forbidden'}))
+        error = self.refused(self.store.create, base.make())
+        self.assertEqual((403, 'Forbidden'), (error.code, error.reason))
+
+    def test_a_dry_run_is_refused_as_well(self):
+        self.bind(policy('!request.dryRun'))
+        self.refused(self.store.create, base.make(),
+                     write=self.write(dry_run=True))
+
+    def test_warnings(self):
+        self.bind(policy('false', 'true', 'false'), 'Warn', 'Audit')
+        write = self.write()
+        self.store.create(self.kind, base.make(), write=write)
+        self.assertEqual(
+            ['Validation failed for ValidatingAdmissionPolicy \'p\' with '
+             'binding \'b\': failed expression: false'] * 2, write.warnings)
+
+    def test_bindings_limit_it(self):
+        self.bind(policy('false'), matchResources={'objectSelector': {
+            'matchLabels': {'a': 'b'}}})
+        self.store.create(self.kind, base.make(), write=self.write())
+        made = base.make('b')
+        made['metadata']['labels'] = {'a': 'b'}
+        self.refused(self.store.create, made)
+
+    def test_they_come_and_go(self):
+        self.store.create(policies.POLICY, policy('false'))
+        self.store.create(self.kind, base.make('a'), write=self.write())
+        self.store.create(policies.BINDING, {
+            'metadata': {'name': 'b'}, 'spec': {
+                'policyName': 'p', 'validationActions': ['Deny']}})
+        self.refused(self.store.create, base.make('b'))
+        self.store.delete(policies.BINDING, '', 'b')
+        self.store.create(self.kind, base.make('b'), write=self.write())
+
+    def test_own_controllers_are_let_pass(self):
+        self.bind(policy('false', rule={'apiGroups': ['*'],
+                                        'resources': ['*']}))
+        self.store.create(self.kind, base.make())
+        self.store.create(core.CONFIG_MAP, {'metadata': {
+            'name': 'a', 'namespace': 'default'}})
+
+    def test_they_cannot_be_locked_out(self):
+        self.bind(policy('false', rule={
+            'apiGroups': ['*'], 'resources': ['*'], 'operations': ['*']}))
+        self.store.delete(policies.POLICY, '', 'p', write=self.write())

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+from kubevirt_sandbox.api import attributes
+from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import escalation
+from kubevirt_sandbox.api import rbac
+from kubevirt_sandbox.api import roles
+from tests.unit.api import base
+
+A = attributes.Attributes
+
+
+def rule(verbs, groups='', resources='', names='', paths=''):
+    """A rule from words; a group of ``-`` is the core."""
+    found = {'verbs': verbs.split()}
+    for name, words in (('apiGroups', groups), ('resources', resources),
+                        ('resourceNames', names), ('nonResourceURLs', paths)):
+        if words:
+            found[name] = ['' if w == '-' else w for w in words.split()]
+    return found
+
+
+#: rule, what, whether it is allowed
+RULES = (
+    (rule('get', '-', 'pods'), A('get', '', 'pods', '', 'n', 'a'), True),
+    (rule('get', '-', 'pods'), A('list', '', 'pods', '', 'n'), False),
+    (rule('get', '-', 'pods'), A('get', 'x', 'pods'), False),
+    (rule('get', '-', 'pods'), A('get', '', 'pods', 'log', '', 'a'), False),
+    (rule('*', '*', '*'), A('get', 'x', 'pods', 'log', '', 'a'), True),
+    (rule('*', '*', '*'), A('get', path='/version'), False),
+    (rule('get', '-', 'pods/log'), A('get', '', 'pods', 'log'), True),
+    (rule('get', '-', 'pods/log'), A('get', '', 'pods'), False),
+    (rule('get', '-', '*/log'), A('get', '', 'pods', 'log'), True),
+    (rule('get', '-', '*/log'), A('get', '', 'pods', 'exec'), False),
+    (rule('get', '-', 'pods/*'), A('get', '', 'pods', 'log'), False),
+    (rule('get', '-', 'pods', 'a b'), A('get', '', 'pods', '', '', 'b'),
+     True),
+    (rule('get', '-', 'pods', 'a'), A('get', '', 'pods', '', '', 'c'), False),
+    (rule('list', '-', 'pods', 'a'), A('list', '', 'pods'), False),
+    (rule('create', '-', 'pods', 'a'), A('create', '', 'pods'), False),
+    (rule('get', paths='/a /b/*'), A('get', path='/a'), True),
+    (rule('get', paths='/a /b/*'), A('get', path='/a/x'), False),
+    (rule('get', paths='/a /b/*'), A('get', path='/b/x'), True),
+    (rule('get', paths='/a /b/*'), A('post', path='/a'), False),
+    (rule('get', paths='*'), A('get', path='/x'), True),
+    (rule('get', paths='*'), A('get', '', 'pods'), False))
+
+#: rules that one has, rules that are to be granted, what is missing
+ESCALATIONS = (
+    ([rule('*', '*', '*')], [rule('get', '-', 'pods', 'a')], []),
+    ([rule('get list', '-', 'pods secrets')], [rule('get', '-', 'pods'),
+                                               rule('list', '-', 'secrets')],
+     []),
+    ([rule('get', '-', 'pods')], [rule('get list', '-', 'pods')],
+     ['{APIGroups:[""], Resources:["pods"], Verbs:["list"]}']),
+    ([rule('get', '-', 'pods', 'a')], [rule('get', '-', 'pods', 'a b')],
+     ['{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], '
+      'Verbs:["get"]}']),
+    ([rule('get', '-', 'pods', 'a')], [rule('get', '-', 'pods')],
+     ['{APIGroups:[""], Resources:["pods"], Verbs:["get"]}']),
+    ([rule('get', '-', '*/log')], [rule('get', '-', 'pods/log')], []),
+    ([rule('get', '-', 'pods')], [rule('*', '-', 'pods')],
+     ['{APIGroups:[""], Resources:["pods"], Verbs:["*"]}']),
+    ([rule('get', paths='/a/*')], [rule('get', paths='/a/b')], []),
+    ([rule('*', '*', '*')], [rule('get', paths='/a')],
+     ['{NonResourceURLs:["/a"], Verbs:["get"]}']))
+
+
+class RuleTestCase(unittest.TestCase):
+
+    def test_rules(self):
+        for one, wanted, allowed in RULES:
+            with self.subTest(rule=one, wanted=wanted):
+                self.assertIs(allowed,
+                              rbac.Rule.compile(one).allows(wanted))
+
+    def test_escalations(self):
+        for held, wanted, missing in ESCALATIONS:
+            with self.subTest(held=held, wanted=wanted):
+                self.assertEqual(missing, escalation.missing(
+                    [rbac.Rule.compile(r) for r in held],
+                    [rbac.Rule.compile(r) for r in wanted]))
+
+
+def named(name, **more):
+    return {'metadata': {'name': name, **(
+        {'namespace': more.pop('ns')} if 'ns' in more else {})}, **more}
+
+
+def bind(name, role, *subjects, ns='', kind='Role'):
+    return named(name, roleRef={'kind': kind, 'name': role}, subjects=[
+        {'kind': k, 'name': n, **({'namespace': 'default'} if k
+                                  == 'ServiceAccount' else {})}
+        for k, n in subjects], **({'ns': ns} if ns else {}))
+
+
+class AuthorizerTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        server = base.cluster()
+        self.settle, self.store = server.settle, server.store
+        self.access = server.access
+        self.get = A('get', '', 'pods', '', 'default', 'a')
+        self.jane = auth.User('jane', ('team',))
+
+    def may(self, user=None, wanted=None):
+        return self.access.decide(user or self.jane, wanted or self.get)
+
+    def role(self, rules, name='reader'):
+        self.store.create(roles.ROLE, named(name, ns='default', rules=rules))
+
+    def test_nobody_may_anything_but_masters(self):
+        self.assertEqual((False, ''), self.may())
+        self.assertEqual((True, ''), self.may(
+            auth.User('x', (auth.MASTERS,))))
+
+    def test_a_role_is_good_in_its_namespace(self):
+        self.role([rule('get', '-', 'pods')])
+        self.store.create(roles.ROLE_BINDING, bind(
+            'b', 'reader', ('User', 'jane'), ns='default'))
+        self.assertEqual(
+            (True, 'RBAC: allowed by RoleBinding "b/default" of Role '
+             '"reader" to User "jane"'), self.may())
+        for other in ('', 'kube-system'):
+            self.assertFalse(self.may(wanted=A(
+                'get', '', 'pods', '', other, 'a'))[0])
+
+    def test_every_change_counts_at_once(self):
+        self.assertFalse(self.may()[0])
+        self.store.create(roles.ROLE_BINDING, bind(
+            'b', 'reader', ('Group', 'team'), ns='default'))
+        self.assertEqual(
+            (False, 'RBAC: role.rbac.authorization.k8s.io "reader" not '
+             'found'), self.may())
+        self.role([rule('list', '-', 'pods')])
+        self.assertFalse(self.may()[0])
+        self.store.change(roles.ROLE, 'default', 'reader', lambda obj:
+                          obj.update(rules=[rule('get', '-', 'pods')]))
+        self.assertTrue(self.may()[0])
+        self.store.change(roles.ROLE_BINDING, 'default', 'b', lambda obj:
+                          obj.update(subjects=[]))
+        self.assertFalse(self.may()[0])
+        self.store.change(
+            roles.ROLE_BINDING, 'default', 'b', lambda obj: obj.update(
+                subjects=[{'kind': 'User', 'name': 'jane'}]))
+        self.assertTrue(self.may()[0])
+        self.store.delete(roles.ROLE, 'default', 'reader')
+        self.assertFalse(self.may()[0])
+
+    def test_accounts_and_cluster_roles(self):
+        user = auth.account_user('default', 'bmc')
+        self.store.create(roles.CLUSTER_ROLE, named(
+            'all', rules=[rule('get', '-', 'pods'),
+                          rule('get', paths='/metrics')]))
+        self.store.create(roles.ROLE_BINDING, bind(
+            'b', 'all', ('ServiceAccount', 'bmc'), ns='kube-system',
+            kind='ClusterRole'))
+        inside = A('get', '', 'pods', '', 'kube-system', 'a')
+        self.assertTrue(self.may(user, inside)[0])
+        self.assertFalse(self.may(user)[0])
+        self.assertFalse(self.may(auth.account_user(
+            'kube-system', 'bmc'), inside)[0])
+        self.assertFalse(self.may(user, A('get', path='/metrics'))[0])
+        self.store.create(roles.CLUSTER_ROLE_BINDING, bind(
+            'c', 'all', ('ServiceAccount', 'bmc'), kind='ClusterRole'))
+        self.assertEqual(
+            (True, 'RBAC: allowed by ClusterRoleBinding "c" of ClusterRole '
+             '"all" to ServiceAccount "bmc/default"'), self.may(user))
+        self.assertTrue(self.may(user, A('get', path='/metrics'))[0])
+
+    def test_roles_made_of_others(self):
+        view = A('list', 'example.test', 'things', '', 'default')
+        self.store.create(roles.ROLE_BINDING, bind(
+            'b', 'view', ('User', 'jane'), ns='default', kind='ClusterRole'))
+        self.assertFalse(self.may(wanted=view)[0])
+        part = named('things', rules=[rule('list', 'example.test',
+                                           'things')])
+        part['metadata']['labels'] = {
+            'rbac.authorization.k8s.io/aggregate-to-view': 'true'}
+        self.store.create(roles.CLUSTER_ROLE, part)
+        self.settle()
+        self.assertTrue(self.may(wanted=view)[0])
+        for name in ('edit', 'admin'):
+            self.assertIn(part['rules'][0], self.store.get(
+                roles.CLUSTER_ROLE, '', name)['rules'])
+        self.assertFalse(self.may(wanted=A(
+            'get', '', 'secrets', '', 'default', 'x'))[0])
+        self.store.delete(roles.CLUSTER_ROLE, '', 'things')
+        self.settle()
+        self.assertFalse(self.may(wanted=view)[0])

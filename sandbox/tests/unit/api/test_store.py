@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import trees
+from tests.unit.api import base
+
+
+class StoreTestCase(unittest.TestCase):
+
+    def setUp(self):
+        self.server = base.cluster()
+        self.store = self.server.store
+        self.kind = self.server.kinds.find('example.test', 'v1', 'things')
+
+    def refused(self, code, call, *args, **kwargs):
+        with self.assertRaises(errors.ApiError) as caught:
+            call(*args, **kwargs)
+        self.assertEqual(code, caught.exception.code, caught.exception)
+        return caught.exception
+
+    def test_what_is_given_and_handed_out_is_not_shared(self):
+        given = base.make(free={'a': []})
+        made = self.store.create(self.kind, given)
+        given['spec']['free']['a'].append(1)
+        self.assertEqual([], made['spec']['free']['a'])
+        seen = trees.copy(made)
+        self.store.change(self.kind, 'default', 'a', lambda o: o['spec'][
+            'free']['a'].append(2))
+        self.assertEqual(seen, made)
+
+    def test_the_version_goes_up_with_each_write(self):
+        first = self.store.create(self.kind, base.make())
+        second = self.store.change(self.kind, 'default', 'a',
+                                   lambda o: o['spec'].update(size=2))
+        self.assertLess(int(first['metadata']['resourceVersion']),
+                        int(second['metadata']['resourceVersion']))
+        self.assertEqual(second['metadata']['resourceVersion'],
+                         str(self.store.version))
+
+    def test_hooks_come_in_order_and_may_refuse(self):
+        calls = []
+
+        def hook(name):
+            def call(admission):
+                calls.append((name, admission.operation,
+                              admission.subresource))
+                if name == 'validate' and admission.operation == 'DELETE':
+                    raise errors.bad_request('no')
+            return call
+        self.kind.mutate, self.kind.validate = hook('mutate'), hook(
+            'validate')
+        self.store.create(self.kind, base.make())
+        self.store.change(self.kind, 'default', 'a', lambda o: o.update(
+            status={'phase': 'x'}), subresource='status')
+        self.refused(400, self.store.delete, self.kind, 'default', 'a')
+        self.assertEqual(
+            [(n, *what) for what in (('CREATE', ''), ('UPDATE', 'status'),
+                                     ('DELETE', ''))
+             for n in ('mutate', 'validate')], calls)
+        self.assertTrue(self.store.find(self.kind, 'default', 'a'))
+
+    def test_a_refused_write_changes_nothing(self):
+        self.store.create(self.kind, base.make())
+        version = self.store.version
+        self.refused(422, self.store.change, self.kind, 'default', 'a',
+                     lambda o: o['spec'].update(size=0))
+        self.assertEqual(version, self.store.version)
+        self.assertEqual(1, self.store.get(self.kind, 'default', 'a')[
+            'spec']['size'])
+
+    def test_listeners_hear_events_in_order(self):
+        heard = []
+
+        def first(type_, obj, old):
+            heard.append(('first', type_, obj['spec']['size'],
+                          old and old['spec']['size']))
+            if obj['spec']['size'] == 1:
+                self.store.change(self.kind, 'default', 'a', lambda o:
+                                  o['spec'].update(size=2))
+
+        def second(type_, obj, old):
+            heard.append(('second', type_, obj['spec']['size'],
+                          old and old['spec']['size']))
+        self.store.subscribe(self.kind, first)
+        end = self.store.subscribe(self.kind, second)
+        self.store.create(self.kind, base.make())
+        self.assertEqual([
+            ('first', 'ADDED', 1, None), ('second', 'ADDED', 1, None),
+            ('first', 'MODIFIED', 2, 1), ('second', 'MODIFIED', 2, 1)],
+            heard)
+        end()
+        self.store.delete(self.kind, 'default', 'a')
+        self.assertEqual(('first', 'DELETED', 2, 2), heard[-1])
+
+    def test_a_listener_that_fails_harms_nobody(self):
+        heard = []
+
+        def bad(*event):
+            raise RuntimeError
+        self.store.subscribe(self.kind, bad)
+        self.store.subscribe(self.kind, lambda *e: heard.append(e))
+        with self.assertLogs('kubevirt_sandbox.api.store'):
+            self.store.create(self.kind, base.make())
+        self.assertEqual(1, len(heard))
+
+    def test_identity_of_what_is_written(self):
+        made = self.store.create(self.kind, base.make())
+        other = trees.copy(made)
+        other['metadata']['uid'] = 'other'
+        del other['metadata']['resourceVersion']
+        self.refused(409, self.store.update, self.kind, other)
+        other = trees.copy(made)
+        other['metadata'].update(creationTimestamp='x', generation=99)
+        other['spec']['size'] = 2
+        new = self.store.update(self.kind, other)
+        self.assertEqual(made['metadata']['creationTimestamp'],
+                         new['metadata']['creationTimestamp'])
+        self.assertEqual(2, new['metadata']['generation'])
+
+    def test_names_and_labels(self):
+        for change in ({'name': 'A'}, {'name': 'a_b'}, {'name': ''},
+                       {'name': 'a' * 254}, {'labels': {'a b': 'c'}},
+                       {'labels': {'a': 'b c'}},
+                       {'annotations': {'a': 'x' * 300000}},
+                       {'ownerReferences': [{'name': 'x'}]}):
+            obj = base.make()
+            obj['metadata'].update(change)
+            self.refused(422, self.store.create, self.kind, obj)
+        for change in ({'labels': {'a': 1}}, {'labels': []},
+                       {'finalizers': 'x'}, {'name': 1},
+                       {'resourceVersion': '5'}):
+            obj = base.make()
+            obj['metadata'].update(change)
+            self.refused(400, self.store.create, self.kind, obj)
+
+    def test_deletion_marks_and_counts(self):
+        obj = base.make()
+        obj['metadata']['finalizers'] = ['example.test/f']
+        self.store.create(self.kind, obj)
+        marked = self.store.delete(self.kind, 'default', 'a', grace=30)
+        self.assertEqual(30, marked['metadata'][
+            'deletionGracePeriodSeconds'])
+        self.assertEqual(2, marked['metadata']['generation'])
+        again = self.store.delete(self.kind, 'default', 'a', grace=0)
+        self.assertEqual(0, again['metadata']['deletionGracePeriodSeconds'])
+        self.assertEqual(marked['metadata']['deletionTimestamp'],
+                         again['metadata']['deletionTimestamp'])
+        self.store.change(self.kind, 'default', 'a',
+                          lambda o: o['metadata'].pop('finalizers'))
+        self.assertIsNone(self.store.find(self.kind, 'default', 'a'))
+
+    def test_a_finalizer_let_go_through_the_status_does_not(self):
+        obj = base.make()
+        obj['metadata']['finalizers'] = ['example.test/f']
+        self.store.create(self.kind, obj)
+        self.store.change(self.kind, 'default', 'a', lambda o: (
+            o['metadata'].pop('finalizers'), o.update(status={
+                'phase': 'x'})), subresource='status')
+        self.assertEqual(['example.test/f'], self.store.get(
+            self.kind, 'default', 'a')['metadata']['finalizers'])
+
+    def test_lists_are_sorted_and_selected(self):
+        for name in 'cab':
+            self.store.create(self.kind, base.make(name))
+        self.assertEqual(['a', 'b', 'c'], [
+            o['metadata']['name'] for o in self.store.list(self.kind)])
+        self.assertEqual([], self.store.list(self.kind, 'kube-system'))
+        self.assertEqual(1, len(self.store.list(
+            self.kind, field_selector='metadata.name=b')))
+        self.assertEqual([], self.store.list(
+            self.kind, label_selector={'x': 'y'}))
+
+
+class CoreTestCase(unittest.TestCase):
+
+    def setUp(self):
+        self.store = base.cluster().store
+
+    def create(self, kind, **more):
+        return self.store.create(kind, {'metadata': {
+            'name': 'x', 'namespace': 'default'}, **more})
+
+    def test_texts_of_a_secret_are_encoded(self):
+        made = self.create(core.SECRET, stringData={'a': 'b'})
+        self.assertEqual({'a': 'Yg=='}, made['data'])
+        self.assertEqual('Opaque', made['type'])
+        self.assertNotIn('stringData', made)
+        self.assertRaises(errors.ApiError, self.store.create, core.SECRET,
+                          {'metadata': {'name': 'y', 'namespace': 'default'},
+                           'data': {'a': 'no base64!'}})
+
+    def test_a_service_gets_an_address_and_keeps_it(self):
+        made = self.create(core.SERVICE, spec={'ports': [{'port': 80}]})
+        address = made['spec']['clusterIP']
+        self.assertTrue(address.startswith('10.96.'))
+        self.assertEqual('TCP', made['spec']['ports'][0]['protocol'])
+        made = self.store.change(
+            core.SERVICE, 'default', 'x',
+            lambda o: o['spec'].pop('clusterIP'))
+        self.assertEqual(address, made['spec']['clusterIP'])
+
+    def test_events_have_two_forms(self):
+        self.create(core.EVENT, involvedObject={'kind': 'Thing',
+                                                'name': 'a'},
+                    message='hello', count=3)
+        view = core.NEW_EVENT.from_stored(self.store.get(
+            core.NEW_EVENT, 'default', 'x'))
+        self.assertEqual(
+            ('events.k8s.io/v1', 'hello', 'a', 3),
+            (view['apiVersion'], view['note'], view['regarding']['name'],
+             view['deprecatedCount']))
+        self.store.create(core.NEW_EVENT, {
+            'metadata': {'name': 'y', 'namespace': 'default'},
+            'note': 'other', 'regarding': {'name': 'b'}})
+        found = self.store.list(core.EVENT, 'default',
+                                field_selector='involvedObject.name=b')
+        self.assertEqual(['other'], [e['message'] for e in found])
+
+    def test_values_of_wrong_types_are_refused_before_any_hook(self):
+        for kind, more in (
+                (core.SECRET, {'stringData': {'a': 1}}),
+                (core.SECRET, {'data': []}),
+                (core.SERVICE, {'spec': {'ports': ['x']}}),
+                (core.NAMESPACE, {'spec': 'x'}),
+                (core.EVENT, {'series': []})):
+            with self.assertRaises(errors.ApiError) as caught:
+                self.create(kind, **more)
+            self.assertEqual(400, caught.exception.code)
+            self.assertIn('cannot unmarshal', caught.exception.message)
+
+    def test_nulls_are_nothing_in_kinds_of_kubernetes(self):
+        made = self.create(core.CONFIG_MAP, data={'a': 'b'},
+                           binaryData=None)
+        self.assertNotIn('binaryData', made)

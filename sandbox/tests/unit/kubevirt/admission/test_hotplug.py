@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+
+from oslotest import base
+
+from kubevirt_sandbox.kubevirt.admission import hotplug
+from tests.unit.machine import objects
+
+
+class HotplugTest(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.config = objects.cluster_config()
+        self.old = objects.vmi()
+        self.old['status']['volumeStatus'] = [{'name': 'root'}]
+        self.new = copy.deepcopy(self.old)
+        self.devices = self.new['spec']['domain']['devices']
+        self.volumes = self.new['spec']['volumes']
+        self.iso = {'name': 'cd', 'persistentVolumeClaim': {
+            'claimName': 'iso', 'hotpluggable': True}}
+
+    def _check(self):
+        return [cause.message for cause in hotplug.check(
+            self.old, self.new, self.config)]
+
+    def test_a_drive_is_filled_and_emptied(self):
+        self.volumes.append(self.iso)
+        self.assertEqual([], self._check())
+        self.old, self.new = self.new, self.old
+        self.old['status']['volumeStatus'].append(
+            {'name': 'cd', 'hotplugVolume': {}})
+        self.assertEqual([], self._check())
+
+    def test_what_is_plugged_in_must_be_pluggable(self):
+        self.volumes.append({'name': 'cd', 'emptyDisk': {}})
+        self.assertEqual(['volume cd is not a PVC or DataVolume'],
+                         self._check())
+
+    def test_disks_need_a_bus_for_it(self):
+        self.volumes.append({**self.iso, 'name': 'data'})
+        for disk, words in (({'disk': {'bus': 'sata'}}, 'requires bus'),
+                            ({'lun': {'bus': 'virtio'}}, 'requires bus'),
+                            ({'cdrom': {'bus': 'sata'}}, 'diskDevice')):
+            self.devices['disks'][2:] = [{'name': 'data', **disk}]
+            self.assertIn(words, self._check()[0])
+        self.devices['disks'][2:] = [{'name': 'data', 'disk': {
+            'bus': 'scsi'}}]
+        self.assertEqual([], self._check())
+
+    def test_what_was_there_stays(self):
+        self.volumes[0]['containerDisk']['image'] = 'another'
+        self.assertEqual(['permanent volume root, changed'], self._check())
+        self.new = copy.deepcopy(self.old)
+        self.new['spec']['domain']['devices']['disks'][0]['serial'] = 'a'
+        self.assertEqual(['permanent disk root, changed'], self._check())
+
+    def test_volumes_and_disks_are_as_many(self):
+        self.volumes.append({**self.iso, 'name': 'data'})
+        self.assertEqual(
+            ['mismatch between volumes declared (2) and required (1)'],
+            self._check())

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import dataclasses
+import unittest
+from unittest import mock
+
+from kubevirt_sandbox.qemu import drives
+from kubevirt_sandbox.qemu import media
+from kubevirt_sandbox.qemu import qmp
+
+EMPTY = drives.Drive('cd', 'sata', True, None, None, False)
+FULL = dataclasses.replace(EMPTY, medium=drives.Medium('cd', '/iso'))
+OTHER = dataclasses.replace(EMPTY, medium=drives.Medium('cd', '/other'))
+
+
+class Machine:
+    """Remembers what it is asked; its tray is locked for a while."""
+
+    name = 'default/one'
+
+    def __init__(self, locked=0):
+        self.gone = asyncio.Event()
+        self.asked = []
+        self.locked = locked
+        self.open = False
+
+    async def execute(self, command, /, **arguments):
+        self.asked.append(command)
+        if command == 'query-block':
+            return [{'qdev': 'ua-cd', 'tray_open': self.open}]
+        if command == 'blockdev-open-tray':
+            if self.locked:
+                self.locked -= 1
+                raise qmp.QmpError('the tray is locked')
+            self.open = True
+        if command == 'blockdev-close-tray':
+            self.open = False
+
+
+@mock.patch.object(media, '_ASK_AGAIN', 0.001)
+class MediaTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def become(self, have, want, machine=None):
+        machine = machine or Machine()
+        changed = mock.Mock()
+        found = media.Media(machine, [have] if have else [], changed)
+        found.want([want] if want else [])
+        if found._task is not None:
+            await asyncio.wait_for(found._task, 30)
+            changed.assert_called_once_with()
+        self.assertEqual(want is not None and want.medium is not None,
+                         found.has('cd'))
+        return [word for word in machine.asked if word != 'query-block']
+
+    async def test_a_drive_is_filled(self):
+        self.assertEqual([
+            'blockdev-open-tray', 'blockdev-add', 'blockdev-insert-medium',
+            'blockdev-close-tray'], await self.become(EMPTY, FULL))
+
+    async def test_a_medium_goes(self):
+        self.assertEqual([
+            'blockdev-open-tray', 'blockdev-remove-medium', 'blockdev-del',
+            'blockdev-close-tray'], await self.become(FULL, EMPTY))
+
+    async def test_a_medium_is_exchanged(self):
+        self.assertEqual([
+            'blockdev-open-tray', 'blockdev-remove-medium', 'blockdev-del',
+            'blockdev-add', 'blockdev-insert-medium',
+            'blockdev-close-tray'], await self.become(FULL, OTHER))
+
+    async def test_nothing_to_do(self):
+        self.assertEqual([], await self.become(FULL, FULL))
+
+    async def test_the_guest_holds_it(self):
+        """It is asked again until it lets go."""
+        asked = await self.become(FULL, EMPTY, Machine(locked=2))
+        self.assertEqual(3, asked.count('blockdev-open-tray'))
+        self.assertEqual('blockdev-close-tray', asked[-1])
+
+    async def test_disks(self):
+        disk = drives.Drive('cd', 'scsi', False, drives.Medium('cd', '/d'),
+                            None, True, plugged=True)
+        self.assertEqual(['blockdev-add', 'device_add'],
+                         await self.become(None, disk))
+        self.assertEqual(['device_del', 'blockdev-del'],
+                         await self.become(disk, None))

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import socket
+import unittest
+
+from kubevirt_sandbox.qemu import serial
+
+
+class SerialTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def asyncSetUp(self):
+        ours, self.theirs = socket.socketpair()
+        self.addCleanup(self.theirs.close)
+        for one in ours, self.theirs:
+            one.setblocking(False)
+        self.loop = asyncio.get_running_loop()
+        self.serial = serial.Serial()
+        self.task = self.loop.create_task(self.serial.attach(ours))
+        self.addCleanup(self.task.cancel)
+        await asyncio.sleep(0)
+
+    async def test_both_directions_and_the_end(self):
+        one = self.serial.listen()
+        await self.loop.sock_sendall(self.theirs, b'hello')
+        self.assertEqual(b'hello', await one.next())
+        await self.serial.say(b'there')
+        self.assertEqual(b'there', await self.loop.sock_recv(self.theirs, 9))
+        self.theirs.close()
+        self.assertEqual(b'', await one.next())
+        await self.task
+        self.assertEqual(b'hello', self.serial.said)
+        self.assertEqual(b'', await self.serial.listen().next())
+        await self.serial.say(b'nobody hears it')
+
+    async def test_the_last_one_listens(self):
+        one, two = self.serial.listen(), self.serial.listen()
+        self.assertEqual(b'', await one.next())
+        self.serial.leave(one)
+        await self.loop.sock_sendall(self.theirs, b'hello')
+        self.assertEqual(b'hello', await two.next())
+
+    async def test_who_is_too_slow(self):
+        one = self.serial.listen()
+        for number in range(serial._BEHIND + 10):
+            one.hear(b'%d' % number)
+        heard = [await one.next() for number in range(serial._BEHIND + 1)]
+        self.assertEqual(b'', heard[-1])
+
+    async def test_only_the_last_is_kept(self):
+        one = self.serial.listen()
+        for number in range(5):
+            await self.loop.sock_sendall(self.theirs, bytes(serial._CHUNK))
+            await one.next()
+        self.assertLessEqual(len(self.serial.said), serial._KEPT)

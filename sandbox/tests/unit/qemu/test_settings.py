@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from kubevirt_sandbox.qemu import settings
+
+
+class SettingsTestCase(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+        patch = mock.patch.dict(os.environ, PATH=folder.name)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def program(self, name, text='exit 0'):
+        path = self.home / name
+        path.write_text(f'#!/bin/sh\n{text}\n')
+        path.chmod(0o700)
+
+    def test_nothing_is_there(self):
+        with self.assertRaisesRegex(settings.SettingsError,
+                                    'qemu-system-x86_64 is not installed'):
+            settings.find()
+        self.program(settings.PROGRAM)
+        with self.assertRaisesRegex(settings.SettingsError, 'setpriv'):
+            settings.find()
+
+    def test_images(self):
+        self.program(settings.PROGRAM)
+        self.program('setpriv')
+        with self.assertRaisesRegex(settings.SettingsError,
+                                    'image x/y:1: there is no file'):
+            settings.find('tcg', images={'x/y:1': str(self.home / 'no')})
+        image = self.home / 'image'
+        image.touch()
+        found = settings.find('tcg', images={'x/y:1': str(image)})
+        self.assertEqual({'x/y:1': str(image)}, found.images)
+        self.assertEqual('tcg', found.accelerator)
+
+    def test_kvm(self):
+        """It is used where a processor can be made."""
+        self.program('setpriv')
+        device = mock.patch.object(os, 'access', return_value=True)
+        for text, accelerator in (('exit 0', 'kvm'),
+                                  ('echo no MSR >&2; exit 6', 'tcg')):
+            self.program(settings.PROGRAM, text)
+            with device:
+                self.assertEqual(accelerator,
+                                 settings.find('auto').accelerator)
+        with device, self.assertRaisesRegex(settings.SettingsError,
+                                            'KVM does not work.*no MSR'):
+            settings.find('kvm')
+        with mock.patch.object(os, 'access', lambda path, mode:
+                               path != '/dev/kvm'):
+            self.assertEqual('tcg', settings.find('auto').accelerator)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+
+from kubevirt_sandbox import cmd
+
+
+class CommandLineTestCase(unittest.TestCase):
+
+    def refused(self, *words):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(
+                SystemExit) as caught:
+            cmd.main(words)
+        self.assertEqual(2, caught.exception.code, words)
+        return said.getvalue()
+
+    def test_what_it_refuses(self):
+        with tempfile.TemporaryDirectory() as home:
+            path = pathlib.Path(home) / 'kubeconfig'
+            for words, why in (
+                    (['--listen', '0.0.0.0:0'], '--allow-remote'),
+                    (['--listen', '[::]:0'], '--allow-remote'),
+                    (['--listen', '192.0.2.1:6443'], '--allow-remote'),
+                    (['--listen', 'nowhere'], 'ADDRESS:PORT'),
+                    (['--listen', 'example.test:1'], 'no IP address'),
+                    (['--listen', '127.0.0.1:99999'], 'ADDRESS:PORT'),
+                    (['--vms', '-1'], 'not a count'),
+                    (['--vms', 'x'], 'not a count'),
+                    (['--boot-seconds', 'x'], 'not a time'),
+                    (['--boot-seconds', 'nan'], 'not a time'),
+                    (['--boot-seconds', '-1'], 'not a time')):
+                said = self.refused('--kubeconfig', str(path), *words)
+                self.assertIn(why, said.replace('is not an', 'no'), words)
+            self.assertFalse(path.exists())
+        self.assertIn('--kubeconfig', self.refused())
+
+    def test_what_it_understands(self):
+        options = cmd.parser().parse_args([
+            '--kubeconfig', 'x', '--listen', 'localhost:0', '--gates',
+            'A, B,', '--vms', '3', '--boot-seconds', '0.5'])
+        self.assertEqual((('127.0.0.1', 0), ['A', 'B'], 3, 0.5), (
+            options.listen, options.gates, options.vms,
+            options.boot_seconds))
+        options = cmd.parser().parse_args([
+            '--kubeconfig', 'x', '--listen', '[::1]:6443', '--gates', ''])
+        self.assertEqual((('::1', 6443), []), (options.listen,
+                                               options.gates))
+
+
+class DocumentsTestCase(unittest.TestCase):
+
+    def test_every_option_is_explained(self):
+        text = (pathlib.Path(__file__).parents[2]
+                / 'doc/source/usage.rst').read_text()
+        for action in cmd.parser()._actions:
+            for option in action.option_strings:
+                if option.startswith('--') and option != '--help':
+                    # As the term of a definition.
+                    self.assertRegex(text, r'(?m)^``%s[` ]' % option)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults, outages and counts, over HTTP."""
+import asyncio
+import time
+
+import aiohttp
+
+from kubevirt_sandbox import control
+from tests.unit.api import base
+
+FAILURES = (aiohttp.ClientConnectionError, ConnectionError,
+            aiohttp.ClientPayloadError)
+
+
+class ControlTestCase(base.ServerTestCase):
+
+    async def asyncSetUp(self):
+        self.kind = base.thing()
+        self.server = base.cluster(self.kind)
+        self.control = control.install(self.server)
+        self.store = self.server.store
+        await self.server.start()
+        self.addAsyncCleanup(self.server.stop)
+        self.client = aiohttp.ClientSession(
+            self.server.url, headers={
+                'Authorization': f'Bearer {self.server.token}'},
+            timeout=aiohttp.ClientTimeout(total=20))
+        self.addAsyncCleanup(self.client.close)
+
+    async def fault(self, action, **more):
+        return await self.call('POST', '/sandbox/faults',
+                               {'action': action, **more}, 201)
+
+    async def hits(self):
+        body = await self.call('GET', '/sandbox/faults', expect=200)
+        return [f['hits'] for f in body['faults']]
+
+
+class FaultTestCase(ControlTestCase):
+
+    async def test_the_next_calls_are_refused(self):
+        for action, reason in (
+                ('409', 'Conflict'), ('429', 'TooManyRequests'),
+                ('500', 'InternalError'), ('503', 'ServiceUnavailable')):
+            await self.fault(action, verb='POST', path='/things$', count=2)
+            for _ in range(2):
+                body = await self.call('POST', self.THINGS, base.make(),
+                                       int(action))
+                self.assertEqual(reason, body['reason'])
+        self.assertEqual([2, 2, 2, 2], await self.hits())
+        self.assertEqual([], self.store.list(self.kind))
+        await self.call('POST', self.THINGS, base.make(), 201)
+
+    async def test_a_429_says_when_to_come_back(self):
+        await self.fault('429')
+        await self.call('GET', self.THINGS, expect=429)
+        self.assertEqual('1', self.answer.headers['Retry-After'])
+
+    async def test_others_are_left_alone(self):
+        await self.fault('500', verb='PUT', path='/things/a/start')
+        await self.call('GET', self.THINGS, expect=200)
+        await self.call('GET', '/sandbox/stats', expect=200)
+        self.assertEqual([0], await self.hits())
+
+    async def test_get_is_not_watch(self):
+        await self.fault('500', verb='GET')
+        self.store.create(self.kind, base.make())
+        self.assertEqual(1, len(await self.watch(self.THINGS,
+                                                 lambda e: True)))
+        await self.fault('503', verb='WATCH')
+        await self.call('GET', self.THINGS + '?watch=1', expect=503)
+        await self.call('GET', self.THINGS, expect=500)
+
+    async def test_reset_does_nothing_and_drop_after_does_it(self):
+        for action, there in (('reset', 0), ('drop-after', 1)):
+            await self.fault(action, verb='POST')
+            # A connection of its own: a client may try a kept one again.
+            async with aiohttp.ClientSession(
+                    self.server.url, headers=self.client.headers) as client:
+                with self.assertRaises(FAILURES):
+                    async with client.post(self.THINGS, json=base.make()):
+                        pass
+            self.assertEqual(there, len(self.store.list(self.kind)), action)
+
+    async def test_hang_ends_with_the_client_or_by_clearing(self):
+        await self.fault('hang', verb='POST', count=2)
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(1):
+                await self.call('POST', self.THINGS, base.make())
+        task = asyncio.ensure_future(
+            self.call('POST', self.THINGS, base.make()))
+        await self.eventually(lambda: self.control.faults.report()[0][
+            'hits'] == 2)
+        await self.call('DELETE', '/sandbox/faults', expect=204)
+        with self.assertRaises(FAILURES):
+            await task
+        self.assertEqual([], await self.hits())
+        await self.call('GET', self.THINGS, expect=200)
+
+    async def test_silence_is_a_call_without_its_answer(self):
+        await self.fault('silence', verb='WRITE')
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(1):
+                await self.call('POST', self.THINGS, base.make())
+        self.assertEqual(1, len(self.store.list(self.kind)))
+
+    async def test_writes_are_all_that_change(self):
+        await self.fault('500', verb='WRITE', count=4)
+        for method in ('POST', 'PUT', 'PATCH', 'DELETE'):
+            await self.call('GET', self.THINGS, expect=200)
+            name = '' if method == 'POST' else '/a'
+            await self.call(method, self.THINGS + name, base.make(), 500)
+        async with self.client.get(self.THINGS + '?watch=1') as answer:
+            self.assertEqual(200, answer.status)
+        self.assertEqual([4], await self.hits())
+
+    async def test_some_go_well_before(self):
+        await self.fault('silence', verb='POST', after=1)
+        await self.fault('500', verb='POST', after=1, count=2)
+        await self.call('POST', self.THINGS, base.make('a'), 201)
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(1):
+                await self.call('POST', self.THINGS, base.make('b'))
+        for _ in range(2):
+            await self.call('POST', self.THINGS, base.make('c'), 500)
+        self.assertEqual([1, 2], await self.hits())
+        self.assertEqual(2, len(self.store.list(self.kind)))
+
+    async def test_only_one_user(self):
+        await self.fault('500', user='^somebody-else$')
+        await self.call('GET', self.THINGS, expect=200)
+        await self.fault('503', user='admin')
+        await self.call('GET', self.THINGS, expect=503)
+        self.assertEqual([0, 1], await self.hits())
+
+    async def test_a_watch_that_hangs_is_open_and_silent(self):
+        await self.fault('hang', verb='WATCH', delay=0.3)
+        self.store.create(self.kind, base.make())
+        async with self.client.get(self.THINGS + '?watch=1') as answer:
+            self.assertEqual(200, answer.status)
+            with self.assertRaises(FAILURES):
+                self.assertEqual(b'', await answer.content.readline())
+
+    async def test_gone(self):
+        await self.fault('gone', verb='WATCH')
+        body = await self.call('GET', self.THINGS + '?watch=1', expect=410)
+        self.assertEqual('Expired', body['reason'])
+        await self.fault('gone', verb='*', event=True)
+        await self.call('GET', self.THINGS, expect=200)
+        events = await self.watch(self.THINGS, lambda e: False)
+        self.assertEqual([('ERROR', 410)], [
+            (e['type'], e['object']['code']) for e in events])
+
+    async def test_break_cuts_open_watches(self):
+        async with self.client.get(self.THINGS + '?watch=1') as answer:
+            await self.eventually(lambda: self.server.watches)
+            body = await self.fault('break', path='things')
+            self.assertEqual(1, body['hits'])
+            with self.assertRaises(FAILURES):
+                await answer.content.readline()
+        await self.eventually(lambda: not self.server.watches)
+
+    async def test_break_leaves_other_watches(self):
+        async with self.client.get(self.THINGS + '?watch=1') as answer:
+            await self.eventually(lambda: self.server.watches)
+            await self.fault('break', path='configmaps')
+            self.store.create(self.kind, base.make())
+            self.assertIn(b'ADDED', await answer.content.readline())
+
+    async def test_delay(self):
+        await self.fault('delay', delay=0.3)
+        begin = time.monotonic()
+        await self.call('GET', self.THINGS, expect=200)
+        self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+
+    async def test_what_is_no_fault(self):
+        for body in ({}, [], {'action': 'nix'}, {'action': '500', 'nix': 1},
+                     {'action': '500', 'count': 0},
+                     {'action': '500', 'count': True},
+                     {'action': '500', 'count': '1'},
+                     {'action': '500', 'path': '('},
+                     {'action': '500', 'verb': 'get'},
+                     {'action': '500', 'delay': -1},
+                     {'action': '500', 'after': -1},
+                     {'action': '500', 'user': '('}):
+            await self.call('POST', '/sandbox/faults', body, 400)
+
+    async def test_it_needs_the_token(self):
+        for method, path in (('GET', 'faults'), ('POST', 'faults'),
+                             ('DELETE', 'faults'), ('POST', 'outage'),
+                             ('GET', 'stats'), ('DELETE', 'stats')):
+            for token, code in (('', 403), ('Bearer wrong', 401)):
+                await self.call(method, '/sandbox/' + path, expect=code,
+                                headers={'Authorization': token})
+
+    async def test_refusals_are_counted(self):
+        await self.call('DELETE', '/sandbox/stats', expect=204)
+        for path in ('/api/v1/pods', '/api/v1/pods', self.THINGS + '/a/status',
+                     '/metrics'):
+            await self.call('GET', path, expect=403,
+                            headers={'Authorization': ''})
+        body = await self.call('GET', '/sandbox/stats', expect=200)
+        self.assertEqual({'system:anonymous': {
+            'get': {'/metrics': 1, 'things.example.test/status': 1},
+            'list': {'pods': 2}}}, body['refused'])
+        # Masters need no rights.
+        self.assertEqual({}, body['used'])
+        self.assertEqual(4, body['total'])
+
+
+class OutageTestCase(ControlTestCase):
+
+    async def test_it_goes_and_comes_back_with_its_objects(self):
+        made = self.store.create(self.kind, base.make())
+        address = self.server.address
+        async with self.client.get(self.THINGS + '?watch=1') as answer:
+            await answer.content.readline()
+            await self.call('POST', '/sandbox/outage', {'seconds': 0.5}, 202)
+            with self.assertRaises(FAILURES):
+                await answer.content.readline()
+        with self.assertRaises(FAILURES):
+            await self.call('GET', self.THINGS)
+        begin = time.monotonic()
+        while True:
+            try:
+                body = await self.call('GET', self.THINGS + '/a', expect=200)
+                break
+            except FAILURES:
+                self.assertLess(time.monotonic() - begin, 30)
+                await asyncio.sleep(0.02)
+        self.assertEqual(made, body)
+        self.assertEqual(address, self.server.address)
+
+    async def test_what_is_no_outage(self):
+        for body in ({}, [], {'seconds': 0}, {'seconds': 'x'},
+                     {'seconds': True}, {'seconds': 1e9}):
+            await self.call('POST', '/sandbox/outage', body, 400)
+
+
+class StatsTestCase(ControlTestCase):
+
+    async def test_calls_are_counted(self):
+        await self.call('POST', self.THINGS, base.make(), 201)
+        await self.call('GET', self.THINGS, expect=200)
+        await self.call('GET', self.THINGS + '/a', expect=200)
+        await self.call('GET', self.THINGS + '/a', expect=200)
+        await self.call('GET', '/apis', expect=200)
+        body = await self.call('GET', '/sandbox/stats', expect=200)
+        thing = 'things.example.test'
+        self.assertEqual({
+            'create': {thing: 1}, 'list': {thing: 1},
+            'get': {thing: 2, 'discovery': 1}}, body['calls'])
+        self.assertEqual((5, 0), (body['total'], body['watches']))
+        await self.call('DELETE', '/sandbox/stats', expect=204)
+        body = await self.call('GET', '/sandbox/stats', expect=200)
+        self.assertEqual(0, body['total'])

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When probes are made, how one is, and whose turn it is to start."""
+
+import asyncio
+import unittest
+
+from kubevirt_sandbox.workloads import httpprobe
+from kubevirt_sandbox.workloads import probes
+from kubevirt_sandbox.workloads import starting
+
+
+class ClockTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def due(self, began, container, period, delay=0, nudged=False):
+        """When the next probe is made, and the clock."""
+        loop = asyncio.get_running_loop()
+        clock = probes.Clock(loop.time() + began, loop.time() + container)
+        begin = loop.time()
+        await asyncio.wait_for(clock.wait(
+            probes.Plan(delay, period, 1, 1, 3), nudged), 5)
+        return loop.time() - begin
+
+    async def test_ticks_begin_with_the_pod_whenever_the_container_did(self):
+        self.assertAlmostEqual(0.2, await self.due(-0.8, 0, 1), delta=0.15)
+        self.assertAlmostEqual(0.4, await self.due(-1.6, -1.6, 1),
+                               delta=0.15)
+
+    async def test_ticks_in_the_delay_are_passed_over(self):
+        self.assertAlmostEqual(
+            0.4, await self.due(0, 0, 0.2, delay=0.3), delta=0.15)
+
+    async def test_only_readiness_is_nudged(self):
+        loop = asyncio.get_running_loop()
+        for nudged, seconds in ((True, 0), (False, 0.3)):
+            with self.subTest(nudged):
+                clock = probes.Clock(loop.time(), loop.time())
+                clock.nudge.set()
+                begin = loop.time()
+                await clock.wait(probes.Plan(0, 0.3, 1, 1, 3), nudged)
+                self.assertAlmostEqual(seconds, loop.time() - begin,
+                                       delta=0.15)
+
+
+class FollowTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def follow(self, results, nudged):
+        """What is told about some results, until no more is asked for."""
+        results, told, wrong = list(results), [], []
+        clock = probes.Clock(0, 0)
+
+        async def once(spec):
+            clock.nudge.set()
+            if not results:
+                raise asyncio.CancelledError
+            return results.pop(0)
+        try:
+            await probes.follow(
+                {'periodSeconds': 0.01, 'failureThreshold': 2}, once,
+                None, told.append, wrong.append, clock, nudged)
+        except asyncio.CancelledError:
+            pass
+        return told, wrong, results
+
+    async def test_a_container_is_given_up_once(self):
+        self.assertEqual(
+            ([True, False], ['a', 'b'], ['c']),
+            await self.follow(['', 'a', 'b', 'c'], False))
+
+    async def test_readiness_comes_and_goes(self):
+        self.assertEqual(
+            ([False, True], ['a', 'b', 'c'], []),
+            await self.follow(['a', 'b', 'c', '', ''], True))
+
+
+class StatusTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def ask(self, answer, **more):
+        """The status of an answer, and what was asked."""
+        asked = []
+
+        async def serve(reader, writer):
+            asked.append(await reader.readuntil(b'\r\n\r\n'))
+            writer.write(answer)
+            if not more.get('open'):
+                writer.close()
+        server = await asyncio.start_server(serve, '127.0.0.1', 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            return await asyncio.wait_for(httpprobe.status(
+                '127.0.0.1', port, '/x', more.get('headers', []), False),
+                5), asked[0].decode(), port
+        finally:
+            server.close()
+
+    async def test_what_is_asked(self):
+        status, asked, port = await self.ask(
+            b'HTTP/1.1 204 No Content\r\n\r\n', headers=[
+                ('host', 'a.test'), ('X-A', 'b')])
+        self.assertEqual(204, status)
+        self.assertEqual(
+            ['GET /x HTTP/1.1', 'User-Agent: kube-probe/1.36',
+             'Accept: */*', 'host: a.test', 'X-A: b', 'Connection: close',
+             '', ''], asked.split('\r\n'))
+        _, asked, port = await self.ask(b'HTTP/1.0 200 OK\r\n\r\n')
+        self.assertIn(f'\r\nHost: 127.0.0.1:{port}\r\n', asked)
+
+    async def test_a_whole_answer_is_enough(self):
+        status, _, _ = await self.ask(
+            b'HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno', open=True)
+        self.assertEqual(503, status)
+
+    async def test_no_answer(self):
+        for answer in (b'', b'nonsense\r\n\r\n'):
+            with self.subTest(answer), self.assertRaises(OSError):
+                await self.ask(answer)
+
+    async def test_a_header_of_two_lines(self):
+        with self.assertRaises(OSError):
+            await self.ask(b'', headers=[('a', 'b\r\nc: d')])
+
+
+class TurnsTestCase(unittest.IsolatedAsyncioTestCase):
+
+    async def test_one_after_the_other(self):
+        turns, order = starting.Turns(1), []
+        first = asyncio.Event()
+
+        async def run(name, event=None):
+            async with turns.one() as turn:
+                order.append(name)
+                if event:
+                    await event.wait()
+                turn.over()
+                turn.over()
+        tasks = [asyncio.create_task(run('a', first)),
+                 asyncio.create_task(run('b')),
+                 asyncio.create_task(run('c'))]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.assertEqual(['a'], order)
+        tasks[1].cancel()
+        first.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.assertEqual(['a', 'c'], order)
+        async with asyncio.timeout(30), turns.one():
+            pass
+
+    async def test_who_takes_too_long_lets_others_try(self):
+        turns = starting.Turns(1)
+        self.addCleanup(setattr, starting, 'LONGEST', starting.LONGEST)
+        starting.LONGEST = 0.05
+        async with turns.one():
+            async with asyncio.timeout(30), turns.one():
+                pass

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the answers of the Kubernetes API mean.
+
+For whoever sends the requests, with whatever library.
+"""
+
+import json
+import re
+
+from sushy_kubevirt.kube import errors
+
+#: How an API server refuses what is to be made in a namespace that goes
+#: (apiserver's plug-in NamespaceLifecycle).
+_TERMINATING = ' because it is being terminated'
+
+#: And what is to be made in one that does not exist.
+_NO_NAMESPACE = re.compile('namespaces "[^"]*" not found')
+
+#: Levels of an answer that are read. No object that is looked at has as many.
+_DEEPEST = 200
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
+
+_DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
+
+
+def parsed(data):
+    """What an API server says.
+
+    :param data: bytes of JSON. Anybody may nest managedFields up to 10,000
+        times (apimachinery's ``maxDepth``), which is too deep for Python's
+        reader; of what is as deep, only that it is there is told: None.
+    :raises: ValueError
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        return json.loads(_shallow(data))
+
+
+def _shallow(data):
+    kept, begin, depth = [], 0, 0
+    for found in _TOKEN.finditer(data):
+        if found[0] in (b'[', b'{'):
+            depth += 1
+            if depth == _DEEPEST:
+                kept += [data[begin:found.start()], b'null']
+        elif found[0] in (b']', b'}'):
+            if depth == _DEEPEST:
+                begin = found.end()
+            depth -= 1
+    return b''.join([*kept, data[begin:]])
+
+
+class Call:
+    """What a request is about, for the messages.
+
+    :param verb: Kubernetes' verb, such as ``patch``
+    :param resource: a `resources.Resource`
+    :param namespace: None or '' for all namespaces
+    :param name: of the object, None for a collection
+    :param sub: a subresource
+    :param group: of a subresource that is served in another group
+    """
+
+    def __init__(self, verb, resource, namespace, name=None, sub=None,
+                 group=None):
+        self.verb = verb
+        self.kind = resource.kind
+        self.resource = ('%s%s.%s' % (
+            resource.plural, '/' + sub if sub else '',
+            group or resource.group)).rstrip('.')
+        self.namespace = namespace or ''
+        self.name = name
+
+    def __str__(self):
+        where = self.namespace or 'all namespaces'
+        if self.name:
+            where = '/'.join(filter(None, (self.namespace, self.name)))
+        return '%s %s of %s' % (self.verb, self.resource, where)
+
+
+def selectors(labels, fields):
+    """The fields of a query that select objects.
+
+    :param labels: label selector, or ''
+    :param fields: field selector, or ''
+    """
+    found = {}
+    if labels:
+        found['labelSelector'] = labels
+    if fields:
+        found['fieldSelector'] = fields
+    return found
+
+
+def refusal(code, data, headers, call):
+    """The error that an answer of 300 or more means.
+
+    :param code: HTTP status
+    :param data: the answer's bytes, as far as they came
+    :param headers: mapping, its keys in any case
+    :param call: a `Call`
+    """
+    text = 'HTTP %d' % code
+    status = {}
+    try:
+        status = json.loads(data)
+    except (ValueError, RecursionError):
+        # What stands behind the API server, or before it, says it in plain
+        # text.
+        if data and headers.get('Content-Type', '').startswith('text/plain'):
+            text += ': ' + data[:200].decode(errors='replace').strip()
+    if isinstance(status, dict):
+        text = status.get('message') or text
+    return error(code, text, _seconds(headers.get('Retry-After')), call)
+
+
+def error(code, text, retry_after, call):
+    """The error that a status means.
+
+    :param code: HTTP status, or that of a watch's event ``ERROR``
+    :param text: the server's words
+    :param retry_after: seconds, or None
+    :param call: a `Call`
+    """
+    if code == 401:
+        return errors.AccessDenied(
+            'The API server does not accept the credentials (%s): %s'
+            % (call, text), call.verb, call.resource, call.namespace)
+    if code == 403 and text.endswith(_TERMINATING):
+        return errors.NamespaceTerminating(text)
+    if code == 403 and not _is_admission(text):
+        return errors.AccessDenied(
+            'The account lacks the right to %s: %s' % (call, text),
+            call.verb, call.resource, call.namespace)
+    if code == 404 and call.name is None and not _NO_NAMESPACE.match(text):
+        return errors.Unavailable(
+            'The API server does not know %s: is %s installed? (%s)'
+            % (call.resource, _source(call.resource), text))
+    if code == 404:
+        return errors.ObjectNotFound(text)
+    if code == 409 or code == 422 and _is_failed_patch(text):
+        return errors.Conflict('%s: %s' % (call, text))
+    if code == 410:
+        return errors.WatchExpired(text)
+    if code == 429:
+        return errors.TooManyRequests('%s: %s' % (call, text), retry_after)
+    if code >= 500:
+        return errors.ServerError('%s: %s' % (call, text), retry_after)
+    return errors.Rejected(_DENIED.sub('', text))
+
+
+def _source(resource):
+    if '.bmc.kubevirt.io' in resource:
+        return 'its CustomResourceDefinition'
+    return 'CDI' if 'cdi.' in resource else 'KubeVirt'
+
+
+def _is_admission(text):
+    """Whether a 403 comes from admission or a quota, not from RBAC."""
+    return ('denied the request' in text or 'denied request' in text
+            or 'exceeded quota' in text)
+
+
+def _is_failed_patch(text):
+    """Whether a 422 says that a patch did not fit the object.
+
+    Those are the API server's words for a JSON patch (apiserver's patch
+    handler with NewGenericServerResponse), and for a uid in another patch
+    (apimachinery, ValidateObjectMetaUpdate); what else admission or
+    validation refuse is worded by themselves.
+    """
+    return (text.startswith('the server rejected our request due to an error')
+            or ' is invalid: metadata.uid: Invalid value: ' in text)
+
+
+def _seconds(retry_after):
+    try:
+        return float(retry_after)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads kubeconfigs, in a child process that lives for a second.
+
+The kubernetes library knows everything a kubeconfig may say (exec plugins,
+OIDC, certificates …) but costs more memory than the rest of a BMC together.
+So it is imported in a child only, which answers over a pipe what a connection
+needs. The child is this module's `main`; `read` is its caller's end.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+from sushy_kubevirt.kube import errors
+
+#: An exec plugin may ask an identity provider, which takes its time.
+CHILD_SECONDS = 60
+
+
+def read(paths, context=None):
+    """Read kubeconfigs and fetch the credentials they describe.
+
+    :param paths: list of files; merged as ``kubectl`` does, the first to say
+        something wins
+    :param context: name of a context; None for the current one
+    :returns: dict: server, ca, cert, key (PEM texts), authorization (header),
+        token_file, proxy, tls_server_name, insecure, expiry (seconds since
+        the epoch), namespace, context
+    :raises: `errors.ConfigError`
+    """
+    try:
+        child = subprocess.run(
+            # -P: nothing is imported from where the process happens to run.
+            [sys.executable, '-P', '-m', __name__, json.dumps(
+                {'paths': list(paths), 'context': context})],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, timeout=CHILD_SECONDS)
+        answer = json.loads(child.stdout)
+    except subprocess.TimeoutExpired:
+        raise errors.ConfigError(
+            'Credentials of kubeconfig %s did not come within %d s; does its '
+            'exec plugin wait for somebody?'
+            % (os.pathsep.join(paths), CHILD_SECONDS)) from None
+    except (OSError, ValueError):
+        raise errors.ConfigError(
+            'Kubeconfig %s could not be read by %s'
+            % (os.pathsep.join(paths), sys.executable)) from None
+    if 'error' in answer:
+        raise errors.ConfigError(answer['error'])
+    return answer
+
+
+def main():
+    """The child: a JSON object as argument, one as answer on stdout."""
+    request = json.loads(sys.argv[1])
+    # Plugins and libraries that print must not spoil the answer.
+    out = os.fdopen(os.dup(1), 'w')
+    os.dup2(2, 1)
+    try:
+        answer = _describe(request['paths'], request['context'])
+    except errors.ConfigError as e:
+        answer = {'error': str(e)}
+    except Exception as e:
+        text = str(e)
+        if isinstance(e, (AttributeError, LookupError, TypeError)):
+            # The library takes its form for granted.
+            text = 'it does not look like one (%s)' % text
+        answer = {'error': 'Kubeconfig %s cannot be used: %s'
+                  % (os.pathsep.join(request['paths']), text)}
+    json.dump(answer, out)
+    out.close()
+
+
+def _describe(paths, context):
+    import logging
+
+    from kubernetes import client
+    from kubernetes.config import kube_config
+
+    # The library logs why an exec plugin failed, and goes on without.
+    complaints = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: complaints.append(record.getMessage())
+    logging.getLogger().addHandler(handler)
+
+    merger = kube_config.KubeConfigMerger(os.pathsep.join(paths))
+    if merger.config is None:
+        raise errors.ConfigError(
+            'Kubeconfig %s is empty' % os.pathsep.join(paths))
+    name, namespace = _context(merger, paths, context)
+
+    def persist():
+        # OIDC tokens that were refreshed; a file that cannot be written
+        # costs another refresh, no more.
+        try:
+            merger.save_changes()
+        except OSError:
+            pass
+
+    loader = kube_config.KubeConfigLoader(
+        config_dict=merger.config, active_context=name,
+        config_base_path=None,  # relative to the file each entry stands in
+        config_persister=persist)
+    config = client.Configuration()
+    loader.load_and_set(config)
+
+    user = _named(merger, 'users', loader.current_context['context']
+                  .get('user')).get('user') or {}
+    authorization = config.api_key.get('BearerToken')
+    if 'exec' in user and not authorization and not config.cert_file:
+        raise errors.ConfigError(
+            'The exec plugin %s of kubeconfig %s gave no credentials: %s'
+            % (user['exec'].get('command'), os.pathsep.join(paths),
+               '; '.join(complaints)[:500]))
+    expiry = getattr(loader, 'expiry', None)
+    cluster = _named(merger, 'clusters', loader.current_context['context']
+                     ['cluster'])
+    if not re.match('https?://', cluster['cluster'].get('server') or ''):
+        # The library would send the credentials to http://localhost.
+        raise errors.ConfigError(
+            'Kubeconfig %s: cluster %s needs a server, such as '
+            'https://192.0.2.1:6443' % (os.pathsep.join(paths),
+                                        cluster['name']))
+    token_file = user.get('tokenFile') if not user.get('token') else None
+    if token_file:
+        token_file = os.path.join(
+            os.path.dirname(os.path.abspath(user['path'])), token_file)
+    return {
+        'server': config.host,
+        'ca': _text(config.ssl_ca_cert),
+        'cert': _text(config.cert_file),
+        'key': _text(config.key_file),
+        'authorization': None if token_file else authorization,
+        'token_file': token_file,
+        'proxy': _proxy(cluster['cluster'], config.host),
+        'tls_server_name': config.tls_server_name,
+        'insecure': not config.verify_ssl,
+        'expiry': expiry.timestamp() if expiry else None,
+        'namespace': namespace,
+        'context': name,
+    }
+
+
+def _context(merger, paths, wanted):
+    """Name and namespace of the context to use."""
+    where = os.pathsep.join(paths)
+    contexts = {}
+    for path in merger.paths:
+        for entry in merger.config_files[path].get('contexts') or ():
+            contexts.setdefault(entry['name'], entry.get('context') or {})
+    there = ', '.join(sorted(contexts)) or 'none at all'
+    name = wanted
+    if not name:
+        # The library lets the last file win, kubectl the first.
+        name = next((merger.config_files[path]['current-context']
+                     for path in merger.paths
+                     if merger.config_files[path].get('current-context')),
+                    None)
+        if not name:
+            raise errors.ConfigError(
+                'Kubeconfig %s has no current context; name one of: %s'
+                % (where, there))
+    if name not in contexts:
+        raise errors.ConfigError(
+            'Kubeconfig %s has no context %s; there are: %s'
+            % (where, name, there))
+    return name, contexts[name].get('namespace')
+
+
+def _named(merger, kind, name):
+    """A cluster or user, with the path of the file it stands in."""
+    for path in merger.paths:
+        for entry in merger.config_files[path].get(kind) or ():
+            if entry.get('name') == name:
+                found = dict(entry)
+                if isinstance(found.get('user'), dict):
+                    found['user'] = dict(found['user'], path=path)
+                return found
+    return {}
+
+
+def _proxy(cluster, server):
+    """The cluster's own proxy, else that of the environment."""
+    from urllib import parse
+    from urllib import request
+
+    if cluster.get('proxy-url'):
+        return cluster['proxy-url']
+    url = parse.urlsplit(server)
+    proxies = request.getproxies_environment()
+    if request.proxy_bypass_environment(url.netloc, proxies):
+        return None
+    return proxies.get(url.scheme)
+
+
+def _text(path):
+    if not path:
+        return None
+    with open(path) as f:
+        return f.read()
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists a collection once and follows it from there, through breaks.
+
+A thread for each collection. It hands on what it hears and knows whether it
+hears anything; what that means is the cache's affair.
+"""
+
+import logging
+import threading
+import time
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
+
+LOG = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.25
+
+#: A watch that ends sooner than this did not work.
+SHORTEST_WATCH = 0.5
+
+
+class Watcher:
+    """Follows one collection.
+
+    :param client: a `client.Client`
+    :param options: an `options.Options`
+    :param resource: a `resources.Resource`
+    :param namespace: '' for all namespaces
+    :param label_selector: of the objects followed
+    :param field_selector: of the objects followed
+    :param sink: what is told: ``take_list(watcher, pages)`` takes the pages
+        of a list and returns its version, ``event(watcher, type, object)``
+        takes an event, ``changed()`` is called when this starts or stops
+        working
+    :param metadata_only: whether to read nothing but the objects' metadata
+    """
+
+    def __init__(self, client, options, resource, namespace, label_selector,
+                 field_selector, sink, metadata_only=False):
+        self.resource = resource
+        self.namespace = namespace
+        self._client = client
+        self._options = options
+        self._selectors = (label_selector, field_selector, metadata_only)
+        self._sink = sink
+        self._closing = threading.Event()
+        self._version = None
+        self._watch = None
+        #: Why it does not work, an exception; None while it does.
+        self.error = None
+        #: Whether a complete list was handed on.
+        self.listed = False
+        #: Since when nothing is heard (`time.monotonic`); None if it is.
+        self.broken_since = time.monotonic()
+
+    def start(self):
+        threading.Thread(
+            target=self._run, daemon=True,
+            name='watch-%s' % self.resource.plural).start()
+
+    def stop(self):
+        self._closing.set()
+        watch = self._watch
+        if watch is not None:
+            watch.stop()
+
+    def pages(self):
+        """The collection as it is now, see `client.Client.pages`."""
+        return self._client.pages(self.resource, self.namespace,
+                                  *self._selectors)
+
+    def _run(self):
+        failures = 0
+        while not self._closing.is_set():
+            self._worked = False
+            error = self._try()
+            if self._closing.is_set():
+                return
+            if self._worked:
+                failures = 0
+                if error is None:
+                    continue
+            elif error is None:
+                error = errors.Unavailable(
+                    'Watches of %s end at once' % self.resource)
+            failures += 1
+            self._failed(error, failures)
+            # The first try after a break is made at once.
+            if failures > 1:
+                self._closing.wait(retry.pause(
+                    failures - 2, FIRST_PAUSE, self._options.watch_backoff,
+                    getattr(error, 'retry_after', None)))
+
+    def _try(self):
+        """List if need be, and follow until the watch ends.
+
+        :returns: why it ended, an error; None if the server ended it
+        """
+        try:
+            if self._version is None:
+                self._version = self._sink.take_list(self, self.pages())
+                if not self.listed:
+                    # However long it took: nothing was missed until now.
+                    self.broken_since = time.monotonic()
+                self.listed = True
+                self._sink.changed()
+            self._follow()
+        except (errors.WatchExpired, errors.ServerError) as e:
+            # What cannot be told from this version on, a list may tell.
+            self._version = None
+            return e
+        except errors.MachineError as e:
+            return e
+        except Exception as e:
+            LOG.exception('Following %s failed', self.resource)
+            self._version = None
+            return errors.Unavailable(
+                'Following %s failed: %s' % (self.resource, e))
+
+    def _follow(self):
+        """Follow from the version on until the server ends the watch."""
+        try:
+            watch = self._client.watch(
+                self.resource, self.namespace, self._version,
+                *self._selectors)
+        except errors.TooManyRequests:
+            raise
+        except errors.Unavailable:
+            # The server was away: another history may come back with it.
+            self._version = None
+            raise
+        self._watch = watch
+        if self._closing.is_set():
+            watch.stop()
+        began = time.monotonic()
+        if self.error is not None:
+            LOG.info('Following %s again', self.resource)
+        self.error = self.broken_since = None
+        self._sink.changed()
+        try:
+            for kind, obj in watch:
+                version = obj['metadata']['resourceVersion']
+                if kind != 'BOOKMARK':
+                    self._sink.event(self, kind, obj)
+                self._version = version
+        finally:
+            self._watch = None
+            self.broken_since = time.monotonic()
+            self._worked = self.broken_since - began > SHORTEST_WATCH
+
+    def _failed(self, error, failures):
+        # One try that failed is no news: watches break.
+        if failures > 1 or not self.listed:
+            if self.error is None:
+                LOG.warning('Following %s: %s', self.resource, error)
+            self.error = error
+        self._sink.changed()

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine boots from: Redfish's ``Boot``, IPMI's boot flags.
+
+An override changes the VM's template at once and never starts, stops or
+reboots anything: the next VMI boots with it, whoever starts that. A lasting
+one (``Continuous``) stays until it is replaced or disabled; one for a single
+boot (``Once``) is taken back by the `keeper` as soon as its boot has begun.
+A mode alone, or with ``Continuous``, is a change for good; a mode with
+``Once`` lasts one boot.
+"""
+
+import copy
+import dataclasses
+import enum
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import boot_options
+from sushy_kubevirt.machine import boot_order
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import firmware
+from sushy_kubevirt.machine import run_strategy
+
+Mode = firmware.Mode
+
+#: KubeVirt's feature gate for VMIs that end when the guest reboots.
+GATE = 'RebootPolicy'
+
+
+class Target(enum.Enum):
+    """Redfish's ``BootSourceOverrideTarget``, as far as a VM has it."""
+
+    NONE = 'None'
+    """No override: the order the VM's owner wrote."""
+
+    PXE = 'Pxe'
+    """The network interfaces first."""
+
+    HDD = 'Hdd'
+    """The disks first."""
+
+    CD = 'Cd'
+    """The CD-ROMs first."""
+
+    UEFI_HTTP = 'UefiHttp'
+    """The image of ``HttpBootUri`` first, in a drive of its own."""
+
+
+class Enabled(enum.Enum):
+    """Redfish's ``BootSourceOverrideEnabled``."""
+
+    DISABLED = 'Disabled'
+    """No override."""
+
+    ONCE = 'Once'
+    """For the next boot alone."""
+
+    CONTINUOUS = 'Continuous'
+    """Until it is changed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BootState:
+    """What the next boot will be.
+
+    :param target: a `Target`
+    :param enabled: an `Enabled`
+    :param mode: a `Mode`
+    :param http_uri: what `Target.UEFI_HTTP` boots, '' for none
+    """
+
+    target: Target
+    enabled: Enabled
+    mode: Mode
+    http_uri: str = ''
+
+
+def state(vm, vmi):
+    """Tell what the VM boots next.
+
+    :returns: a `BootState`
+    """
+    once = boot_overrides.once(vm)
+    if once is not None:
+        if not boot_overrides.begun(vm, vmi):
+            return BootState(Target(once.get('target', 'None')),
+                             Enabled.ONCE, firmware.mode(vm, vmi))
+        # The keeper is about to do the same for good.
+        vm = copy.deepcopy(vm)
+        boot_overrides.take_off_once(vm)
+    mode = firmware.mode(vm, vmi)
+    lasting = boot_overrides.in_force(vm)
+    if lasting is not None:
+        return BootState(Target(lasting['target']), Enabled.CONTINUOUS, mode)
+    return BootState(Target.NONE, Enabled.DISABLED, mode)
+
+
+def targets(vm, vmi=None):
+    """:returns: tuple of the `Target` the VM has devices for"""
+    return tuple(Target(class_.value)
+                 for class_ in boot_order.classes(vm['spec']['template']))
+
+
+def set(machine, target=None, enabled=None, mode=None, order=None,
+        coming=()):
+    """Choose what the next start boots from. None leaves as it is.
+
+    :param machine: a `machine.Machine`
+    :param target: a `Target`; alone it means `Enabled.CONTINUOUS`, unless an
+        override for one boot is pending, which it then replaces (Ironic leaves
+        ``Enabled`` out when it is already what it wants)
+    :param enabled: an `Enabled`; alone it is about the present target
+    :param mode: a `Mode`
+    :param order: the persistent order, see `boot_options.edit`
+    :param coming: the `Target` of devices that may come with a medium
+    :raises: `errors.InvalidValue` if the VM has no device of that class, or
+        no such boot options
+    """
+    id_ = boot_overrides.new_id()
+
+    def step(vm, vmi):
+        pending = boot_overrides.once(vm)
+        if pending is not None and pending['id'] == id_:
+            return          # the answer was lost, the write was not
+        terminate = (_needs_once(pending, target, enabled, mode)
+                     and _may_terminate(machine, vm))
+        try:
+            _apply(machine, vm, vmi, target, enabled, mode, order, id_,
+                   terminate, coming)
+        except errors.Rejected as e:
+            # The gate was switched off a moment ago.
+            if not terminate or GATE.lower() not in str(e).lower():
+                raise
+            _apply(machine, vm, vmi, target, enabled, mode, order, id_,
+                   False, coming)
+
+    machine.write(step)
+
+
+def set_default_order(machine):
+    """Give a machine the persistent boot order back that its owner wrote."""
+    def step(vm, vmi):
+        edited = copy.deepcopy(vm)
+        http = _is_http(edited)
+        boot_options.edit(edited, vmi, None)
+        if http:
+            boot_overrides.drop_http_drive(edited)
+        json_patch.send(machine, vm, edited)
+
+    machine.write(step)
+
+
+def set_secure_boot(machine, enabled):
+    """Switch secure boot (and SMM, which it needs), from the next start on.
+
+    :raises: `errors.WrongState` if it is to be switched on under Legacy
+    """
+    def step(vm, vmi):
+        edited = copy.deepcopy(vm)
+        pending = boot_overrides.once(vm)
+        if pending is None or not pending.get('mode'):
+            firmware.edit_secure_boot(edited, enabled, vmi)
+        else:
+            # It is about the mode that comes back after that one boot.
+            boot_overrides.take_off_once(edited)
+            firmware.edit_secure_boot(edited, enabled, vmi)
+            if not boot_overrides.begun(vm, vmi):
+                boot_overrides.put_once_again(
+                    edited, vmi, pending, boot_overrides.ends_at_reboot(vm)
+                )
+        json_patch.send(machine, vm, edited)
+
+    machine.write(step)
+
+
+def _needs_once(pending, target, enabled, mode):
+    return enabled is Enabled.ONCE or pending is not None and (
+        mode is not None or target is not None)
+
+
+def _may_terminate(machine, vm):
+    # Under Once and WaitAsReceiver KubeVirt starts no VMI after this one.
+    return (machine.options.reboot_policy
+            and run_strategy.of(vm) not in (run_strategy.ONCE,
+                                            run_strategy.WAIT_AS_RECEIVER)
+            and machine.gates.enabled(GATE))
+
+
+def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
+           coming):
+    edited = copy.deepcopy(vm)
+    http = _is_http(edited)
+    if order is not None:
+        boot_options.edit(edited, vmi, order)
+    _edit(edited, vmi, target, enabled, mode, id_, terminate, coming)
+    if http:
+        boot_overrides.drop_http_drive(edited)
+    json_patch.send(machine, vm, edited)
+
+
+def _is_http(vm):
+    return any(
+        (layer or {}).get('target') == Target.UEFI_HTTP.value
+        for layer in (boot_overrides.once(vm), boot_overrides.continuous(vm))
+    )
+
+
+def _edit(vm, vmi, target, enabled, mode, id_, terminate, coming=()):
+    """Edit a VM as `set` says."""
+    pending = boot_overrides.once(vm)
+    if pending is not None and boot_overrides.begun(vm, vmi):
+        boot_overrides.take_off_once(vm)
+        pending = None
+    if target is Target.NONE or enabled is Enabled.DISABLED:
+        boot_overrides.take_off_all(vm)
+        if mode:
+            firmware.set_mode(vm, mode)
+        return
+    if target is None and enabled is None:
+        if mode:
+            _edit_mode(vm, pending, mode, id_, terminate)
+        return
+    class_ = _class(vm, target, pending, coming)
+    if enabled is Enabled.ONCE or enabled is None and pending is not None:
+        _edit_once(vm, vmi, pending, class_, mode, id_, terminate)
+        return
+    boot_overrides.take_off_all(vm)
+    if mode:
+        firmware.set_mode(vm, mode)
+    if class_:
+        boot_overrides.put_continuous(vm, class_)
+
+
+def _edit_mode(vm, pending, mode, id_, terminate):
+    boot_overrides.take_off_once(vm)
+    firmware.set_mode(vm, mode)
+    if pending is not None and pending.get('target'):
+        boot_overrides.put_once(vm, id_, boot_order.Class(pending['target']),
+                                terminate=terminate)
+
+
+def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
+    if pending is None:
+        if class_ or mode:
+            boot_overrides.put_once(vm, id_, class_, mode, terminate)
+        return
+    if mode is None and pending.get('mode'):
+        mode = Mode(pending['mode'])
+    same = (class_ and class_.value) == pending.get('target') and (
+        mode and mode.value) == pending.get('mode')
+    boot_overrides.take_off_once(vm)
+    if same:
+        boot_overrides.put_once_again(vm, vmi, pending, terminate, id_)
+    elif class_ or mode:
+        boot_overrides.put_once(vm, id_, class_, mode, terminate)
+
+
+def _class(vm, target, pending, coming):
+    """Turn a target, or else the present one, into a class of device."""
+    if target is None:
+        layer = pending or boot_overrides.continuous(vm) or {}
+        return layer.get('target') and boot_order.Class(layer['target'])
+    known = {Target.NONE, *targets(vm), *coming}
+    if target not in known:
+        raise errors.InvalidValue(
+            'BootSourceOverrideTarget', target,
+            [each for each in Target if each in known])
+    return boot_order.Class(target.value)

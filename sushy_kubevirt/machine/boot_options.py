@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices a machine can be booted from, one by one, and their order.
+
+What Redfish calls boot options and the persistent boot order. The order lies
+in the VM's template under any override (see `boot_overrides`): it can be read
+and set while one is in force, which then is on top of the new order.
+
+A boot option is known by a reference with four hexadecimal digits, as UEFI's
+are: disks have ``Boot0001`` and up, by their place in the template, network
+interfaces ``Boot1001`` and up. A disk that is added at the end, as for virtual
+media, changes no other's.
+"""
+
+import copy
+import dataclasses
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot_order
+from sushy_kubevirt.machine import boot_overrides
+
+#: Number of the first of each list of devices.
+_FIRST = {'disks': 0x0001, 'interfaces': 0x1001}
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One device that can be booted from.
+
+    :param reference: 'Boot0001'
+    :param device: a `boot_order.Device`
+    """
+
+    reference: str
+    device: boot_order.Device
+
+    @property
+    def name(self):
+        """The device's name in the VM."""
+        return self.device.name
+
+    @property
+    def class_(self):
+        """A `boot_order.Class`."""
+        return self.device.class_
+
+
+def options(vm):
+    """The boot options.
+
+    :returns: tuple of `Option`, by reference
+    """
+    return tuple(sorted(_options(_without_overrides(vm)),
+                        key=lambda option: option.reference))
+
+
+def order(vm):
+    """The persistent boot order.
+
+    Without any number in a VM libvirt boots its first disk; if there is no
+    disk, firmware looks at CD-ROMs. Network interfaces without a number have
+    no boot ROM (KubeVirt's converter, libvirt's
+    ``qemuProcessPrepareDeviceBootorder``).
+
+    :returns: tuple of references: of the devices that are tried, the first
+        first
+    """
+    found = _options(_without_overrides(vm))
+    tried = [option for option in found if option.device.order is not None]
+    if not tried:
+        tried = [option for option in found
+                 if option.class_ is boot_order.Class.HDD][:1]
+    if not tried:
+        tried = [option for option in found
+                 if option.class_ is boot_order.Class.CD]
+    return tuple(option.reference for option in tried)
+
+
+def edit(vm, vmi, references):
+    """Give a VM another persistent boot order, under its overrides.
+
+    :param vm: a VM, which is changed
+    :param vmi: its VMI, or None
+    :param references: of the devices to be tried, the first first; None for
+        the order that the VM's owner wrote
+    :raises: `errors.InvalidValue` for a reference that there is not, or that
+        is there twice, and for none at all
+    """
+    pending = boot_overrides.once(vm)
+    if pending is not None and boot_overrides.begun(vm, vmi):
+        boot_overrides.take_off_once(vm)
+        pending = None
+    terminate = boot_overrides.ends_at_reboot(vm)
+    boot_overrides.take_off_once(vm)
+    lasting = boot_overrides.in_force(vm)
+    boot_overrides.take_off_all(vm)
+    boot_overrides.take_off_order(vm)
+    if references is not None:
+        boot_overrides.put_order(vm, _chosen(vm, references))
+    if lasting is not None:
+        boot_overrides.put_continuous(vm, boot_order.Class(lasting['target']))
+    if pending is not None:
+        boot_overrides.put_once_again(vm, vmi, pending, terminate)
+
+
+def _chosen(vm, references):
+    known = {option.reference: option.device for option in _options(vm)}
+    if not references:
+        raise errors.InvalidValue(
+            'BootOrder', list(references), message='A boot order needs at '
+            'least one device; there are %s' % ', '.join(sorted(known)))
+    for reference in references:
+        if reference not in known:
+            raise errors.InvalidValue('BootOrder', reference, sorted(known))
+        if references.count(reference) > 1:
+            raise errors.InvalidValue(
+                'BootOrder', reference,
+                message='%s is in the boot order more than once' % reference)
+    return [known[reference] for reference in references]
+
+
+def _without_overrides(vm):
+    if boot_overrides.once(
+            vm) is None and boot_overrides.continuous(vm) is None:
+        # As nearly always; a copy would cost more than all the rest.
+        return vm
+    vm = copy.deepcopy(vm)
+    boot_overrides.take_off_all(vm)
+    return vm
+
+
+def _options(vm):
+    """:returns: list of `Option` in the order in which they are tried"""
+    template = vm['spec']['template']
+    devices = boot_order.devices(template)
+    hardware = ((template.get('spec') or {}).get('domain') or {}).get(
+        'devices') or {}
+    places = {}
+    for list_, first in _FIRST.items():
+        names = [item['name'] for item in hardware.get(list_) or ()]
+        if list_ == 'disks':
+            implied = {device.name for device in devices
+                       if not device.written}
+            names += [volume['name'] for volume in
+                      template['spec'].get('volumes') or ()
+                      if volume['name'] in implied]
+        for place, name in enumerate(names, first):
+            places[list_, name] = 'Boot%04X' % place
+    # The drive of HTTP boot comes and goes with an override.
+    return [Option(places[device.list, device.name], device)
+            for device in devices if device.bootable
+            and device.class_ is not boot_order.Class.HTTP]

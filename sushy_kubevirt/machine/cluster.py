@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines of one cluster: finding them, reading them, writing to them.
+
+Joins the client, the cache and the keeper. Starts nothing before it is told
+to or first asked for something, so that it can be made before a process
+forks; a fork later on makes the child start anew.
+"""
+
+import logging
+import os
+import threading
+import time
+import weakref
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.machine import machine as machine_
+from sushy_kubevirt.machine.media import manager
+from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import options as options_
+from sushy_kubevirt.machine import vm_cache
+
+LOG = logging.getLogger(__name__)
+
+#: A VM made a moment ago may be on its way through the watch: so long is it
+#: waited for before it counts as not there, and by so many at once. A client
+#: that guesses may not keep the others waiting.
+PATIENCE_SECONDS = 0.5
+PATIENT = 2
+
+#: While the cache is stale, what was fetched serves reads for this long, so
+#: that a protocol's request, which looks a dozen times, fetches once.
+FETCHED_SECONDS = 0.5
+
+_clusters = weakref.WeakSet()
+
+
+class Cluster:
+    """All machines of a scope: one namespace, several, all, or one VM.
+
+    :param connection: a `connection.Connection`
+    :param namespaces: names; empty for all namespaces
+    :param label_selector: only VMs with these labels
+    :param options: an `options.Options`
+    :param vm: 'namespace/name': this VM alone, whatever else there is
+    """
+
+    def __init__(self, connection, namespaces=(), label_selector='',
+                 options=None, vm=None):
+        if vm and '/' not in vm:
+            raise errors.ConfigError(
+                'The VM %s has to be named as namespace/name' % vm)
+        self.options = options or options_.Options()
+        self._client = client.Client(connection, self.options)
+        #: Where other processes beside this one note which version of a VM
+        #: they have written last, and this one does: has ``note`` and
+        #: ``newest``; or None.
+        self.writes = None
+        #: The cluster's feature gates, a `feature_gates.Gates`.
+        self.gates = feature_gates.Gates(self._client, self.options)
+        self._scope = {
+            'namespaces': tuple(namespaces),
+            'label_selector': label_selector,
+            'vm': tuple(vm.split('/', 1)) if vm else None,
+        }
+        #: Namespace of what belongs to no VM.
+        self.home = (self._scope['namespaces'] or (
+            connection.namespace or 'default',))[0]
+        self._begin()
+        _clusters.add(self)
+
+    def _begin(self):
+        #: Set when this closes: whoever waits for something else stops.
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        self._patient = threading.BoundedSemaphore(PATIENT)
+        self._fetched = {}
+        self._sizes = {}        # uid: (generation, sizes)
+        self._keeper = None
+        self._started = False
+        self._cache = vm_cache.Cache(self._client, self.options, **self._scope)
+        #: What is known of virtual media, a `media.room.Room`.
+        self.media = manager.Room(self, self._scope['namespaces'])
+
+    def after_fork(self):
+        """Start anew: the threads and sockets are the parent's."""
+        self._client.after_fork()
+        self.gates.after_fork()
+        self._begin()
+
+    @property
+    def client(self):
+        """For what is no machine: a `client.Client`."""
+        return self._client
+
+    @property
+    def vm(self):
+        """(namespace, name) of the VM this is about alone, or None."""
+        return self._scope['vm']
+
+    # How it does, for probes and metrics
+
+    @property
+    def watch_problem(self):
+        """Why the watches do not work, a sentence; '' while they do."""
+        return self._cache.problem
+
+    @property
+    def cache_age(self):
+        """Seconds for which the watches have told nothing because they do
+        not work; 0 while they do, None before they ever did.
+        """
+        return self._cache.age
+
+    @property
+    def calls(self):
+        """See `client.Client.calls`."""
+        return self._client.calls
+
+    # Finding
+
+    def machines(self):
+        """:returns: list of `machine.Machine`, by namespace and name"""
+        self.wait_ready()
+        if self._cache.stale:
+            self._cache.relist()
+        found = (self._machine(key) for key in self._cache.keys())
+        return [each for each in found if each is not None]
+
+    def machine(self, identity, patient=True):
+        """Find one machine.
+
+        :param identity: UUID (of the firmware, else the VM's uid), name, or
+            namespace/name
+        :param patient: whether to wait a moment for one that is not there;
+            the wait tells who measures it which machines are
+        :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
+        """
+        self.wait_ready()
+        keys = self._cache.find(identity)
+        if not keys and self._cache.stale:
+            self._cache.relist()
+            keys = self._cache.find(identity)
+        if not keys and patient:
+            keys = self._expect(identity)
+        if len(keys) > 1:
+            raise errors.AmbiguousName(
+                identity, ['%s/%s' % key for key in keys])
+        found = self._machine(keys[0]) if keys else None
+        if found is None:
+            raise errors.MachineNotFound(identity)
+        return found
+
+    def _expect(self, identity):
+        """Wait a moment for a VM to appear. :returns: keys"""
+        keys = []
+        if self._patient.acquire(blocking=False):
+            try:
+                deadline = time.monotonic() + PATIENCE_SECONDS
+                left = PATIENCE_SECONDS
+                while left > 0 and not keys:
+                    seen = self._cache.changes
+                    keys = self._cache.find(identity)
+                    if not keys:
+                        self._cache.wait_change(seen, left)
+                        left = deadline - time.monotonic()
+            finally:
+                self._patient.release()
+        return keys
+
+    def _machine(self, key):
+        identity = self._cache.identity(key)
+        if identity is None:
+            return None
+        return machine_.Machine(self, *key, *identity)
+
+    def wait_ready(self, timeout=None):
+        """Wait for the first list.
+
+        :param timeout: seconds; None for Options.read_deadline
+        :raises: `errors.Unavailable`, `errors.AccessDenied`, with the reason
+        """
+        self.start()
+        if not self._cache.listed:
+            self._cache.wait(self.options.read_deadline
+                             if timeout is None else timeout)
+
+    def start(self):
+        """Begin to watch, and to put right what a one-time boot has changed.
+
+        Waits for nothing. A BMC process calls it when it begins to serve: a
+        boot that its dead predecessor did not finish may not wait until
+        somebody asks. Without it the first read does the same.
+        """
+        if self._started:
+            return
+        with self._lock:
+            if self._started:
+                return
+            if self.closing.is_set():
+                raise errors.Unavailable('The connection is closed')
+            if self.options.keeper:
+                self._keeper = one_time_boot.Keeper(self)
+                self._keeper.start()
+            self.media.start()
+            self._cache.start()
+            self.gates.ask_aside()
+            self.media.ask_aside()
+            self._started = True
+
+    def subscribe(self, callback):
+        """Be told of each change of a machine (and of all there are, first).
+
+        :param callback: function of (machine, vm, vmi), called one at a time
+            in whatever thread brought the news: it must not block. vm is
+            None when the VM is gone, and vmi when there is none. Forgotten
+            in a child process.
+        """
+        machines = {}
+
+        def tell(key, vm, vmi):
+            if vm is None:
+                machine = machines.pop(key, None)
+            else:
+                machine = machines.get(key)
+                if machine is None or machine.uid != vm['metadata']['uid']:
+                    machine = machines[key] = self._machine(key)
+            if machine is not None:
+                callback(machine, vm, vmi)
+
+        self._cache.subscribe(tell)
+
+    # For `machine.Machine`
+
+    def objects(self, machine):
+        """See `machine.Machine.objects`."""
+        self.wait_ready()
+        key = (machine.namespace, machine.name)
+        if self._cache.stale and not self._fetched_lately(key):
+            return self.fetch(machine)
+        if self.writes is not None and self._cache.older(
+                key, self.writes.newest(machine.uid)):
+            return self.fetch(machine)
+        vm, vmi = self._cache.objects(key)
+        if vm is None or vm['metadata']['uid'] != machine.uid:
+            raise errors.MachineNotFound(machine.qualified_name)
+        return vm, vmi
+
+    def known(self, machine):
+        """A machine's VM and VMI as the cache has them, however old.
+
+        :returns: (vm, vmi), vm None if it is not there or another one
+        """
+        vm, vmi = self._cache.objects((machine.namespace, machine.name))
+        if vm is None or vm['metadata']['uid'] != machine.uid:
+            return None, None
+        return vm, vmi
+
+    def fetch(self, machine):
+        """See `machine.Machine.fetch`."""
+        key = (machine.namespace, machine.name)
+        vm = self._fetch_vm(machine, key)
+        known = self._cache.vmi_uid(key)
+        try:
+            vmi = self._client.get(api_resources.VMI, *key)
+        except errors.ObjectNotFound:
+            vmi = None
+            if known:
+                self._cache.forget_vmi(key, known)
+        else:
+            self._cache.put_vmi(vmi)
+            if vm_cache.owner(vmi) != machine.uid:
+                vmi = None
+        self._fetched[key] = time.monotonic()
+        return vm, vmi
+
+    def refresh(self, machine):
+        """Read a machine anew, and KubeVirt's version and gates; look
+        whether something is to be put right.
+
+        :raises: `errors.Unavailable` if the API does not answer in time
+        """
+        self._sizes.pop(machine.uid, None)
+        machine.write(lambda vm, vmi: None)
+        self.gates.ask_aside()
+        if self._keeper is not None:
+            self._keeper.look(machine)
+
+    def sizes(self, machine, vm):
+        """What an instance type makes of a VM that is off.
+
+        Nothing that is watched tells, so this asks the API: once for each
+        generation of the VM.
+
+        :returns: dict: members of the domain
+        """
+        generation = vm['metadata'].get('generation')
+        known = self._sizes.get(machine.uid)
+        if known is not None and known[0] == generation:
+            return known[1]
+        sizes = {}
+        try:
+            expanded = self._client.expanded(machine.namespace, machine.name)
+        except errors.Unavailable as e:
+            LOG.info('Sizes of %s: %s', machine.qualified_name, e)
+            return sizes
+        except errors.MachineError as e:
+            LOG.warning('Sizes of %s are unknown while it is off: %s',
+                        machine.qualified_name, e)
+        else:
+            domain = expanded['spec']['template']['spec']['domain']
+            sizes = {each: domain[each] for each in (
+                'cpu', 'memory', 'resources') if each in domain}
+        self._sizes[machine.uid] = (generation, sizes)
+        return sizes
+
+    def patch_vm(self, machine, operations):
+        """See `machine.Machine.patch`."""
+        key = (machine.namespace, machine.name)
+        operations = [{'op': 'test', 'path': '/metadata/uid',
+                       'value': machine.uid}] + operations
+        try:
+            vm = self._client.patch(api_resources.VM, *key, operations)
+        except errors.ObjectNotFound:
+            self._cache.forget_vm(key, machine.uid)
+            raise errors.MachineNotFound(machine.qualified_name) from None
+        self._written(vm)
+        return vm
+
+    def patch_status(self, machine, operations):
+        """See `machine.Machine.patch_status`."""
+        key = (machine.namespace, machine.name)
+        try:
+            vm = self._client.patch(
+                api_resources.VM, *key, operations, 'status')
+        except errors.ObjectNotFound:
+            self._cache.forget_vm(key, machine.uid)
+            raise errors.MachineNotFound(machine.qualified_name) from None
+        self._written(vm)
+        return vm
+
+    def delete_vmi(self, machine, uid):
+        """See `machine.Machine.delete_vmi`."""
+        key = (machine.namespace, machine.name)
+        try:
+            self._client.delete(api_resources.VMI, *key,
+                                {'preconditions': {'uid': uid}})
+        except errors.ObjectNotFound:
+            pass
+
+    def wait(self, machine, ready, timeout):
+        """See `machine.Machine.wait`."""
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._cache.changes
+            if ready(*self.objects(machine)):
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0 or self.closing.is_set():
+                return False
+            # A second, as `objects` asks the API while no watch works.
+            self._cache.wait_change(seen, min(left, 1.0))
+
+    def call(self, machine, action, body, resource):
+        """See `machine.Machine.call`."""
+        key = (machine.namespace, machine.name)
+        try:
+            self._client.action(resource, *key, action, body)
+        except errors.ObjectNotFound as e:
+            # What the step looked at has gone meanwhile: let it look again.
+            raise errors.Conflict(str(e)) from None
+        # The call tells nothing of what it changed; the next read is to see
+        # it all the same.
+        try:
+            self._written(self._fetch_vm(machine, key))
+        except errors.MachineError:
+            pass    # it was carried out, and the watch will tell
+
+    def _written(self, vm):
+        self._cache.put_vm(vm)
+        if self.writes is not None:
+            self.writes.note(vm['metadata']['uid'],
+                             vm['metadata'].get('resourceVersion'))
+
+    def _fetch_vm(self, machine, key):
+        try:
+            vm = self._client.get(api_resources.VM, *key)
+        except errors.ObjectNotFound:
+            vm = None
+        else:
+            self._cache.put_vm(vm)
+        if vm is None or vm['metadata']['uid'] != machine.uid:
+            self._cache.forget_vm(key, machine.uid)
+            raise errors.MachineNotFound(machine.qualified_name)
+        return vm
+
+    def _fetched_lately(self, key):
+        at = self._fetched.get(key)
+        return at is not None and time.monotonic() - at < FETCHED_SECONDS
+
+    def close(self):
+        """Stop the threads, let go of the connections."""
+        self.closing.set()
+        if self._keeper is not None:
+            self._keeper.close()
+        self.media.close()
+        self._cache.close()
+        self._client.close()
+
+
+def _after_fork():
+    for cluster in list(_clusters):
+        cluster.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""UEFI or Legacy BIOS, and secure boot.
+
+KubeVirt's ``domain.firmware.bootloader`` is either ``bios`` or ``efi``. The
+functions that take a VM edit it in place; the last bootloader of each kind
+is kept in an annotation, so that a change there and back brings back what
+else stood in it: persistent NVRAM, secure boot, a serial console of the BIOS.
+
+Secure boot belongs to UEFI. Under Legacy it is off and cannot be switched
+on; a change to Legacy switches it off for as long as Legacy lasts. It needs
+System Management Mode, which is switched on with it and left on, being
+harmless without.
+"""
+
+import copy
+import enum
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+
+
+class Mode(enum.Enum):
+    """How a machine boots: Redfish's ``BootSourceOverrideMode``."""
+
+    UEFI = 'UEFI'
+    """``bootloader.efi``"""
+
+    LEGACY = 'Legacy'
+    """``bootloader.bios``"""
+
+
+_KIND = {Mode.UEFI: 'efi', Mode.LEGACY: 'bios'}
+
+#: Written where nothing is remembered. KubeVirt takes an ``efi`` that does
+#: not say otherwise for one with secure boot.
+_FRESH = {'efi': {'secureBoot': False}, 'bios': {}}
+
+#: Architectures that KubeVirt starts with UEFI when nothing is said
+#: (``pkg/defaults``, KubeVirt 1.9).
+_UEFI_ONLY = ('arm64',)
+
+
+def bootloader(template):
+    """:returns: what the template says of the bootloader, a dict with
+    ``efi`` or ``bios``; {} if it leaves it to KubeVirt
+    """
+    domain = (template.get('spec') or {}).get('domain') or {}
+    return (domain.get('firmware') or {}).get('bootloader') or {}
+
+
+def kind(loader):
+    """:returns: 'efi', 'bios' or None, for a `bootloader`"""
+    for name in ('efi', 'bios'):
+        if loader and loader.get(name) is not None:
+            return name
+    return None
+
+
+def is_bootloader(value):
+    """:returns: whether a JSON value could be a `bootloader`"""
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name, {}), dict) for name in ('efi', 'bios'))
+
+
+def mode(vm, vmi=None):
+    """How the VM boots next.
+
+    :param vm: the VM
+    :param vmi: its VMI: what a preference chose shows only there
+    :returns: a `Mode`
+    """
+    template = vm['spec'].get('template') or {}
+    chosen = kind(bootloader(template))
+    if (chosen is None and vmi is not None and vm['spec'].get('preference')
+            and annotations.mark(vmi) is None):
+        chosen = kind(bootloader(vmi))
+    if chosen is None:
+        architecture = (template.get('spec') or {}).get('architecture')
+        chosen = 'efi' if architecture in _UEFI_ONLY else 'bios'
+    return Mode.UEFI if chosen == 'efi' else Mode.LEGACY
+
+
+def set_mode(vm, mode_):
+    """Choose how the VM boots from its next start on.
+
+    :param vm: a VM, which is changed
+    :param mode_: a `Mode`
+    :returns: [old, new] bootloader, each None if there is none; None if
+        nothing was changed
+    """
+    template = vm['spec']['template']
+    old = bootloader(template)
+    wanted = _KIND[mode_]
+    if kind(old) == wanted:
+        return None
+    if not old and not vm['spec'].get('preference') and mode(vm) is mode_:
+        return None
+    kept = annotations.read(vm, annotations.BOOTLOADERS)
+    if not is_bootloader(kept):
+        kept = {}       # no BMC has written that
+    if kind(old):
+        kept[kind(old)] = old[kind(old)]
+        annotations.write(vm, annotations.BOOTLOADERS, kept)
+    new = {wanted: copy.deepcopy(kept.get(wanted, _FRESH[wanted]))}
+    _put(template, new)
+    if _secure(new):
+        _switch_on_smm(template)
+    return [old or None, new]
+
+
+def take_back(vm, change):
+    """Undo a `set_mode`, if the mode is still the one it set.
+
+    :param vm: a VM, which is changed
+    :param change: what `set_mode` returned
+    """
+    old, new = change
+    template = vm['spec']['template']
+    now = bootloader(template)
+    if kind(now) != kind(new):
+        return
+    if kind(old) != kind(new):
+        _put(template, copy.deepcopy(old))
+    if old and _secure(old):
+        _switch_on_smm(template)
+
+
+def secure_boot(vm, vmi=None):
+    """:returns: True if the VM starts with secure boot
+
+    :param vm: the VM
+    :param vmi: its VMI or None, see `mode`
+    """
+    loader = bootloader(vm['spec'].get('template') or {})
+    if (not loader and vmi is not None and vm['spec'].get('preference')
+            and annotations.mark(vmi) is None):
+        loader = bootloader(vmi)
+    return _secure(loader)
+
+
+def edit_secure_boot(vm, enabled, vmi=None):
+    """Switch secure boot, from the next start on.
+
+    :param vm: a VM, which is changed
+    :param vmi: its VMI or None, see `mode`
+    :raises: `errors.WrongState` if it is to be switched on under Legacy
+    """
+    if secure_boot(vm, vmi) == enabled:
+        return
+    if mode(vm, vmi) is Mode.LEGACY:
+        raise errors.WrongState(
+            'Secure boot of %s/%s cannot be switched on: it boots in Legacy '
+            'mode; set its boot mode to UEFI first'
+            % (vm['metadata'].get('namespace'), vm['metadata']['name']))
+    template = vm['spec']['template']
+    new = copy.deepcopy(bootloader(template)) or {'efi': {}}
+    new['efi']['secureBoot'] = enabled
+    _put(template, new)
+    if enabled:
+        _switch_on_smm(template)
+
+
+def _secure(loader):
+    efi = loader.get('efi')
+    return efi is not None and efi.get('secureBoot', True) is not False
+
+
+def _put(template, loader):
+    domain = template.setdefault('spec', {}).setdefault('domain', {})
+    if loader:
+        domain.setdefault('firmware', {})['bootloader'] = loader
+    elif domain.get('firmware'):
+        domain['firmware'].pop('bootloader', None)
+        if not domain['firmware']:
+            del domain['firmware']
+
+
+def _switch_on_smm(template):
+    features = template['spec']['domain'].setdefault('features', {})
+    smm = features.get('smm')
+    if smm is None or smm.get('enabled') is False:
+        features['smm'] = {'enabled': True}

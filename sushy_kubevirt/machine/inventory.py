@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine is made of, from its VM and its VMI.
+
+A VM says what was asked for, its VMI what there is: sizes that an instance
+type or a default filled in, MAC addresses that KubeVirt made up. The VMI is
+believed where it speaks, and KubeVirt's defaults where neither does (those of
+pkg/defaults in KubeVirt 1.9).
+"""
+
+import dataclasses
+
+from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine import bios
+
+
+@dataclasses.dataclass(frozen=True)
+class Cpus:
+    """The topology the guest sees."""
+
+    sockets: int = 1
+    cores: int = 1          # of each socket
+    threads: int = 1        # of each core
+    model: str = ''         # such as 'host-model'; '' for the default
+    architecture: str = ''  # 'amd64', 'arm64', 's390x'; '' for the default
+
+    @property
+    def total(self):
+        return self.sockets * self.cores * self.threads
+
+
+@dataclasses.dataclass(frozen=True)
+class Nic:
+    """A network interface."""
+
+    name: str
+    mac: str = ''           # lower case, colons; '' when not known yet
+    ips: tuple = ()         # without prefix length
+    model: str = ''         # 'virtio', 'e1000' …
+    network: str = ''       # 'pod', or the name of the Multus network
+    guest_name: str = ''    # 'eth0'; when the guest agent tells
+    link: str = ''          # 'up', 'down'; '' when not known
+    plugged: bool = True    # whether its owner left the link up
+    guest_mac: str = ''     # what the guest made of it; when it is told
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A disk, LUN or CD-ROM drive."""
+
+    name: str
+    kind: str = 'disk'      # 'disk', 'cdrom', 'lun'
+    bus: str = ''           # 'virtio', 'sata', 'scsi', 'usb'
+    capacity_bytes: int | None = None
+    serial: str = ''
+    read_only: bool = False
+    source: str = ''        # kind of the volume, such as
+    #                         'persistentVolumeClaim'; '' for an empty drive
+
+
+@dataclasses.dataclass(frozen=True)
+class Chassis:
+    """What the guest's SMBIOS says of the chassis (``domain.chassis``)."""
+
+    manufacturer: str = ''
+    version: str = ''
+    serial: str = ''
+    asset: str = ''
+    sku: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """All of it. Texts are '' when not known."""
+
+    cpus: Cpus
+    memory_bytes: int           # 0 when not known
+    nics: tuple = ()
+    disks: tuple = ()
+    serial: str = ''            # what the guest reads from its firmware
+    machine_type: str = ''      # 'pc-q35-rhel9.6.0'
+    node: str = ''              # where it runs
+    hostname: str = ''
+    firmware: str = 'bios'      # 'bios', 'efi'
+    kubevirt_version: str = ''
+    chassis: Chassis = Chassis()
+    tpm: str = ''               # 'Volatile', 'Persistent'; '' without
+    graphics: bool = True       # whether KubeVirt gives it a VNC display
+    serial_console: bool = True
+    started: str = ''           # when its VMI began to run, RFC 3339
+    booted: str = ''            # when its guest agent was heard of
+
+
+def needs_sizes(vm, vmi):
+    """:returns: whether only an instance type knows a machine's sizes"""
+    return vmi is None and ('instancetype' in vm['spec']
+                            or 'preference' in vm['spec'])
+
+
+def of(vm, vmi, kubevirt_version=None, sizes=None):
+    """The inventory of a machine.
+
+    :param vmi: None when there is none
+    :param kubevirt_version: see `gates.Gates.version`
+    :param sizes: members of the domain that an instance type fills in
+    :returns: an `Inventory`
+    """
+    template = vm['spec']['template']['spec']
+    spec = vmi['spec'] if vmi else template
+    status = (vmi or {}).get('status') or {}
+    domain = {**(spec.get('domain') or {}), **(sizes or {})}
+    firmware = domain.get('firmware') or {}
+    return Inventory(
+        cpus=_cpus(spec, domain, status),
+        memory_bytes=_memory(domain, status),
+        nics=_nics(spec, domain, status),
+        disks=_disks(vm, spec, domain, status),
+        serial=firmware.get('serial') or '',
+        machine_type=((status.get('machine') or domain.get('machine') or {})
+                      .get('type') or ''),
+        node=status.get('nodeName') or '',
+        hostname=spec.get('hostname') or vm['metadata']['name'],
+        firmware='efi' if 'efi' in (firmware.get('bootloader') or {})
+        else 'bios',
+        kubevirt_version=kubevirt_version or '',
+        chassis=_chassis(domain.get('chassis') or {}),
+        tpm=bios.tpm({'spec': spec}) or '',
+        graphics=_attached(domain, 'autoattachGraphicsDevice'),
+        serial_console=_attached(domain, 'autoattachSerialConsole'),
+        started=_started(status),
+        booted=_booted(status))
+
+
+def _chassis(chassis):
+    return Chassis(**{field.name: chassis.get(field.name) or ''
+                      for field in dataclasses.fields(Chassis)})
+
+
+def _attached(domain, name):
+    return (domain.get('devices') or {}).get(name) is not False
+
+
+def _started(status):
+    if status.get('phase') != 'Running':
+        return ''
+    for each in status.get('phaseTransitionTimestamps') or ():
+        if each.get('phase') == 'Running':
+            return each.get('phaseTransitionTimestamp') or ''
+    return ''
+
+
+def _booted(status):
+    if status.get('phase') != 'Running':
+        return ''
+    for condition in status.get('conditions') or ():
+        if (condition.get('type') == 'AgentConnected'
+                and condition.get('status') == 'True'):
+            return condition.get('lastTransitionTime') or ''
+    return ''
+
+
+def _cpus(spec, domain, status):
+    cpu = domain.get('cpu') or {}
+    topology = {**cpu, **(status.get('currentCPUTopology') or {})}
+    sizes = [topology.get(each) or 0
+             for each in ('sockets', 'cores', 'threads')]
+    if not any(sizes):
+        resources = domain.get('resources') or {}
+        for kind in ('limits', 'requests'):
+            wanted = (resources.get(kind) or {}).get('cpu')
+            if wanted is not None:
+                sizes[0] = quantity.whole(wanted) or 0
+                break
+    return Cpus(*(max(1, size) for size in sizes),
+                model=cpu.get('model') or '',
+                architecture=spec.get('architecture') or '')
+
+
+def _memory(domain, status):
+    memory = domain.get('memory') or {}
+    resources = domain.get('resources') or {}
+    for wanted in (
+            (status.get('memory') or {}).get('guestCurrent'),
+            memory.get('guest'),
+            (resources.get('requests') or {}).get('memory'),
+            (resources.get('limits') or {}).get('memory'),
+            (memory.get('hugepages') or {}).get('pageSize')):
+        size = quantity.whole(wanted) if wanted is not None else None
+        if size:
+            return size
+    return 0
+
+
+def _nics(spec, domain, status):
+    devices = domain.get('devices') or {}
+    networks = {each['name']: each for each in spec.get('networks') or ()}
+    interfaces = devices.get('interfaces')
+    if not interfaces and devices.get('autoattachPodInterface') is not False:
+        interfaces = [{'name': 'default'}]
+        networks.setdefault('default', {'pod': {}})
+    seen = {each['name']: each for each in status.get('interfaces') or ()
+            if each.get('name')}
+    return tuple(
+        _nic(each, networks.get(each['name']) or {}, seen.get(each['name']))
+        for each in interfaces or () if each.get('state') != 'absent')
+
+
+def _nic(interface, network, seen):
+    seen = seen or {}
+    ips = seen.get('ipAddresses') or (
+        [seen['ipAddress']] if seen.get('ipAddress') else [])
+    return Nic(
+        name=interface['name'],
+        mac=_mac(interface.get('macAddress') or seen.get('mac') or ''),
+        guest_mac=_mac(seen.get('mac') or ''),
+        ips=tuple(ip.split('/')[0] for ip in ips),
+        model=interface.get('model') or 'virtio',
+        network=((network.get('multus') or {}).get('networkName')
+                 or ('pod' if 'pod' in network else '')),
+        guest_name=seen.get('interfaceName') or '',
+        link=seen.get('linkState') or interface.get('state') or '',
+        plugged=interface.get('state') != 'down')
+
+
+def _mac(text):
+    return text.lower().replace('-', ':')
+
+
+def _disks(vm, spec, domain, status):
+    devices = domain.get('devices') or {}
+    disks = list(devices.get('disks') or ())
+    volumes = {each['name']: each for each in spec.get('volumes') or ()}
+    shared = {each['name'] for each in devices.get('filesystems') or ()}
+    known = shared.union(each['name'] for each in disks)
+    # A volume that no disk or file system names gets a disk of its own.
+    disks += [{'name': name} for name in volumes if name not in known]
+    states = {each['name']: each
+              for each in status.get('volumeStatus') or ()}
+    bus = ('sata' if spec.get('architecture') in (None, '', 'amd64')
+           else 'virtio')
+    return tuple(_disk(each, volumes.get(each['name']),
+                       states.get(each['name']) or {}, vm, bus)
+                 for each in disks)
+
+
+def _disk(disk, volume, state, vm, default_bus):
+    kind = next((each for each in ('cdrom', 'lun') if each in disk), 'disk')
+    device = disk.get(kind) or {}
+    return Disk(
+        name=disk['name'],
+        kind=kind,
+        bus=device.get('bus') or default_bus,
+        capacity_bytes=_capacity(volume or {}, state, vm),
+        serial=disk.get('serial') or '',
+        read_only=bool(device.get('readonly', kind == 'cdrom')),
+        source=next((each for each in volume or () if each != 'name'), ''))
+
+
+def _capacity(volume, state, vm):
+    """What is known of a disk's size, the surest source first."""
+    claim = state.get('persistentVolumeClaimInfo') or {}
+    wanted = [(claim.get(each) or {}).get('storage')
+              for each in ('capacity', 'requests')]
+    wanted.append((volume.get('emptyDisk') or {}).get('capacity'))
+    wanted.append((volume.get('hostDisk') or {}).get('capacity'))
+    name = ((volume.get('dataVolume') or {}).get('name')
+            or (volume.get('persistentVolumeClaim') or {}).get('claimName'))
+    for template in vm['spec'].get('dataVolumeTemplates') or ():
+        if name and template['metadata']['name'] == name:
+            for kind in ('storage', 'pvc'):
+                wanted.append(((template['spec'].get(kind) or {}).get(
+                    'resources') or {}).get('requests', {}).get('storage'))
+    for each in wanted:
+        size = quantity.whole(each) if each is not None else None
+        if size:
+            return size
+    return state.get('size') or None

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates that servers of images are checked against, by device.
+
+They are in a ConfigMap of the VM, from where CDI takes them. The VM's record
+has their digests, so that reading which there are costs no call; their text
+is asked for once.
+"""
+
+import copy
+import hashlib
+import ssl
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine.media import datavolumes
+from sushy_kubevirt.machine.media import image_credentials
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import tls
+
+#: Certificates that a device may have.
+MOST = 16
+
+#: Key of what the operator's file holds.
+_OPERATOR = 'operator.pem'
+
+
+def verify(machine, device):
+    """See `machine.Machine.media_verify`."""
+    found = media_annotation.read(machine.objects()[0])
+    return found.verify.get(device.id, machine.options.media.verify)
+
+
+def set_verify(machine, device, value):
+    """See `machine.Machine.set_media_verify`."""
+    def step(vm, _vmi):
+        found = media_annotation.read(vm)
+        if found.verify.get(device.id) == value:
+            return
+        if device.id not in found.verify and (
+                value == machine.options.media.verify):
+            return
+        found.verify[device.id] = value
+        _write(machine, vm, found)
+
+    machine.write(step)
+
+
+def certificates(machine, device):
+    """See `machine.Machine.media_certificates`."""
+    kept = media_annotation.read(
+        machine.objects()[0]).certificates.get(
+        device.id, {})
+    known = machine.cluster.media.certificates
+    if not all(digest in known for digest in kept.values()):
+        for text in _data(machine, device).values():
+            known[_digest(text)] = text
+    return tuple(model.Certificate(number, known[digest]) for number, digest
+                 in sorted(kept.items(), key=lambda item: int(item[0]))
+                 if digest in known)
+
+
+def pem(machine, device):
+    """:returns: the certificates of a device as one PEM text, '' for none"""
+    return ''.join(each.pem for each in certificates(machine, device))
+
+
+def add(machine, device, text):
+    """See `machine.Machine.add_media_certificate`."""
+    text = _checked(text)
+    digest = _digest(text)
+    number = []
+
+    def step(vm, _vmi):
+        found = media_annotation.read(vm)
+        kept = found.certificates.setdefault(device.id, {})
+        for known, known_digest in kept.items():
+            if known_digest == digest:
+                number[:] = [known]
+                return
+        if len(kept) >= MOST:
+            raise errors.WrongState(
+                '%s of %s has %d certificates; delete one first'
+                % (device.id, machine.qualified_name, len(kept)))
+        number[:] = [str(next(n for n in range(1, MOST + 1)
+                              if str(n) not in kept))]
+        kept[number[0]] = digest
+        _write(machine, vm, found)
+
+    machine.write(step)
+    _put(machine, device, number[0] + '.pem', text)
+    machine.cluster.media.certificates[digest] = text
+    return model.Certificate(number[0], text)
+
+
+def delete(machine, device, number):
+    """See `machine.Machine.delete_media_certificate`."""
+    if number not in media_annotation.read(
+        machine.objects()[0]
+    ).certificates.get(device.id, {}):
+        raise errors.InvalidValue(
+            'Certificate', number,
+            message='There is no certificate %s' % number)
+
+    def step(vm, _vmi):
+        found = media_annotation.read(vm)
+        if found.certificates.get(device.id, {}).pop(number, None):
+            _write(machine, vm, found)
+
+    machine.write(step)
+    _remove(machine, device, number + '.pem')
+
+
+def provide(machine, device):
+    """See to it that CDI finds the certificates it is to check against.
+
+    :returns: name of the ConfigMap, None if there are none
+    """
+    path = machine.options.media.ca_file
+    if path:
+        _put(machine, device, _OPERATOR, tls.read(path))
+    elif not media_annotation.read(machine.objects()[0]).certificates.get(
+        device.id
+    ):
+        return None
+    return media_annotation.authorities(machine.name, device.id)
+
+
+def _checked(text):
+    """One certificate, as the others are stored.
+
+    :raises: `errors.InvalidValue`
+    """
+    found = tls.certificates(text) if isinstance(text, str) else []
+    if len(found) == 1:
+        try:
+            ssl.create_default_context(cadata=found[0])
+            return found[0]
+        except (ssl.SSLError, ValueError):
+            pass
+    raise errors.InvalidValue(
+        'CertificateString', '', message='CertificateString has to be one '
+        'certificate in PEM')
+
+
+def _digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _write(machine, vm, found):
+    edited = copy.deepcopy(vm)
+    media_annotation.write(edited, found)
+    json_patch.send(machine, vm, edited)
+
+
+# The ConfigMap
+
+def _place(machine, device):
+    return (api_resources.CONFIG_MAP, machine.namespace,
+            media_annotation.authorities(machine.name, device.id))
+
+
+def _ours(machine):
+    return {'op': 'test', 'path': '/metadata/ownerReferences/0/uid',
+            'value': machine.uid}
+
+
+def _data(machine, device):
+    try:
+        found = machine.cluster.client.get(*_place(machine, device))
+    except errors.ObjectNotFound:
+        return {}
+    return found.get('data') or {}
+
+
+def _put(machine, device, key, text):
+    place = _place(machine, device)
+    client = machine.cluster.client
+    body = {
+        'apiVersion': api_resources.CONFIG_MAP.api_version,
+        'kind': api_resources.CONFIG_MAP.kind,
+        'metadata': {'name': place[2], 'namespace': machine.namespace,
+                     'labels': {datavolumes.LABEL: device.id},
+                     'ownerReferences': [datavolumes.owner(machine)]},
+        'data': {key: text}}
+
+    def step():
+        try:
+            client.patch(*place, [_ours(machine), {
+                'op': 'add', 'path': '/data/' + key, 'value': text}])
+        except errors.ObjectNotFound:
+            client.create(*place[:2], body,
+                          named=image_credentials.is_named(machine))
+        except errors.Conflict:
+            _whose(machine, device)
+            raise
+
+    retry.run(step, machine.options, machine.cluster.closing)
+
+
+def _whose(machine, device):
+    """:raises: `errors.WrongState` if the ConfigMap is somebody else's"""
+    place = _place(machine, device)
+    try:
+        found = machine.cluster.client.get(*place)
+    except errors.ObjectNotFound:
+        return
+    references = found['metadata'].get('ownerReferences') or [{}]
+    if references[0].get('uid') != machine.uid:
+        raise errors.WrongState(
+            'ConfigMap %s/%s belongs to somebody else; the certificates of '
+            '%s need that name' % (machine.namespace, place[2], device.id))
+
+
+def _remove(machine, device, key):
+    place = _place(machine, device)
+    client = machine.cluster.client
+
+    def step():
+        try:
+            found = client.get(*place)
+        except errors.ObjectNotFound:
+            return
+        if key not in (found.get('data') or {}):
+            return
+        if len(found['data']) > 1:
+            client.patch(*place, [_ours(machine), {
+                'op': 'remove', 'path': '/data/' + key}])
+            return
+        _whose(machine, device)
+        client.delete(*place, {'preconditions': {
+            'uid': found['metadata']['uid'],
+            'resourceVersion': found['metadata']['resourceVersion']}})
+
+    retry.run(step, machine.options, machine.cluster.closing)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI's DataVolumes: what we write into one, and what its status means.
+
+Source: CDI's ``pkg/controller/datavolume`` (conditions.go,
+controller-base.go) and doc/datavolumes.md, 1.63 and main of 2026-08.
+"""
+
+import dataclasses
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine.media import image_credentials
+from sushy_kubevirt.machine.media import model
+
+#: On every DataVolume and Secret of ours; its value is the device.
+LABEL = annotations.MEDIA
+
+_CDI = 'cdi.kubevirt.io/'
+_MIB = 1 << 20
+
+# Reasons of the condition Running with which nothing moves any more, or only
+# after what is wrong was mended. The others are steps of a pod's start:
+# ``Unschedulable`` is one too, of each pod whose scratch space is made after
+# it.
+_STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
+          'ErrImagePull', 'ImagePullBackOff', 'InvalidImageName',
+          'ImagePullFailed', 'ChecksumError', 'CreateContainerError',
+          'ErrExceededQuota', 'ErrStartingPod', 'Failed')
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """What a DataVolume's status says.
+
+    :param state: a `model.State`
+    :param progress: per cent, or None
+    :param reason: one word, '' if there is nothing to say
+    :param message: the sentence to it
+    :param restarts: how many times it was tried again
+    :param phase: CDI's own word
+    """
+
+    state: model.State
+    progress: float | None = None
+    reason: str = ''
+    message: str = ''
+    restarts: int = 0
+    phase: str = ''
+
+
+def body(machine, device, entry, size, authorities=None):
+    """A DataVolume to be created.
+
+    :param machine: the `machine.Machine` it belongs to
+    :param device: a `model.Device`
+    :param entry: its `record.Entry`
+    :param size: of the image, bytes
+    :param authorities: name of the ConfigMap with certificates, or None
+    """
+    options = machine.options.media
+    size = max(size, options.minimum_size)
+    storage = {'resources': {'requests': {
+        'storage': '%dMi' % -(-size // _MIB)}}}
+    if options.storage_class:
+        storage['storageClassName'] = options.storage_class
+    if options.access_mode != 'auto':
+        storage['accessModes'] = [options.access_mode]
+    source = {'upload': {}}
+    if not entry.upload:
+        http = {'url': entry.url}
+        if entry.credentials:
+            http['secretRef'] = image_credentials.name(machine, entry)
+        if authorities:
+            http['certConfigMap'] = authorities
+        if not entry.verify:
+            http['insecureSkipVerify'] = True
+        source = {'http': http}
+    return {
+        'apiVersion': api_resources.DATA_VOLUME.api_version,
+        'kind': api_resources.DATA_VOLUME.kind,
+        'metadata': {
+            'name': entry.volume,
+            'namespace': machine.namespace,
+            'labels': {LABEL: device.id},
+            'annotations': {
+                annotations.MEDIA_ATTEMPT: entry.id,
+                # Nobody waits for the first consumer: the image is fetched
+                # now, and a VM that is off has none.
+                _CDI + 'storage.bind.immediate.requested': 'true',
+                # CDI 1.57 and 1.58 delete what is complete.
+                _CDI + 'storage.deleteAfterCompletion': 'false',
+            },
+            'ownerReferences': [owner(machine)],
+        },
+        # ``storage``, not ``pvc``: CDI adds what a file system needs itself.
+        'spec': {'source': source, 'storage': storage},
+    }
+
+
+def verifies_anyway(volume, entry):
+    """Whether CDI is too old to leave certificates unchecked.
+
+    The API drops what such a CDI does not know. Where there is no
+    certificate nothing is lost.
+
+    :param volume: the DataVolume as it was made
+    :param entry: its `record.Entry`
+    """
+    http = volume['spec']['source'].get('http')
+    return (http is not None and not entry.verify
+            and not http.get('insecureSkipVerify')
+            and not entry.url.startswith('http:'))
+
+
+def owner(machine):
+    """The reference with which an object goes when the VM goes."""
+    return {'apiVersion': api_resources.VM.api_version,
+            'kind': api_resources.VM.kind, 'name': machine.name,
+            'uid': machine.uid}
+
+
+def is_ours(volume, machine):
+    """Whether a DataVolume was made for media of this VM."""
+    metadata = volume['metadata']
+    return LABEL in (metadata.get('labels') or {}) and any(
+        reference.get('uid') == machine.uid
+        for reference in metadata.get('ownerReferences') or ())
+
+
+def is_claim_of(claim, name):
+    """Whether a claim was made by CDI for a DataVolume of this name."""
+    return any(reference.get('kind') == api_resources.DATA_VOLUME.kind
+               and reference.get('name') == name
+               for reference in
+               claim['metadata'].get('ownerReferences') or ())
+
+
+def attempt(volume):
+    """:returns: the `record.Entry.id` it was made for, or None"""
+    return (volume['metadata'].get('annotations') or {}).get(
+        annotations.MEDIA_ATTEMPT)
+
+
+def status(volume):
+    """:returns: the `Status` of a DataVolume"""
+    phase = (volume.get('status') or {}).get('phase') or ''
+    return dataclasses.replace(_status(volume, phase), phase=phase)
+
+
+def _status(volume, phase):
+    if volume['metadata'].get('deletionTimestamp'):
+        return Status(model.State.FAILED, None, 'Deleted',
+                      'The DataVolume is being deleted')
+    found = volume.get('status') or {}
+    restarts = found.get('restartCount') or 0
+    progress = _progress(found.get('progress'))
+    if phase == 'Succeeded':
+        return Status(model.State.READY, 100.0, restarts=restarts)
+    running, bound = (_condition(found, type_)
+                      for type_ in ('Running', 'Bound'))
+    for condition, stuck in ((running, _is_stuck), (bound, _is_refused)):
+        if condition.get('status') != 'True' and stuck(
+                condition.get('reason') or ''):
+            return Status(model.State.FAILED, progress,
+                          condition['reason'],
+                          condition.get('message') or '', restarts)
+    if phase == 'Failed':
+        reason = running.get('reason') or bound.get('reason') or phase
+        message = running.get('message') or bound.get('message') or (
+            'CDI says that it failed')
+        return Status(model.State.FAILED, progress, reason, message,
+                      restarts)
+    state = model.State.WAITING
+    if phase in ('ImportInProgress', 'UploadReady'):
+        state = model.State.IMPORTING
+    if running.get('status') == 'True':
+        # With storage of CSI the claim is bound when it is filled: meanwhile
+        # ``Bound`` tells of waiting that nobody has to know of.
+        return Status(state, progress, restarts=restarts)
+    said = running if running.get('message') else bound
+    return Status(state, progress, said.get('reason') or '',
+                  said.get('message') or '', restarts)
+
+
+def _is_stuck(reason):
+    return any(word in _STUCK for word in reason.split(' and '))
+
+
+def _is_refused(reason):
+    # ErrExceededQuota, ErrClaimNotValid, ErrUnableToClaim …
+    return reason.startswith('Err') or reason == 'ClaimLost'
+
+
+def _condition(found, type_):
+    for condition in found.get('conditions') or ():
+        if condition.get('type') == type_:
+            return condition
+    return {}
+
+
+def _progress(text):
+    """``45.30%`` as a number; None for ``N/A``."""
+    try:
+        return min(max(float((text or '').rstrip('%')), 0.0), 100.0)
+    except ValueError:
+        return None

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a device, put together from what is known without a call.
+
+The record on the VM says what was put there, the VM's and the VMI's specs
+where it is, the DataVolume how far it is. Where they disagree the specs are
+right: a medium that somebody has taken out of the VM is not there.
+"""
+
+import json
+from urllib import parse
+
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine.media import datavolumes
+from sushy_kubevirt.machine.media import drives
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import run_strategy
+
+#: Phases of a hotplugged volume in which the guest has it.
+_PLUGGED = ('Ready',)
+
+
+def medium(device, entry, vm, vmi, seen):
+    """Tell what is in a device.
+
+    :param device: a `model.Device`
+    :param entry: its `media_annotation.Entry`, or None
+    :param seen: `following.Seen` of its DataVolume; None while unknown
+    :returns: `model.Medium`, or None
+    """
+    if entry is None or not drives.holds(vm, entry.drive, entry.volume):
+        return None
+    waits = drives.will_wait(vm, vmi, entry.drive, entry.volume)
+    status = _status(entry, seen)
+    if status.state is model.State.READY and not waits:
+        status = _plugged(entry, vm, vmi) or status
+    return model.Medium(
+        url=entry.url, image_name=image_name(entry.url),
+        write_protected=entry.write_protected, state=status.state,
+        progress=status.progress, reason=status.reason,
+        message=status.message, pending_restart=waits,
+        data_volume=entry.volume, task=entry.id, since=entry.since,
+        http_boot=device is model.HTTP_BOOT, method=entry.method,
+        protocol=entry.protocol, verify=entry.verify)
+
+
+def image_name(url):
+    """:returns: last part of a URL's path; the host if it has none"""
+    parts = parse.urlsplit(url)
+    return parse.unquote(parts.path.rstrip('/').rpartition('/')[2]) or (
+        parts.hostname or '')
+
+
+def _status(entry, seen):
+    if entry.reason:
+        return datavolumes.Status(model.State.FAILED, None, entry.reason,
+                                  entry.message)
+    if entry.ready:
+        return datavolumes.Status(model.State.READY, 100.0)
+    if seen is None:
+        return datavolumes.Status(model.State.WAITING)
+    status = seen.status
+    if entry.upload and status.state is not model.State.READY:
+        progress = upload_progress(seen)
+        if progress is not None and status.state is not model.State.FAILED:
+            return datavolumes.Status(model.State.IMPORTING, progress,
+                                      status.reason, status.message)
+    return status
+
+
+def upload_progress(seen):
+    """:returns: how far an upload is, per cent; None if it has not begun"""
+    try:
+        value = json.loads(seen.annotations.get(annotations.UPLOAD) or '{}')
+        return float(value['progress'])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _plugged(entry, vm, vmi):
+    """The status of a complete medium that the guest does not have yet."""
+    if run_strategy.phase(vmi or {}) != 'Running':
+        return None
+    source = drives.source_of(vm['spec']['template']['spec'], entry.drive)
+    if not source.get('hotpluggable'):
+        return None
+    for volume in vmi['status'].get('volumeStatus') or ():
+        if volume.get('name') == entry.drive:
+            if volume.get('phase') in _PLUGGED and drives.uses(
+                    vmi, entry.volume):
+                return None
+            return datavolumes.Status(
+                model.State.IMPORTING, 100.0, volume.get('reason') or '',
+                volume.get('message') or '')
+    return datavolumes.Status(model.State.IMPORTING, 100.0)
+
+
+def problem(found, vm, vmi):
+    """Why a VM that was told to start waits for ever.
+
+    :param found: {device id: `model.Medium`}
+    :returns: a `power_state.Problem`, or None
+    """
+    living = run_strategy.living(vmi)
+    if living and (run_strategy.phase(vmi) in ('Running', 'Unknown')
+                   or run_strategy.stopping(vm, vmi)):
+        return None
+    if not living and not run_strategy.starting(vm, vmi):
+        return None
+    for device_id, each in found.items():
+        if each.state is model.State.FAILED and (
+                not living or drives.uses(vmi, each.data_volume)):
+            return power_state.Problem('MediaFailed', (
+                'It waits for the image of %s, which cannot be fetched '
+                '(%s): %s. Eject it, or insert another one, and start '
+                'again' % (device_id, each.reason,
+                           each.message or each.reason)))
+    return _lost(vm, vmi) if living else None
+
+
+def _lost(vm, vmi):
+    """A VMI that has not begun to run keeps the volumes it was made with."""
+    there = {(each.get('dataVolume') or {}).get('name') for each in
+             vm['spec']['template']['spec'].get('volumes') or ()}
+    there |= media_annotation.read(vm).names()
+    name = vm['metadata']['name']
+    ours = {slot: device.id
+            for device in (*model.DEVICES, model.HTTP_BOOT)
+            for slot in media_annotation.slots(name, device.id)}
+    for each in vmi['spec'].get('volumes') or ():
+        volume = (each.get('dataVolume') or {}).get('name')
+        if volume in ours and volume not in there:
+            return power_state.Problem('MediaEjected', (
+                'It was started with what was in %s then, %s, which has been '
+                'taken out since and is deleted. Switch it off and on again'
+                % (ours[volume], volume)))
+    return None

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ejecting a medium, in whatever state it is.
+
+One patch takes it out of its drive and notes what is to be deleted; then
+that is deleted. A guest that runs loses it at once where KubeVirt can unplug
+it; else the VM says RestartRequired, and its next guest is without it. An
+insert that is under way finds its reservation gone, and undoes itself.
+"""
+
+import copy
+import logging
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine.media import drives
+from sushy_kubevirt.machine.media import insert
+from sushy_kubevirt.machine.media import media_annotation
+
+LOG = logging.getLogger(__name__)
+
+#: KubeVirt's feature gate for CD-ROMs without a medium.
+_GATE = 'DeclarativeHotplugVolumes'
+
+
+def eject(machine, device):
+    """See `machine.Machine.eject_media`.
+
+    :param device: a `model.Device`
+    """
+    room = machine.cluster.media
+    ejected = []
+
+    def step(vm, vmi):
+        found = media_annotation.read(vm)
+        entry = found.media.pop(device.id, None)
+        coming = found.nexts.pop(device.id, None)
+        if entry is None and coming is None:
+            return
+        found.discard(coming)
+        found.discard(entry)
+        keep = machine.gates.enabled(_GATE)
+        try:
+            _take_out(machine, device, vm, vmi, entry, found, keep)
+        except errors.Rejected as e:
+            # The gate was switched off: no drive may be empty any more.
+            if _GATE not in str(e):
+                raise
+            _take_out(machine, device, vm, vmi, entry, found, False, True)
+        ejected.extend(each for each in (entry, coming) if each)
+
+    machine.write(step)
+    for entry in ejected:
+        upload = room.uploads.get(entry.id)
+        if upload is not None:
+            upload.stop()
+        LOG.info('%s of %s: %s is ejected', device.id,
+                 machine.qualified_name, entry.volume)
+    room.look(machine)
+    insert.tidy(machine)
+
+
+def _take_out(machine, device, vm, vmi, entry, found, keep, any_drive=False):
+    edited = copy.deepcopy(vm)
+    if entry is not None:
+        drives.take(edited, vmi, device, entry.drive, entry.volume, keep)
+        if any_drive and not drives.source_of(
+                edited['spec']['template']['spec'], entry.drive):
+            drives.remove(edited, vmi, entry.drive)
+    media_annotation.write(edited, found)
+    json_patch.send(machine, vm, edited)

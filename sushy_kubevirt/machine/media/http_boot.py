@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP boot: an image that is fetched for one boot.
+
+Firmware of a VM could fetch it by itself, if the guest's network leads there
+and somebody tells it the URL, for which KubeVirt has no way. So the image
+comes like a virtual medium, into a drive of its own, and the override puts
+that first. The drive goes when the override does (`keeper`, `boot`), the
+image when no guest has it any more (`caretaker`).
+"""
+
+import copy
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine.media import eject
+from sushy_kubevirt.machine.media import insert
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import url_policy
+
+
+def uri(vm):
+    """:returns: what HTTP boot is to boot, '' for nothing"""
+    return media_annotation.read(vm).http_uri
+
+
+def prepare(machine, target, enabled, mode, http_uri):
+    """Fetch what is to be booted, if that is what a client wants.
+
+    Call it before the override is set.
+
+    :param target: a `boot.Target` or None, and so on: see `boot.set`
+    :param http_uri: the URL; None leaves it, '' forgets it
+    :raises: see `machine.Machine.insert_media`
+    """
+    if http_uri is not None or target is boot.Target.UEFI_HTTP:
+        # What another process did a moment ago is to count.
+        machine.write(lambda vm, vmi: None)
+    try:
+        _prepare(machine, target, enabled, mode, http_uri)
+    except errors.InvalidValue as e:
+        if e.property != url_policy.IMAGE:
+            raise
+        raise errors.InvalidValue('HttpBootUri', e.value,
+                                  message=str(e)) from None
+
+
+def _prepare(machine, target, enabled, mode, http_uri):
+    vm, vmi = machine.objects()
+    if http_uri:
+        source = url_policy.separated(model.Source(http_uri))
+        if source.username:
+            raise errors.InvalidValue(
+                'HttpBootUri', source.url,
+                message='HttpBootUri may not hold credentials')
+        http_uri = source.url
+    if http_uri is not None and http_uri != uri(vm):
+        machine.write(lambda vm, _vmi: _remember(machine, vm, http_uri))
+        vm, vmi = machine.objects()
+    if not _wanted(vm, vmi, target, enabled):
+        return
+    wanted = uri(vm)
+    if not wanted:
+        raise errors.InvalidValue(
+            'BootSourceOverrideTarget', boot.Target.UEFI_HTTP,
+            message='UefiHttp needs an HttpBootUri; set both at once')
+    if (mode or boot.state(vm, vmi).mode) is not boot.Mode.UEFI:
+        raise errors.WrongState(
+            'HTTP boot belongs to UEFI, and %s boots in Legacy mode; set its '
+            'BootSourceOverrideMode to UEFI too' % machine.qualified_name)
+    insert.insert(machine, model.HTTP_BOOT, model.Source(wanted))
+
+
+def take_back(machine):
+    """Remove what was fetched for an override that could not be set."""
+    if boot.state(*machine.objects()).target is not boot.Target.UEFI_HTTP:
+        eject.eject(machine, model.HTTP_BOOT)
+
+
+def _wanted(vm, vmi, target, enabled):
+    if enabled is boot.Enabled.DISABLED:
+        return False
+    if target is None:
+        return boot.state(vm, vmi).target is boot.Target.UEFI_HTTP
+    return target is boot.Target.UEFI_HTTP
+
+
+def _remember(machine, vm, http_uri):
+    edited = copy.deepcopy(vm)
+    found = media_annotation.read(edited)
+    found.http_uri = http_uri
+    media_annotation.write(edited, found)
+    json_patch.send(machine, vm, edited)

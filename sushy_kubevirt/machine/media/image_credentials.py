@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""User name and password of an image's server: a Secret, for CDI to read.
+
+It goes with its DataVolume. For a BMC of one VM it has the DataVolume's name,
+so that access rights name it; and a type of its own, which Kubernetes lets
+nobody change, so that a policy can say that a BMC makes no others. (Whoever
+may make a Secret of any type and read it has the token of every account of
+the namespace: Kubernetes writes them into Secrets of a type for that.)
+
+For a BMC of many VMs no rights can name it. There it has a name that no other
+insert has, and the BMC cannot read it.
+"""
+
+import base64
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import annotations
+
+#: Type of these Secrets.
+TYPE = 'sushy-kubevirt.openstack.org/image-server'
+
+
+class Foreign(Exception):
+    """A Secret that is none of ours has the name."""
+
+
+class Lingering(Exception):
+    """The Secret of the DataVolume that had the name is still there."""
+
+
+def is_named(machine):
+    """Whether access rights are to name what is made for a machine."""
+    return bool(machine.cluster.vm)
+
+
+def name(machine, entry):
+    """:returns: the name of the Secret of a `record.Entry`"""
+    if is_named(machine):
+        return entry.volume
+    return '%s-%s' % (entry.volume, entry.id)
+
+
+def make_way(machine, entry):
+    """See to it that CDI takes no other Secret for that of an insert.
+
+    Before its DataVolume is made: CDI would show the image's server the
+    password that another one was to be shown.
+
+    :raises: `Foreign`, `Lingering`
+    """
+    if not entry.credentials or entry.upload or not is_named(machine):
+        return
+    found = _find(machine, entry)
+    if found is None or _attempt(found) == entry.id:
+        return
+    raise Lingering() if found.get('type') == TYPE else Foreign()
+
+
+def create(machine, device, entry, volume, source):
+    """Make the Secret, if the image's server wants a password.
+
+    :param device: a `model.Device`
+    :param entry: its `record.Entry`
+    :param volume: the DataVolume that uses it, as the API has it
+    :param source: a `model.Source`
+    """
+    if not entry.credentials or entry.upload:
+        return
+    made = body(machine, device, entry, volume, source)
+    named = is_named(machine)
+
+    def step():
+        try:
+            machine.cluster.client.create(
+                api_resources.SECRET, machine.namespace, made, named=named)
+        except errors.Conflict as e:
+            # The answer was lost, the write was not? Nobody else has the
+            # name where it is not one that is named.
+            if named:
+                found = _find(machine, entry)
+                if found is None or _attempt(found) != entry.id:
+                    raise
+            elif 'exists' not in str(e):
+                raise
+
+    retry.run(step, machine.options, machine.cluster.closing)
+
+
+def body(machine, device, entry, volume, source):
+    """The Secret, see `create`."""
+    metadata = volume['metadata']
+    return {
+        'apiVersion': api_resources.SECRET.api_version,
+        'kind': api_resources.SECRET.kind,
+        'metadata': {
+            'name': name(machine, entry),
+            'namespace': machine.namespace,
+            'labels': {annotations.MEDIA: device.id},
+            'annotations': {annotations.MEDIA_ATTEMPT: entry.id},
+            'ownerReferences': [{
+                'apiVersion': api_resources.DATA_VOLUME.api_version,
+                'kind': api_resources.DATA_VOLUME.kind,
+                'name': metadata['name'], 'uid': metadata['uid']}],
+        },
+        'type': TYPE,
+        'data': {'accessKeyId': _encoded(source.username),
+                 'secretKey': _encoded(source.password)},
+    }
+
+
+def _find(machine, entry):
+    try:
+        return machine.cluster.client.get(
+            api_resources.SECRET, machine.namespace, name(machine, entry))
+    except errors.ObjectNotFound:
+        return None
+
+
+def _attempt(secret):
+    return (secret['metadata'].get('annotations') or {}).get(
+        annotations.MEDIA_ATTEMPT)
+
+
+def _encoded(text):
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How large an image is, asked of its server.
+
+CDI makes no claim without a size, and a medium that cannot be fetched is
+better refused when it is inserted than a minute later.
+"""
+
+import dataclasses
+import logging
+import re
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import fetch
+from sushy_kubevirt.machine.media import image_format
+from sushy_kubevirt.machine.media import url_policy
+
+LOG = logging.getLogger(__name__)
+
+#: No image is larger: 2 ** 53 is what JSON's readers can count.
+LARGEST = 2 ** 53
+
+_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)')
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """What a server tells of an image.
+
+    :param bytes: size of the disk it becomes
+    :param length: bytes that are sent for it; None if that is not known
+    :param format: ``raw``, ``qcow2``, ``vmdk`` or ``vdi``
+    :param compression: '', ``gz``, ``xz`` or ``zst``
+    :param guessed: True if bytes is `MediaOptions.default_size`
+    """
+
+    bytes: int
+    length: int | None = None
+    format: str = 'raw'
+    compression: str = ''
+    guessed: bool = False
+
+
+def probe(source, options, verify=True, certificates=''):
+    """Find out how large an image is.
+
+    Asks by HEAD; if that does not tell, by the first bytes, which a server
+    either sends with the size of the whole or has to be cut off from. Images
+    that by their names may be packed are looked into.
+
+    :param source: a `model.Source`, from `url_policy.separated`
+    :param options: an `options.MediaOptions`
+    :param verify: whether the server's certificate is checked
+    :param certificates: PEM, those installed for the device
+    :returns: `Probe`
+    :raises: `errors.InvalidValue` for a place that may not be asked,
+        `errors.MediaUnreachable`
+    """
+    try:
+        return _asked(fetch.Fetcher(source, options, verify, certificates),
+                      options.probe_seconds, source.url)
+    except errors.MediaUnreachable as e:
+        if not _may_guess(e, source.url, options):
+            raise
+        LOG.info('%s. Its size is taken to be %d bytes', e,
+                 options.default_size)
+        return Probe(options.default_size, guessed=True)
+
+
+def _may_guess(error, url, options):
+    if not options.default_size:
+        return False
+    if error.kind == 'size':
+        return True
+    if error.kind != 'unreachable':
+        return False
+    # CDI may reach what the BMC cannot. A host that is not known here could
+    # be anything: then only one that the operator has named.
+    try:
+        url_policy.check(url, options)
+    except errors.MediaUnreachable:
+        return url_policy.trusted_name(url, options)
+    return True
+
+
+def _asked(fetcher, seconds, url):
+    place = url_policy.place(url)
+    seconds /= 2        # two requests at most
+    length = _head(fetcher, seconds)
+    found = image_format.Format()
+    if length is None:
+        length, head = _first_bytes(fetcher, seconds)
+        found = image_format.of(head)
+    elif not place.path.partition('?')[0].lower().endswith('.iso'):
+        found = _look(fetcher, seconds)
+    size = found.bytes
+    if size is None and not found.compression:
+        size = length
+    if not size:
+        what = ('is compressed (%s)' % found.compression
+                if found.compression else 'is empty' if length == 0
+                else 'has a server that does not tell its size')
+        raise errors.MediaUnreachable(
+            '%s %s; MEDIA_DEFAULT_SIZE can say how large such images are'
+            % (place.shown, what), place.shown,
+            'missing' if length == 0 else 'size')
+    if size > LARGEST:
+        raise errors.MediaUnreachable(
+            '%s claims to be of %d bytes' % (place.shown, size), place.shown,
+            'size')
+    return Probe(size, length, found.name, found.compression)
+
+
+def _head(fetcher, seconds):
+    """:returns: the length that HEAD tells; None if it does not"""
+    try:
+        with fetcher.ask('HEAD', seconds=seconds) as answer:
+            if answer.status == 200:
+                return answer.length() or None
+    except errors.MediaUnreachable as e:
+        if e.kind == 'tls':
+            raise
+        # Some servers hang up on HEAD; GET tells what is wrong otherwise.
+        LOG.debug('HEAD: %s', e)
+    return None
+
+
+def _first_bytes(fetcher, seconds):
+    """:returns: (length or None, first bytes) of an image, by GET"""
+    with fetcher.ask(
+        'GET',
+        {'Range': 'bytes=0-%d' % (image_format.NEEDED - 1)},
+        seconds=seconds,
+    ) as answer:
+        if answer.status == 206:
+            match = _RANGE.fullmatch(
+                answer.headers.get('Content-Range', '').strip())
+            if not match or match[1] != '0':
+                # It answered to something else; it is not to be believed.
+                return None, b''
+            length = None if match[3] == '*' else int(match[3])
+        elif answer.status == 200:
+            length = answer.length()
+        elif answer.status == 416:
+            # There is no first byte.
+            return 0, b''
+        else:
+            raise fetch.refused(answer)
+        head = answer.read(image_format.NEEDED) if answer.plain else b''
+        return length, head
+
+
+def _look(fetcher, seconds):
+    """What an image is whose length is known already."""
+    try:
+        return image_format.of(_first_bytes(fetcher, seconds)[1])
+    except errors.MediaUnreachable as e:
+        LOG.debug('GET: %s', e)
+        return image_format.Format()

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DataVolumes of media, followed while they are not complete.
+
+At rest nothing is watched: a medium that is complete says so in the VM's
+annotation. While one is not, its DataVolume is followed by its name where
+access rights are to name it (a BMC for one VM), else all are that have our
+label.
+"""
+
+import dataclasses
+import threading
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine.media import datavolumes
+from sushy_kubevirt.machine.media import model
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What is known of one DataVolume.
+
+    :param uid: its uid
+    :param version: its resourceVersion, a number or None
+    :param vm: uid of the VM that it belongs to, None if it is not ours
+    :param attempt: the `record.Entry.id` it was made for
+    :param status: `datavolumes.Status`
+    :param annotations: dict
+    :param vm_name: the VM's name
+    """
+
+    uid: str
+    version: int | None
+    vm: str | None
+    attempt: str | None
+    status: datavolumes.Status
+    annotations: dict
+    vm_name: str = ''
+
+
+class Following:
+    """What is known of the DataVolumes of a scope.
+
+    :param client: a `client.Client`
+    :param options: an `options.Options`
+    :param namespaces: names, () for all
+    :param by_name: whether each is watched by its name
+    :param tell: function of (namespace, name of the VM), called when
+        something about one of its DataVolumes is new; must not block
+    """
+
+    def __init__(self, client, options, namespaces, by_name, tell):
+        self._client = client
+        self._options = options
+        self._namespaces = tuple(namespaces) or ('',)
+        self._by_name = by_name
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._seen = {}             # (namespace, name): Seen
+        self._gone = {}             # uid: True, bounded
+        self._watchers = {}         # (namespace, name or ''): Watcher
+        self._wanted = {}           # VM key: set of names
+        self._closed = False
+
+    def want(self, key, names):
+        """Follow these DataVolumes of a VM, and no others.
+
+        :param key: (namespace, name) of the VM
+        :param names: set of names, empty for none
+        """
+        with self._lock:
+            if self._closed or names == self._wanted.get(key, set()):
+                return
+            if names:
+                self._wanted[key] = set(names)
+            else:
+                del self._wanted[key]
+            self._adjust()
+
+    def _adjust(self):
+        if self._by_name:
+            needed = {(namespace, name)
+                      for (namespace, _), names in self._wanted.items()
+                      for name in names}
+        else:
+            needed = {(namespace, '') for namespace in self._namespaces
+                      if any(namespace in ('', each)
+                             for each, _ in self._wanted)}
+        for place in self._watchers.keys() - needed:
+            self._watchers.pop(place).stop()
+        for place in needed - self._watchers.keys():
+            namespace, name = place
+            made = self._watchers[place] = watcher.Watcher(
+                self._client, self._options, api_resources.DATA_VOLUME,
+                namespace, '' if name else datavolumes.LABEL,
+                'metadata.name=' + name if name else '', self)
+            made.start()
+        if not self._wanted:
+            self._seen.clear()
+            self._gone.clear()
+
+    def get(self, namespace, name, uid=''):
+        """:returns: the `Seen` of a DataVolume; None while nothing is known
+
+        :param uid: the one that is meant; of one that was seen to go, a
+            `Seen` says that it failed
+        """
+        with self._lock:
+            seen = self._seen.get((namespace, name))
+            if seen is not None and uid in ('', seen.uid):
+                return seen
+            if uid and uid in self._gone:
+                return Seen(uid, None, None, None, datavolumes.Status(
+                    model.State.FAILED, None, 'DataVolumeNotFound',
+                    'Its DataVolume %s was deleted' % name), {})
+        return None
+
+    def put(self, volume):
+        """Take in the answer to a read or write, or an event."""
+        place = object_cache.key_of(volume)
+        metadata = volume['metadata']
+        vm, vm_name = _vm(volume)
+        fresh = Seen(
+            metadata.get('uid', ''),
+            object_cache.number(metadata.get('resourceVersion')), vm,
+            datavolumes.attempt(volume), datavolumes.status(volume),
+            metadata.get('annotations') or {}, vm_name)
+        with self._lock:
+            held = self._seen.get(place)
+            if fresh.uid in self._gone or held is not None and (
+                    held.uid == fresh.uid and _older(fresh, held)):
+                return
+            if held is not None and held.uid == fresh.uid:
+                fresh = dataclasses.replace(fresh, status=_steady(
+                    held.status, fresh.status))
+            self._seen[place] = fresh
+            same = held is not None and dataclasses.replace(
+                held, version=None) == dataclasses.replace(
+                fresh, version=None)
+        if not same:
+            self._tell(place[0], fresh.vm_name)
+
+    def forget(self, namespace, name, uid):
+        """Take in that a DataVolume is gone."""
+        with self._lock:
+            held = self._seen.get((namespace, name))
+            self._gone[uid] = True
+            while len(self._gone) > 200:
+                del self._gone[next(iter(self._gone))]
+            if held is None or held.uid != uid:
+                return
+            del self._seen[namespace, name]
+        self._tell(namespace, held.vm_name)
+
+    def close(self):
+        with self._lock:
+            self._closed = True
+            for each in self._watchers.values():
+                each.stop()
+            self._watchers.clear()
+
+    # Told by the watchers
+
+    def take_list(self, source, pages):
+        """Take in a complete list, see `watcher.Watcher`."""
+        version = None
+        listed = set()
+        for items, page_version in pages:
+            version = version or page_version
+            for volume in items:
+                listed.add(volume['metadata'].get('uid'))
+                self.put(volume)
+        number = object_cache.number(version)
+        with self._lock:
+            place = next((place for place, each in self._watchers.items()
+                          if each is source), None)
+            lost = [] if place is None else [
+                (*key, seen.uid) for key, seen in self._seen.items()
+                if seen.uid not in listed and place[0] in ('', key[0])
+                and place[1] in ('', key[1])
+                and (seen.version or 0) <= (number or 0)]
+        for each in lost:
+            self.forget(*each)
+        return version
+
+    def event(self, _source, kind, obj):
+        """Take in one event of a watch, see `watcher.Watcher`."""
+        if kind == 'DELETED':
+            self.forget(
+                *object_cache.key_of(obj),
+                obj['metadata'].get(
+                    'uid',
+                    ''))
+        else:
+            self.put(obj)
+
+    def changed(self):
+        """A watch begins or ceases to work: no news."""
+
+
+def _vm(volume):
+    for reference in volume['metadata'].get('ownerReferences') or ():
+        if reference.get('kind') == api_resources.VM.kind:
+            return reference.get('uid'), reference.get('name', '')
+    return None, ''
+
+
+def _older(fresh, held):
+    return None not in (fresh.version, held.version) and (
+        fresh.version <= held.version)
+
+
+def _steady(before, now):
+    """A status without the ups and downs of trying again.
+
+    CDI starts a pod anew for each try, whose conditions hide why the last
+    one failed. It failed until something has come of another try.
+    """
+    if (before.state is model.State.FAILED
+            and now.state in (model.State.WAITING, model.State.IMPORTING)
+            and not now.progress):
+        return dataclasses.replace(
+            now, state=before.state, reason=before.reason,
+            message=before.message)
+    return now

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads: images that the BMC fetches, because CDI cannot.
+
+A thread of the process that was asked. It alone has the password, so nobody
+can go on in its place: its heart beats on the DataVolume, and when it has
+stopped for a while another process says that the upload has failed.
+"""
+
+import copy
+import dataclasses
+import json
+import logging
+import threading
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import tls
+from sushy_kubevirt.machine.media import upload_stream as upload_
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two beats of the heart.
+BEAT_SECONDS = 3.0
+
+#: Tries, each with a token of its own; CDI's server begins anew with each.
+TRIES = 3
+
+#: Longest wait for CDI to be ready for an upload.
+_READY_SECONDS = 600
+
+
+def start(machine, entry, source, pem, probe):
+    """Begin an upload.
+
+    :param entry: the `media_annotation.Entry` that is in the drive
+    :param source: `model.Source`, with ``verify``
+    :param pem: certificates to check the server against
+    :param probe: `probe.Probe`
+    """
+    made = Upload(machine, entry, source, pem, probe)
+    machine.cluster.media.uploads[entry.id] = made
+    threading.Thread(target=made.run, daemon=True,
+                     name='upload-%s' % entry.volume).start()
+
+
+class Upload:
+    """One upload."""
+
+    def __init__(self, machine, entry, source, pem, probe):
+        self.machine = machine
+        self._entry = entry
+        self._source = source
+        self._pem = pem
+        self._length = probe.length
+        self._room = machine.cluster.media
+        self._stop = upload_.Stop()
+        self._over = threading.Event()
+        self._progress = 0.0
+
+    def stop(self):
+        """End it, from another thread."""
+        self._stop.set()
+        self._over.set()
+
+    def run(self):
+        """Upload; tell what went wrong on the VM."""
+        beats = threading.Thread(target=self._beat, daemon=True,
+                                 name='upload-beat')
+        beats.start()
+        name = self.machine.qualified_name
+        try:
+            self._upload()
+            LOG.info('%s of %s is uploaded', self._entry.volume, name)
+        except upload_.Stopped:
+            pass
+        except errors.MachineNotFound:
+            pass
+        except errors.MachineError as e:
+            LOG.warning('The upload of %s of %s failed: %s',
+                        self._entry.volume, name, e)
+            self._failed('UploadFailed', str(e))
+        except Exception as e:
+            LOG.exception('The upload of %s of %s failed',
+                          self._entry.volume, name)
+            self._failed('UploadFailed', str(e))
+        finally:
+            self._over.set()
+            self._room.uploads.pop(self._entry.id, None)
+
+    def _upload(self):
+        for tries in range(1, TRIES + 1):
+            self._wait()
+            try:
+                self._send()
+                return
+            except errors.Unavailable as e:
+                if tries == TRIES or self._is_over():
+                    raise
+                LOG.info('The upload of %s is tried again: %s',
+                         self._entry.volume, e)
+                self._over.wait(tries)
+
+    def _is_over(self):
+        return self._over.is_set() or self.machine.cluster.closing.is_set()
+
+    def _wait(self):
+        """Wait until CDI takes an upload."""
+        found = []
+
+        def ready():
+            seen = self._room.volumes.get(
+                self.machine.namespace, self._entry.volume, self._entry.uid)
+            found[:] = [seen]
+            return self._is_over() or seen is not None and (
+                seen.status.phase == 'UploadReady'
+                or seen.status.state is model.State.FAILED)
+
+        came = self._room.wait(ready, _READY_SECONDS)
+        if self._is_over():
+            raise upload_.Stopped('The upload was stopped')
+        if not came:
+            raise errors.MachineError(
+                'CDI was not ready for the upload in %d s' % _READY_SECONDS)
+        status = found[0].status
+        if status.state is model.State.FAILED:
+            raise errors.MachineError('%s: %s' % (
+                status.reason, status.message))
+
+    def _send(self):
+        machine = self.machine
+        options = machine.options.media
+        answer = machine.cluster.client.create(
+            api_resources.UPLOAD_TOKEN, machine.namespace, {
+                'apiVersion': api_resources.UPLOAD_TOKEN.api_version,
+                'kind': api_resources.UPLOAD_TOKEN.kind,
+                'metadata': {'name': self._entry.volume,
+                             'namespace': machine.namespace},
+                'spec': {'pvcName': self._entry.volume}})
+        ca = ''
+        if options.upload_proxy_ca:
+            ca = tls.read(options.upload_proxy_ca)
+        upload_.stream(
+            self._source, options.upload_proxy_url,
+            answer['status']['token'], options, self._entry.verify,
+            self._pem, ca, self._length, self._sent, self._stop)
+
+    def _sent(self, sent, total):
+        if total:
+            self._progress = sent * 100.0 / total
+
+    def _beat(self):
+        number = 0
+        while True:
+            number += 1
+            try:
+                self._room.volumes.put(self.machine.cluster.client.patch(
+                    api_resources.DATA_VOLUME, self.machine.namespace,
+                    self._entry.volume, {'metadata': {
+                        'uid': self._entry.uid, 'annotations': {
+                            annotations.UPLOAD: json.dumps({
+                                'beat': number,
+                                'progress': round(self._progress, 2)})}}}))
+            except errors.ObjectNotFound:
+                self.stop()
+                return
+            except errors.MachineError as e:
+                LOG.info('The heart of the upload of %s: %s',
+                         self._entry.volume, e)
+            if self._over.wait(BEAT_SECONDS):
+                return
+
+    def _failed(self, reason, message):
+        def step(vm, _vmi):
+            edited = copy.deepcopy(vm)
+            found = media_annotation.read(edited)
+            for id_, entry in found.media.items():
+                if entry.id == self._entry.id and not entry.reason:
+                    found.media[id_] = dataclasses.replace(
+                        entry, reason=reason, message=message[:500])
+            media_annotation.write(edited, found)
+            json_patch.send(self.machine, vm, edited)
+
+        try:
+            self.machine.write(step)
+        except errors.MachineError as e:
+            LOG.warning('That the upload of %s failed could not be noted: %s',
+                        self._entry.volume, e)

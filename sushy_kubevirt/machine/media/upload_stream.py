@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An image, from its server to CDI's upload proxy, through the BMC.
+
+Nothing is kept: a piece is read, sent and forgotten, whatever the size of the
+image. What broke half way cannot be resumed; CDI's upload server begins anew
+with the next one. Who is to be uploaded to, and with which token, others know.
+"""
+
+import contextlib
+import http.client
+import threading
+from urllib import parse
+
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import fetch
+from sushy_kubevirt.machine.media import tls
+
+#: Path at CDI's upload proxy (CDI, pkg/common). It answers when the image is
+#: complete in the claim, not before.
+PATH = '/v1beta1/upload'
+
+#: Bytes of one piece.
+PIECE = 256 * 1024
+
+#: Seconds that the server of the image may be silent, that the proxy may
+#: leave bytes untaken (storage that flushes), and that CDI may work on an
+#: image when it has it all.
+SOURCE_SECONDS = 60
+SEND_SECONDS = 300
+ANSWER_SECONDS = 3600
+
+
+class Stopped(errors.MachineError):
+    """The upload was told to stop."""
+
+
+class Stop:
+    """Something to stop an upload with, from another thread.
+
+    Like a `threading.Event` that breaks the connections at once, so that
+    nobody has to look at it.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._cuts = []
+        self._set = False
+
+    def is_set(self):
+        return self._set
+
+    def set(self):
+        """Stop what there is, and what begins later."""
+        with self._lock:
+            self._set = True
+            for cut in self._cuts:
+                cut()
+
+    def watch(self, cut):
+        """Have a function called when it is set.
+
+        :raises: `Stopped` if it is
+        """
+        with self._lock:
+            if self._set:
+                raise Stopped('The upload was stopped')
+            self._cuts.append(cut)
+
+    def forget(self, cut):
+        """Call a function no more."""
+        with self._lock:
+            if cut in self._cuts:
+                self._cuts.remove(cut)
+
+
+def stream(source, proxy_url, token, options, verify=True, certificates='',
+           proxy_ca='', length=None, progress=None, stop=None):
+    """Send an image to CDI; returns when CDI has it.
+
+    :param source: a `model.Source`, from `addresses.separated`
+    :param proxy_url: of CDI's upload proxy; without a scheme (as CDI's own
+        configuration may have it) https is meant
+    :param token: of an UploadTokenRequest
+    :param options: an `options.MediaOptions`
+    :param verify: whether the certificate of the image's server is checked
+    :param certificates: PEM, those installed for the device
+    :param proxy_ca: PEM that the proxy's certificate is checked against;
+        '' for the system's
+    :param length: of the image in bytes, if its server has told it before
+    :param progress: function of (bytes sent, bytes in all or None), called
+        after each piece
+    :param stop: a `Stop`
+    :raises: `errors.MediaUnreachable` about the image's server,
+        `errors.Unavailable` about the proxy, when another try may help,
+        `errors.Rejected` when CDI cannot use what it got, `Stopped`
+    """
+    stop = stop or Stop()
+    fetcher = fetch.Fetcher(source, options, verify, certificates)
+    sender = _Sender(proxy_url, token, proxy_ca)
+    if stop.is_set():
+        raise Stopped('The upload was stopped')
+    with fetcher.ask('GET', read_seconds=SOURCE_SECONDS) as answer:
+        if answer.status != 200:
+            raise fetch.refused(answer)
+        total = answer.length()
+        if total is None and answer.plain:
+            total = length
+        try:
+            # The proxy first: an image that ends early may not look complete.
+            stop.watch(sender.cut)
+            stop.watch(answer.cut)
+            sender.begin(total)
+            _pump(answer, sender, total, progress, stop)
+            sender.finish()
+        except (errors.MediaUnreachable, errors.Unavailable,
+                errors.Rejected):
+            if stop.is_set():
+                raise Stopped('The upload was stopped') from None
+            raise
+        finally:
+            stop.forget(answer.cut)
+            stop.forget(sender.cut)
+            sender.close()
+
+
+def _pump(answer, sender, total, progress, stop):
+    sent = 0
+    buffer = memoryview(bytearray(PIECE))
+    while got := answer.readinto(buffer):
+        if not sender.send(buffer[:got]):
+            return
+        sent += got
+        if progress is not None:
+            progress(sent, total)
+    if stop.is_set():
+        raise Stopped('The upload was stopped')
+    if total is not None and sent != total:
+        raise errors.MediaUnreachable(
+            '%s: its server sent %d of %d bytes'
+            % (answer.place.shown, sent, total), answer.place.shown)
+
+
+class _Sender:
+    """The request to the proxy, written as the image comes in."""
+
+    def __init__(self, url, token, ca):
+        found = parse.urlsplit(url if '://' in url else 'https://' + url)
+        self._name = '%s://%s' % (found.scheme, found.netloc)
+        if found.scheme not in ('http', 'https') or not found.hostname:
+            raise errors.ConfigError(
+                'The upload proxy %s is no URL of http or https' % url)
+        self._path = found.path.rstrip('/') + PATH
+        self._token = token
+        self._chunked = False
+        self._sock = None
+        if found.scheme == 'http':
+            self._link = http.client.HTTPConnection(
+                found.hostname, found.port, fetch.CONNECT_SECONDS)
+        else:
+            self._link = http.client.HTTPSConnection(
+                found.hostname, found.port, timeout=fetch.CONNECT_SECONDS,
+                context=tls.context(True, ca, system=not ca))
+
+    def begin(self, length):
+        """Connect and send the head.
+
+        :param length: of what will be sent; None if it is not known
+        """
+        link = self._link
+        self._chunked = length is None
+        try:
+            link.connect()
+            self._sock = link.sock
+            for option in connection.SOCKET_OPTIONS:
+                link.sock.setsockopt(*option)
+            link.sock.settimeout(SEND_SECONDS)
+            link.putrequest('POST', self._path, skip_accept_encoding=True)
+            link.putheader('Authorization', 'Bearer ' + self._token)
+            link.putheader('Content-Type', 'application/octet-stream')
+            link.putheader('User-Agent', 'sushy-kubevirt')
+            if self._chunked:
+                link.putheader('Transfer-Encoding', 'chunked')
+            else:
+                link.putheader('Content-Length', str(length))
+            link.endheaders()
+        except fetch.BROKEN as e:
+            raise self._lost(e) from None
+
+    def send(self, piece):
+        """Send a piece.
+
+        :returns: whether the proxy takes more; it may have answered already
+        """
+        try:
+            if self._chunked:
+                self._link.send(b'%x\r\n' % len(piece))
+            self._link.send(piece)
+            if self._chunked:
+                self._link.send(b'\r\n')
+        except TimeoutError as e:
+            raise self._lost(e) from None
+        except fetch.BROKEN:
+            # It hangs up on whom it refuses, and says why first.
+            return False
+        return True
+
+    def finish(self):
+        """Wait for the answer.
+
+        :raises: `errors.Unavailable`, `errors.Rejected`
+        """
+        link = self._link
+        if self._chunked:
+            with contextlib.suppress(OSError):
+                link.send(b'0\r\n\r\n')
+        try:
+            link.sock.settimeout(ANSWER_SECONDS)
+            response = link.getresponse()
+            text = response.read(500).decode(errors='replace').strip()
+        except fetch.BROKEN as e:
+            raise self._lost(e) from None
+        if response.status < 300:
+            return
+        said = 'The upload proxy %s answers %d %s' % (
+            self._name, response.status, text or response.reason)
+        if response.status in (401, 403, 408, 429) or response.status >= 500:
+            # 401: a token is good for some minutes only.
+            raise errors.Unavailable(said)
+        raise errors.Rejected(said)
+
+    def _lost(self, error):
+        return errors.Unavailable('The upload proxy %s: %s' % (
+            self._name, fetch.reason(error)))
+
+    def cut(self):
+        fetch.cut(self._sock)
+
+    def close(self):
+        self._link.close()

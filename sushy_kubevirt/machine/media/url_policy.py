@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where an image may come from.
+
+Whoever may insert a medium chooses a URL that the cluster fetches. That must
+not become a way to what only the cluster or its nodes can reach, so a URL is
+read strictly here, and every address its host has is looked at. Fetches
+nothing; `fetch` connects to the addresses that were checked and to no others.
+
+CDI resolves the name again when it imports, and follows redirects of its
+own: what it may reach is for the network policies of the VM's namespace.
+"""
+
+import dataclasses
+import functools
+import ipaddress
+import re
+import socket
+from urllib import parse
+
+from sushy_kubevirt.kube import errors
+
+#: Property of Redfish that a URL is about; what is refused names it.
+IMAGE = 'Image'
+
+_PORTS = {'http': 80, 'https': 443}
+
+#: Longest URL that is taken; nothing that serves images has longer ones.
+LONGEST = 4096
+
+# A name as DNS and files of hosts have it; underscores are met in both.
+_LABEL = re.compile(r'(?!-)[a-z0-9_-]{1,63}(?<!-)')
+
+# What is left when a part of the path or query is written as RFC 3986 has it.
+_PATH_SAFE = "/%:@!$&'()*+,;=-._~"
+_QUERY_SAFE = _PATH_SAFE + '?[]'
+
+_NETWORK = ipaddress.ip_network
+
+#: Networks that lead to the host itself, and to what is on its link.
+LOOPBACK = (_NETWORK('127.0.0.0/8'), _NETWORK('::1/128'))
+LINK_LOCAL = (_NETWORK('169.254.0.0/16'), _NETWORK('fe80::/10'))
+
+# Clouds' metadata services: whoever may ask them is the node. (169.254.169.254
+# is link-local; it is refused with all link-local addresses allowed.)
+_METADATA = tuple(map(_NETWORK, (
+    '169.254.169.254/32', '169.254.169.253/32', '169.254.170.2/32',
+    '169.254.0.23/32', '100.100.100.200/32', '168.63.129.16/32',
+    '192.0.0.192/32', 'fd00:ec2::/32', 'fd20:ce::254/128',
+    'fe80::a9fe:a9fe/128')))
+
+# Nothing serves images there. (2001::/32 was Teredo's.)
+_NOWHERE = tuple(map(_NETWORK, (
+    '0.0.0.0/8', '::/128', '224.0.0.0/4', 'ff00::/8', '240.0.0.0/4',
+    'fec0::/10', '100::/64', '2001::/32')))
+
+# IPv6 addresses whose last four bytes are the IPv4 address they lead to:
+# translated (RFC 6052, 8215, 2765) and compatible ones (RFC 4291).
+_EMBEDDING = tuple(map(_NETWORK, (
+    '64:ff9b::/96', '64:ff9b:1::/48', '::ffff:0:0:0/96', '::/96')))
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A URL, read.
+
+    :param text: without credentials and fragment, host in lower case
+    :param scheme: ``http`` or ``https``
+    :param host: name or address, an IPv6 address without brackets
+    :param port: number
+    :param path: path and query, as they are sent
+    :param username: that stood in the URL, '' for none
+    :param password: the same
+    """
+
+    text: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    username: str = ''
+    password: str = dataclasses.field(default='', repr=False)
+
+    @property
+    def shown(self):
+        """For messages: without the query, where signatures stand."""
+        return self.text.partition('?')[0]
+
+    @property
+    def origin(self):
+        """Scheme, host and port: who credentials are meant for."""
+        return self.scheme, self.host, self.port
+
+
+def place(url):
+    """Read a URL.
+
+    :param url: text from a client, or of a redirect
+    :returns: `Place`
+    :raises: `errors.InvalidValue`
+    """
+    if not isinstance(url, str) or not url:
+        raise _refused('', 'there is no URL')
+    if len(url) > LONGEST:
+        raise _refused('', 'its URL is longer than %d characters' % LONGEST)
+    if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url) or (
+            '\\' in url):
+        # What one reader takes for a host is a path to another.
+        raise _refused('', 'its URL holds a space, a backslash or a '
+                       'control character')
+    try:
+        parts = parse.urlsplit(url)
+        url.encode()        # JSON can hold halves of characters
+        port = parts.port
+        username = parse.unquote(parts.username or '', errors='strict')
+        password = parse.unquote(parts.password or '', errors='strict')
+    except ValueError:
+        raise _refused('', 'that is no URL') from None
+    scheme = parts.scheme.lower()
+    if scheme not in _PORTS:
+        raise _refused(scheme and scheme + ':…',
+                       'only http and https can be fetched')
+    if not parts.hostname or port == 0:
+        raise _refused(scheme + ':…', 'it names no host')
+    host = _host(parts)
+    port = port or _PORTS[scheme]
+    path = parse.quote(parts.path, _PATH_SAFE) or '/'
+    if parts.query:
+        path += '?' + parse.quote(parts.query, _QUERY_SAFE)
+    shown = '[%s]' % host if ':' in host else host
+    if port != _PORTS[scheme]:
+        shown += ':%d' % port
+    return Place('%s://%s%s' % (scheme, shown, path), scheme, host, port,
+                 path, username, password)
+
+
+def _host(parts):
+    """The host of a URL: an address in its one usual notation, or a name."""
+    text = parts.hostname
+    if '[' in parts.netloc.rpartition('@')[2]:
+        try:
+            found = ipaddress.IPv6Address(text)
+        except ValueError:
+            raise _refused(text, 'that is no address') from None
+        if found.scope_id:
+            raise _refused(text, 'an address with a zone has another meaning '
+                           'on every host')
+        return found.compressed
+    try:
+        return ipaddress.IPv4Address(text).compressed
+    except ValueError:
+        pass
+    name = text.rstrip('.')
+    try:
+        name = name.encode('ascii').decode()
+    except UnicodeError:
+        try:
+            name = name.encode('idna').decode()
+        except UnicodeError:
+            raise _refused(text, 'that is no name of a host') from None
+    labels = name.split('.')
+    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise _refused(text, 'that is no name of a host')
+    if re.fullmatch(r'\d+|0x[0-9a-f]*', labels[-1]):
+        # Resolvers take 2130706433, 0x7f.1 and 0177.0.0.1 for 127.0.0.1.
+        raise _refused(text, 'an address has to be written as four decimal '
+                       'numbers')
+    return name
+
+
+def separated(source):
+    """Read what a client asks for; move credentials out of its URL.
+
+    :param source: a `model.Source`
+    :returns: `model.Source` whose URL can be shown and stored
+    :raises: `errors.InvalidValue`
+    """
+    found = place(source.url)
+    username, password = source.username, source.password
+    if found.username or found.password:
+        if (username or password) and (username, password) != (
+                found.username, found.password):
+            raise errors.InvalidValue(
+                'UserName', username, message='UserName and Password are not '
+                'those in the URL; leave out one of them')
+        username, password = found.username, found.password
+    if bool(password) != bool(username):
+        missing = 'Password' if username else 'UserName'
+        raise errors.InvalidValue(
+            missing, '', message='UserName and Password go together; there '
+            'is no %s' % missing)
+    for name, value in (('UserName', username), ('Password', password)):
+        if re.search(r'[\x00-\x1f\x7f\ud800-\udfff]', value) or (
+                name == 'UserName' and ':' in value):
+            # RFC 7617, section 2; and halves of characters.
+            raise errors.InvalidValue(
+                name, '', message='%s holds a character that HTTP '
+                'authentication cannot send' % name)
+    if source.protocol and source.protocol != found.scheme.upper():
+        raise errors.InvalidValue(
+            'TransferProtocolType', source.protocol,
+            message='TransferProtocolType %s does not fit to a URL of %s'
+            % (source.protocol, found.scheme))
+    return dataclasses.replace(source, url=found.text, username=username,
+                               password=password)
+
+
+def check(url, options):
+    """Find the addresses of a URL's host, all of which may be reached.
+
+    :param url: text or `Place`
+    :param options: an `options.MediaOptions`
+    :returns: tuple of addresses, texts; those to connect to
+    :raises: `errors.InvalidValue` if one of them may not be;
+        `errors.MediaUnreachable` if the host has none
+    """
+    found = url if isinstance(url, Place) else place(url)
+    rules = _rules(options.allowed_hosts, options.denied_hosts)
+    if rules.denies_name(found.host):
+        raise _refused(found.shown, '%s is in MEDIA_DENIED_HOSTS'
+                       % found.host)
+    addresses = _resolve(found)
+    named = rules.allows_name(found.host)
+    for address in addresses:
+        why = _why_not(address, options, rules, named)
+        if why:
+            shown = str(address) if str(address) == found.host else (
+                '%s (%s)' % (address, found.host))
+            raise _refused(found.shown, '%s %s' % (shown, why))
+    return tuple(map(str, addresses))
+
+
+def trusted_name(url, options):
+    """Whether a host is allowed by its very name.
+
+    One that cannot be resolved here may then be left to CDI.
+    """
+    found = place(url)
+    rules = _rules(options.allowed_hosts, options.denied_hosts)
+    return (bool(options.allowed_hosts) and rules.allows_name(found.host)
+            and not rules.denies_name(found.host))
+
+
+def _resolve(found):
+    try:
+        return (ipaddress.ip_address(found.host),)
+    except ValueError:
+        pass
+    try:
+        answers = socket.getaddrinfo(found.host, found.port,
+                                     type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as e:
+        raise errors.MediaUnreachable(
+            'The host of %s cannot be found: %s' % (
+                found.shown, getattr(e, 'strerror', None) or e),
+            found.shown) from None
+    addresses = dict.fromkeys(answer[4][0] for answer in answers)
+    return tuple(map(ipaddress.ip_address, addresses))
+
+
+def _plain(address):
+    """Both an address and, if it leads to one, the IPv4 address in it."""
+    yield address
+    if address.version == 4:
+        return
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and _within(address, _EMBEDDING) and int(address) > 1:
+        inner = ipaddress.IPv4Address(int(address) & 0xffffffff)
+    if inner is not None:
+        yield inner
+
+
+def _within(address, networks):
+    return any(address in network for network in networks
+               if network.version == address.version)
+
+
+def _why_not(address, options, rules, named):
+    """Why an address may not be reached; '' if it may."""
+    if getattr(address, 'scope_id', None):
+        return 'has a zone; addresses have to be global'
+    for plain in _plain(address):
+        if _within(plain, _METADATA):
+            return 'is the metadata service of a cloud'
+        if _within(plain, _NOWHERE):
+            return 'is no address of a host'
+        if _within(plain, LOOPBACK) and not options.allow_loopback:
+            return ('is a loopback address; MEDIA_ALLOW_LOOPBACK = True '
+                    'allows these')
+        if _within(plain, LINK_LOCAL) and not options.allow_link_local:
+            return ('is a link-local address; MEDIA_ALLOW_LINK_LOCAL = True '
+                    'allows these')
+        if _within(plain, rules.denied_networks):
+            return 'is in MEDIA_DENIED_HOSTS'
+    if options.allowed_hosts and not named and not _within(
+            address, rules.allowed_networks):
+        return 'is not in MEDIA_ALLOWED_HOSTS'
+    return ''
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rules:
+    allowed_names: tuple
+    allowed_networks: tuple
+    denied_names: tuple
+    denied_networks: tuple
+
+    def allows_name(self, host):
+        return _matches(host, self.allowed_names)
+
+    def denies_name(self, host):
+        return _matches(host, self.denied_names)
+
+
+def _matches(host, names):
+    for name in names:
+        if name == '*' or name == host or (
+                name.startswith('*.') and host.endswith(name[1:])):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=4)
+def _rules(allowed, denied):
+    return _Rules(*_sorted_out(allowed), *_sorted_out(denied))
+
+
+def _sorted_out(entries):
+    names, networks = [], []
+    for entry in entries:
+        found = network(entry)
+        if found is None:
+            names.append(entry.lower().rstrip('.'))
+        else:
+            networks.append(found)
+    return tuple(names), tuple(networks)
+
+
+def network(entry):
+    """The network that an entry of a list of hosts means.
+
+    :param entry: name, ``*.domain``, ``*``, address or network
+    :returns: `ipaddress` network; None for a name
+    :raises: `ValueError` if it is none of these
+    """
+    try:
+        return ipaddress.ip_network(entry)
+    except ValueError as e:
+        # With a slash it can be nothing else: 'has host bits set'.
+        if '/' in entry or ':' in entry:
+            raise ValueError(str(e)) from None
+    name = entry.removeprefix('*.').rstrip('.').lower()
+    if entry != '*' and (
+            not all(map(_LABEL.fullmatch, name.split('.')))
+            or re.fullmatch(r'\d+|0x[0-9a-f]*', name.rpartition('.')[2])):
+        raise ValueError('%r is no host, address or network' % entry)
+    return None
+
+
+def _refused(value, why):
+    return errors.InvalidValue(
+        IMAGE, value, message='An image cannot come from %s: %s'
+        % (value or 'there', why))

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API resources that the operator reads and writes."""
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.operator import naming
+
+BMC = api_resources.Resource(
+    naming.GROUP, naming.VERSION, naming.PLURAL, naming.KIND)
+DEPLOYMENT = api_resources.Resource(
+    'apps', 'v1', 'deployments', 'Deployment')
+SERVICE = api_resources.Resource('', 'v1', 'services', 'Service')
+ACCOUNT = api_resources.Resource(
+    '', 'v1', 'serviceaccounts', 'ServiceAccount')
+ROLE = api_resources.Resource(
+    'rbac.authorization.k8s.io', 'v1', 'roles', 'Role')
+BINDING = api_resources.Resource(
+    'rbac.authorization.k8s.io', 'v1', 'rolebindings', 'RoleBinding')
+POLICY = api_resources.Resource(
+    'networking.k8s.io', 'v1', 'networkpolicies', 'NetworkPolicy')
+LEASE = api_resources.Resource(
+    'coordination.k8s.io', 'v1', 'leases', 'Lease')
+CONFIG_MAP, SECRET, VM, EVENT = (
+    api_resources.CONFIG_MAP, api_resources.SECRET, api_resources.VM,
+    api_resources.EVENT)
+
+#: What the operator makes for BMCs and keeps as it is to be, watched by its
+#: label. Secrets are not among them: see `secret_summary`.
+OWNED = (DEPLOYMENT, SERVICE, ACCOUNT, ROLE, BINDING, POLICY, CONFIG_MAP)
+
+_BY_KIND = {one.kind: one for one in (*OWNED, SECRET, VM, BMC)}
+
+
+def of(obj):
+    """:returns: the `api_resources.Resource` of an object"""
+    return _BY_KIND[obj['kind']]
+
+
+def of_kind(kind):
+    """:returns: the `api_resources.Resource` of a kind"""
+    return _BY_KIND[kind]

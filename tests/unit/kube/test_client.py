@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What answers, and the lack of one, mean."""
+
+import socket
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import options
+from tests.unit.machine import api
+
+VM = '/virtualmachines/a'
+DENIED = ('admission webhook "virtualmachine-validator.kubevirt.io" denied '
+          'the request: ')
+
+
+class ClientTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = self.useFixture(_Fixture()).api
+        self.api.put('virtualmachines', api.vm('a'))
+        self.options = options.Options(request_timeout=2, page_size=2)
+        self.client = client.Client(self.api.connection(), self.options)
+        self.addCleanup(self.client.close)
+
+    def get(self):
+        return self.client.get(api_resources.VM, 'default', 'a')
+
+    def patch(self, *operations):
+        return self.client.patch(api_resources.VM, 'default', 'a',
+                                 list(operations))
+
+    def refused(self, error, code, message='', headers=None):
+        self.api.rule('GET', VM, (code, {'message': message}, headers))
+        return self.assertRaises(error, self.get)
+
+    def test_an_object_is_read(self):
+        self.assertEqual('a', self.get()['metadata']['name'])
+
+    def test_a_collection_is_read_in_pages(self):
+        for name in 'bcde':
+            self.api.put('virtualmachines', api.vm(name))
+        pages = list(self.client.pages(api_resources.VM))
+        self.assertEqual([2, 2, 1], [len(items) for items, _ in pages])
+
+    def test_an_object_is_made_by_its_name(self):
+        body = {'metadata': {'name': 'b', 'namespace': 'default'}}
+        for code in (201, 409):
+            self.api.rule('PATCH', '/virtualmachines/b', (code, body))
+            try:
+                made = self.client.create(api_resources.VM, 'default', body,
+                                          named=True)
+            except errors.Conflict:
+                made = None
+            self.assertEqual(body if code == 201 else None, made)
+            method, path, query, headers, sent = self.api.requests[-1]
+            self.assertEqual(('PATCH', client.APPLY, 'sushy-kubevirt'), (
+                method, headers['Content-Type'], query['fieldManager']))
+            self.assertNotIn('force', query)
+            # One that is there is never changed.
+            self.assertEqual('1', sent['metadata']['resourceVersion'])
+        self.assertNotIn('resourceVersion', body['metadata'])
+
+    def test_an_answer_of_any_kind_is_accepted(self):
+        # virt-api has no other for its actions.
+        self.api.rule('PUT', '/start', (202, b'', None))
+        self.assertEqual({}, self.client.action(
+            api_resources.VM, 'default', 'a', 'start'))
+        accepted = self.api.requests[-1][3]['Accept']
+        self.assertEqual('application/json', accepted.split(',')[0])
+        self.assertIn('*/*', [each.strip() for each in accepted.split(',')])
+
+    def test_no_such_object(self):
+        self.assertRaises(errors.ObjectNotFound, self.client.get,
+                          api_resources.VM, 'default', 'none')
+
+    def test_plain_text_of_what_stands_behind_the_server_is_told(self):
+        self.api.rule('GET', VM, (503, b'service unavailable\n', {
+            'Content-Type': 'text/plain; charset=utf-8'}))
+        e = self.assertRaises(errors.ServerError, self.get)
+        self.assertIn('HTTP 503: service unavailable', str(e))
+        self.api.rule('GET', VM, (502, b'<html>', {
+            'Content-Type': 'text/html'}))
+        e = self.assertRaises(errors.ServerError, self.get)
+        self.assertNotIn('html', str(e))
+
+    def test_a_denial_names_verb_resource_and_namespace(self):
+        e = self.refused(errors.AccessDenied, 403,
+                         'User "x" cannot get resource')
+        self.assertEqual(
+            ('get', 'virtualmachines.kubevirt.io', 'default'),
+            (e.verb, e.resource, e.namespace))
+        self.assertIn('cannot get', str(e))
+
+    def test_a_denied_action_names_the_subresource(self):
+        self.api.rule('PUT', '/start', (403, {'message': 'cannot update'}))
+        e = self.assertRaises(
+            errors.AccessDenied, self.client.action, api_resources.VM,
+            'default', 'a', 'start')
+        self.assertEqual(
+            ('update', 'virtualmachines/start.subresources.kubevirt.io'),
+            (e.verb, e.resource))
+
+    def test_admission_that_forbids_is_no_lack_of_rights(self):
+        e = self.refused(errors.Rejected, 403, DENIED + 'not on Mondays')
+        self.assertEqual('not on Mondays', str(e))
+
+    def test_a_patch_of_another_object(self):
+        for text in (
+                'the server rejected our request due to an error in our '
+                'request',
+                'Secret "a" is invalid: metadata.uid: Invalid value: "x": '
+                'field is immutable'):
+            self.refused(errors.Conflict, 422, text)
+
+    def test_what_admission_refuses_comes_with_its_words(self):
+        e = self.refused(errors.Rejected, 422, DENIED + 'SMM is needed')
+        self.assertEqual('SMM is needed', str(e))
+
+    def test_a_conflict(self):
+        e = self.refused(errors.Conflict, 409, 'VM is not running')
+        self.assertIn('VM is not running', str(e))
+
+    def test_a_patch_whose_test_fails_is_a_conflict(self):
+        self.assertRaises(errors.Conflict, self.patch, {
+            'op': 'test', 'path': '/metadata/uid', 'value': 'another'})
+
+    def test_a_busy_server_says_when_to_come_again(self):
+        e = self.refused(errors.TooManyRequests, 429, 'busy',
+                         {'Retry-After': '7'})
+        self.assertEqual(7, e.retry_after)
+
+    def test_a_failing_server(self):
+        self.refused(errors.ServerError, 500, 'already underway')
+        self.refused(errors.ServerError, 503)
+
+    def test_no_server_means_surely_not_done(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            free = client.Client(connection.Connection(
+                lambda: connection.Access(
+                    server='http://127.0.0.1:%d' % taken.getsockname()[1])),
+                self.options)
+            e = self.assertRaises(
+                errors.Unavailable, free.action, api_resources.VM, 'default',
+                'a', 'start')
+        self.assertFalse(e.maybe_done)
+        self.assertIn('Connection refused', str(e))
+
+    def test_an_answer_lost_means_maybe_done(self):
+        self.api.rule('PUT', '/start', 'drop-after')
+        e = self.assertRaises(
+            errors.ConnectionLost, self.client.action, api_resources.VM,
+            'default', 'a', 'start')
+        self.assertTrue(e.maybe_done)
+        self.assertEqual(1, self.api.count('PUT'))
+
+    def test_no_answer_in_time_means_maybe_done(self):
+        self.api.rule('PUT', '/start', 'hang')
+        e = self.assertRaises(
+            errors.Unavailable, self.client.action, api_resources.VM,
+            'default', 'a', 'start')
+        self.assertTrue(e.maybe_done)
+
+    def test_a_read_survives_one_reset(self):
+        self.api.rule('GET', VM, 'reset')
+        self.get()
+        self.assertEqual(2, self.api.count('GET', VM))
+
+    def test_a_refused_token_is_renewed_once(self):
+        tokens = iter(['old', 'new', 'never'])
+        self.api.token = 'new'
+        way = connection.Connection(lambda: connection.Access(
+            server='http://127.0.0.1:%d' % self.api.port,
+            authorization='Bearer ' + next(tokens)))
+        way._taken_at -= connection.RENEW_SECONDS
+        mine = client.Client(way, self.options)
+        mine.get(api_resources.VM, 'default', 'a')
+        self.assertEqual(2, self.api.count('GET', VM))
+        self.api.token = 'other'
+        self.assertRaises(errors.AccessDenied, mine.get, api_resources.VM,
+                          'default', 'a')
+
+    def test_a_watch_tells_events_and_ends(self):
+        self.options = options.Options(watch_seconds=1)
+        mine = client.Client(self.api.connection(), self.options)
+        watch = mine.watch(api_resources.VM, version='0')
+        self.assertEqual([('ADDED', 'a')], [
+            (kind, obj['metadata']['name']) for kind, obj in watch])
+
+    def test_a_watch_from_too_old_a_version(self):
+        self.api.oldest = 50
+        watch = self.client.watch(api_resources.VM, version='1')
+        self.assertRaises(errors.WatchExpired, list, watch)
+
+    def test_a_watch_that_breaks(self):
+        watch = self.client.watch(api_resources.VM, version='0')
+        events = iter(watch)
+        next(events)
+        self.api.cut()
+        self.assertRaises(errors.Unavailable, next, events)
+
+    def test_a_watch_that_is_silent(self):
+        self.options = options.Options(watch_seconds=3)
+        mine = client.Client(self.api.connection(), self.options)
+        self.addCleanup(mine.close)
+        self.api.log.append((200, 'virtualmachines', 'BOOKMARK', {
+            'metadata': {'resourceVersion': '200', 'namespace': '',
+                         'name': ''}}))
+        with mock.patch.object(client, 'WATCH_SILENCE', 0.5):
+            marked = mine.watch(api_resources.VM, version='150')
+            self.assertEqual('BOOKMARK', next(iter(marked))[0])
+            marked.stop()
+            # Long before the server would end it.
+            watch = mine.watch(api_resources.VM, version='200')
+            self.assertRaises(errors.WatchExpired, list, watch)
+            # A server may have none to send for long.
+            self.assertEqual([], list(mine.watch(
+                api_resources.VM, version='200')))
+
+    def test_a_watch_is_stopped_from_outside(self):
+        watch = self.client.watch(api_resources.VM, version='0')
+        events = iter(watch)
+        next(events)
+        watch.stop()
+        try:
+            self.assertRaises(StopIteration, next, events)
+        except errors.Unavailable:
+            pass
+
+    def test_secrets_are_in_no_message(self):
+        self.api.rule('GET', VM, 'reset', times=2)
+        mine = client.Client(self.api.connection(
+            authorization='Bearer secret'), self.options)
+        e = self.assertRaises(errors.Unavailable, mine.get, api_resources.VM,
+                              'default', 'a')
+        self.assertNotIn('secret', str(e) + repr(e))
+        self.assertNotIn('secret', repr(mine._connection.access()))
+
+
+class _Fixture:
+    """An `api.Api` for `useFixture`."""
+
+    def setUp(self):
+        self.api = api.Api()
+        self.api.start()
+
+    def cleanUp(self):
+        self.api.stop()
+
+    def getDetails(self):
+        return {}

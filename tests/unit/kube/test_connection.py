@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubeconfigs, accounts and credentials, through the real child process."""
+
+import json
+import os
+import shlex
+import stat
+import time
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+
+TOKEN = {'token': 'secret'}
+
+
+def kubeconfig(user=None, cluster=None, name='one', current='one',
+               server='https://127.0.0.1:1', **context):
+    config = {
+        'apiVersion': 'v1', 'kind': 'Config',
+        'clusters': [{'name': name, 'cluster': {
+            'server': server, **(cluster or {})}}],
+        'users': [{'name': name, 'user': user or TOKEN}],
+        'contexts': [{'name': name, 'context': {
+            'cluster': name, 'user': name, **context}}],
+    }
+    if current:
+        config['current-context'] = current
+    return config
+
+
+class ConnectionTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.dir = self.useFixture(fixtures.TempDir()).path
+        self.useFixture(fixtures.EnvironmentVariable('HOME', self.dir))
+        for name in ('KUBECONFIG', 'KUBERNETES_SERVICE_HOST',
+                     'SUSHY_KUBEVIRT_ACCOUNT', 'HTTPS_PROXY',
+                     'https_proxy', 'NO_PROXY', 'no_proxy'):
+            self.useFixture(fixtures.EnvironmentVariable(name))
+
+    def file(self, content, name='config'):
+        path = os.path.join(self.dir, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w') as f:
+            f.write(content if isinstance(content, str)
+                    else json.dumps(content))
+        return path
+
+    def plugin(self, text, name='plugin'):
+        path = self.file('#!/bin/sh\n' + text, name)
+        os.chmod(path, stat.S_IRWXU)
+        return {'exec': {'apiVersion': 'client.authentication.k8s.io/v1',
+                         'command': path, 'interactiveMode': 'Never'}}
+
+    def refused(self, *args):
+        return str(self.assertRaises(
+            errors.ConfigError, connection.Connection.from_options, *args))
+
+    def access(self, *args):
+        return connection.Connection.from_options(*args).access()
+
+    # Which way
+
+    def test_a_file_is_named(self):
+        access = self.access(self.file(kubeconfig(namespace='lab')))
+        self.assertEqual(
+            ('https://127.0.0.1:1', 'Bearer secret', 'lab', 'one'),
+            (access.server, access.authorization, access.namespace,
+             access.context))
+
+    def test_no_such_file(self):
+        self.assertIn('/no/such', self.refused('/no/such'))
+
+    def test_no_kubeconfig_but_something_else(self):
+        for content in ('hello', '[]', 'contexts: 5\ncurrent-context: a'):
+            path = self.file(content)
+            text = self.refused(path)
+            self.assertIn(path, text)
+            self.assertIn('does not look like one', text)
+
+    def test_no_server(self):
+        for server in ('', '192.0.2.1'):
+            text = self.refused(self.file(kubeconfig(server=server)))
+            self.assertIn('cluster one needs a server', text)
+
+    def test_no_way_at_all(self):
+        text = self.refused()
+        self.assertIn('~/.kube/config', text)
+        self.assertIn('$KUBECONFIG', text)
+
+    def test_no_such_context(self):
+        text = self.refused(self.file(kubeconfig()), 'other')
+        self.assertIn('no context other', text)
+        self.assertIn('one', text)
+
+    def test_no_current_context(self):
+        text = self.refused(self.file(kubeconfig(current=None)))
+        self.assertIn('name one of: one', text)
+
+    def test_no_kubeconfig_at_all(self):
+        for content in ('', '[1, 2', 'hello'):
+            path = self.file(content)
+            self.assertIn(path, self.refused(path))
+
+    def test_the_home_directory(self):
+        self.file(kubeconfig(), '.kube/config')
+        self.assertEqual('Bearer secret', self.access().authorization)
+
+    def test_several_files_the_first_wins(self):
+        first = self.file(kubeconfig(), 'first')
+        second = self.file(kubeconfig(
+            {'token': 'two'}, name='two', current='two'), 'second')
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBECONFIG', ':'.join([first, '/no/such', second])))
+        self.assertEqual('Bearer secret', self.access().authorization)
+        self.assertEqual('Bearer two', self.access(
+            None, 'two').authorization)
+
+    def test_the_variable_names_no_file(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBECONFIG', '/no/such'))
+        self.assertIn('/no/such', self.refused())
+
+    def test_the_account_of_a_pod(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.kube.connection.ACCOUNT_DIR', self.dir))
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.kube.connection.TOKEN_SECONDS', 0))
+        for name, value in (('HOST', 'fd00::1'), ('PORT', '6443')):
+            self.useFixture(fixtures.EnvironmentVariable(
+                'KUBERNETES_SERVICE_' + name, value))
+        self.assertIn('ca.crt', self.refused())
+        self.file('CA', 'ca.crt')
+        self.file('lab', 'namespace')
+        self.file('first\n', 'token')
+        way = connection.Connection.from_options()
+        self.assertEqual(('https://[fd00::1]:6443', 'CA', 'lab'), (
+            way.server, way.access().ca, way.namespace))
+        self.assertEqual('Bearer first', way.access().authorization)
+        self.file('second', 'token')
+        self.assertEqual('Bearer second', way.access().authorization)
+
+    def test_the_account_of_a_pod_elsewhere(self):
+        folder = os.path.join(self.dir, 'elsewhere')
+        for name, value in (
+                ('KUBECONFIG', '/no/such'),
+                ('KUBERNETES_SERVICE_HOST', '192.0.2.1'),
+                ('SUSHY_KUBEVIRT_ACCOUNT', folder)):
+            self.useFixture(fixtures.EnvironmentVariable(name, value))
+        self.assertIn(folder, self.refused())
+        for name in 'ca.crt', 'namespace', 'token':
+            self.file(name, 'elsewhere/' + name)
+        way = connection.Connection.from_options()
+        self.assertEqual('Bearer token', way.access().authorization)
+        # Outside a pod it says nothing.
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST'))
+        self.assertIn('/no/such', self.refused())
+
+    # What it says
+
+    def test_a_token_file_is_read_again(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.kube.connection.TOKEN_SECONDS', 0))
+        self.file('first', 'token')
+        way = connection.Connection.from_options(
+            self.file(kubeconfig({'tokenFile': 'token'})))
+        self.assertEqual('Bearer first', way.access().authorization)
+        self.file('second', 'token')
+        self.assertEqual('Bearer second', way.access().authorization)
+
+    def test_a_token_that_was_refused_is_read_again_at_once(self):
+        self.file('first', 'token')
+        way = connection.Connection.from_options(
+            self.file(kubeconfig({'tokenFile': 'token'})))
+        seen = way.access()
+        self.assertIs(seen, way.renew(seen))
+        self.file('second', 'token')
+        self.assertEqual('Bearer first', way.access().authorization)
+        self.assertEqual('Bearer second', way.renew(seen).authorization)
+        self.assertEqual('Bearer second', way.access().authorization)
+
+    def test_proxy_server_name_and_no_verification(self):
+        access = self.access(self.file(kubeconfig(cluster={
+            'proxy-url': 'http://proxy:3128', 'tls-server-name': 'kube',
+            'insecure-skip-tls-verify': True})))
+        self.assertEqual(('http://proxy:3128', 'kube', True), (
+            access.proxy, access.tls_server_name, access.insecure))
+
+    def test_the_proxy_of_the_environment(self):
+        path = self.file(kubeconfig(server='https://kube.example:6443'))
+        self.useFixture(fixtures.EnvironmentVariable(
+            'HTTPS_PROXY', 'http://proxy:3128'))
+        self.assertEqual('http://proxy:3128', self.access(path).proxy)
+        self.useFixture(fixtures.EnvironmentVariable(
+            'NO_PROXY', 'kube.example'))
+        self.assertIsNone(self.access(path).proxy)
+
+    def test_a_password(self):
+        access = self.access(self.file(kubeconfig(
+            {'username': 'u', 'password': 'p'})))
+        self.assertEqual('Basic dTpw', access.authorization)
+
+    # Exec plugins
+
+    def test_a_plugins_token_is_renewed_before_it_expires(self):
+        expiry = time.strftime('%Y-%m-%dT%H:%M:%SZ',
+                               time.gmtime(time.time() + 3600))
+        user = self.plugin(
+            'n=$(cat %(dir)s/n 2>/dev/null || echo 0); '
+            'echo $((n + 1)) > %(dir)s/n\n'
+            'echo \'{"apiVersion": "client.authentication.k8s.io/v1", '
+            '"kind": "ExecCredential", "status": {"token": "t\'$n\'", '
+            '"expirationTimestamp": "%(expiry)s"}}\'\n'
+            % {'dir': shlex.quote(self.dir), 'expiry': expiry})
+        way = connection.Connection.from_options(self.file(kubeconfig(user)))
+        self.assertEqual('Bearer t0', way.access().authorization)
+        self.assertEqual('Bearer t0', way.access().authorization)
+        way._renew_at = way._taken_at = time.time() - 1
+        way._taken_at = time.monotonic() - connection.RENEW_SECONDS
+        self.assertEqual('Bearer t1', way.access().authorization)
+        self.assertEqual('Bearer t1', way.access().authorization)
+
+    def test_a_plugin_that_fails_is_told_of(self):
+        user = self.plugin('echo please log in first >&2; exit 3\n')
+        text = self.refused(self.file(kubeconfig(user)))
+        self.assertIn('plugin', text)
+        self.assertIn('please log in first', text)
+
+    def test_a_plugin_that_is_not_there(self):
+        user = self.plugin('')
+        user['exec']['command'] = 'no-such-plugin'
+        text = self.refused(self.file(kubeconfig(user)))
+        self.assertIn('no-such-plugin', text)
+
+    # Renewal
+
+    def test_credentials_are_not_fetched_over_and_over(self):
+        made = []
+
+        def read():
+            made.append(1)
+            return connection.Access('https://x')
+
+        way = connection.Connection(read)
+        seen = way.access()
+        for _ in range(5):
+            self.assertIs(seen, way.renew(seen))
+        self.assertEqual(1, len(made))
+
+    def test_old_credentials_serve_until_they_end(self):
+        expiry = time.time() + 100
+        answers = [connection.Access('https://x', expiry=expiry)]
+
+        def read():
+            if not answers:
+                raise errors.ConfigError('the identity provider is away')
+            return answers.pop()
+
+        way = connection.Connection(read)
+        way._renew_at = time.time() - 1
+        way._taken_at -= connection.RENEW_SECONDS
+        seen = way.access()
+        self.assertEqual(expiry, seen.expiry)
+        way._renew_at = time.time() - 1
+        way._taken_at -= connection.RENEW_SECONDS
+        way._access = connection.Access('https://x', expiry=time.time() - 1)
+        self.assertRaises(errors.ConfigError, way.access)
+
+    def test_refused_again_and_again_they_are_fetched_less_often(self):
+        way = connection.Connection(lambda: connection.Access('https://x'))
+        seen = way.access()
+        for _ in range(10):
+            way._taken_at = -10 ** 6
+            self.assertIs(seen, way.renew(seen))
+        self.assertEqual(connection.LONGEST_RENEW_SECONDS, way._pause)
+
+    def test_secrets_are_not_shown(self):
+        access = self.access(self.file(kubeconfig()))
+        self.assertNotIn('secret', repr(access))

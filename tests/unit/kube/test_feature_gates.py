@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gates as KubeVirt reads them, and without the right to read them."""
+
+from oslotest import base
+
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.machine import options
+from tests.unit.machine import api
+
+
+class GatesTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = api.Api()
+        self.api.start()
+        self.addCleanup(self.api.stop)
+
+    def kubevirt(self, version, named=(), disabled=()):
+        self.api.put('kubevirts', {
+            'metadata': {'name': 'kubevirt', 'namespace': 'kubevirt'},
+            'spec': {'configuration': {'developerConfiguration': {
+                'featureGates': list(named),
+                'disabledFeatureGates': list(disabled)}}},
+            'status': {'observedKubeVirtVersion': version}})
+
+    def gates(self, **opts):
+        opts = options.Options(**opts)
+        return feature_gates.Gates(client.Client(
+            self.api.connection(), opts), opts)
+
+    def test_as_kubevirt_reads_them(self):
+        for version, named, disabled, on in (
+                ('v1.9.0', (), (), True),
+                ('v1.9.0', (), ('RebootPolicy',), False),
+                ('v1.9.0', ('RebootPolicy',), ('RebootPolicy',), True),
+                ('v1.10.1', (), (), True),
+                ('v2.0.0', (), (), True),
+                ('v1.8.2', (), (), False),
+                ('v1.8.2', ('RebootPolicy',), (), True),
+                ('v1.7.0', ('RebootPolicy',), (), False),
+                ('v0.0.0-master+1', ('RebootPolicy',), (), True),
+                ('v0.0.0-master+1', (), (), False),
+                (None, ('RebootPolicy',), (), True),
+                (None, (), (), False)):
+            self.kubevirt(version, named, disabled)
+            mine = self.gates()
+            self.assertIs(on, mine.enabled('RebootPolicy'),
+                          (version, named, disabled))
+            self.assertEqual(version, mine.version)
+
+    def test_not_allowed_to_ask_means_off(self):
+        self.kubevirt('v1.9.0')
+        self.api.rule('GET', 'kubevirts', (403, {'message': 'no'}), 9)
+        mine = self.gates(gates_seconds=-1)
+        self.assertFalse(mine.enabled('RebootPolicy'))
+        self.assertFalse(mine.enabled('RebootPolicy'))
+        self.assertIsNone(mine.version)
+
+    def test_an_answer_serves_for_a_while(self):
+        self.kubevirt('v1.9.0')
+        mine = self.gates()
+        for _ in range(3):
+            mine.enabled('RebootPolicy')
+            mine.enabled('DeclarativeHotplugVolumes')
+        self.assertEqual(1, self.api.count('GET', 'kubevirts'))
+
+    def test_no_answer_is_no_off(self):
+        self.api.rule('GET', 'kubevirts', (503, {}), 9)
+        self.assertRaises(errors.Unavailable, self.gates().enabled,
+                          'RebootPolicy')

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS as a kubeconfig wants it: a CA, a name, a certificate of one's own."""
+
+import base64
+import datetime
+import http.server
+import ipaddress
+import os
+import select
+import socket
+import socketserver
+import ssl
+import threading
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+import fixtures
+from oslotest import base
+import yaml
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import options
+
+
+class Authority:
+    """A CA for one test."""
+
+    def __init__(self):
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(
+            x509.NameOID.COMMON_NAME, 'ca')])
+        self.pem = self._pem(self._sign(self.name, self.key, None, True))
+
+    def issue(self, name, *names):
+        """:returns: certificate and key, PEM texts"""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = self._sign(x509.Name([x509.NameAttribute(
+            x509.NameOID.COMMON_NAME, name)]), key, names, False)
+        return self._pem(made), key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption()).decode()
+
+    def _sign(self, subject, key, names, is_ca):
+        now = datetime.datetime.now(datetime.timezone.utc)
+        builder = x509.CertificateBuilder(
+            self.name, subject, key.public_key(),
+            x509.random_serial_number(), now - datetime.timedelta(hours=1),
+            now + datetime.timedelta(hours=1)).add_extension(
+            x509.BasicConstraints(is_ca, None), True)
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address(n))
+                 if n[0].isdigit() else x509.DNSName(n) for n in names]),
+                False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    @staticmethod
+    def _pem(certificate):
+        return certificate.public_bytes(
+            serialization.Encoding.PEM).decode()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    seen = None
+
+    def do_GET(self):
+        peer = self.connection.getpeercert() or {}
+        self.seen.append(dict(x[0] for x in peer.get('subject', ())).get(
+            'commonName'))
+        body = b'{"metadata": {"name": "a"}}'
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+class _Proxy(socketserver.StreamRequestHandler):
+    """CONNECT, and nothing else."""
+
+    seen = None
+
+    def handle(self):
+        request = self.rfile.readline().split()
+        auth = ''
+        while line := self.rfile.readline().decode().strip():
+            if line.lower().startswith('proxy-authorization:'):
+                auth = line.split()[-1]
+        self.seen.append((request[1].decode(), auth))
+        host, port = request[1].rsplit(b':', 1)
+        with socket.create_connection((host, int(port))) as there:
+            self.wfile.write(b'HTTP/1.1 200 OK\r\n\r\n')
+            ways = {self.connection: there, there: self.connection}
+            while True:
+                for ready in select.select(list(ways), [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    ways[ready].sendall(data)
+
+
+class TlsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.dir = self.useFixture(fixtures.TempDir()).path
+        for name in ('HTTPS_PROXY', 'https_proxy', 'KUBECONFIG'):
+            self.useFixture(fixtures.EnvironmentVariable(name))
+        self.ca = Authority()
+        self.seen = []
+        self.server = http.server.ThreadingHTTPServer(
+            ('127.0.0.1', 0),
+            type('Handler', (_Handler,), {'seen': self.seen}))
+        self.server.handle_error = lambda *args: None
+
+    def serve(self, *names, clients=None):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.file('s', '\n'.join(
+            self.ca.issue('server', *names))))
+        if clients:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=clients.pem)
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True,
+            do_handshake_on_connect=False)
+        self.run_server(self.server)
+
+    def run_server(self, server):
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={'poll_interval': 0.01})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+
+    def file(self, name, text):
+        path = os.path.join(self.dir, name)
+        with open(path, 'w') as f:
+            f.write(text)
+        return path
+
+    def kubeconfig(self, cluster, user=None):
+        where = {'server': 'https://127.0.0.1:%d' % self.server.server_port}
+        return self.file('config', yaml.safe_dump({
+            'current-context': 'x',
+            'clusters': [{'name': 'x', 'cluster': {**where, **cluster}}],
+            'users': [{'name': 'x', 'user': user or {'token': 't'}}],
+            'contexts': [{'name': 'x', 'context': {
+                'cluster': 'x', 'user': 'x'}}]}))
+
+    def get(self, cluster, user=None):
+        mine = client.Client(
+            connection.Connection.from_options(
+                self.kubeconfig(cluster, user)),
+            options.Options(request_timeout=5))
+        self.addCleanup(mine.close)
+        return mine.get(api_resources.VM, 'default', 'a')
+
+    def data(self, text):
+        return base64.b64encode(text.encode()).decode()
+
+    def trusted(self):
+        return {'certificate-authority-data': self.data(self.ca.pem)}
+
+    def test_a_ca_in_the_file_or_beside_it(self):
+        self.serve('127.0.0.1')
+        self.get(self.trusted())
+        self.file('ca.pem', self.ca.pem)
+        self.get({'certificate-authority': 'ca.pem'})
+
+    def test_another_ca(self):
+        self.serve('127.0.0.1')
+        e = self.assertRaises(errors.Unavailable, self.get, {
+            'certificate-authority-data': self.data(Authority().pem)})
+        self.assertIn('certificate verify failed', str(e))
+        self.assertEqual([], self.seen)
+
+    def test_another_name(self):
+        self.serve('kube.example')
+        self.assertRaises(errors.Unavailable, self.get, self.trusted())
+        self.get({**self.trusted(), 'tls-server-name': 'kube.example'})
+
+    def test_nothing_verified(self):
+        self.serve('elsewhere.example')
+        self.get({'insecure-skip-tls-verify': True})
+
+    def test_a_certificate_of_ones_own(self):
+        others = Authority()
+        self.serve('127.0.0.1', clients=others)
+        certificate, key = others.issue('bmc')
+        self.get(self.trusted(), {
+            'client-certificate-data': self.data(certificate),
+            'client-key-data': self.data(key)})
+        self.file('c.pem', certificate)
+        self.file('k.pem', key)
+        self.get(self.trusted(), {'client-certificate': 'c.pem',
+                                  'client-key': 'k.pem'})
+        self.assertEqual(['bmc', 'bmc'], self.seen)
+        self.assertRaises(errors.Unavailable, self.get, self.trusted())
+
+    def test_a_certificate_that_is_replaced(self):
+        self.serve('127.0.0.1')
+        ca = self.file('ca.pem', Authority().pem)
+        where = 'https://127.0.0.1:%d' % self.server.server_port
+
+        def read():
+            with open(ca) as f:
+                return connection.Access(where, ca=f.read())
+
+        way = connection.Connection(read)
+        mine = client.Client(way, options.Options(request_timeout=5))
+        self.addCleanup(mine.close)
+        self.file('ca.pem', self.ca.pem)
+        way._taken_at -= connection.RENEW_SECONDS
+        mine.get(api_resources.VM, 'default', 'a')
+
+    def test_a_proxy(self):
+        self.serve('127.0.0.1')
+        through = []
+        proxy = socketserver.ThreadingTCPServer(
+            ('127.0.0.1', 0), type('Proxy', (_Proxy,), {'seen': through}))
+        proxy.daemon_threads = True
+        self.run_server(proxy)
+        self.get({**self.trusted(), 'proxy-url':
+                  'http://me:p%%40ss@127.0.0.1:%d' % proxy.server_address[1]})
+        self.assertEqual([('127.0.0.1:%d' % self.server.server_port,
+                           self.data('me:p@ss'))], through)

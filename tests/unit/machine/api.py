@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A few lines of HTTP server that speak like the Kubernetes API.
+
+Real sockets, for tests of what happens to connections; what KubeVirt does is
+tested against the sandbox.
+"""
+
+import http.server
+import json
+import queue
+import re
+import socket
+import struct
+import threading
+from urllib import parse
+import uuid
+
+from sushy_kubevirt.kube import connection
+
+#: Whether watches end when they are to.
+WATCHES_END = True
+
+
+def vm(name, namespace='default', version='1', uid=None, firmware=None,
+       **annotations):
+    """A VirtualMachine, with as much as the cache looks at."""
+    return {
+        'metadata': {'name': name, 'namespace': namespace,
+                     'uid': uid or str(uuid.uuid4()),
+                     'resourceVersion': version,
+                     'annotations': annotations,
+                     'managedFields': [{'manager': 'x'}]},
+        'spec': {'runStrategy': 'Halted', 'template': {'spec': {
+            'domain': {'firmware': {'uuid': firmware or str(uuid.uuid4())},
+                       'devices': {}}}}},
+    }
+
+
+def vmi(of, version='1', uid=None):
+    """A VirtualMachineInstance of a VM."""
+    metadata = of['metadata']
+    return {
+        'metadata': {'name': metadata['name'],
+                     'namespace': metadata['namespace'],
+                     'uid': uid or str(uuid.uuid4()),
+                     'resourceVersion': version,
+                     'ownerReferences': [{
+                         'kind': 'VirtualMachine', 'controller': True,
+                         'name': metadata['name'], 'uid': metadata['uid']}]},
+        'spec': {'domain': {'devices': {}}},
+        'status': {'phase': 'Running'},
+    }
+
+
+class Api:
+    """A server with VMs and VMIs in it. Use as a context manager."""
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.objects = {'virtualmachines': {}, 'virtualmachineinstances': {},
+                        'kubevirts': {}}
+        self.version = 100
+        self.watches = []
+        self.requests = []      # (method, path, query, headers, body)
+        self.rules = []         # [method, path regex, times, action]
+        self.log = []           # of (version, plural, type, object)
+        self.oldest = 0
+        self.token = None
+        self._server = None
+        self.port = 0
+
+    # Its life
+
+    def start(self):
+        api = self
+
+        class Handler(_Handler):
+            pass
+
+        Handler.api = api
+        self._server = _Server(('127.0.0.1', self.port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever,
+                         kwargs={'poll_interval': 0.01},
+                         daemon=True).start()
+
+    def stop(self):
+        """Refuse connections and cut those there are."""
+        self._server.shutdown()
+        self._server.server_close()
+        self.cut()
+
+    def cut(self):
+        with self.lock:
+            for each in self.watches:
+                each.put(None)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *args):
+        self.stop()
+
+    def connection(self, **fields):
+        return connection.Connection(lambda: connection.Access(
+            server='http://127.0.0.1:%d' % self.port, **fields))
+
+    # Its objects
+
+    def put(self, plural, obj, kind=None):
+        """Create or change an object."""
+        with self.lock:
+            self.version += 1
+            obj['metadata']['resourceVersion'] = str(self.version)
+            key = (obj['metadata']['namespace'], obj['metadata']['name'])
+            known = key in self.objects[plural]
+            self.objects[plural][key] = obj
+            self._tell(plural, kind or ('MODIFIED' if known else 'ADDED'),
+                       obj)
+        return obj
+
+    def delete(self, plural, obj):
+        with self.lock:
+            self.version += 1
+            key = (obj['metadata']['namespace'], obj['metadata']['name'])
+            del self.objects[plural][key]
+            obj = json.loads(json.dumps(obj))
+            obj['metadata']['resourceVersion'] = str(self.version)
+            self._tell(plural, 'DELETED', obj)
+
+    def _tell(self, plural, kind, obj):
+        event = (self.version, plural, kind, json.loads(json.dumps(obj)))
+        self.log.append(event)
+        for each in self.watches:
+            each.put(event)
+
+    # Its moods
+
+    def rule(self, method, path, action, times=1):
+        """Do something else for the next requests of a kind.
+
+        :param action: 'reset', 'drop-after', 'hang', or (code, body,
+            headers)
+        """
+        with self.lock:
+            self.rules.append([method, re.compile(path), times, action])
+
+    def count(self, method, path=''):
+        with self.lock:
+            return sum(1 for r in self.requests
+                       if r[0] == method and re.search(path, r[1]))
+
+    def mood(self, method, path):
+        with self.lock:
+            for rule in self.rules:
+                if rule[0] == method and rule[1].search(path) and rule[2]:
+                    rule[2] -= 1
+                    return rule[3]
+        return None
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Clients that go away are no news."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    api = None
+    # An answer leaves in one packet, and a reset means a reset.
+    wbufsize = -1
+
+    def log_message(self, *args):
+        pass
+
+    def _handle(self):
+        url = parse.urlsplit(self.path)
+        query = dict(parse.parse_qsl(url.query))
+        length = int(self.headers.get('Content-Length') or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        method = 'WATCH' if query.get('watch') else self.command
+        with self.api.lock:
+            self.api.requests.append(
+                (method, url.path, query, dict(self.headers), body))
+        mood = self.api.mood(method, url.path)
+        if mood == 'hang':
+            threading.Event().wait(3)
+            return self._reset()
+        if mood == 'reset':
+            return self._reset()
+        if isinstance(mood, tuple):
+            return self._answer(*mood)
+        if self.api.token and self.headers.get(
+                'Authorization') != 'Bearer %s' % self.api.token:
+            return self._refuse(401, 'Unauthorized')
+        try:
+            code, answer = self._do(method, url.path, query, body)
+        except _Done:
+            return None
+        if mood == 'drop-after':
+            return self._reset()
+        return self._answer(code, answer)
+
+    do_GET = do_PUT = do_PATCH = do_POST = do_DELETE = _handle
+
+    def _do(self, method, path, query, body):
+        api = self.api
+        parts = [p for p in path.split('/') if p][3:]
+        namespace = None
+        if parts[0] == 'namespaces':
+            namespace, parts = parts[1], parts[2:]
+        plural = parts[0]
+        if method == 'WATCH':
+            self._watch(plural, namespace, query)
+            raise _Done
+        with api.lock:
+            objects = api.objects[plural]
+            if len(parts) == 1:
+                return 200, self._list(objects, namespace, query)
+            obj = objects.get((namespace, parts[1]))
+            if obj is None:
+                return 404, {'message': '%s "%s" not found'
+                             % (plural, parts[1])}
+            if method == 'PATCH':
+                return self._patch(plural, obj, body)
+            if method == 'PUT':
+                obj = json.loads(json.dumps(obj))
+                obj['metadata']['annotations'][parts[2]] = 'called'
+                api.put(plural, obj)
+                return 202, None
+            return 200, obj
+
+    def _list(self, objects, namespace, query):
+        field = query.get('fieldSelector', '').partition('=')[2]
+        items = [o for k, o in sorted(objects.items())
+                 if namespace in (None, k[0]) and field in ('', k[1])]
+        start = int(query.get('continue') or 0)
+        end = start + int(query.get('limit') or 1000)
+        meta = {'resourceVersion': str(self.api.version)}
+        if end < len(items):
+            meta['continue'] = str(end)
+        return {'metadata': meta, 'items': items[start:end]}
+
+    def _patch(self, plural, obj, body):
+        new = json.loads(json.dumps(obj))
+        for operation in body:
+            parts = [p.replace('~1', '/').replace('~0', '~') for p in
+                     operation['path'].split('/')[1:]]
+            at = new
+            for part in parts[:-1]:
+                at = at.setdefault(part, {})
+            if operation['op'] == 'test':
+                if at.get(parts[-1]) != operation['value']:
+                    return 422, {
+                        'reason': 'Invalid', 'details': {},
+                        'message': 'the server rejected our request due to '
+                        'an error in our request'}
+            elif operation['op'] == 'remove':
+                del at[parts[-1]]
+            else:
+                at[parts[-1]] = operation['value']
+        return 200, self.api.put(plural, new)
+
+    def _watch(self, plural, namespace, query):
+        api = self.api
+        version = int(query['resourceVersion'])
+        field = query.get('fieldSelector', '').partition('=')[2]
+        if version < api.oldest:
+            return self._answer(200, {
+                'type': 'ERROR', 'object': {
+                    'code': 410, 'message': 'too old resource version'}})
+        mine = queue.Queue()
+        with api.lock:
+            for event in api.log:
+                if event[0] > version:
+                    mine.put(event)
+            api.watches.append(mine)
+        self.send_response(200)
+        self.send_header('Transfer-Encoding', 'chunked')
+        self.end_headers()
+        self.wfile.flush()
+        try:
+            while True:
+                try:
+                    event = mine.get(timeout=float(query['timeoutSeconds']))
+                except queue.Empty:
+                    if not WATCHES_END:
+                        continue
+                    return self._chunk(b'')
+                if event is None:
+                    return self._reset()
+                _, of, kind, obj = event
+                if event[0] > version and of == plural and namespace in (
+                        None, obj['metadata']['namespace']) and field in (
+                        '', obj['metadata']['name']):
+                    line = json.dumps({'type': kind, 'object': obj}) + '\n'
+                    self._chunk(line.encode())
+        except OSError:
+            self.close_connection = True
+        finally:
+            with api.lock:
+                if mine in api.watches:
+                    api.watches.remove(mine)
+
+    def _chunk(self, data):
+        self.wfile.write(b'%x\r\n%s\r\n' % (len(data), data))
+        self.wfile.flush()
+
+    def _refuse(self, code, message):
+        self._answer(code, {'message': message, 'code': code})
+
+    def _answer(self, code, body, headers=None):
+        data = b'' if body is None else body if isinstance(
+            body, bytes) else json.dumps(body).encode()
+        self.send_response(code)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header('Content-Length', str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _reset(self):
+        self.close_connection = True
+        self.connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+        self.connection.close()
+
+
+class _Done(Exception):
+    """The answer is on its way."""

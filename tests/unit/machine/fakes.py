@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine without a cluster: it writes down what is asked of it."""
+
+import copy
+import threading
+
+import jsonpatch
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import options
+
+
+def vm(strategy='RerunOnFailure', *, running=None, requests=(), conditions=(),
+       disks=None, interfaces=None, volumes=None, domain=None,
+       annotations=None, generation=5, **status):
+    """A VM as the cache has it; by default one that KubeVirt has seen."""
+    spec = {'running': running} if running is not None else {
+        'runStrategy': strategy}
+    if requests:
+        status['stateChangeRequests'] = list(requests)
+    if conditions:
+        status['conditions'] = list(conditions)
+    status.setdefault('runStrategy', strategy)
+    status.setdefault('created', True)
+    status.setdefault('observedGeneration', generation)
+    if disks is None:
+        disks = [{'name': 'root', 'disk': {'bus': 'virtio'}},
+                 {'name': 'cd', 'cdrom': {'bus': 'sata'}}]
+    if interfaces is None:
+        interfaces = [{'name': 'default', 'masquerade': {}}]
+    if volumes is None:
+        volumes = [{'name': 'root', 'containerDisk': {'image': 'x'}}]
+    return {
+        'metadata': {'name': 'node', 'namespace': 'default', 'uid': 'vm-uid',
+                     'resourceVersion': '10', 'generation': generation,
+                     'annotations': dict(annotations or {'other': 'kept'})},
+        'spec': dict(spec, template={
+            'metadata': {'labels': {'vm': 'node'}},
+            'spec': {'domain': dict(domain or {}, devices={
+                'disks': disks, 'interfaces': interfaces}),
+                'volumes': volumes}}),
+        'status': status,
+    }
+
+
+def vmi(phase='Running', uid='u0', *, of=None, deleting=False, grace=30,
+        conditions=(), policy=None):
+    """A VMI; ``of`` the VM whose template it was made from."""
+    metadata = {'name': 'node', 'namespace': 'default', 'uid': uid}
+    if of is not None:
+        annotations = of['spec']['template']['metadata'].get('annotations')
+        metadata['annotations'] = dict(annotations or {})
+        spec = copy.deepcopy(of['spec']['template']['spec'])
+    else:
+        spec = {'domain': {}}
+    if policy:
+        spec['domain']['rebootPolicy'] = policy
+    if deleting:
+        metadata['deletionTimestamp'] = '2026-01-01T00:00:00Z'
+    spec['terminationGracePeriodSeconds'] = grace
+    return {'metadata': metadata, 'spec': spec,
+            'status': {'phase': phase, 'conditions': list(conditions)}}
+
+
+def condition(type_, status='False', reason='', message=''):
+    return {'type': type_, 'status': status, 'reason': reason,
+            'message': message}
+
+
+STOP = {'action': 'Stop', 'uid': 'u0'}
+START = {'action': 'Start'}
+
+
+class Gates:
+    """Feature gates that are what the test says."""
+
+    version = 'v1.9.0'
+
+    def __init__(self, *on):
+        self.on = set(on)
+
+    def enabled(self, name):
+        return name in self.on
+
+
+class Machine:
+    """Stands for a `machine.Machine`.
+
+    :param vm: the VM, which patches change
+    :param vmi: its VMI
+    :param gates: names of the feature gates that are on
+    :param on_wait: functions called with this machine, one at each wait;
+        when they are used up, what is waited for does not come
+    :param faults: what the next writes raise, one each: an exception, or
+        (exception, True) for one that was carried out all the same
+
+    ``writes`` lists what was asked: ('start', body), ('patch', operations).
+    """
+
+    qualified_name = 'default/node'
+
+    def __init__(self, vm, vmi=None, gates=('RebootPolicy',), on_wait=(),
+                 faults=(), **settings):
+        self.vm = vm
+        self.vmi = vmi
+        self.gates = Gates(*gates)
+        self.on_wait = list(on_wait)
+        self.faults = list(faults)
+        self.options = options.Options(
+            **{'write_deadline': 3.0, **settings})
+        self.effects = {}
+        self.writes = []
+        self.looks = 0
+
+    def objects(self):
+        return self.vm, self.vmi
+
+    def fetch(self):
+        self.looks += 1
+        return copy.deepcopy((self.vm, self.vmi))
+
+    def write(self, step):
+        return retry.run(lambda: step(*self.fetch()), self.options,
+                         threading.Event())
+
+    def wait(self, ready, timeout):
+        if ready(*self.objects()):
+            return True
+        if self.on_wait:
+            self.on_wait.pop(0)(self)
+        return ready(*self.objects())
+
+    def patch(self, operations, guard=None):
+        return self._write(('patch', operations),
+                           lambda: self._apply(operations, guard))
+
+    def patch_status(self, operations, guard):
+        return self._write(('status', operations),
+                           lambda: self._apply(operations, guard))
+
+    def call(self, action, body=None, resource=None):
+        return self._write((action, body), lambda: self._effect(action))
+
+    def delete_vmi(self, uid):
+        return self._write(('delete', uid), lambda: self._effect('delete'))
+
+    def _effect(self, action):
+        self.vm['metadata']['resourceVersion'] += '0'
+        self.effects.get(action, lambda machine: None)(self)
+
+    def _apply(self, operations, guard):
+        metadata = self.vm['metadata']
+        if guard is not None and (guard['metadata']['resourceVersion']
+                                  != metadata['resourceVersion']):
+            raise errors.Conflict('changed')
+        spec = copy.deepcopy(self.vm['spec'])
+        try:
+            self.vm = jsonpatch.apply_patch(self.vm, operations)
+        except jsonpatch.JsonPatchConflict as e:
+            raise errors.Conflict(str(e)) from e
+        except jsonpatch.JsonPatchTestFailed as e:
+            raise errors.Conflict(str(e)) from e
+        self.vm['metadata']['resourceVersion'] += '0'
+        if self.vm['spec'] != spec:
+            self.vm['metadata']['generation'] += 1
+        return copy.deepcopy(self.vm)
+
+    def _write(self, what, carry_out):
+        fault = self.faults.pop(0) if self.faults else None
+        if isinstance(fault, Exception):
+            raise fault
+        answer = carry_out()
+        self.writes.append(what)
+        if fault:
+            raise fault[0]
+        return answer
+
+    @property
+    def actions(self):
+        """The names of what was asked, in order."""
+        return [name for name, _ in self.writes]
+
+    @property
+    def strategy(self):
+        return self.vm['spec'].get('runStrategy')

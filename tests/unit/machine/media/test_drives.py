@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+
+from oslotest import base
+
+from sushy_kubevirt.machine import boot_order
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine.media import drives
+from sushy_kubevirt.machine.media import model
+from tests.unit.machine import fakes
+
+CD, USB, HTTP = model.CD, model.USB_STICK, model.HTTP_BOOT
+ROOT = {'name': 'root', 'disk': {'bus': 'virtio'}}
+EMPTY = {'name': 'cd', 'cdrom': {'bus': 'sata'}}
+
+
+def vm_with(*disks):
+    return fakes.vm(disks=copy.deepcopy(list(disks)))
+
+
+def volume(name, of, hot=False):
+    source = {'name': of}
+    if hot:
+        source['hotpluggable'] = True
+    return {'name': name, 'dataVolume': source}
+
+
+def disks(vm):
+    return vm['spec']['template']['spec']['domain']['devices']['disks']
+
+
+def volumes(vm):
+    return vm['spec']['template']['spec']['volumes']
+
+
+class HeldTestCase(base.BaseTestCase):
+
+    def test_until_the_guest_ends(self):
+        for hot, phase, held in (
+                (False, 'Running', True), (False, 'Unknown', True),
+                (False, 'Scheduling', True), (False, 'Pending', False),
+                (False, '', False), (False, 'Succeeded', False),
+                (False, 'Failed', False), (True, 'Running', False)):
+            vmi = fakes.vmi(of=fakes.vm())
+            vmi['spec']['volumes'].append(volume('cd', 'mine', hot))
+            vmi['status']['phase'] = phase
+            self.assertEqual(held, drives.is_held(vmi, 'mine'), (hot, phase))
+            self.assertFalse(drives.is_held(vmi, 'other'))
+        self.assertFalse(drives.is_held(None, 'mine'))
+
+
+class ChooseTestCase(base.BaseTestCase):
+
+    def test_first_empty_one(self):
+        self.assertEqual('cd', drives.choose(fakes.vm(), None, CD))
+
+    def test_one_that_the_guest_has(self):
+        vm = vm_with(ROOT, EMPTY, dict(EMPTY, name='other'))
+        vmi = fakes.vmi(of=vm_with(ROOT, dict(EMPTY, name='other')))
+        self.assertEqual('other', drives.choose(vm, vmi, CD))
+        vmi['status']['phase'] = 'Succeeded'
+        self.assertEqual('cd', drives.choose(vm, vmi, CD))
+
+    def test_foreign_media_are_left_alone(self):
+        vm = fakes.vm()
+        volumes(vm).append({'name': 'cd', 'containerDisk': {}})
+        self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
+        disks(vm).append({'name': 'bmc-cd', 'disk': {}})
+        self.assertEqual('bmc-cd-2', drives.choose(vm, None, CD))
+
+    def test_a_medium_of_the_guest_is_not_migrated(self):
+        vm = fakes.vm()
+        vmi = fakes.vmi(of=vm)
+        vmi['spec']['volumes'] = [volume('cd', 'before'),
+                                  volume('bmc-usb', 'stick')]
+        self.assertEqual(('cd', 'bmc-usb'), (
+            drives.choose(vm, vmi, CD), drives.choose(vm, vmi, USB)))
+        vm['spec']['updateVolumesStrategy'] = 'Migration'
+        self.assertTrue(drives.would_migrate(vm, vmi, 'cd'))
+        self.assertEqual(('bmc-cd', 'bmc-usb-2'), (
+            drives.choose(vm, vmi, CD), drives.choose(vm, vmi, USB)))
+        for other in None, dict(vmi, status={'phase': 'Failed'}):
+            self.assertFalse(drives.would_migrate(vm, other, 'cd'))
+            self.assertEqual('cd', drives.choose(vm, other, CD))
+
+    def test_http_boot_has_its_own(self):
+        vm = fakes.vm()
+        self.assertEqual('bmc-http', drives.choose(vm, None, HTTP))
+        vm = vm_with(ROOT, dict(EMPTY, name='bmc-http'))
+        self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
+
+
+class PutTestCase(base.BaseTestCase):
+
+    def test_into_an_empty_drive(self):
+        vm = fakes.vm()
+        before = copy.deepcopy(disks(vm))
+        drives.put(vm, None, CD, 'cd', 'dv', True)
+        self.assertEqual(volume('cd', 'dv', True), volumes(vm)[-1])
+        self.assertEqual(before, disks(vm))
+        self.assertTrue(drives.holds(vm, 'cd', 'dv'))
+        drives.put(vm, None, CD, 'cd', 'other', False)
+        self.assertEqual([volume('cd', 'other')], volumes(vm)[1:])
+        drives.take(vm, None, CD, 'cd', 'dv', True)
+        self.assertTrue(drives.holds(vm, 'cd', 'other'))
+        drives.take(vm, None, CD, 'cd', 'other', True)
+        self.assertEqual(1, len(volumes(vm)))
+        self.assertEqual(before, disks(vm))
+
+    def test_added_drive(self):
+        for keep in (True, False):
+            vm = vm_with(ROOT)
+            drives.put(vm, None, CD, 'bmc-cd', 'dv', True)
+            self.assertEqual({'name': 'bmc-cd', 'cdrom': {}}, disks(vm)[-1])
+            drives.take(vm, None, CD, 'bmc-cd', 'dv', keep)
+            self.assertEqual(2 if keep else 1, len(disks(vm)))
+
+    def test_the_owners_drive_stays_in_any_case(self):
+        vm = fakes.vm()
+        drives.put(vm, None, CD, 'cd', 'dv', False)
+        drives.take(vm, None, CD, 'cd', 'dv', False)
+        self.assertEqual([ROOT, EMPTY], disks(vm))
+
+    def test_usb_stick(self):
+        for protected in (True, False):
+            vm = fakes.vm()
+            drives.put(vm, None, USB, 'bmc-usb', 'dv', True, protected)
+            self.assertEqual('usb', disks(vm)[-1]['disk']['bus'])
+            self.assertEqual(protected,
+                             disks(vm)[-1]['disk'].get('readonly', False))
+            self.assertEqual(volume('bmc-usb', 'dv'), volumes(vm)[-1])
+            drives.take(vm, None, USB, 'bmc-usb', 'dv', True)
+            self.assertEqual(fakes.vm()['spec'], vm['spec'])
+
+    def test_a_guest_without_the_drive_is_not_told_to_plug_it(self):
+        vm = vm_with(ROOT)
+        vmi = fakes.vmi(of=vm)
+        drives.put(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        self.assertEqual(volume('bmc-cd', 'dv'), volumes(vm)[-1])
+        self.assertTrue(drives.will_wait(vm, vmi, 'bmc-cd', 'dv'))
+
+    def test_overrides_lie_on_top(self):
+        """An override and a drive, in any order, come to the same."""
+        for class_, lasting in ((boot_order.Class.CD, None),
+                                (boot_order.Class.PXE, boot_order.Class.CD),
+                                (boot_order.Class.CD, boot_order.Class.PXE)):
+            first, second = vm_with(ROOT), vm_with(ROOT)
+
+            def override(vm):
+                if lasting:
+                    boot_overrides.put_continuous(vm, lasting)
+                boot_overrides.put_once(vm, 'id', class_, terminate=True)
+
+            override(first)
+            drives.put(first, None, CD, 'bmc-cd', 'dv', True)
+            drives.put(second, None, CD, 'bmc-cd', 'dv', True)
+            override(second)
+            self.assertEqual(second, first)
+            drives.take(first, None, CD, 'bmc-cd', 'dv', False)
+            boot_overrides.take_off_all(first)
+            self.assertEqual(vm_with(ROOT), first)
+
+    def test_override_that_is_used_up_does_not_come_back(self):
+        vm = vm_with(ROOT)
+        boot_overrides.put_once(vm, 'id', boot_order.Class.PXE)
+        vmi = fakes.vmi(of=vm)
+        drives.put(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        self.assertIsNone(boot_overrides.once(vm))
+        self.assertFalse([disk for disk in disks(vm) if 'bootOrder' in disk])
+
+    def test_override_that_a_starting_vmi_carries_stays(self):
+        vm = vm_with(ROOT)
+        boot_overrides.put_once(vm, 'id', boot_order.Class.CD)
+        layer = boot_overrides.once(vm)
+        vmi = fakes.vmi('Pending', of=vm)
+        drives.put(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        self.assertEqual(layer['id'], boot_overrides.once(vm)['id'])
+        self.assertEqual(1, disks(vm)[-1]['bootOrder'])
+
+
+class WaitTestCase(base.BaseTestCase):
+
+    def test_who_waits_for_a_restart(self):
+        hot, cold = volume('cd', 'dv', True), volume('cd', 'dv')
+        old_hot, old = volume('cd', 'old', True), volume('cd', 'old')
+        for wanted, there, has_drive, waits in (
+                (hot, None, True, False),       # is going to be filled
+                (hot, None, False, True),
+                (cold, None, True, True),
+                (hot, hot, True, False),
+                (cold, cold, True, False),
+                (hot, old_hot, True, False),    # is being replaced
+                (hot, old, True, True),
+                (cold, old, True, True),
+                (hot, {'name': 'cd', 'containerDisk': {}}, True, True)):
+            vm = fakes.vm()
+            volumes(vm).append(wanted)
+            running = vm_with(*[ROOT, EMPTY][:2 if has_drive else 1])
+            if there:
+                volumes(running).append(there)
+            vmi = fakes.vmi(of=running)
+            self.assertIs(waits, drives.will_wait(vm, vmi, 'cd', 'dv'),
+                          (wanted, there, has_drive))
+            vmi['status']['phase'] = 'Failed'
+            self.assertFalse(drives.will_wait(vm, vmi, 'cd', 'dv'))
+            self.assertFalse(drives.will_wait(vm, None, 'cd', 'dv'))

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import socket
+import struct
+import time
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import image_format
+from sushy_kubevirt.machine.media import image_size
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import options
+from tests.unit.machine.media import servers
+
+OPTIONS = options.MediaOptions(allow_loopback=True, probe_seconds=10)
+
+QCOW2 = b'QFI\xfb' + struct.pack('>IQIIQ', 3, 0, 0, 16, 5 << 30)
+
+
+class ProbeTestCase(base.BaseTestCase):
+
+    def serve(self, answer, pair=None):
+        return self.useFixture(servers.Server(answer, pair))
+
+    def probe(self, url, *credentials, verify=True, certificates='',
+              **changes):
+        return image_size.probe(
+            model.Source(url, *credentials),
+            dataclasses.replace(OPTIONS, **changes), verify, certificates)
+
+    def refused(self, kind, *args, **kwargs):
+        error = self.assertRaises(errors.MediaUnreachable, self.probe, *args,
+                                  **kwargs)
+        self.assertEqual(kind, error.kind, str(error))
+        return error
+
+
+class TestSize(ProbeTestCase):
+
+    def test_head(self):
+        server = self.serve(servers.image(b'x' * 5000))
+        self.assertEqual(image_size.Probe(5000, 5000),
+                         self.probe(server.url + '/a.ISO?x=y'))
+        [(method, path, headers)] = server.requests
+        self.assertEqual(('HEAD', '/a.ISO?x=y'), (method, path))
+        self.assertEqual('127.0.0.1:%d' % server.port, headers['Host'])
+        self.assertNotIn('Authorization', headers)
+
+    def test_ranged_get(self):
+        server = self.serve(servers.image(b'x' * 5000, head=False))
+        self.assertEqual(image_size.Probe(5000, 5000),
+                         self.probe(server.url + '/a.iso'))
+        self.assertEqual(['HEAD', 'GET'], [each[0] for each in
+                                           server.requests])
+        self.assertEqual('bytes=0-511', server.requests[1][2]['Range'])
+
+    def test_get_of_a_server_without_ranges(self):
+        server = self.serve(servers.image(b'x' * 5000, ranges=False,
+                                          head=False))
+        self.assertEqual(image_size.Probe(5000, 5000),
+                         self.probe(server.url + '/a.iso'))
+
+    def test_head_that_hangs_up(self):
+        def answer(handler):
+            if handler.command == 'HEAD':
+                handler.connection.close()
+                raise OSError
+            servers.send(handler, 200, b'x' * 700)
+        server = self.serve(answer)
+        self.assertEqual(700, self.probe(server.url + '/a.iso').bytes)
+
+    def test_not_told(self):
+        def answer(handler):
+            handler.close_connection = True
+            handler.send_response(200)
+            handler.end_headers()
+            if handler.command != 'HEAD':
+                handler.wfile.write(b'x' * 5000)
+        server = self.serve(answer)
+        self.assertIn('MEDIA_DEFAULT_SIZE', str(
+            self.refused('size', server.url + '/a.iso')))
+        self.assertEqual(
+            image_size.Probe(1 << 30, guessed=True),
+            self.probe(server.url + '/a.iso', default_size=1 << 30))
+
+    def test_lies(self):
+        for headers in ({'Content_Range': 'bytes 7-518/900'},
+                        {'Content_Range': 'bytes 0-511/*'},
+                        {'Content_Range': 'nonsense'}, {},
+                        {'Content_Range': 'bytes 0-511/' + '9' * 30}):
+            def answer(handler, headers=headers):
+                if handler.command == 'HEAD':
+                    servers.send(handler, 403)
+                else:
+                    servers.send(handler, 206, b'x' * 512, **headers)
+            self.refused('size', self.serve(answer).url + '/a.iso')
+        for length in '-1', '1e3', '9' * 40, '', '٣':
+            def answer(handler, length=length):
+                handler.close_connection = True
+                handler.send_response(200)
+                handler.wfile.write(b'')
+                handler._headers_buffer.append(
+                    b'Content-Length: %s\r\n' % length.encode())
+                handler.end_headers()
+            self.refused('size', self.serve(answer).url + '/a.iso')
+
+    def test_empty(self):
+        server = self.serve(servers.image(b'', ranges=False))
+        self.assertIn('is empty', str(
+            self.refused('missing', server.url + '/a.iso')))
+
+    def test_an_encoding_is_no_size(self):
+        def answer(handler):
+            servers.send(handler, 200, b'x' * 600, Content_Encoding='gzip')
+        self.refused('size', self.serve(answer).url + '/a.iso')
+
+
+class TestFormats(ProbeTestCase):
+
+    def test_qcow2(self):
+        server = self.serve(servers.image(QCOW2 + bytes(5000)))
+        self.assertEqual(
+            image_size.Probe(5 << 30, len(QCOW2) + 5000, 'qcow2'),
+            self.probe(server.url + '/a.img'))
+
+    def test_raw(self):
+        server = self.serve(servers.image(bytes(70000)))
+        self.assertEqual(image_size.Probe(70000, 70000),
+                         self.probe(server.url + '/a.img'))
+
+    def test_compressed(self):
+        server = self.serve(servers.image(b'\xfd7zXZ\x00' + bytes(5000)))
+        self.assertIn('compressed (xz)', str(
+            self.refused('size', server.url + '/a.xz')))
+        self.assertTrue(self.probe(server.url + '/a.xz',
+                                   default_size=1 << 30).guessed)
+
+    def test_of(self):
+        vmdk = b'KDMV' + bytes(8) + struct.pack('<Q', 2048)
+        vdi = bytes(64) + b'\x7f\x10\xda\xbe' + bytes(300) + struct.pack(
+            '<Q', 7 << 20)
+        for head, expected in (
+            (b'', image_format.Format()),
+            (b'QFI\xfb', image_format.Format()),
+            (QCOW2, image_format.Format('qcow2', bytes=5 << 30)),
+            (vmdk, image_format.Format('vmdk', bytes=1 << 20)),
+            (vdi, image_format.Format('vdi', bytes=7 << 20)),
+            (b'\x1f\x8b\x08', image_format.Format(compression='gz')),
+            (b'\x28\xb5\x2f\xfd', image_format.Format(compression='zst')),
+            (bytes(512), image_format.Format()),
+        ):
+            self.assertEqual(expected, image_format.of(head))
+
+    def test_a_disk_larger_than_any(self):
+        head = b'QFI\xfb' + struct.pack('>IQIIQ', 3, 0, 0, 16, 2 ** 63)
+        server = self.serve(servers.image(head + bytes(600)))
+        self.refused('size', server.url + '/a.img')
+
+
+class TestRefusals(ProbeTestCase):
+
+    def test_statuses(self):
+        for code, kind in ((401, 'unauthorized'), (403, 'unauthorized'),
+                           (404, 'missing'), (410, 'missing'),
+                           (500, 'server'), (503, 'server'),
+                           (400, 'unreachable')):
+            server = self.serve(
+                lambda handler, code=code: servers.send(handler, code))
+            error = self.refused(kind, server.url + '/a.iso?sig=1',
+                                 default_size=1 << 30
+                                 if kind != 'unreachable' else None)
+            self.assertIn(str(code), str(error))
+            self.assertEqual(server.url + '/a.iso', error.url)
+
+    def test_nobody_there(self):
+        server = servers.Server(servers.image(b''))
+        with server:
+            url = server.url
+        error = self.refused('unreachable', url + '/a.iso')
+        self.assertIn('Connection refused', str(error))
+        self.assertTrue(self.probe(url + '/a.iso',
+                                   default_size=1 << 30).guessed)
+
+    def test_unknown_host(self):
+        url = 'http://nobody.invalid/a.iso'
+        self.refused('unreachable', url)
+        # Its address cannot be looked at: not unless it was named.
+        self.refused('unreachable', url, default_size=1 << 30)
+        self.refused('unreachable', url, default_size=1 << 30,
+                     allowed_hosts=('10.0.0.0/8',))
+        self.assertTrue(self.probe(
+            url, default_size=1 << 30, allowed_hosts=('*.invalid',)).guessed)
+
+    def test_forbidden_address(self):
+        server = self.serve(servers.image(b'x'))
+        self.assertRaises(errors.InvalidValue, self.probe,
+                          server.url + '/a.iso', allow_loopback=False,
+                          default_size=1 << 30)
+        self.assertEqual([], server.requests)
+
+    def test_no_http(self):
+        def answer(handler):
+            handler.close_connection = True
+            handler.wfile.write(b'SSH-2.0-OpenSSH_9.2\r\n')
+        error = self.refused('unreachable', self.serve(answer).url + '/a')
+        self.assertNotIn('OpenSSH', str(error))
+
+    def test_slow(self):
+        def answer(handler):
+            # Never silent for long, and never done.
+            handler.wfile.write(b'HTTP/1.1 200 OK\r\n')
+            for number in range(1000):
+                handler.wfile.write(b'X-%d: y\r\n' % number)
+                time.sleep(0.02)
+        server = self.serve(answer)
+        begun = time.monotonic()
+        error = self.refused('unreachable', server.url + '/a',
+                             probe_seconds=0.4)
+        self.assertIn('in time', str(error))
+        self.assertLess(time.monotonic() - begun, 15)
+
+    def test_endless(self):
+        def answer(handler):
+            if handler.command == 'HEAD':
+                servers.send(handler, 405)
+                return
+            handler.send_response(200)
+            handler.send_header('Content-Length', str(10 << 40))
+            handler.end_headers()
+            while True:
+                handler.wfile.write(bytes(65536))
+        server = self.serve(answer)
+        self.assertEqual(10 << 40, self.probe(server.url + '/a.iso').bytes)
+
+
+class TestNames(ProbeTestCase):
+
+    def resolve(self, *answers):
+        """Resolve images.test, each time to the next of these addresses."""
+        real, asked = socket.getaddrinfo, []
+        answers = iter(answers)
+
+        def getaddrinfo(host, port, *args, **kwargs):
+            if host == 'images.test':
+                asked.append(host)
+                host = next(answers)
+            return real(host, port, *args, **kwargs)
+        self.useFixture(fixtures.MockPatchObject(
+            socket, 'getaddrinfo', getaddrinfo))
+        return asked
+
+    def test_connects_to_what_was_checked(self):
+        # A name that leads elsewhere when it is asked for once more.
+        asked = self.resolve('127.0.0.1', '169.254.169.254')
+        server = self.serve(servers.image(b'x' * 10))
+        where = 'images.test:%d' % server.port
+        self.assertEqual(10, self.probe('http://%s/a.iso' % where).bytes)
+        self.assertEqual(1, len(asked))
+        self.assertEqual(where, server.requests[0][2]['Host'])
+        self.assertRaises(errors.InvalidValue, self.probe,
+                          'http://%s/a.iso' % where)
+        self.assertEqual(1, len(server.requests))
+
+    def test_certificates_are_of_the_name(self):
+        self.resolve(*['127.0.0.1'] * 3)
+        pair = servers.pair('images.test')
+        server = self.serve(servers.image(b'x' * 10), pair)
+        url = 'https://images.test:%d/a.iso' % server.port
+        self.assertEqual(10, self.probe(url, certificates=pair[0]).bytes)
+        other = servers.pair()
+        server = self.serve(servers.image(b'x' * 10), other)
+        url = 'https://images.test:%d/a.iso' % server.port
+        self.refused('tls', url, certificates=other[0])
+
+    def test_the_next_address(self):
+        server = self.serve(servers.image(b'x' * 10))
+
+        def getaddrinfo(host, port, *_args, **_kwargs):
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, '',
+                     (address, port)) for address in (
+                         (host,) if host[0] == '1'
+                         else ('127.9.9.9', '127.0.0.1'))]
+        self.useFixture(fixtures.MockPatchObject(
+            socket, 'getaddrinfo', getaddrinfo))
+        self.assertEqual(10, self.probe('http://images.test:%d/a.iso'
+                                        % server.port).bytes)
+
+
+class TestCredentials(ProbeTestCase):
+
+    def test_sent(self):
+        server = self.serve(servers.image(b'x' * 10))
+        self.probe(server.url + '/a.iso', 'me', 'pä:ss')
+        self.assertEqual('Basic bWU6cMOkOnNz',
+                         server.requests[0][2]['Authorization'])
+
+    def test_not_sent_elsewhere(self):
+        other = self.serve(servers.image(b'x' * 10))
+        server = self.serve(lambda handler: servers.send(
+            handler, 302, Location=(
+                '/there' if handler.path == '/here' else other.url + '/x')))
+        self.assertEqual(10, self.probe(server.url + '/here', 'me',
+                                        'secret').bytes)
+        self.assertIn('Authorization', server.requests[1][2])
+        self.assertNotIn('Authorization', other.requests[0][2])
+
+
+class TestRedirects(ProbeTestCase):
+
+    def redirecting(self, location, code=302, pair=None):
+        return self.serve(lambda handler: servers.send(
+            handler, code, Location=location), pair)
+
+    def test_codes(self):
+        target = self.serve(servers.image(b'x' * 10))
+        for code in 301, 302, 303, 307, 308:
+            server = self.redirecting(target.url + '/x.iso', code)
+            self.assertEqual(10, self.probe(server.url + '/').bytes)
+
+    def test_every_hop_is_checked(self):
+        target = self.serve(servers.image(b'x' * 10))
+        for location in (
+                'http://169.254.169.254/latest/meta-data',
+                'http://127.2.0.1:%d/' % target.port, 'ftp://127.0.0.1/',
+                'file:///etc/passwd', 'http://2130706433/', 'http://:1/',
+                'http://[::ffff:169.254.169.254]/', '//0.0.0.0/'):
+            server = self.redirecting(location)
+            error = self.assertRaises(
+                errors.InvalidValue, self.probe, server.url + '/a.iso',
+                allowed_hosts=('127.0.0.1', '169.254.0.0/16', '0.0.0.0/8'))
+            self.assertIn('redirects', str(error))
+        self.assertEqual([], target.requests)
+
+    def test_to_a_port_where_nobody_is(self):
+        with socket.create_server(('127.0.0.1', 0)) as other:
+            port = other.getsockname()[1]
+        server = self.redirecting('http://127.0.0.1:%d/' % port)
+        self.assertIn('refused', str(
+            self.refused('unreachable', server.url + '/a.iso')))
+
+    def test_circle(self):
+        server = self.serve(lambda handler: servers.send(
+            handler, 302, Location='/x' + handler.path))
+        self.assertIn('more than 5', str(
+            self.refused('unreachable', server.url + '/a.iso')))
+
+    def test_no_way_down_from_https(self):
+        target = self.serve(servers.image(b'x' * 10))
+        pair = servers.pair()
+        server = self.redirecting(target.url + '/x', pair=pair)
+        self.refused('tls', server.url + '/a.iso', certificates=pair[0])
+        self.assertEqual([], target.requests)
+
+
+class TestTls(ProbeTestCase):
+
+    def test_verification(self):
+        ca = servers.pair('CA', ca=True)
+        server = self.serve(servers.image(b'x' * 10),
+                            servers.pair(issuer=ca))
+        url = server.url + '/a.iso'
+        error = self.refused('tls', url, default_size=1 << 30)
+        self.assertIn('VerifyCertificate', str(error))
+        self.assertEqual([], server.requests)
+        other = servers.pair('Other CA', ca=True)
+        self.refused('tls', url, certificates=other[0])
+        self.assertEqual(10, self.probe(
+            url, certificates=other[0] + '\n' + ca[0]).bytes)
+        self.assertEqual(10, self.probe(url, verify=False).bytes)
+
+    def test_file(self):
+        ca = servers.pair('CA', ca=True)
+        server = self.serve(servers.image(b'x' * 10),
+                            servers.pair(issuer=ca))
+        path = self.create_tempfiles([('ca', 'A comment\n' + ca[0])])[0]
+        self.assertEqual(10, self.probe(server.url + '/a.iso',
+                                        ca_file=path).bytes)
+        self.assertRaises(errors.ConfigError, self.probe,
+                          server.url + '/a.iso', ca_file='/nowhere')
+        path = self.create_tempfiles([('none', 'nothing')])[0]
+        self.assertRaises(errors.ConfigError, self.probe,
+                          server.url + '/a.iso', ca_file=path)
+
+    def test_a_servers_own_certificate(self):
+        pair = servers.pair()
+        server = self.serve(servers.image(b'x' * 10), pair)
+        self.assertEqual(10, self.probe(server.url + '/a.iso',
+                                        certificates=pair[0]).bytes)
+
+    def test_wrong_name(self):
+        pair = servers.pair('other.example')
+        server = self.serve(servers.image(b'x' * 10), pair)
+        self.refused('tls', server.url + '/a.iso', certificates=pair[0])
+
+    def test_no_tls_there(self):
+        server = self.serve(servers.image(b'x'))
+        self.refused('tls', server.url.replace('http:', 'https:') + '/a')

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is put right, and when; and what a device shows."""
+
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot_order
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine.media import datavolume_cleanup
+from sushy_kubevirt.machine.media import datavolumes
+from sushy_kubevirt.machine.media import device_status
+from sushy_kubevirt.machine.media import drives
+from sushy_kubevirt.machine.media import import_watcher
+from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import reconciler
+from tests.unit.machine import fakes
+
+S = model.State
+CD, HTTP = model.CD, model.HTTP_BOOT
+NAME = 'node-bmc-cd-0'
+
+
+def entry(**fields):
+    return media_annotation.Entry(**{
+        'id': 'a', 'url': 'http://h/d/x.iso?sig=1', 'volume': NAME,
+        'uid': 'dv-uid', 'drive': 'cd', **fields})
+
+
+def seen(state, progress=None, reason='', message='', **notes):
+    return import_watcher.Seen('dv-uid', 1, 'vm-uid', 'a', datavolumes.Status(
+        state, progress, reason, message), notes)
+
+
+def inserted(device=CD, made=None, hot=True, drop=False):
+    """A VM with a medium."""
+    made = made or entry()
+    vm = fakes.vm()
+    if not drop:
+        drives.put(vm, None, device, made.drive, made.volume, hot)
+    found = media_annotation.Record()
+    found.media[device.id] = made
+    media_annotation.write(vm, found)
+    return vm
+
+
+class PutRightTestCase(base.BaseTestCase):
+
+    def look(self, ages=0, seen=None, **more):
+        return reconciler.Look(lambda entry: seen, lambda what: ages, 60,
+                               **more)
+
+    def right(self, vm, vmi=None, **look):
+        self.looked = self.look(**look)
+        return reconciler.put_right(vm, vmi, self.looked)
+
+    def test_nothing_to_do(self):
+        self.assertIsNone(self.right(fakes.vm()))
+        self.assertIsNone(self.right(inserted(made=entry(ready=True))))
+        self.assertIsNone(self.right(inserted(), seen=seen(S.IMPORTING)))
+        self.assertIsNone(self.right(inserted(), seen=seen(S.FAILED)))
+
+    def test_complete(self):
+        edited = self.right(inserted(), seen=seen(S.READY))
+        self.assertTrue(media_annotation.read(edited).media['Cd'].ready)
+
+    def test_deleted_vm_is_left_to_kubernetes(self):
+        vm = inserted()
+        vm['metadata']['deletionTimestamp'] = 'now'
+        self.assertIsNone(self.right(vm, seen=seen(S.READY)))
+
+    def test_insert_that_is_given_up(self):
+        vm = fakes.vm()
+        found = media_annotation.Record()
+        found.nexts['Cd'] = entry(uid='', drive='')
+        media_annotation.write(vm, found)
+        self.assertIsNone(self.right(vm, ages=59))
+        self.assertEqual(1, self.looked.again)
+        self.assertIsNone(self.right(vm, ages=61, inserting={'a'}))
+        edited = self.right(vm, ages=61)
+        self.assertEqual(
+            ({}, {NAME: ''}),
+            (
+                media_annotation.read(edited).nexts,
+                media_annotation.read(edited).gone,
+            ),
+        )
+        # It may be there, and it may be made yet: looked for at once, and
+        # remembered a while longer.
+        self.assertTrue(datavolume_cleanup.due(edited, self.look()))
+        self.assertFalse(
+            datavolume_cleanup.due(
+                edited, self.look(
+                    tried={NAME})))
+        self.assertTrue(
+            datavolume_cleanup.due(
+                edited, self.look(
+                    61, tried={NAME})))
+
+    def test_taken_out_by_somebody(self):
+        vm = inserted(drop=True)
+        self.assertEqual({NAME: 'dv-uid'}, media_annotation.read(
+            self.right(vm)).gone)
+        # A guest that has it may keep it.
+        self.assertIsNone(self.right(vm, fakes.vmi(of=inserted())))
+
+    def test_guest_that_was_being_made(self):
+        vm = inserted()
+        vmi = fakes.vmi(of=fakes.vm(disks=[]))
+        edited = self.right(vm, vmi, seen=seen(S.IMPORTING))
+        self.assertEqual({'name': NAME}, drives.source_of(
+            edited['spec']['template']['spec'], 'cd'))
+
+    def test_http_boot_without_its_override(self):
+        made = entry(volume='node-bmc-http-0', drive='bmc-http')
+        vm = inserted(HTTP, made)
+        self.assertIsNone(self.right(vm, ages=1))
+        edited = self.right(vm, ages=61)
+        self.assertEqual(fakes.vm()['spec'], edited['spec'])
+        boot_overrides.put_once(vm, 'id', boot_order.Class.HTTP)
+        self.assertIsNone(self.right(vm, ages=61, seen=seen(S.IMPORTING)))
+
+    def test_unseen_is_asked_for(self):
+        self.right(inserted(), ages=1)
+        self.assertEqual([], self.looked.unseen)
+        self.right(inserted(), ages=4)
+        self.assertEqual(['a'], [each.id for each in self.looked.unseen])
+
+    def test_upload_whose_heart_has_stopped(self):
+        vm = inserted(made=entry(upload=True))
+        at = seen(S.IMPORTING)
+        self.assertIsNone(self.right(vm, ages=29, seen=at))
+        self.assertIsNone(self.right(vm, ages=99, seen=at,
+                                     uploading={'a': 1}))
+        edited = self.right(vm, ages=31, seen=at)
+        self.assertEqual('UploadInterrupted',
+                         media_annotation.read(edited).media['Cd'].reason)
+
+
+class MediumTestCase(base.BaseTestCase):
+
+    def medium(self, vm, vmi=None, at=None):
+        return device_status.medium(
+            CD, media_annotation.read(vm).media.get('Cd'), vm, vmi, at)
+
+    def test_states(self):
+        for made, at, state, progress in (
+                (entry(), None, S.WAITING, None),
+                (entry(), seen(S.IMPORTING, 40.0), S.IMPORTING, 40.0),
+                (entry(), seen(S.READY, 100.0), S.READY, 100.0),
+                (entry(ready=True), None, S.READY, 100.0),
+                (entry(reason='UploadFailed'), None, S.FAILED, None),
+                (entry(upload=True), seen(S.WAITING, **{
+                    annotations.UPLOAD: json.dumps({'progress': 7})}),
+                 S.IMPORTING, 7.0),
+                (entry(upload=True), seen(S.WAITING, **{
+                    annotations.UPLOAD: 'x'}), S.WAITING, None)):
+            found = self.medium(inserted(made=made), at=at)
+            self.assertEqual((state, progress),
+                             (found.state, found.progress))
+        self.assertEqual('x.iso', found.image_name)
+
+    def test_none(self):
+        self.assertIsNone(self.medium(fakes.vm()))
+        self.assertIsNone(self.medium(inserted(drop=True)))
+
+    def test_usable_when_the_guest_has_it(self):
+        vm = inserted(made=entry(ready=True))
+        vmi = fakes.vmi(of=fakes.vm())
+        self.assertIs(S.IMPORTING, self.medium(vm, vmi).state)
+        vmi = fakes.vmi(of=vm)
+        vmi['status']['volumeStatus'] = [{
+            'name': 'cd', 'phase': 'MountedToPod', 'reason': 'r'}]
+        self.assertEqual('r', self.medium(vm, vmi).reason)
+        vmi['status']['volumeStatus'][0]['phase'] = 'Ready'
+        self.assertIs(S.READY, self.medium(vm, vmi).state)
+
+    def test_problem(self):
+        made = entry(reason='Error', message='404')
+        vm = inserted(made=made)
+        found = {'Cd': self.medium(vm)}
+        self.assertIsNone(device_status.problem(found, vm, None))
+        for vmi in (None, fakes.vmi('Pending', of=vm)):
+            vm['spec']['runStrategy'] = 'Always'
+            problem = device_status.problem(found, vm, vmi)
+            self.assertEqual('MediaFailed', problem.reason)
+            self.assertIn('404', problem.message)
+            self.assertNotIn('sig', problem.message)
+        self.assertIsNone(device_status.problem(found, vm, fakes.vmi(of=vm)))
+        # One that was made before the medium does not wait for it.
+        self.assertIsNone(device_status.problem(
+            found, vm, fakes.vmi('Scheduling', of=fakes.vm())))
+
+    def test_waits_for_what_was_ejected(self):
+        """A VMI that was made with a medium waits for it for ever."""
+        vm = inserted()
+        vm['spec']['runStrategy'] = 'Always'
+        pending = fakes.vmi('Pending', of=vm)
+        running = fakes.vmi(of=vm)
+        self.assertIsNone(device_status.problem({}, vm, pending))
+        ejected = fakes.vm()
+        ejected['spec']['runStrategy'] = 'Always'
+        problem = device_status.problem({}, ejected, pending)
+        self.assertEqual('MediaEjected', problem.reason)
+        self.assertIn('Cd', problem.message)
+        self.assertIsNone(device_status.problem({}, ejected, running))
+        self.assertIsNone(device_status.problem({}, ejected, None))
+        # It is still to be deleted: a guest that has it may yet come.
+        found = media_annotation.Record()
+        found.gone[NAME] = 'dv-uid'
+        media_annotation.write(ejected, found)
+        self.assertIsNone(device_status.problem({}, ejected, pending))

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+import hashlib
+import socket
+import threading
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import upload_stream
+from sushy_kubevirt.machine import options
+from tests.unit.machine.media import servers
+
+OPTIONS = options.MediaOptions(allow_loopback=True)
+TOKEN = 'the.token'
+
+
+class Proxy:
+    """What CDI's upload proxy does with a request.
+
+    :param code: what it answers
+    :param after: it answers when it has read so many bytes; None for all
+    """
+
+    def __init__(self, code=200, after=None, text=b''):
+        self.code = code
+        self.after = after
+        self.text = text
+        self.digest = hashlib.sha256()
+        self.length = 0
+        self.complete = False
+        self.begun = threading.Event()
+        self.over = threading.Event()
+
+    def __call__(self, handler):
+        try:
+            for piece in self._pieces(handler):
+                self.digest.update(piece)
+                self.length += len(piece)
+                self.begun.set()
+                if self.after is not None and self.length >= self.after:
+                    break
+            else:
+                self.complete = True
+            handler.close_connection = True
+            servers.send(handler, self.code, self.text)
+        finally:
+            self.over.set()
+
+    def _pieces(self, handler):
+        if handler.headers.get('Transfer-Encoding') == 'chunked':
+            while size := int(handler.rfile.readline(), 16):
+                yield handler.rfile.read(size)
+                handler.rfile.readline()
+            return
+        left = int(handler.headers['Content-Length'])
+        while left:
+            piece = handler.rfile.read1(min(left, 65536))
+            if not piece:
+                raise OSError
+            left -= len(piece)
+            yield piece
+
+
+class TestUpload(base.BaseTestCase):
+
+    CONTENT = b'0123456789abcdef' * 100000
+
+    def setUp(self):
+        super().setUp()
+        self.proxy = Proxy()
+
+    def serve(self, answer, pair=None):
+        return self.useFixture(servers.Server(answer, pair))
+
+    def stream(self, answer=None, proxy_pair=None, proxy_ca='', **more):
+        self.source = self.serve(answer or servers.image(self.CONTENT))
+        self.target = self.serve(self.proxy, proxy_pair)
+        upload_stream.stream(
+            model.Source(self.source.url + '/a.iso', 'me', 'secret'),
+            self.target.url, TOKEN, OPTIONS, proxy_ca=proxy_ca, **more)
+
+    def fails(self, kind, *args, **more):
+        error = self.assertRaises(kind, self.stream, *args, **more)
+        self.assertFalse(self.proxy.complete and self.proxy.code < 300)
+        self.assertNotIn(TOKEN, str(error))
+        self.assertNotIn('secret', str(error))
+        return error
+
+    def check(self):
+        self.assertTrue(self.proxy.complete)
+        self.assertEqual(hashlib.sha256(self.CONTENT).digest(),
+                         self.proxy.digest.digest())
+
+    def test_all_of_it(self):
+        told = []
+        self.stream(progress=lambda *args: told.append(args))
+        self.check()
+        [(method, path, headers)] = self.target.requests
+        self.assertEqual(('POST', '/v1beta1/upload'), (method, path))
+        self.assertEqual('Bearer ' + TOKEN, headers['Authorization'])
+        self.assertEqual(str(len(self.CONTENT)), headers['Content-Length'])
+        size = len(self.CONTENT)
+        self.assertEqual((size, size), told[-1])
+        self.assertEqual(sorted(told), told)
+        [(method, _path, headers)] = self.source.requests
+        self.assertEqual('GET', method)
+        self.assertEqual('Basic bWU6c2VjcmV0', headers['Authorization'])
+
+    def test_tls(self):
+        pair = servers.pair()
+        self.stream(proxy_pair=pair, proxy_ca=pair[0])
+        self.check()
+
+    def test_a_proxy_that_is_not_known(self):
+        error = self.fails(errors.Unavailable, proxy_pair=servers.pair(),
+                           proxy_ca=servers.pair('Other')[0])
+        self.assertIn('self-signed', str(error))
+        self.assertEqual([], self.target.requests)
+
+    def untold(self, handler):
+        """Send the image without its length."""
+        handler.close_connection = True
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(self.CONTENT)
+
+    def test_length_not_told(self):
+        self.stream(self.untold)
+        self.check()
+        self.assertEqual('chunked',
+                         self.target.requests[0][2]['Transfer-Encoding'])
+
+    def test_length_told_before(self):
+        self.stream(self.untold, length=len(self.CONTENT))
+        self.check()
+        self.assertIn('Content-Length', self.target.requests[0][2])
+
+    def test_ends_early(self):
+        def short(handler):
+            handler.close_connection = True
+            handler.send_response(200)
+            handler.send_header('Content-Length', str(len(self.CONTENT)))
+            handler.end_headers()
+            handler.wfile.write(self.CONTENT[:500000])
+        error = self.fails(errors.MediaUnreachable, short)
+        self.assertIn('500000 of 1600000', str(error))
+        self.proxy = Proxy()
+        self.fails(errors.MediaUnreachable, self.untold,
+                   length=len(self.CONTENT) + 1)
+        self.proxy = Proxy()
+
+        def broken_chunks(handler):
+            handler.close_connection = True
+            handler.send_response(200)
+            handler.send_header('Transfer-Encoding', 'chunked')
+            handler.end_headers()
+            handler.wfile.write(b'ffff\r\n' + bytes(100))
+        self.fails(errors.MediaUnreachable, broken_chunks)
+
+    def test_the_source_refuses(self):
+        error = self.fails(errors.MediaUnreachable,
+                           lambda handler: servers.send(handler, 404))
+        self.assertEqual('missing', error.kind)
+        self.assertEqual([], self.target.requests)
+
+    def test_the_proxy_refuses(self):
+        for code, kind in ((400, errors.Rejected), (401, errors.Unavailable),
+                           (409, errors.Rejected),
+                           (500, errors.Unavailable),
+                           (503, errors.Unavailable)):
+            for after in None, 1000:
+                self.proxy = Proxy(code, after, b'too small')
+                error = self.fails(kind)
+                self.assertIn(str(code), str(error))
+                self.assertIn('too small', str(error))
+
+    def test_nobody_there(self):
+        with servers.Server(self.proxy) as gone:
+            url = gone.url
+        source = self.serve(servers.image(b'x'))
+        error = self.assertRaises(
+            errors.Unavailable, upload_stream.stream,
+            model.Source(source.url + '/a'), url, TOKEN, OPTIONS)
+        self.assertIn('Connection refused', str(error))
+
+    def test_urls_of_proxies(self):
+        source = self.serve(servers.image(b'x'))
+        for url in 'ftp://a', 'http://', '':
+            self.assertRaises(
+                errors.ConfigError, upload_stream.stream,
+                model.Source(source.url + '/a'), url, TOKEN, OPTIONS)
+        # Without a scheme, as CDI's own configuration has it.
+        target = self.serve(self.proxy)
+        self.assertRaises(
+            errors.Unavailable, upload_stream.stream,
+            model.Source(source.url + '/a'), '127.0.0.1:%d' % target.port,
+            TOKEN, OPTIONS)
+        self.assertEqual([], target.requests)
+
+
+class TestStop(base.BaseTestCase):
+
+    def run_upload(self, stop, answer, proxy):
+        source = self.useFixture(servers.Server(answer))
+        target = self.useFixture(servers.Server(proxy))
+        upload_stream.stream(
+            model.Source(source.url + '/a'),
+            target.url,
+            TOKEN,
+            OPTIONS,
+            stop=stop,
+        )
+
+    def stopped(self, answer, proxy):
+        stop = upload_stream.Stop()
+
+        def later():
+            proxy.begun.wait(10)
+            stop.set()
+        thread = threading.Thread(target=later)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.assertRaises(upload_stream.Stopped, self.run_upload, stop, answer,
+                          proxy)
+        proxy.over.wait(10)
+        self.assertFalse(proxy.complete)
+
+    def test_before(self):
+        stop = upload_stream.Stop()
+        stop.set()
+        self.assertTrue(stop.is_set())
+        self.assertRaises(upload_stream.Stopped, self.run_upload, stop,
+                          servers.image(b'x'), Proxy())
+
+    def test_while_the_source_is_silent(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        def answer(handler):
+            handler.close_connection = True
+            handler.send_response(200)
+            handler.end_headers()
+            handler.wfile.write(bytes(2 * upload_stream.PIECE))
+            gate.wait(20)
+        self.stopped(answer, Proxy())
+
+    def test_while_the_proxy_takes_nothing(self):
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        class Lazy(Proxy):
+            def __call__(self, handler):
+                handler.connection.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                self.begun.set()
+                gate.wait(20)
+                self.over.set()
+        proxy = Lazy()
+        stop = upload_stream.Stop()
+        thread = threading.Thread(
+            target=lambda: (proxy.begun.wait(10), stop.set()))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.assertRaises(
+            upload_stream.Stopped, self.run_upload, stop,
+            servers.image(bytes(50 << 20), ranges=False), proxy)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.machine import options
+
+#: URLs that are refused whatever the options are, before anything is asked.
+NO_URLS = (
+    '', 'x', '/etc/passwd', '//host/x', 'file:///etc/passwd', 'ftp://host/x',
+    'gopher://host/x', 'nfs://host/x', 'javascript:1', 'http:', 'http://',
+    'http:///x', 'http://:80/', 'http://host:0/', 'http://host:99999/',
+    'http://host:port/', 'http://ho st/', 'http://host/\r\nX: y',
+    'http://host\t/', 'http://a\\@b/', 'http://a..b/', 'http://-a/',
+    'http://a-/', 'http://exa%6dple.com/', 'http://[fe80::1%25eth0]/',
+    'http://[::1/', 'http://[v1.x]/', 'http://[nonsense]/',
+    'http://host/' + 'x' * 5000, 'http://host/\ud800', 'http://\ud800/',
+    # Other notations of 127.0.0.1.
+    'http://2130706433/', 'http://0x7f000001/', 'http://0x7f.1/',
+    'http://0177.0.0.1/', 'http://127.1/', 'http://127.0.0.1./',
+    'http://①②⑦.⓪.⓪.①/', 'http://127。0。0。1/')
+
+#: URLs of hosts that are refused without further options.
+NO_HOSTS = (
+    'http://127.0.0.1/', 'http://127.8.8.8:8080/', 'http://[::1]/',
+    'http://[::ffff:127.0.0.1]/', 'http://[::127.0.0.1]/',
+    'http://[64:ff9b::127.0.0.1]/', 'http://[64:ff9b:1::7f00:1]/',
+    'http://[2002:7f00:1::1]/', 'http://[::ffff:0:127.0.0.1]/',
+    'http://user:secret@127.0.0.1/',
+    'http://10.0.0.1:secret@127.0.0.1/',
+    'http://169.254.1.1/', 'http://[fe80::1]/', 'https://[febf::1]:8443/',
+    'http://[::ffff:169.254.1.1]/')
+
+#: The same, and no option allows them.
+NEVER = (
+    'http://0.0.0.0/', 'http://0.1.2.3/', 'http://[::]/',
+    'http://224.0.0.1/', 'http://[ff02::1]/', 'http://255.255.255.255/',
+    'http://240.0.0.1/', 'http://[fec0::1]/', 'http://169.254.169.254/',
+    'http://[::ffff:169.254.169.254]/', 'http://[2002:a9fe:a9fe::]/',
+    'http://[fd00:ec2::254]/', 'http://100.100.100.200/',
+    'http://[2001:0:7f00:1::]/', 'http://168.63.129.16/',
+    'http://192.0.0.192/')
+
+OPTIONS = options.MediaOptions()
+OPEN = options.MediaOptions(allow_loopback=True, allow_link_local=True)
+
+
+def resolving(**names):
+    """Resolve these names (_ for .) and no others."""
+    def getaddrinfo(host, port, *_args, **_kwargs):
+        found = names.get(host.replace('.', '_'))
+        if found is None:
+            raise socket.gaierror(-2, 'Name or service not known')
+        return [(None, None, 6, '', (address, port)) for address in found]
+    return mock.patch('socket.getaddrinfo', getaddrinfo)
+
+
+class TestPlace(base.BaseTestCase):
+
+    def test_refused(self):
+        for url in NO_URLS:
+            error = self.assertRaises(errors.InvalidValue, url_policy.place,
+                                      url)
+            self.assertEqual('Image', error.property)
+            self.assertLess(len(str(error)), 400, url)
+
+    def test_normal_form(self):
+        for url, text in (
+                ('http://Host/a', 'http://host/a'),
+                ('HTTP://host:80/', 'http://host/'),
+                ('https://host:443/a?b=c', 'https://host/a?b=c'),
+                ('https://host:80/a', 'https://host:80/a'),
+                ('http://host', 'http://host/'),
+                ('http://host.example./x', 'http://host.example/x'),
+                ('http://host/é%2Fx', 'http://host/%C3%A9%2Fx'),
+                ('http://host/a#b', 'http://host/a'),
+                ('http://bücher.example/', 'http://xn--bcher-kva.example/'),
+                ('http://[2001:DB8:0::1]:8080/x',
+                 'http://[2001:db8::1]:8080/x'),
+                ('http://u:p@host/x', 'http://host/x'),
+                ('http://a@b:c@host/x', 'http://host/x')):
+            found = url_policy.place(url)
+            self.assertEqual(text, found.text)
+            self.assertEqual(text, url_policy.place(text).text)
+
+    def test_nothing_of_a_password_is_shown(self):
+        found = url_policy.place('http://me:s3cret@host/x?signature=s3cret')
+        self.assertEqual(('me', 's3cret'), (found.username, found.password))
+        self.assertNotIn('s3cret', found.shown)
+        self.assertNotIn("password='", repr(found))
+        for url in ('http://me:s3cret@host:99999/', 'x://me:s3cret@host/',
+                    'http://me:s3cret@ho st/', 'http://me:s3cret@/',
+                    'http://me:s3cret@127.1/', 'me:s3cret@host/x',
+                    'http://me:s3cret@h/' + 'x' * 5000):
+            error = self.assertRaises(errors.InvalidValue, url_policy.place,
+                                      url)
+            self.assertNotIn('s3cret', str(error))
+            self.assertNotIn('s3cret', str(error.value))
+
+
+class TestSeparated(base.BaseTestCase):
+
+    def test_credentials_leave_the_url(self):
+        found = url_policy.separated(
+            model.Source('https://me:a%2Fb@host/x.iso', method='Stream'))
+        self.assertEqual(model.Source('https://host/x.iso', 'me', 'a/b',
+                                      method='Stream'), found)
+        self.assertEqual(found, url_policy.separated(found))
+        self.assertEqual(found, url_policy.separated(model.Source(
+            'https://me:a%2Fb@host/x.iso', 'me', 'a/b', method='Stream')))
+
+    def test_refused(self):
+        for name, source in (
+                ('UserName', model.Source('http://me:a@host/', 'me', 'b')),
+                ('Password', model.Source('http://host/', 'me')),
+                ('UserName', model.Source('http://host/', password='a')),
+                ('Password', model.Source('http://me@host/')),
+                ('UserName', model.Source('http://host/', 'm:e', 'a')),
+                ('UserName', model.Source('http://host/', 'm\re', 'a')),
+                ('Password', model.Source('http://host/', 'me', 'a\n')),
+                ('Password', model.Source('http://host/', 'me', '\ud800')),
+                ('TransferProtocolType',
+                 model.Source('http://host/', protocol='HTTPS'))):
+            error = self.assertRaises(errors.InvalidValue,
+                                      url_policy.separated, source)
+            self.assertEqual(name, error.property)
+
+    def test_protocol(self):
+        source = model.Source('http://host/', protocol='HTTP')
+        self.assertEqual(source, url_policy.separated(source))
+
+
+class TestCheck(base.BaseTestCase):
+
+    def refused(self, url, **more):
+        return self.assertRaises(
+            errors.InvalidValue, url_policy.check, url,
+            options.MediaOptions(**more))
+
+    def test_refused_unless_allowed(self):
+        for url in NO_HOSTS:
+            error = self.refused(url)
+            self.assertIn('MEDIA_ALLOW_', str(error), url)
+            self.assertNotIn('secret', str(error))
+            self.assertEqual(1, len(url_policy.check(url, OPEN)), url)
+
+    def test_never(self):
+        for url in NEVER:
+            self.refused(url)
+            self.refused(url, allow_loopback=True, allow_link_local=True,
+                         allowed_hosts=('*', '0.0.0.0/0', '::/0'))
+
+    def test_allowed(self):
+        for url, address in (
+                ('http://10.0.0.1/', '10.0.0.1'),
+                ('http://192.168.1.1/', '192.168.1.1'),
+                ('http://8.8.8.8/', '8.8.8.8'),
+                ('http://[2001:db8::1]/', '2001:db8::1'),
+                ('http://[fd00::1]/', 'fd00::1')):
+            self.assertEqual((address,), url_policy.check(url, OPTIONS))
+
+    def test_all_addresses_of_a_name_count(self):
+        with resolving(good=['10.0.0.1', '10.0.0.2'],
+                       bad=['10.0.0.1', '127.0.0.1'],
+                       mapped=['::ffff:127.0.0.1'],
+                       metadata=['169.254.169.254'],
+                       zone=['fe80::1%2']):
+            self.assertEqual(('10.0.0.1', '10.0.0.2'),
+                             url_policy.check('http://good/', OPTIONS))
+            for name in 'bad', 'mapped', 'metadata', 'zone':
+                error = self.refused('http://%s/' % name)
+                self.assertIn('(%s)' % name, str(error))
+            error = self.assertRaises(
+                errors.MediaUnreachable, url_policy.check, 'http://none/',
+                OPTIONS)
+            self.assertEqual('unreachable', error.kind)
+
+    def test_allow_list(self):
+        allowed = ('images.example.com', '*.Trusted.example', '10.1.0.0/16',
+                   '2001:db8::/32', '192.0.2.7')
+        with resolving(images_example_com=['203.0.113.1'],
+                       a_b_trusted_example=['203.0.113.2'],
+                       trusted_example=['203.0.113.3'],
+                       nottrusted_example=['203.0.113.4'],
+                       inside=['10.1.2.3', '2001:db8::5'],
+                       half=['10.1.2.3', '10.2.2.3']):
+            for host in ('images.example.com', 'a.b.trusted.example',
+                         'inside', '10.1.2.3', '192.0.2.7',
+                         '[2001:db8::1]'):
+                url_policy.check('http://%s/' % host, options.MediaOptions(
+                    allowed_hosts=allowed))
+            for host in ('trusted.example', 'nottrusted.example', 'half',
+                         '10.2.0.1', '192.0.2.8', '[2001:db9::1]',
+                         '[::ffff:10.1.2.3]'):
+                error = self.refused('http://%s/' % host,
+                                     allowed_hosts=allowed)
+                self.assertIn('MEDIA_ALLOWED_HOSTS', str(error))
+
+    def test_an_allowed_name_may_not_lead_to_the_node(self):
+        with resolving(images=['127.0.0.1']):
+            self.refused('http://images/', allowed_hosts=('images',))
+            url_policy.check('http://images/', options.MediaOptions(
+                allowed_hosts=('images',), allow_loopback=True))
+
+    def test_denied(self):
+        denied = ('*.svc', 'bad.example', '10.96.0.0/12')
+        with resolving(api_default_svc=['203.0.113.1'],
+                       bad_example=['203.0.113.1'],
+                       sneaky=['203.0.113.1', '10.96.0.1'],
+                       fine=['10.1.0.1']):
+            for host in ('api.default.svc', 'bad.example', 'BAD.example.',
+                         'sneaky', '10.100.0.1', '[::ffff:10.96.0.1]'):
+                error = self.refused('http://%s/' % host,
+                                     denied_hosts=denied,
+                                     allowed_hosts=('*',))
+                self.assertIn('MEDIA_DENIED_HOSTS', str(error))
+            url_policy.check('http://fine/', options.MediaOptions(
+                denied_hosts=denied))
+
+    def test_trusted_name(self):
+        def trusted(url, **more):
+            return url_policy.trusted_name(url, options.MediaOptions(**more))
+        self.assertFalse(trusted('http://a/'))
+        self.assertTrue(trusted('http://a/', allowed_hosts=('a',)))
+        self.assertFalse(trusted('http://b/', allowed_hosts=('a',)))
+        self.assertFalse(trusted('http://a/', allowed_hosts=('a',),
+                                 denied_hosts=('a',)))
+
+    def test_entries(self):
+        for entry in ('', 'a b', '10.0.0.1/8', '10.0.0.0/33', '1.2.3', '*a',
+                      'http://a', 'a/b', '::g', '**', '0x7f'):
+            self.assertRaises(ValueError, url_policy.network, entry)
+        for entry in ('*', '*.a', 'a.b', 'host', 'a.'):
+            self.assertIsNone(url_policy.network(entry))

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+import itertools
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import firmware
+from sushy_kubevirt.machine import one_time_boot
+from tests.unit.machine import fakes
+from tests.unit.machine import test_boot_order
+
+NONE, PXE, HDD, CD = (boot.Target.NONE, boot.Target.PXE, boot.Target.HDD,
+                      boot.Target.CD)
+DISABLED, ONCE, CONTINUOUS = (boot.Enabled.DISABLED, boot.Enabled.ONCE,
+                              boot.Enabled.CONTINUOUS)
+UEFI, LEGACY = boot.Mode.UEFI, boot.Mode.LEGACY
+
+
+class BootTestCase(base.BaseTestCase):
+
+    def machine(self, *args, **kwargs):
+        return fakes.Machine(fakes.vm(*args, **kwargs))
+
+    def order(self, machine):
+        return test_boot_order.order(machine.vm['spec']['template'])
+
+    def says(self, machine, target, enabled, mode=LEGACY):
+        self.assertEqual(boot.BootState(target, enabled, mode),
+                         boot.state(*machine.objects()))
+
+    def start(self, machine, uid='u1', phase='Scheduled'):
+        """A VMI made from the VM as it is, as its controller would."""
+        machine.vmi = fakes.vmi(phase, uid, of=machine.vm)
+        machine.vm['status']['observedGeneration'] = machine.vm[
+            'metadata']['generation']
+
+    def keep(self, machine):
+        edited = one_time_boot.put_right(*machine.objects())
+        if edited is not None:
+            machine.vm = edited
+            machine.vm['metadata']['generation'] += 1
+        return edited is not None
+
+    def settings(self, machine):
+        """What a VM's owner wrote: all but what is ours to remember."""
+        vm = copy.deepcopy(machine.vm)
+        return vm['spec'], {
+            key: value for key, value in vm['metadata']['annotations'].items()
+            if key != annotations.BOOTLOADERS}
+
+
+class SetTestCase(BootTestCase):
+
+    def test_nothing_set(self):
+        self.says(self.machine(), NONE, DISABLED)
+        self.assertEqual((PXE, HDD, CD), boot.targets(fakes.vm()))
+
+    def test_once(self):
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE)
+        self.assertEqual(['patch'], machine.actions)
+        self.says(machine, PXE, ONCE)
+        self.assertEqual(['default', 'root', 'cd'], self.order(machine))
+        self.assertEqual('RerunOnFailure', machine.strategy)
+
+    def test_target_alone_is_continuous(self):
+        machine = self.machine()
+        boot.set(machine, CD)
+        self.says(machine, CD, CONTINUOUS)
+        self.assertEqual(['cd', 'root', 'default'], self.order(machine))
+
+    def test_target_alone_replaces_that_of_a_pending_once(self):
+        machine = self.machine()
+        boot.set(machine, CD, ONCE)
+        boot.set(machine, PXE)
+        self.says(machine, PXE, ONCE)
+        self.start(machine)
+        boot.set(machine, CD)
+        self.says(machine, CD, CONTINUOUS)
+
+    def test_enabled_alone_is_about_the_present_target(self):
+        machine = self.machine()
+        boot.set(machine, CD)
+        boot.set(machine, enabled=ONCE)
+        self.says(machine, CD, ONCE)
+        boot.set(machine, enabled=CONTINUOUS)
+        self.says(machine, CD, CONTINUOUS)
+        boot.set(machine, enabled=DISABLED)
+        self.says(machine, NONE, DISABLED)
+
+    def test_enabled_alone_without_a_target_is_no_override(self):
+        machine = self.machine()
+        for enabled in boot.Enabled:
+            boot.set(machine, enabled=enabled)
+        self.assertEqual([], machine.writes)
+
+    def test_no_device(self):
+        machine = self.machine(disks=[{'name': 'root', 'disk': {}}])
+        for enabled in (None, ONCE, CONTINUOUS):
+            e = self.assertRaises(errors.InvalidValue, boot.set, machine, CD,
+                                  enabled)
+            self.assertEqual(('None', 'Pxe', 'Hdd'), e.allowed)
+            self.assertEqual('BootSourceOverrideTarget', e.property)
+        self.assertEqual([], machine.writes)
+
+    def test_every_change_of_mind_ends_where_it_began(self):
+        steps = [dict(target=PXE, enabled=ONCE),
+                 dict(target=CD, enabled=ONCE, mode=UEFI),
+                 dict(target=HDD, enabled=CONTINUOUS),
+                 dict(target=PXE, enabled=CONTINUOUS)]
+        for first, second in itertools.product(steps, repeat=2):
+            for end in (dict(target=NONE), dict(enabled=DISABLED)):
+                machine = self.machine(disks=[
+                    {'name': 'root', 'disk': {}, 'bootOrder': 2},
+                    {'name': 'cd', 'cdrom': {}}])
+                before = self.settings(machine)
+                boot.set(machine, **first)
+                boot.set(machine, **second)
+                mode = second.get('mode')
+                if second['enabled'] is ONCE and mode is None:
+                    mode = first.get('mode')    # left as it is
+                self.says(machine, second['target'], second['enabled'],
+                          mode or LEGACY)
+                boot.set(machine, **end)
+                self.says(machine, NONE, DISABLED)
+                self.assertEqual(before, self.settings(machine))
+
+    def test_once_lies_on_top_of_continuous(self):
+        machine = self.machine()
+        boot.set(machine, PXE, CONTINUOUS)
+        lasting = copy.deepcopy(machine.vm['spec'])
+        boot.set(machine, CD, ONCE)
+        self.says(machine, CD, ONCE)
+        self.assertEqual(['cd', 'default', 'root'], self.order(machine))
+        self.start(machine)
+        self.says(machine, PXE, CONTINUOUS)
+        self.keep(machine)
+        self.says(machine, PXE, CONTINUOUS)
+        machine.vm['spec']['runStrategy'] = 'RerunOnFailure'
+        self.assertEqual(lasting, machine.vm['spec'])
+
+    def test_same_again_writes_nothing(self):
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE)
+        boot.set(machine, PXE, ONCE)
+        boot.set(machine, PXE, ONCE)
+        self.assertEqual(1, len(machine.writes))
+        boot.set(machine, PXE, CONTINUOUS)
+        boot.set(machine, PXE)
+        self.assertEqual(2, len(machine.writes))
+
+    def test_same_again_is_another_one_once_a_vmi_has_it(self):
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE)
+        self.start(machine, phase='Scheduling')
+        self.says(machine, PXE, ONCE)
+        boot.set(machine, PXE, ONCE)
+        self.assertNotEqual(
+            annotations.mark(machine.vmi),
+            annotations.mark(machine.vm['spec']['template']))
+        self.start(machine, 'u1')
+        machine.vm['status']['observedGeneration'] -= 1
+
+    def test_order_of_somebody_else_ends_a_lasting_override(self):
+        machine = self.machine()
+        boot.set(machine, PXE)
+        devices = machine.vm['spec']['template']['spec']['domain']['devices']
+        devices['interfaces'][0]['bootOrder'] = 9
+        self.says(machine, NONE, DISABLED)
+        boot.set(machine, target=NONE)
+        self.assertEqual(['default'], self.order(machine))
+
+    def test_lost_answer_does_it_once(self):
+        machine = self.machine()
+        machine.faults = [(errors.ConnectionLost('x', maybe_done=True), True)]
+        boot.set(machine, PXE, ONCE)
+        self.assertEqual(['patch'], machine.actions)
+        self.says(machine, PXE, ONCE)
+
+    def test_bad_moments(self):
+        for fault in (errors.Conflict('x'), errors.TooManyRequests('x'),
+                      errors.ServerError('x')):
+            machine = self.machine()
+            machine.faults = [fault, fault]
+            boot.set(machine, PXE, ONCE)
+            self.assertEqual(['patch'], machine.actions)
+
+    def test_never_touches_power(self):
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted',
+                         'Once'):
+            machine = self.machine(strategy)
+            boot.set(machine, PXE, ONCE)
+            boot.set(machine, CD, CONTINUOUS)
+            boot.set(machine, target=NONE)
+            self.assertEqual(strategy, machine.strategy)
+            self.assertEqual({'patch'}, set(machine.actions))
+
+
+class ModeTestCase(BootTestCase):
+
+    def test_alone_is_for_good(self):
+        machine = self.machine()
+        boot.set(machine, mode=UEFI)
+        self.says(machine, NONE, DISABLED, UEFI)
+        boot.set(machine, mode=UEFI)
+        self.assertEqual(1, len(machine.writes))
+
+    def test_with_continuous_is_for_good(self):
+        machine = self.machine()
+        boot.set(machine, PXE, CONTINUOUS, UEFI)
+        self.says(machine, PXE, CONTINUOUS, UEFI)
+        boot.set(machine, target=NONE)
+        self.says(machine, NONE, DISABLED, UEFI)
+
+    def test_with_once_lasts_one_boot(self):
+        efi = {'efi': {'secureBoot': False, 'persistent': True}}
+        machine = self.machine(domain={'firmware': {'bootloader': efi}})
+        boot.set(machine, PXE, ONCE, LEGACY)
+        self.says(machine, PXE, ONCE, LEGACY)
+        self.start(machine)
+        self.assertEqual({'bios': {}}, firmware.bootloader(machine.vmi))
+        self.says(machine, NONE, DISABLED, UEFI)
+        self.keep(machine)
+        self.assertEqual(efi, firmware.bootloader(
+            machine.vm['spec']['template']))
+
+    def test_with_once_and_no_target(self):
+        machine = self.machine()
+        boot.set(machine, enabled=ONCE, mode=UEFI)
+        self.says(machine, NONE, ONCE, UEFI)
+        self.start(machine)
+        self.keep(machine)
+        self.says(machine, NONE, DISABLED, LEGACY)
+
+    def test_alone_while_once_is_pending(self):
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE)
+        boot.set(machine, mode=UEFI)
+        self.says(machine, PXE, ONCE, UEFI)
+        self.start(machine)
+        self.keep(machine)
+        self.says(machine, NONE, DISABLED, UEFI)
+
+    def test_once_without_a_mode_leaves_that_of_a_pending_one(self):
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE, UEFI)
+        boot.set(machine, CD, ONCE)
+        self.says(machine, CD, ONCE, UEFI)
+
+    def test_secure_boot_while_a_mode_is_for_once(self):
+        machine = self.machine(domain={'firmware': {'bootloader': {
+            'efi': {'secureBoot': False}}}})
+        boot.set(machine, PXE, ONCE, LEGACY)
+        boot.set_secure_boot(machine, True)
+        self.says(machine, PXE, ONCE, LEGACY)
+        self.start(machine)
+        self.keep(machine)
+        self.assertTrue(firmware.secure_boot(machine.vm))
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE, UEFI)
+        self.assertRaises(errors.WrongState, boot.set_secure_boot, machine,
+                          True)
+
+
+class TerminateTestCase(BootTestCase):
+
+    def policy(self, machine):
+        return machine.vm['spec']['template']['spec']['domain'].get(
+            'rebootPolicy')
+
+    def test_with_the_gate(self):
+        for own in (None, 'Reboot', 'Terminate'):
+            machine = self.machine(
+                domain={'rebootPolicy': own} if own else {})
+            boot.set(machine, PXE, ONCE)
+            self.assertEqual('Terminate', self.policy(machine))
+            boot.set(machine, enabled=DISABLED)
+            self.assertEqual(own, self.policy(machine))
+
+    def test_without_the_gate(self):
+        machine = self.machine()
+        machine.gates.on.clear()
+        boot.set(machine, PXE, ONCE)
+        self.assertIsNone(self.policy(machine))
+
+    def test_not_wanted(self):
+        machine = fakes.Machine(fakes.vm(), reboot_policy=False)
+        boot.set(machine, PXE, ONCE)
+        self.assertIsNone(self.policy(machine))
+
+    def test_not_for_a_lasting_override(self):
+        machine = self.machine()
+        boot.set(machine, PXE)
+        self.assertIsNone(self.policy(machine))
+
+    def test_not_where_no_vmi_would_follow(self):
+        machine = self.machine('Once')
+        boot.set(machine, PXE, ONCE)
+        self.assertIsNone(self.policy(machine))
+
+    def test_gate_that_was_switched_off_a_moment_ago(self):
+        machine = self.machine()
+        machine.faults = [errors.Rejected(
+            'RebootPolicy is specified but the RebootPolicy feature gate is '
+            'not enabled')]
+        boot.set(machine, PXE, ONCE)
+        self.assertIsNone(self.policy(machine))
+        self.says(machine, PXE, ONCE)
+
+    def test_other_refusals_are_told(self):
+        machine = self.machine()
+        machine.faults = [errors.Rejected('SEV does not work along with '
+                                          'bootable NICs')]
+        self.assertRaises(errors.Rejected, boot.set, machine, PXE, ONCE)
+
+
+class BegunTestCase(BootTestCase):
+
+    def pending(self, vmi=None):
+        machine = self.machine('Always')
+        machine.vmi = vmi
+        boot.set(machine, PXE, ONCE)
+        return machine
+
+    def test_vmi_that_was_there_before(self):
+        for phase in ('', 'Pending', 'Scheduling', 'Scheduled', 'Running',
+                      'Succeeded', 'Failed'):
+            machine = self.pending(fakes.vmi(phase, of=fakes.vm()))
+            self.assertFalse(boot_overrides.begun(*machine.objects()))
+            self.assertFalse(self.keep(machine))
+            self.says(machine, PXE, ONCE)
+
+    def test_vmi_made_with_it(self):
+        for phase in ('', 'Pending', 'Scheduling'):
+            machine = self.pending()
+            self.start(machine, phase=phase)
+            self.assertFalse(self.keep(machine), phase)
+            self.says(machine, PXE, ONCE)
+        for phase in ('Scheduled', 'Running', 'Succeeded', 'Failed',
+                      'Unknown'):
+            machine = self.pending()
+            self.start(machine, phase=phase)
+            machine.vmi['status']['nodeName'] = 'node-0'
+            self.says(machine, NONE, DISABLED)
+            self.assertTrue(self.keep(machine))
+            self.says(machine, NONE, DISABLED)
+            self.assertFalse(self.keep(machine))
+
+    def test_vmi_that_ran_and_tells_no_node(self):
+        for phase in ('Scheduled', 'Running', 'Succeeded', 'Unknown'):
+            machine = self.pending()
+            self.start(machine, phase=phase)
+            machine.vmi['status'].pop('nodeName', None)
+            self.assertTrue(self.keep(machine), phase)
+
+    def test_vmi_that_failed_before_it_ran(self):
+        machine = self.pending()
+        self.start(machine, phase='Failed')
+        self.assertFalse(self.keep(machine))
+        machine.vm['status']['startFailure'] = {'lastFailedVMIUID': 'u1'}
+        machine.vmi = None
+        self.assertFalse(self.keep(machine))
+        self.says(machine, PXE, ONCE)
+
+    def test_vmi_that_is_stopped_before_it_ran(self):
+        machine = self.pending()
+        self.start(machine, phase='Scheduling')
+        boot_overrides.save(machine.vm, machine.vmi)
+        machine.vm['metadata']['generation'] += 1
+        machine.vmi = None
+        self.assertFalse(self.keep(machine))
+        self.says(machine, PXE, ONCE)
+        self.start(machine, uid='u2')
+        before = copy.deepcopy(machine.vm)
+        boot_overrides.save(machine.vm, machine.vmi)
+        self.assertEqual(before, machine.vm)
+        self.assertTrue(self.keep(machine))
+
+    def test_vmi_that_came_and_went_unseen(self):
+        machine = self.pending()
+        self.start(machine)
+        machine.vmi = None
+        self.says(machine, NONE, DISABLED)
+        self.assertTrue(self.keep(machine))
+        self.assertEqual([], self.order(machine))
+
+    def test_override_that_its_owner_undid(self):
+        # kubectl replace of the template: KubeVirt finds the VMI up to date.
+        machine = self.pending(fakes.vmi(of=fakes.vm()))
+        machine.vm['spec']['template'] = fakes.vm()['spec']['template']
+        machine.vm['metadata']['generation'] += 1
+        machine.vm['status']['observedGeneration'] = machine.vm[
+            'metadata']['generation']
+        self.says(machine, NONE, DISABLED)
+        self.keep(machine)
+        self.assertIsNone(boot_overrides.once(machine.vm))
+
+    def test_annotation_that_makes_no_sense(self):
+        for text in ('', 'x', '[]', '{"once": 1}', '1'):
+            vm = fakes.vm(annotations={annotations.BOOT: text})
+            self.assertIs(DISABLED, boot.state(vm, None).enabled)
+            self.assertIsNone(one_time_boot.put_right(vm, None))

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations that no BMC has written: whoever may edit a VM can."""
+
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import firmware
+from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import reset
+from tests.unit.machine import fakes
+
+DEEP = '[' * 100000
+SOUND = {'id': 'x', 'generation': 6, 'target': 'Pxe', 'changes': {}}
+
+
+def once(**members):
+    return json.dumps({'once': {**SOUND, **members}})
+
+
+NO_OVERRIDES = (
+    'x', '[]', '5', DEEP, '{"once":' * 20000,
+    json.dumps({'once': {}}), json.dumps({'once': 5, 'continuous': [5]}),
+    once(id=None), once(id={}), once(id=5),
+    once(generation='6'), once(generation=None),
+    '{"once":{"id":"x","target":"Pxe","generation":1e400}}',
+    once(target='Floppy'), once(target=['Pxe']), once(mode='uefi'),
+    once(changes=5), once(changes={'disks': 5}),
+    once(changes={'disks': {'root': 1}}),
+    once(changes={'disks': {'root': [1]}}),
+    once(changes={'interfaces': {'default': ['1', {}]}}),
+    once(changes={'added': 5}), once(changes={'added': [5]}),
+    once(changes={'bootloader': 'x'}),
+    once(changes={'bootloader': [5, {}]}),
+    once(changes={'bootloader': [{'efi': 5}, {'bios': {}}]}),
+    once(changes={'rebootPolicy': [1, 2]}),
+    json.dumps({'continuous': {}}),
+    json.dumps({'continuous': {'target': 'None'}}),
+    json.dumps({'continuous': {'target': 'Pxe', 'changes': []}}),
+)
+
+
+class GarbageTestCase(base.BaseTestCase):
+
+    def machine(self, name, text, **kwargs):
+        vm = fakes.vm('Manual', annotations={name: text}, **kwargs)
+        return fakes.Machine(vm, gates=())
+
+    def check_works(self, machine):
+        """Nothing of what a BMC does stumbles over the annotation."""
+        vm, vmi = machine.objects()
+        self.assertEqual(
+            boot.BootState(boot.Target.NONE, boot.Enabled.DISABLED,
+                           boot.Mode.LEGACY), boot.state(vm, vmi))
+        one_time_boot.put_right(vm, vmi)
+        reset.reset(machine, power_state.ResetType.ON)
+        machine.vmi = fakes.vmi(of=machine.vm)
+        reset.reset(machine, power_state.ResetType.FORCE_OFF)
+        self.assertEqual(['start', 'stop'],
+                         [name for name, _ in machine.writes
+                          if name != 'patch'])
+        machine.vmi = None
+        boot.set(machine, boot.Target.CD, boot.Enabled.ONCE, boot.Mode.UEFI)
+        self.assertEqual(
+            boot.BootState(boot.Target.CD, boot.Enabled.ONCE,
+                           boot.Mode.UEFI), boot.state(*machine.objects()))
+        boot.set(machine, enabled=boot.Enabled.DISABLED)
+        self.assertEqual(fakes.vm('Manual')['spec'], machine.vm['spec'])
+
+    def test_no_overrides(self):
+        for text in NO_OVERRIDES:
+            machine = self.machine(annotations.BOOT, text)
+            self.assertIsNone(boot_overrides.once(machine.vm), text[:80])
+            self.assertIsNone(boot_overrides.continuous(machine.vm), text[:80])
+            self.check_works(machine)
+
+    def test_one_that_is_sound(self):
+        machine = self.machine(annotations.BOOT, once())
+        self.assertEqual(SOUND, boot_overrides.once(machine.vm))
+
+    def test_a_sound_one_beside_garbage(self):
+        lasting = {'target': 'Hdd', 'changes': {}}
+        machine = self.machine(annotations.BOOT, json.dumps(
+            {'once': {}, 'continuous': lasting}))
+        self.assertIsNone(boot_overrides.once(machine.vm))
+        self.assertEqual(lasting, boot_overrides.continuous(machine.vm))
+
+    def test_no_run_strategy(self):
+        for text in (DEEP, '[]', '{"runStrategy":[]}',
+                     '{"runStrategy":{"a":1},"vmi":[1]}',
+                     '{"runStrategy":"Halted"}'):
+            self.check_works(self.machine(annotations.RUN_STRATEGY, text))
+
+    def test_no_bootloaders(self):
+        for text in (DEEP, '[]', '{"efi":5,"bios":"x"}', '{"efi":[]}'):
+            machine = self.machine(annotations.BOOTLOADERS, text)
+            self.check_works(machine)
+            boot.set(machine, mode=boot.Mode.UEFI)
+            self.assertEqual({'efi': {'secureBoot': False}},
+                             firmware.bootloader(
+                                 machine.vm['spec']['template']))

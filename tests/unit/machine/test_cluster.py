@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding, reading and writing machines, and what breaks in between."""
+
+import os
+import threading
+import time
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import options
+from tests.unit.machine import api
+
+QUICK = dict(keeper=False, watch_seconds=20, watch_backoff=0.2,
+             stale_seconds=0.5, request_timeout=1, write_deadline=3,
+             read_deadline=3)
+
+
+def notes(machine):
+    """The attributes that no field of a VM stands for."""
+    known = {knob.name for knob in bios.KNOBS}
+    return {name: value for name, value in machine.attributes().items()
+            if name not in known}
+
+
+class ClusterTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = api.Api()
+        self.api.start()
+        self.addCleanup(self.api.stop)
+        self.vm = self.api.put('virtualmachines', api.vm('a'))
+
+    def cluster(self, **scope):
+        made = cluster.Cluster(
+            self.api.connection(),
+            options=options.Options(**{**QUICK, **scope.pop('opts', {})}),
+            **scope)
+        self.addCleanup(made.close)
+        return made
+
+    def until(self, check, seconds=30):
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if check():
+                    return
+            except errors.Unavailable:
+                pass
+            self.assertLess(time.monotonic(), end, 'it did not come')
+            time.sleep(0.01)
+
+    def annotation(self, machine, name):
+        return machine.objects()[0]['metadata'].get(
+            'annotations', {}).get(name)
+
+    # Finding
+
+    def test_machines_are_found_by_uuid_name_and_qualified_name(self):
+        c = self.cluster()
+        [machine] = c.machines()
+        for identity in (machine.uuid, machine.uuid.upper(),
+                         machine.uuid.replace('-', ''), 'a', 'default/a'):
+            self.assertEqual('default/a',
+                             c.machine(identity).qualified_name)
+        self.assertRaises(errors.MachineNotFound, c.machine, 'b')
+        self.assertRaises(errors.MachineNotFound, c.machine, 'x/a')
+
+    def test_without_a_firmware_uuid_the_uid_serves(self):
+        vm = api.vm('b')
+        del vm['spec']['template']['spec']['domain']['firmware']
+        self.api.put('virtualmachines', vm)
+        self.assertEqual('b', self.cluster().machine(
+            vm['metadata']['uid']).name)
+
+    def test_a_name_in_two_namespaces_is_ambiguous(self):
+        self.api.put('virtualmachines', api.vm('a', 'other'))
+        e = self.assertRaises(errors.AmbiguousName, self.cluster().machine,
+                              'a')
+        self.assertEqual(('default/a', 'other/a'), e.candidates)
+        self.assertEqual('other', self.cluster().machine('other/a').namespace)
+
+    def test_a_uuid_of_two_is_ambiguous(self):
+        c = self.cluster()
+        uuid = c.machine('a').uuid
+        other = self.api.put('virtualmachines', api.vm('b', firmware=uuid))
+        self.until(lambda: len(c.machines()) == 2)
+        e = self.assertRaises(errors.AmbiguousName, c.machine, uuid)
+        self.assertEqual(('default/a', 'default/b'), e.candidates)
+        # Whoever made the second one has not taken the first one's place,
+        # nor made it unreachable.
+        for vm in self.vm, other:
+            name, uid = vm['metadata']['name'], vm['metadata']['uid']
+            self.assertEqual(uid, c.machine('default/' + name).uuid)
+            self.assertEqual(name, c.machine(uid).name)
+        self.api.delete('virtualmachines', other)
+        self.until(lambda: len(c.machines()) == 1)
+        self.assertEqual('a', c.machine(uuid).name)
+        self.assertEqual(uuid, c.machine('a').uuid)
+
+    def test_a_uid_is_nobody_elses_uuid(self):
+        vm = api.vm('b')
+        del vm['spec']['template']['spec']['domain']['firmware']
+        self.api.put('virtualmachines', vm)
+        uid = vm['metadata']['uid']
+        other = self.api.put('virtualmachines', api.vm('c', firmware=uid))
+        c = self.cluster()
+        self.assertEqual('b', c.machine(uid).name)
+        self.assertEqual(other['metadata']['uid'], c.machine('c').uuid)
+
+    def test_a_uuid_is_no_name(self):
+        gone = '9a2ae0de-b2a1-4a83-9b5e-ea5c0a7d8d83'
+        for name in gone, gone.replace('-', ''):
+            self.api.put('virtualmachines', api.vm(name))
+            c = self.cluster()
+            self.assertRaises(errors.MachineNotFound, c.machine, name)
+            self.assertEqual(name, c.machine('default/' + name).name)
+
+    def test_several_namespaces(self):
+        for namespace in ('one', 'two', 'three'):
+            self.api.put('virtualmachines', api.vm('b', namespace))
+        c = self.cluster(namespaces=('one', 'two'))
+        self.assertEqual(['one/b', 'two/b'],
+                         [m.qualified_name for m in c.machines()])
+
+    def test_one_vm_alone_asks_for_no_more(self):
+        self.api.put('virtualmachines', api.vm('b'))
+        c = self.cluster(vm='default/a')
+        self.assertEqual(['a'], [m.name for m in c.machines()])
+        self.assertRaises(errors.MachineNotFound, c.machine, 'b')
+        for method, path, query, _, _ in self.api.requests:
+            if 'kubevirts' not in path and not path.endswith('.io'):
+                self.assertIn('/namespaces/default/', path)
+                self.assertEqual('metadata.name=a', query['fieldSelector'])
+
+    def test_many_come_in_pages(self):
+        for n in range(25):
+            self.api.put('virtualmachines', api.vm('vm%d' % n))
+        c = self.cluster(opts={'page_size': 10})
+        self.assertEqual(26, len(c.machines()))
+
+    # Reading
+
+    def test_an_instance_type_tells_the_sizes_of_a_vm_that_is_off(self):
+        self.vm['spec']['instancetype'] = {'name': 'small'}
+        self.vm['metadata']['generation'] = 1
+        self.api.put('virtualmachines', self.vm)
+        answer = {'metadata': {}, 'spec': {'template': {'spec': {'domain': {
+            'cpu': {'sockets': 3}, 'memory': {'guest': '1Ki'}}}}}}
+        self.api.rule('GET', '/expand-spec$', (200, answer))
+        machine = self.cluster().machine('a')
+        for _ in range(2):
+            seen = machine.inventory()
+            self.assertEqual((3, 1024), (seen.cpus.total, seen.memory_bytes))
+        self.assertEqual(1, self.api.count('GET', '/expand-spec$'))
+        self.vm['metadata']['generation'] = 2
+        self.api.put('virtualmachines', self.vm)
+        self.api.rule('GET', '/expand-spec$', (403, {'message': 'no'}), 9)
+        self.until(lambda: machine.objects()[0]['metadata']['generation']
+                   == 2)
+        for _ in range(2):
+            self.assertEqual(0, machine.inventory().memory_bytes)
+        self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
+        self.api.put('virtualmachineinstances', api.vmi(self.vm))
+        self.until(lambda: machine.objects()[1])
+        machine.inventory()
+        self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
+
+    def test_reads_cost_no_call(self):
+        machine = self.cluster().machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        before = self.api.count('GET')
+        for _ in range(100):
+            machine.objects()
+        self.assertEqual(before, self.api.count('GET'))
+
+    def test_a_vm_that_is_about_to_be_seen_is_waited_for(self):
+        c = self.cluster()
+        c.wait_ready()
+        self.assertRaises(errors.MachineNotFound, c.machine, 'b',
+                          patient=False)
+        timer = threading.Timer(
+            0.05, self.api.put, ('virtualmachines', api.vm('b')))
+        timer.start()
+        self.addCleanup(timer.join)
+        self.assertEqual('b', c.machine('b').name)
+
+    def test_changes_come_by_the_watch(self):
+        machine = self.cluster().machine('a')
+        self.vm['metadata']['annotations']['x'] = '1'
+        self.api.put('virtualmachines', self.vm)
+        self.until(lambda: self.annotation(machine, 'x') == '1')
+
+    def test_a_vmi_is_that_of_the_vm_which_owns_it(self):
+        machine = self.cluster().machine('a')
+        stray = self.api.put('virtualmachineinstances',
+                             api.vmi(api.vm('a')))
+        mine = api.vmi(self.vm)
+        self.until(lambda: machine.cluster._cache.vmi_uid(('default', 'a')))
+        self.assertIsNone(machine.objects()[1])
+        self.api.delete('virtualmachineinstances', stray)
+        self.api.put('virtualmachineinstances', mine)
+        self.until(lambda: machine.objects()[1] is not None)
+
+    def test_a_deleted_vm_is_gone_and_its_namesake_another(self):
+        c = self.cluster()
+        machine = c.machine('a')
+        self.api.delete('virtualmachines', self.vm)
+        self.until(lambda: not c.machines())
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+        self.assertRaises(errors.MachineNotFound, machine.fetch)
+        self.api.put('virtualmachines', api.vm('a'))
+        self.until(lambda: c.machines())
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+
+    def test_a_namesake_is_not_written_to(self):
+        machine = self.cluster().machine('a')
+        machine.objects()
+        self.api.put('virtualmachines', api.vm('a'))
+        self.assertRaises(errors.Conflict, machine.patch, [
+            {'op': 'add', 'path': '/metadata/labels', 'value': {}}])
+
+    def test_a_deletion_is_read_by_a_write_before_the_watch_tells(self):
+        machine = self.cluster().machine('a')
+        # No event: as if the watch lagged.
+        del self.api.objects['virtualmachines'][('default', 'a')]
+        self.assertRaises(errors.MachineNotFound, machine.set_indicator,
+                          'Lit')
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+
+    # Breaks
+
+    def test_a_broken_watch_is_resumed_from_where_it_was(self):
+        machine = self.cluster().machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        lists = self.api.count('GET', 'virtualmachines')
+        self.api.cut()
+        self.vm['metadata']['annotations']['x'] = '1'
+        self.api.put('virtualmachines', self.vm)
+        self.until(lambda: self.annotation(machine, 'x') == '1')
+        self.assertEqual(lists, self.api.count('GET', 'virtualmachines'))
+
+    def test_a_version_too_old_makes_it_list_again(self):
+        c = self.cluster()
+        machine = c.machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        self.api.oldest = 10 ** 6
+        self.api.log.clear()
+        self.api.delete('virtualmachines', self.vm)
+        self.api.put('virtualmachines', api.vm('b'))
+        self.api.log.clear()
+        self.api.cut()
+        self.until(lambda: [m.name for m in c.machines()] == ['b'])
+        self.assertRaises(errors.MachineNotFound, machine.objects)
+
+    def test_a_stale_cache_reads_from_the_api(self):
+        machine = self.cluster().machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
+        self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
+        self.api.cut()
+        self.until(lambda: machine.cluster._cache.stale)
+        self.vm['metadata']['annotations']['x'] = '1'
+        self.api.put('virtualmachines', self.vm)
+        self.until(lambda: self.annotation(machine, 'x') == '1')
+
+    def test_a_list_that_changes_too_fast_may_be_asked_for_again(self):
+        machine = self.cluster().machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
+        self.api.rule('GET', 'virtualmachines$', (410, {}), times=10 ** 6)
+        self.api.cut()
+        self.until(lambda: machine.cluster._cache.stale)
+        self.assertRaises(errors.Unavailable, machine.cluster.machines)
+
+    def test_an_outage_is_told_and_its_end_noticed(self):
+        machine = self.cluster().machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        self.api.stop()
+        self.until(lambda: machine.cluster._cache.stale)
+        e = self.assertRaises(errors.Unavailable, machine.objects)
+        self.assertIn('does not answer', str(e))
+        self.assertRaises(errors.Unavailable, machine.cluster.machines)
+        self.api.put('virtualmachines', self.vm)
+        self.api.start()
+        self.until(lambda: machine.objects() and True)
+        self.until(lambda: not machine.cluster._cache.stale)
+
+    def test_what_probes_and_metrics_ask_for(self):
+        c = self.cluster()
+        self.assertIsNone(c.cache_age)
+        self.assertIn('do not work', c.watch_problem)
+        c.machines()
+        self.until(lambda: self.api.count('WATCH') == 2 and not c.cache_age)
+        self.assertEqual(('', 0), (c.watch_problem, c.cache_age))
+        self.assertEqual(
+            1, c.calls['list', 'virtualmachines.kubevirt.io', 200])
+        self.api.stop()
+        self.until(lambda: c.cache_age > 0)
+        self.until(lambda: c.watch_problem)
+        self.assertRegex(c.watch_problem, '^Following virtualmachine.* does '
+                                          'not answer')
+        self.assertLess(0, sum(
+            number for (_verb, _resource, code), number in c.calls.items()
+            if not code))
+        self.api.start()
+        self.until(lambda: not c.watch_problem)
+        self.until(lambda: c.cache_age == 0)
+
+    def test_a_server_that_lost_its_history_is_believed(self):
+        c = self.cluster()
+        self.until(lambda: c.machines() and self.api.count('WATCH') == 2)
+        self.api.stop()
+        self.until(lambda: c._cache.stale)
+        self.api.version = 5
+        self.api.objects['virtualmachines'].clear()
+        self.api.log.clear()
+        again = self.api.put('virtualmachines', api.vm('b'))
+        self.api.start()
+        self.until(lambda: [m.name for m in c.machines()] == ['b'])
+        self.until(lambda: not c._cache.stale)
+        again['metadata']['annotations']['x'] = '1'
+        self.api.put('virtualmachines', again)
+        self.until(lambda: self.annotation(c.machine('b'), 'x') == '1')
+
+    def test_a_watch_without_a_word_is_dead(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.kube.client.WATCH_GRACE', 0.2))
+        self.useFixture(fixtures.MonkeyPatch(
+            'tests.unit.machine.api.WATCHES_END', False))
+        machine = self.cluster(opts={'watch_seconds': 1}).machine('a')
+        self.until(lambda: self.api.count('WATCH') == 2)
+        # The server has forgotten whom to tell.
+        with self.api.lock:
+            self.api.watches.clear()
+        self.vm['metadata']['annotations']['x'] = '1'
+        self.api.put('virtualmachines', self.vm)
+        self.until(lambda: self.annotation(machine, 'x') == '1')
+
+    def test_the_first_read_tells_why_it_cannot(self):
+        self.api.rule('GET', 'virtualmachineinstances', (
+            403, {'message': 'User "bmc" cannot list resource'}), 10 ** 6)
+        e = self.assertRaises(errors.AccessDenied, self.cluster().machines)
+        self.assertEqual('list', e.verb)
+        self.api.stop()
+        e = self.assertRaises(errors.Unavailable, self.cluster().machines)
+        self.assertIn('refused', str(e))
+        self.api.start()
+
+    # Writing
+
+    def test_a_write_is_read_at_once(self):
+        self.api.rule('WATCH', '', 'hang', times=10 ** 6)
+        machine = self.cluster().machine('a')
+        machine.set_attributes({'Quiet': True, 'Cores': 2})
+        self.assertEqual({'Quiet': True, 'Cores': 2}, notes(machine))
+        machine.set_attributes({'Cores': None})
+        self.assertEqual({'Quiet': True}, notes(machine))
+        machine.set_indicator('Blinking')
+        self.assertEqual('Blinking', machine.indicator())
+        machine.reset_attributes()
+        self.assertEqual({}, notes(machine))
+        self.assertEqual('Blinking', machine.indicator())
+
+    def test_an_action_is_read_at_once(self):
+        self.api.rule('WATCH', '', 'hang', times=10 ** 6)
+        machine = self.cluster().machine('a')
+        machine.call('start')
+        self.assertEqual('called', self.annotation(machine, 'start'))
+
+    def test_writes_survive(self):
+        bad = {
+            'conflict': (409, {'message': 'modified'}),
+            'busy': (429, {'message': 'busy'}, {'Retry-After': '0'}),
+            'failing': (500, {'message': 'already underway'}),
+            'reset': 'reset', 'lost': 'drop-after', 'hang': 'hang',
+        }
+        machine = self.cluster().machine('a')
+        for name, action in bad.items():
+            with self.subTest(name):
+                self.api.rule('PATCH', '', action)
+                before = self.api.version
+                machine.set_attributes({'Name': name})
+                self.assertEqual({'Name': name}, notes(machine))
+                self.assertEqual(before + 1, self.api.version)
+
+    def test_a_request_that_hangs_leaves_time_for_another(self):
+        machine = self.cluster(opts={
+            'write_deadline': 3, 'request_timeout': 10}).machine('a')
+        self.api.rule('PATCH', '', 'hang')
+        machine.set_indicator('Lit')
+        self.assertEqual('Lit', machine.indicator())
+
+    def test_what_the_caller_got_wrong_is_not_tried_again(self):
+        machine = self.cluster().machine('a')
+        self.api.rule('PATCH', '', (422, {'message': 'no'}))
+        self.assertRaises(errors.Rejected, machine.set_indicator, 'Lit')
+        self.assertEqual(1, self.api.count('PATCH'))
+        self.assertRaises(errors.InvalidValue, machine.set_indicator, 'On')
+
+    def test_a_write_gives_up_at_its_deadline(self):
+        machine = self.cluster(opts={'write_deadline': 0.5}).machine('a')
+        self.api.rule('PATCH', '', (503, {'message': 'no'}), 10 ** 6)
+        began = time.monotonic()
+        self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')
+        # Far from the usual deadline.
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_closing_wakes_a_write_that_waits(self):
+        c = self.cluster(opts={'write_deadline': 60})
+        machine = c.machine('a')
+        self.api.rule('PATCH', '', (429, {}, {'Retry-After': '30'}))
+        threading.Timer(0.3, c.close).start()
+        began = time.monotonic()
+        self.assertRaises(errors.Unavailable, machine.set_indicator, 'Lit')
+        self.assertLess(time.monotonic() - began, 20)
+
+    def test_two_writers_lose_nothing(self):
+        machines = [self.cluster(opts={'write_deadline': 20}).machine('a')
+                    for _ in range(3)]
+
+        def write(machine, name):
+            for n in range(5):
+                machine.set_attributes({'%s%d' % (name, n): n})
+
+        threads = [threading.Thread(target=write, args=(m, name))
+                   for m, name in zip(machines, 'xyz')]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        machine = self.cluster().machine('a')
+        self.assertEqual(15, len(notes(machine)))
+
+    # Telling
+
+    def test_subscribers_hear_what_there_is_and_what_changes(self):
+        self.api.put('virtualmachineinstances', api.vmi(self.vm))
+        heard = []
+        c = self.cluster()
+        c.subscribe(lambda machine, vm, vmi: heard.append(
+            (machine.name, vm is not None, vmi is not None)))
+        c.wait_ready()
+        self.until(lambda: heard)
+        self.assertEqual([('a', True, True)], heard)
+        self.api.delete('virtualmachines', self.vm)
+        self.until(lambda: len(heard) == 2)
+        self.assertEqual(('a', False, False), heard[1])
+
+    def test_a_subscriber_that_fails_harms_nobody(self):
+        c = self.cluster()
+        heard = []
+        c.subscribe(lambda *args: 1 / 0)
+        c.subscribe(lambda *args: heard.append(args))
+        c.wait_ready()
+        self.until(lambda: heard)
+
+    # Processes
+
+    def test_a_child_process_starts_anew(self):
+        c = self.cluster()
+        machine = c.machine('a')
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            answer = b'no'
+            try:
+                self.vm['metadata']['annotations']['x'] = '1'
+                machine.set_indicator('Lit')
+                if machine.indicator() == 'Lit' and len(
+                        threading.enumerate()) > 1:
+                    answer = b'ok'
+            finally:
+                os.write(write, answer)
+                os._exit(0)
+        os.waitpid(pid, 0)
+        self.assertEqual(b'ok', os.read(read, 2))
+        self.until(lambda: machine.indicator() == 'Lit')
+
+    def test_nothing_runs_before_it_is_needed(self):
+        before = set(threading.enumerate())
+        requests = len(self.api.requests)
+        self.cluster()
+        # The server of another test may be answering still.
+        self.assertEqual([], [
+            thread.name for thread in threading.enumerate()
+            if thread not in before
+            and 'process_request' not in thread.name])
+        self.assertEqual(requests, len(self.api.requests))
+
+    def test_closed_is_closed(self):
+        c = self.cluster()
+        c.wait_ready()
+        self.until(lambda: self.api.count('WATCH') == 2)
+        c.close()
+        self.until(lambda: not [
+            t for t in threading.enumerate()
+            if t.name.startswith('watch-') and t.is_alive()])

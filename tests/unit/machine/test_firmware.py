@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import firmware
+from tests.unit.machine import fakes
+
+UEFI, LEGACY = firmware.Mode.UEFI, firmware.Mode.LEGACY
+
+
+def vm(loader=None, **domain):
+    domain['firmware'] = {'uuid': 'x'}
+    if loader is not None:
+        domain['firmware']['bootloader'] = loader
+    return fakes.vm(domain=domain)
+
+
+def loader_of(made):
+    return firmware.bootloader(made['spec']['template'])
+
+
+class ModeTestCase(base.BaseTestCase):
+
+    def test_read(self):
+        self.assertIs(LEGACY, firmware.mode(vm()))
+        self.assertIs(LEGACY, firmware.mode(vm({'bios': {}})))
+        self.assertIs(UEFI, firmware.mode(vm({'efi': {}})))
+
+    def test_arm_is_uefi(self):
+        made = vm()
+        made['spec']['template']['spec']['architecture'] = 'arm64'
+        self.assertIs(UEFI, firmware.mode(made))
+
+    def test_what_a_preference_chose_shows_in_the_vmi(self):
+        made = vm()
+        running = fakes.vmi()
+        running['spec']['domain']['firmware'] = {'bootloader': {'efi': {}}}
+        self.assertIs(LEGACY, firmware.mode(made, running))
+        made['spec']['preference'] = {'name': 'windows'}
+        running['spec'] = {'spec': running['spec']}['spec']
+        self.assertIs(UEFI, firmware.mode(made, running))
+        # One made with an override says nothing of the preference.
+        running['metadata']['annotations'] = {annotations.BOOT_ONCE: 'x'}
+        self.assertIs(LEGACY, firmware.mode(made, running))
+
+    def test_set_and_take_back_any(self):
+        for loader in (None, {'bios': {}}, {'bios': {'useSerial': True}},
+                       {'efi': {'secureBoot': False}},
+                       {'efi': {'secureBoot': False, 'persistent': True}}):
+            for mode in (UEFI, LEGACY):
+                made = vm(loader)
+                before = copy.deepcopy(made['spec'])
+                change = firmware.set_mode(made, mode)
+                self.assertIs(mode, firmware.mode(made), (loader, mode))
+                self.assertFalse(firmware.secure_boot(made))
+                if change:
+                    firmware.take_back(made, change)
+                self.assertEqual(before, made['spec'])
+
+    def test_there_and_back_keeps_the_rest(self):
+        made = vm({'efi': {'persistent': True}},
+                  features={'smm': {'enabled': True}})
+        self.assertTrue(firmware.secure_boot(made))
+        firmware.set_mode(made, LEGACY)
+        self.assertEqual({'bios': {}}, loader_of(made))
+        self.assertFalse(firmware.secure_boot(made))
+        made['spec']['template']['spec']['domain']['features'].clear()
+        firmware.set_mode(made, UEFI)
+        self.assertEqual({'efi': {'persistent': True}}, loader_of(made))
+        self.assertTrue(firmware.secure_boot(made))
+        self.assertEqual({'smm': {'enabled': True}},
+                         made['spec']['template']['spec']['domain'][
+                             'features'])
+
+    def test_preference_is_overruled(self):
+        made = vm()
+        made['spec']['preference'] = {'name': 'windows'}
+        firmware.set_mode(made, LEGACY)
+        self.assertEqual({'bios': {}}, loader_of(made))
+
+    def test_edit_in_the_meantime_stands(self):
+        made = vm({'bios': {}})
+        change = firmware.set_mode(made, UEFI)
+        firmware.set_mode(made, LEGACY)
+        before = copy.deepcopy(made)
+        firmware.take_back(made, change)
+        self.assertEqual(before, made)
+
+
+class SecureBootTestCase(base.BaseTestCase):
+
+    def test_efi_that_does_not_say_has_it(self):
+        self.assertTrue(firmware.secure_boot(vm({'efi': {}})))
+        self.assertFalse(firmware.secure_boot(vm({'bios': {}})))
+        self.assertFalse(firmware.secure_boot(vm()))
+
+    def test_on_brings_smm(self):
+        for features in (None, {}, {'smm': {'enabled': False}},
+                         {'smm': {}}, {'acpi': {}}):
+            made = vm({'efi': {'secureBoot': False, 'persistent': True}})
+            if features is not None:
+                made['spec']['template']['spec']['domain'][
+                    'features'] = copy.deepcopy(features)
+            firmware.edit_secure_boot(made, True)
+            self.assertEqual(
+                {'efi': {'secureBoot': True, 'persistent': True}},
+                loader_of(made))
+            smm = made['spec']['template']['spec']['domain']['features'][
+                'smm']
+            self.assertIn(smm, ({'enabled': True}, {}))
+
+    def test_off(self):
+        made = vm({'efi': {'persistent': True}})
+        firmware.edit_secure_boot(made, False)
+        self.assertEqual({'efi': {'secureBoot': False, 'persistent': True}},
+                         loader_of(made))
+
+    def test_off_under_legacy_is_so_already(self):
+        made = vm()
+        before = copy.deepcopy(made)
+        firmware.edit_secure_boot(made, False)
+        self.assertEqual(before, made)
+
+    def test_on_under_legacy_is_refused(self):
+        for loader in (None, {'bios': {}}):
+            e = self.assertRaises(errors.WrongState,
+                                  firmware.edit_secure_boot, vm(loader),
+                                  True)
+            self.assertIn('UEFI', str(e))

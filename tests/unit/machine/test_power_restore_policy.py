@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import run_strategy
+from tests.unit.machine import fakes
+
+Policy = power_restore_policy.Policy
+STRATEGIES = {Policy.ALWAYS_ON: 'Always', Policy.LAST_STATE: 'RerunOnFailure',
+              Policy.ALWAYS_OFF: 'Manual'}
+
+
+class PolicyTestCase(base.BaseTestCase):
+
+    def machine(self, strategy, vmi=None, **more):
+        return fakes.Machine(fakes.vm(strategy, **more), vmi)
+
+    def policy(self, machine):
+        return power_restore_policy.of(machine.vm, machine.options)
+
+    def memory(self, machine):
+        return run_strategy.remembered(machine.vm)
+
+
+class ReadTestCase(PolicyTestCase):
+
+    def test_strategies(self):
+        for strategy, policy in (
+                ('Always', Policy.ALWAYS_ON), ('Manual', Policy.ALWAYS_OFF),
+                ('RerunOnFailure', Policy.LAST_STATE),
+                ('Once', Policy.ALWAYS_OFF), ('WaitAsReceiver', None),
+                ('Halted', Policy.LAST_STATE)):
+            self.assertIs(policy, self.policy(self.machine(strategy)))
+
+    def test_halted_is_what_a_start_gives(self):
+        machine = self.machine('Halted')
+        self.assertIs(Policy.ALWAYS_ON, power_restore_policy.of(
+            machine.vm, options.Options(run_strategy='Always')))
+        run_strategy.remember(machine.vm, 'Manual')
+        self.assertIs(Policy.ALWAYS_OFF, self.policy(machine))
+
+    def test_running(self):
+        for running in (True, False):
+            self.assertIs(Policy.ALWAYS_ON, self.policy(
+                self.machine(None, running=running)))
+
+    def test_in_a_boot_that_is_kept_up(self):
+        machine = self.machine('Always')
+        run_strategy.remember(machine.vm, 'RerunOnFailure', 'u0')
+        self.assertIs(Policy.LAST_STATE, self.policy(machine))
+
+
+class SetTestCase(PolicyTestCase):
+
+    def set(self, machine, policy):
+        power_restore_policy.set(machine, policy)
+        self.assertIs(policy, self.policy(machine))
+        # Once is enough, and the keeper has nothing against it.
+        writes = len(machine.writes)
+        power_restore_policy.set(machine, policy)
+        self.assertEqual(writes, len(machine.writes))
+        self.assertIsNone(one_time_boot.put_right(machine.vm, machine.vmi))
+
+    def test_of_a_machine_that_is_on(self):
+        for before in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            for policy, strategy in STRATEGIES.items():
+                machine = self.machine(before, fakes.vmi())
+                self.set(machine, policy)
+                self.assertEqual(strategy, machine.strategy)
+                self.assertEqual((None, None), self.memory(machine))
+                self.assertTrue(set(machine.actions) <= {'patch'})
+
+    def test_of_a_machine_that_is_off(self):
+        for before in ('RerunOnFailure', 'Manual', 'Halted'):
+            for policy, strategy in STRATEGIES.items():
+                machine = self.machine(before)
+                self.set(machine, policy)
+                self.assertFalse(
+                    run_strategy.starting(machine.vm, machine.vmi))
+                if strategy in (before, 'Manual'):
+                    self.assertEqual(strategy, machine.strategy)
+                else:
+                    self.assertEqual('Halted', machine.strategy)
+                    self.assertEqual(strategy, self.memory(machine)[0])
+
+    def test_of_a_machine_whose_guest_shut_down(self):
+        machine = self.machine('RerunOnFailure', fakes.vmi('Succeeded'))
+        self.set(machine, Policy.ALWAYS_ON)
+        self.assertEqual('Halted', machine.strategy)
+
+    def test_of_a_machine_that_is_being_stopped(self):
+        machine = self.machine('Halted', fakes.vmi(deleting=True))
+        self.set(machine, Policy.ALWAYS_OFF)
+        self.assertEqual('Halted', machine.strategy)
+        machine.vmi = None
+        edited = one_time_boot.put_right(machine.vm, None)
+        self.assertEqual('Manual', edited['spec']['runStrategy'])
+        machine = self.machine('Manual', fakes.vmi(), requests=[fakes.STOP])
+        self.set(machine, Policy.ALWAYS_ON)
+        self.assertEqual('Halted', machine.strategy)
+
+    def test_running_is_replaced(self):
+        machine = self.machine(None, fakes.vmi(), running=True)
+        self.set(machine, Policy.LAST_STATE)
+        self.assertEqual('RerunOnFailure', machine.strategy)
+        self.assertNotIn('running', machine.vm['spec'])
+        machine = self.machine(None, running=False)
+        self.set(machine, Policy.ALWAYS_ON)
+        self.assertEqual('Halted', machine.strategy)
+        self.assertNotIn('running', machine.vm['spec'])
+
+    def test_a_start_under_way_is_waited_for(self):
+        def comes(machine):
+            machine.vmi = fakes.vmi('Scheduling')
+
+        machine = fakes.Machine(fakes.vm('Always'), None, on_wait=[comes])
+        self.set(machine, Policy.ALWAYS_OFF)
+        self.assertEqual('Manual', machine.strategy)
+
+    def test_a_start_that_does_not_come(self):
+        machine = fakes.Machine(fakes.vm('Always'), None, write_deadline=0.2)
+        self.assertRaises(
+            errors.Unavailable,
+            power_restore_policy.set,
+            machine,
+            Policy.LAST_STATE,
+        )
+        self.assertEqual([], machine.writes)
+        self.set(machine, Policy.ALWAYS_ON)
+
+    def test_a_receiver(self):
+        self.assertRaises(errors.WrongState, power_restore_policy.set,
+                          self.machine('WaitAsReceiver'), Policy.ALWAYS_ON)
+
+    def test_in_a_boot_that_is_kept_up(self):
+        for before in ('RerunOnFailure', 'Manual', 'Always'):
+            for policy, strategy in STRATEGIES.items():
+                machine = self.machine(before)
+                boot.set(machine, boot.Target.CD, boot.Enabled.ONCE)
+                machine.vmi = fakes.vmi('Running', 'u1', of=machine.vm)
+                self.set_and_reboot(machine, policy, strategy)
+
+    def set_and_reboot(self, machine, policy, strategy):
+        power_restore_policy.set(machine, policy)
+        self.assertIs(policy, self.policy(machine))
+        # Its guest's reboot brings it back all the same.
+        self.assertEqual('Always', machine.strategy)
+        machine.vmi['status']['phase'] = 'Succeeded'
+        self.assertTrue(run_strategy.starting(machine.vm, machine.vmi))
+        machine.vmi = fakes.vmi('Running', 'u2')
+        machine.vm = one_time_boot.put_right(
+            machine.vm, machine.vmi) or machine.vm
+        self.assertEqual(strategy, machine.strategy)
+        self.assertNotIn(annotations.RUN_STRATEGY,
+                         machine.vm['metadata']['annotations'])

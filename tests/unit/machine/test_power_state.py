@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from oslotest import base
+
+from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import run_strategy
+from tests.unit.machine import fakes
+
+ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
+UP, DOWN = (
+    power_state.PowerState.POWERING_ON,
+    power_state.PowerState.POWERING_OFF,
+)
+PAUSED = power_state.PowerState.PAUSED
+
+STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once',
+              'WaitAsReceiver')
+
+# What a VM of each strategy looks like, by its VMI. The columns are those of
+# STRATEGIES. A VMI that lives under Halted is about to be stopped.
+BY_VMI = [
+    # no VMI: Always and Once get one
+    (None, (UP, OFF, OFF, OFF, UP, OFF)),
+    # without a phase, and on the way
+    ('', (UP, UP, UP, DOWN, UP, UP)),
+    ('Pending', (UP, UP, UP, DOWN, UP, UP)),
+    ('Scheduling', (UP, UP, UP, DOWN, UP, UP)),
+    ('Scheduled', (UP, UP, UP, DOWN, UP, UP)),
+    ('Running', (ON, ON, ON, DOWN, ON, ON)),
+    # its node does not answer
+    ('Unknown', (ON, ON, ON, DOWN, ON, ON)),
+    # ended: Always gets another, RerunOnFailure after a failure
+    ('Succeeded', (UP, OFF, OFF, OFF, OFF, OFF)),
+    ('Failed', (UP, UP, OFF, OFF, OFF, OFF)),
+]
+
+
+class StateTestCase(base.BaseTestCase):
+
+    def test_by_strategy_and_phase(self):
+        for phase, states in BY_VMI:
+            for strategy, expected in zip(STRATEGIES, states):
+                vmi = None if phase is None else fakes.vmi(phase)
+                vm = fakes.vm(strategy)
+                self.assertIs(expected, power_state.state(vm, vmi),
+                              (strategy, phase))
+
+    def test_running_field_means_always_or_halted(self):
+        for running, strategy in ((True, 'Always'), (False, 'Halted')):
+            vm = fakes.vm(running=running)
+            self.assertEqual(strategy, run_strategy.of(vm))
+            for phase, states in BY_VMI:
+                vmi = None if phase is None else fakes.vmi(phase)
+                self.assertIs(states[STRATEGIES.index(strategy)],
+                              power_state.state(vm, vmi), (running, phase))
+
+    def test_vmi_that_is_deleted_is_powering_off(self):
+        for strategy in STRATEGIES:
+            for phase in ('', 'Scheduling', 'Running'):
+                self.assertIs(DOWN, power_state.state(
+                    fakes.vm(strategy), fakes.vmi(phase, deleting=True)))
+
+    def test_stop_requested_is_powering_off_before_kubevirt_acts(self):
+        for requests in ([fakes.STOP], [fakes.STOP, fakes.START]):
+            vm = fakes.vm('Manual', requests=requests)
+            self.assertIs(DOWN, power_state.state(vm, fakes.vmi()))
+
+    def test_stop_of_another_vmi_means_nothing(self):
+        vm = fakes.vm('Manual', requests=[{'action': 'Stop', 'uid': 'old'}])
+        self.assertIs(ON, power_state.state(vm, fakes.vmi()))
+
+    def test_start_requested_is_powering_on(self):
+        for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
+            vm = fakes.vm(strategy, requests=[fakes.START])
+            self.assertIs(UP, power_state.state(vm, None), strategy)
+
+    def test_restart_of_an_ended_vmi_is_powering_on(self):
+        vm = fakes.vm('Manual', requests=[fakes.STOP, fakes.START])
+        self.assertIs(UP, power_state.state(vm, fakes.vmi('Succeeded')))
+
+    def test_rerun_on_failure_starts_when_it_is_new_to_the_vm(self):
+        for observed in ('Halted', ''):
+            vm = fakes.vm('RerunOnFailure')
+            vm['status']['runStrategy'] = observed
+            self.assertIs(UP, power_state.state(vm, None))
+        del vm['status']['runStrategy']
+        self.assertIs(UP, power_state.state(vm, None))
+        del vm['status']
+        self.assertIs(UP, power_state.state(vm, None))
+
+    def test_failed_vmi_that_is_being_removed_waits_for_its_request(self):
+        vm = fakes.vm('RerunOnFailure')
+        vmi = fakes.vmi('Failed', deleting=True)
+        self.assertIs(OFF, power_state.state(vm, vmi))
+        vm['status']['stateChangeRequests'] = [fakes.START]
+        self.assertIs(UP, power_state.state(vm, vmi))
+
+    def test_paused(self):
+        vmi = fakes.vmi(conditions=[fakes.condition('Paused', 'True')])
+        self.assertIs(PAUSED, power_state.state(fakes.vm(), vmi))
+        vmi = fakes.vmi(conditions=[fakes.condition('Paused', 'False')])
+        self.assertIs(ON, power_state.state(fakes.vm(), vmi))
+
+    def test_vm_that_is_deleted(self):
+        vm = fakes.vm('Always')
+        vm['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
+        self.assertIs(OFF, power_state.state(vm, None))
+        self.assertIs(DOWN, power_state.state(vm, fakes.vmi()))
+
+
+class ProblemTestCase(base.BaseTestCase):
+
+    def test_vmi_that_cannot_get_on(self):
+        for type_, cause, reason in (
+                ('PodScheduled', 'Unschedulable', 'ErrorUnschedulable'),
+                ('Synchronized', 'ErrImagePull', 'ErrImagePull'),
+                ('Synchronized', 'ImagePullBackOff', 'ImagePullBackOff'),
+                ('Synchronized', 'FailedPvcNotFound', 'ErrorPvcNotFound'),
+                ('Synchronized', 'FailedCreate', 'FailedCreate')):
+            vmi = fakes.vmi('Scheduling', conditions=[fakes.condition(
+                type_, 'False', cause, 'this is why')])
+            vm = fakes.vm('Always')
+            self.assertEqual(power_state.Problem(reason, 'this is why'),
+                             power_state.problem(vm, vmi))
+            self.assertIs(OFF, power_state.state(vm, vmi))
+
+    def test_steps_of_a_start_are_no_problem(self):
+        for cause in ('BackendStorageNotReady', 'PVCNotReady', ''):
+            vmi = fakes.vmi('Pending', conditions=[fakes.condition(
+                'Synchronized', 'False', cause)])
+            self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+            self.assertIs(UP, power_state.state(fakes.vm(), vmi))
+
+    def test_vmi_that_runs_or_ends_has_none(self):
+        trouble = [fakes.condition('Synchronized', 'False', 'FailedCreate')]
+        for vmi in (fakes.vmi(conditions=trouble),
+                    fakes.vmi('Scheduling', conditions=trouble,
+                              deleting=True)):
+            self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+
+    def test_vm_that_cannot_make_a_vmi(self):
+        failure = fakes.condition('Failure', 'True', 'FailedCreate',
+                                  'no such instance type')
+        vm = fakes.vm('Always', conditions=[failure])
+        self.assertEqual(
+            power_state.Problem('FailedCreate', 'no such instance type'),
+            power_state.problem(vm, None))
+        self.assertIs(OFF, power_state.state(vm, None))
+
+    def test_vm_that_is_not_told_to_start_has_none(self):
+        failure = fakes.condition('Failure', 'True', 'FailedCreate', 'x')
+        for strategy in ('Halted', 'Manual', 'RerunOnFailure'):
+            vm = fakes.vm(strategy, conditions=[failure],
+                          printableStatus='CrashLoopBackOff')
+            self.assertIsNone(power_state.problem(vm, None), strategy)
+
+    def test_crash_loop(self):
+        vm = fakes.vm('RerunOnFailure', requests=[fakes.START],
+                      printableStatus='CrashLoopBackOff',
+                      startFailure={'consecutiveFailCount': 3})
+        problem = power_state.problem(vm, None)
+        self.assertEqual('CrashLoopBackOff', problem.reason)
+        self.assertIn('in a row: 3', problem.message)
+        self.assertIs(OFF, power_state.state(vm, None))
+
+    def test_data_volume_error(self):
+        vm = fakes.vm('Always', printableStatus='DataVolumeError')
+        self.assertEqual(
+            'DataVolumeError',
+            power_state.problem(
+                vm,
+                None).reason)
+        # KubeVirt itself says no more than that one is not ready.
+        self.assertIn('datavolumes', power_state.problem(vm, None).message)
+
+    def test_word_about_the_vmi_before_counts_no_more(self):
+        vm = fakes.vm('Always', printableStatus='ErrorUnschedulable')
+        self.assertIsNone(power_state.problem(vm, None))
+        self.assertIs(UP, power_state.state(vm, fakes.vmi('Scheduling')))
