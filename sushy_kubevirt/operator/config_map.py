@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config file of the emulator in a BMC's pod, in its ConfigMap.
+"""The ConfigMap with the config file of the emulator in a BMC's pod.
 
-The file is Python, and what a user wrote into the resource stands in it as
-literals only. Passwords and keys are no part of it: they are mounted, and the
-pod's environment tells where.
+The file is Python; values from the resource are written as literals. It has
+neither passwords nor keys: they are mounted, and environment variables name
+the folders.
 """
 
 import dataclasses
@@ -11,22 +11,23 @@ import hashlib
 
 from sushy_kubevirt.operator import naming
 
-#: The key of the ConfigMap, and where it and the Secrets are mounted.
+#: Keys of the ConfigMap, and the folders in which it and the Secrets are
+#: mounted.
 FILE = 'emulator.conf'
 PROXY_FILE = 'upload-proxy.crt'
 FOLDER = '/etc/virtbmc/config'
 AUTH_FOLDER = '/etc/virtbmc/auth'
 TLS_FOLDER = '/etc/virtbmc/tls'
 
-#: Variables of the environment that tell the pod of the last two.
+#: Environment variables with the last two.
 AUTH_VARIABLE = 'VIRTBMC_AUTH_FOLDER'
 TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
 
-#: Port of Redfish in the pod, which runs without privileges.
+#: TCP port of Redfish in the pod, which runs without privileges.
 PORT = 8000
 
-#: How long a watch lasts. Each renewal is a call of the API, and there may be
-#: thousands of pods; that the server is gone is noticed sooner all the same.
+#: Seconds that a watch lasts. Each renewal is a request, and there may be
+#: thousands of pods; that the API server is gone is noticed sooner.
 WATCH_SECONDS = 300
 
 _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
@@ -34,11 +35,11 @@ _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 
 @dataclasses.dataclass(frozen=True)
 class Proxy:
-    """CDI's upload proxy, as pods reach it.
+    """CDI's upload proxy.
 
-    :param url: https
-    :param authorities: certificates that it is known by, PEM; None for those
-        that the system of the image knows
+    :param url: as pods reach it, https
+    :param authorities: CA certificates that it is checked against, PEM; None
+        for those of the image's system
     """
 
     url: str
@@ -46,14 +47,14 @@ class Proxy:
 
 
 def config_map(bmc, proxy=None):
-    """The ConfigMap.
+    """Make the ConfigMap.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
     """
     data = {FILE: text(bmc, proxy)}
     if proxy and proxy.authorities:
-        # Read anew for each upload.
+        # The pod reads it for each upload.
         data[PROXY_FILE] = proxy.authorities
     return {'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': naming.metadata(bmc, naming.base(bmc.name)),
@@ -61,12 +62,12 @@ def config_map(bmc, proxy=None):
 
 
 def digest(bmc, proxy=None):
-    """What changes when the pod has to be made anew for its config file."""
+    """:returns: short text that changes with the config file"""
     return hashlib.sha256(text(bmc, proxy).encode()).hexdigest()[:16]
 
 
 def text(bmc, proxy=None):
-    """The config file.
+    """Make the config file.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
@@ -93,8 +94,8 @@ def _head(bmc):
         'plugin.enable()',
         '',
         "SUSHY_EMULATOR_LISTEN_IP = os.environ['POD_IP']",
-        # An emptyDir may be written to by anybody (mode 777): sessions get a
-        # folder of their own in it.
+        # An emptyDir is writable for everybody (mode 777): sessions get a
+        # folder in it.
         "SUSHY_EMULATOR_STATE_DIR = os.path.join(os.environ.get('TMPDIR', "
         "'/tmp'), 'redfish')",
         '%sACCOUNTS = os.environ[%r]' % (_OURS, AUTH_VARIABLE)]

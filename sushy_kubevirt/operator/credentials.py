@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret with user name and password: made, copied, or somebody's own."""
+"""The Secret with user name and password: made, copied, or a user's own."""
 
 import base64
 import binascii
@@ -10,31 +10,31 @@ from sushy_kubevirt.operator import naming
 
 USERNAME, PASSWORD = 'username', 'password'
 
-#: What Redfish lets the account do; it may be left out.
+#: Role of the account in Redfish; optional.
 ROLE = 'role'
 
-#: All that pods read of a Secret.
+#: All keys of a Secret that pods read.
 KEYS = (USERNAME, PASSWORD, ROLE)
 
 #: The user of a Secret that the operator makes.
 DEFAULT_USERNAME = 'admin'
 
-#: The protocols, which take different ones.
+#: The protocols, which accept different credentials.
 IPMI, REDFISH = 'ipmi', 'redfish'
 
-#: The most bytes of each that IPMI 2.0 has room for (sections 22.28, 22.30).
-#: The same numbers and rules as in `vbmc_kubevirt.mounted`, which is another
-#: room's; a test compares them.
+#: Most bytes of each in IPMI 2.0 (sections 22.28, 22.30). The same numbers and
+#: rules as in `vbmc_kubevirt.mounted`, which must not be imported here; a test
+#: compares them.
 _MOST = {USERNAME: 16, PASSWORD: 20}
 
-#: For Redfish, as in `services.credentials`, whose import would be dear; a
-#: test compares them, too. Bytes of a user name, and of any file.
+#: Most bytes of a user name, and of any file, in Redfish. As in
+#: `services.credentials`, whose import costs memory; a test compares them.
 _LONGEST_NAME = 128
 _LONGEST = 1024
 _ROLES = ('Administrator', 'Operator', 'ReadOnly')
 
-# IPMI 2.0 takes at most 20 bytes of a password (section 22.30). Letters and
-# digits need no quoting in a shell: 119 bits.
+# 20 letters and digits have 119 bits, fit IPMI 2.0 (20 bytes, section 22.30)
+# and need no quoting in a shell.
 _LENGTH = 20
 _LETTERS = string.ascii_letters + string.digits
 
@@ -45,7 +45,7 @@ def password():
 
 
 def made(bmc):
-    """The Secret of a BMC that names none; with another password each time.
+    """Make the Secret of a BMC that names none, with a random password.
 
     :param bmc: a `spec.Bmc`
     """
@@ -54,33 +54,32 @@ def made(bmc):
 
 
 def copied(bmc, secret):
-    """The Secret of a BMC whose own is in another namespace.
+    """Copy the Secret of a BMC that names one in another namespace.
 
     :param bmc: a `spec.Bmc`
-    :param secret: dict, the one that is named. Only what pods read is taken
-        from it: without its role, an account could do more than its owner
-        said.
+    :param secret: dict, the one that is named. All that pods read is copied:
+        without its role, an account could do more than its owner allows.
     """
     return _secret(bmc, {key: secret['data'][key]
                          for key in KEYS if key in secret['data']})
 
 
 def missing(secret):
-    """What a Secret lacks to be one for a BMC.
+    """Find what a Secret lacks for a BMC.
 
     :param secret: dict
-    :returns: tuple of keys that are not there, empty or no text
+    :returns: tuple of keys that are missing, empty or not text
     """
     return tuple(key for key in (USERNAME, PASSWORD)
                  if not _text((secret.get('data') or {}).get(key)))
 
 
 def unfit(secret):
-    """What a protocol cannot use of a Secret that lacks nothing.
+    """Find what a protocol cannot use of a Secret that lacks nothing.
 
     :param secret: dict
-    :returns: tuple of (protocol, key); the user name has a colon, say, which
-        HTTP's Basic authentication has no room for (RFC 7617, section 2)
+    :returns: tuple of (protocol, key), such as a user name with a colon, which
+        HTTP's Basic authentication cannot have (RFC 7617, section 2)
     """
     data = secret.get('data') or {}
     found = {key: _text(data.get(key)) for key in KEYS if key in data}
@@ -103,7 +102,7 @@ def _text(value):
         text = _bytes(value).decode()
     except UnicodeDecodeError:
         return ''
-    # What an editor leaves at the end of a file is none of it.
+    # The newline that editors leave at the end of a file is not part of it.
     return text.removesuffix('\r\n' if text.endswith('\r\n') else '\n')
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Deployment of a BMC: one pod, with a container for each protocol.
+"""The Deployment of a BMC: one pod with a container for each protocol.
 
-It is the contract with what runs in the pod: commands, environment, mounts
-and ports stand here and in `config_map`.
+Commands, environment, mounts and ports, which the containers rely on, are
+defined here and in `config_map`.
 """
 
 import dataclasses
@@ -12,28 +12,28 @@ from sushy_kubevirt.operator import naming
 
 REDFISH, IPMI = 'redfish', 'ipmi'
 
-#: Port of IPMI in the pod, and of each container's probes and metrics.
+#: UDP port of IPMI in the pod; TCP ports of each container's probes and
+#: metrics.
 IPMI_PORT = 6230
 REDFISH_HEALTH_PORT = 8081
 IPMI_HEALTH_PORT = 8082
 
-#: Annotation of the pod: what its config file is made of.
+#: Annotation of the pod: digest of its config file.
 CONFIGURATION = naming.GROUP + '/configuration'
 
-#: Annotation of the pod: the uid of its account. The token of an account that
-#: was made anew is another one, and a pod would not have it for most of an
-#: hour.
+#: Annotation of the pod: uid of its ServiceAccount. Tokens of an account that
+#: is deleted become invalid, and a pod would get one of the new account only
+#: after most of an hour.
 ACCOUNT = naming.GROUP + '/account'
 
-#: For a process of which there is one for each VM: a megabyte less of what
-#: threads leave behind (glibc), and of columns in tracebacks (CPython).
+#: Environment that saves 1 MiB in each container: one malloc arena for all
+#: threads (glibc), no columns in tracebacks (CPython).
 _SMALL = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
-#: What containers ask for, and may have at most, when the BMC does not say.
-#: At rest they take 28 and 20 MiB of their own (redfish, ipmi), with pages
-#: that they share 42 and 38, and 2 MiB more after some hundred requests of 16
-#: clients; processor time is below 1 m for both (tools/bench). There is no
-#: limit of that: a start would take long.
+#: Requests and limits of containers whose BMC has none. Measured at rest
+#: (tools/bench): 28 and 20 MiB of private memory (redfish, ipmi), 42 and 38
+#: with shared pages, 2 MiB more after some hundred requests of 16 clients;
+#: below 1 m of CPU for both. No CPU limit, which would make a start slow.
 RESOURCES = {
     REDFISH: {'requests': {'cpu': '5m', 'memory': '48Mi'},
               'limits': {'memory': '160Mi'}},
@@ -41,17 +41,17 @@ RESOURCES = {
            'limits': {'memory': '96Mi'}},
 }
 
-#: Nobody's user and group.
+#: uid and gid of the containers.
 _USER = 65532
 
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """What the operator was told about all pods.
+    """Settings of the operator for all pods.
 
-    :param image: of the containers
+    :param image: of the containers of BMCs that name none
     :param resources: dict of a container's name and its resources, for BMCs
-        that name none
+        that have none
     :param pull_policy: or None for Kubernetes' default
     :param proxy: a `config_map.Proxy`, or None
     """
@@ -63,7 +63,7 @@ class Defaults:
 
 
 def deployment(bmc, defaults, account=''):
-    """The Deployment.
+    """Make the Deployment.
 
     :param bmc: a `spec.Bmc`
     :param defaults: `Defaults`
@@ -99,7 +99,7 @@ def deployment(bmc, defaults, account=''):
         'metadata': naming.metadata(bmc, naming.base(bmc.name)),
         'spec': {
             'replicas': 1,
-            # Never two at a time: two would answer for one BMC.
+            # Two pods at a time would answer for one BMC.
             'strategy': {'type': 'Recreate'},
             'revisionHistoryLimit': 1,
             'selector': {'matchLabels': naming.selector(bmc.name)},
@@ -107,26 +107,27 @@ def deployment(bmc, defaults, account=''):
 
 
 def images(deployment):
-    """:returns: tuple of the images that a Deployment's pod has"""
+    """:returns: tuple of the images of a Deployment's pod"""
     return tuple(container.get('image', '') for container in deployment[
         'spec']['template']['spec']['containers'])
 
 
 def account(deployment):
-    """The uid of the account that the pod of a Deployment has.
+    """Find the uid of the ServiceAccount of a Deployment's pod.
 
     :param deployment: dict
+    :returns: text, or None
     """
     return (deployment['spec']['template']['metadata'].get(
         'annotations') or {}).get(ACCOUNT)
 
 
 def is_ready(deployment):
-    """Whether the pod of a Deployment, as it is to be, is ready.
+    """Tell whether the present pod of a Deployment is ready.
 
-    Who counts pods may be late: for a moment the one before, which is gone,
-    stands for ready beside the new one (``kubectl rollout status`` does not
-    believe that either).
+    The Deployment's controller may count late: for a moment the previous pod,
+    which is gone, is counted as ready beside the new one (``kubectl rollout
+    status`` checks the same).
 
     :param deployment: dict, as the cluster has it
     """
@@ -139,7 +140,7 @@ def is_ready(deployment):
 
 
 def auth_secret(bmc):
-    """Name of the Secret with user name and password that is mounted.
+    """Find the Secret with user name and password that is mounted.
 
     :param bmc: a `spec.Bmc`
     """
@@ -149,7 +150,7 @@ def auth_secret(bmc):
 
 
 def tls_secret(bmc):
-    """Name of the Secret with the certificate, or None for plain HTTP."""
+    """:returns: name of the Secret with the certificate, None for HTTP"""
     if bmc.redfish.plain or not bmc.redfish.enabled:
         return None
     return bmc.redfish.secret or naming.tls(bmc.name)
@@ -220,7 +221,7 @@ def _probe(name, path, period, failures):
 
 
 def _mount(volume, folder):
-    # The whole folder: a single file would never be updated.
+    # A whole folder: single files (subPath) are never updated.
     return {'name': volume, 'mountPath': folder, 'readOnly': True}
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects are to be there for a BMC, at this moment and in this order.
+"""The objects that a BMC is to have at this moment, in this order.
 
-The Secrets with random content (`credentials`, `pki`) are none of
-them: they are made once and not put right.
+The Secrets with random content (`credentials`, `pki`) are not among them: they
+are created once, and `plan` only adds what they lack.
 """
 
 from sushy_kubevirt.operator import conditions
@@ -16,31 +16,30 @@ from sushy_kubevirt.services import state
 
 
 def objects(bmc, world, defaults):
-    """The objects.
+    """Make the objects.
 
-    What is there already, and could not be made now (its Secret vanished,
-    its VM is gone), stays as long as it may: it is among them as well, or
-    `held`.
+    An object that exists and could not be created now, as its Secret or VM
+    was deleted, is kept as long as it is permitted: it is among them as well,
+    or `held`.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
     :param defaults: `deployments.Defaults`
-    :returns: list of dicts; what is ours and not among them is to go
+    :returns: list of dicts; all other objects of the BMC are to be deleted
     """
     if bmc.deleting:
         return []
     found = {one.type: one for one in conditions.conditions(bmc, world)}
     wanted = [network.service(bmc)]
     if _withdrawn(found):
-        # Neither rights nor a pod, also if there were some: a permission
-        # that is taken back is gone.
+        # A permission was withdrawn: rights and pod are deleted.
         return wanted
-    # Before the rights: see `rbac`.
+    # Before the Role: see `rbac`.
     if world.vm is not None and 'deletionTimestamp' not in world.vm[
             'metadata']:
         wanted.append(rbac.state(world.vm))
     wanted.append(rbac.account(bmc))
-    if not _strange(bmc, world):
+    if not _is_foreign(bmc, world):
         wanted += [rbac.role(bmc, bool(defaults.proxy)),
                    rbac.binding(bmc)]
     policy = network.policy(bmc)
@@ -57,8 +56,8 @@ def objects(bmc, world, defaults):
 
 
 def held(bmc, world):
-    """Whether the pod and its config file, if there are any, are left as
-    they are: neither changed nor deleted.
+    """Tell whether the pod and its config file are left as they are, neither
+    changed nor deleted.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
@@ -66,31 +65,32 @@ def held(bmc, world):
     if spec.wrong_hosts(bmc) or world.account is None:
         return True
     if bmc.image and not world.image_allowed and world.pod_allowed:
-        # It asks in vain; but a pod that may not be there goes.
+        # The new image is refused, and the present pod is allowed.
         return True
-    # What a pod mounts has to be there: one that waits for it serves nobody.
+    # All that a pod mounts must exist: a pod that waits for it serves no one.
     secret = next(one for one in conditions.conditions(bmc, world)
                   if one.type == conditions.SECRET)
     if (not secret.status or copies(bmc) and not world.copied
             or deployments.tls_secret(bmc) and not world.certificate):
         return True
-    # Nothing runs with rights, or credentials, of somebody else.
+    # No pod runs with rights or credentials of a foreign object.
     return any(not one.startswith('Service ') for one in world.taken)
 
 
-def _strange(bmc, world):
-    """Whether rights would be somebody else's, or about his Secret."""
+def _is_foreign(bmc, world):
+    """Tell whether the rights would be a foreign account's, or would be about
+    a foreign Secret."""
     return bool({'ServiceAccount ' + naming.base(bmc.name),
                  'Secret ' + bmc.vm.name + state.ENDING} & set(world.taken))
 
 
 def copies(bmc):
-    """Whether the pod mounts the copy of a Secret of another namespace."""
+    """Tell whether the pod mounts a copy of a Secret of another namespace."""
     return bmc.auth is not None and bmc.auth.namespace != bmc.namespace
 
 
 def withdrawn(bmc, world):
-    """Whether the BMC refers to what it may not use.
+    """Tell whether the BMC names an object that it may not use.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`

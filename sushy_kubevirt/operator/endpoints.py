@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a BMC is found: what its Service was given, in the status's words."""
+"""Addresses of a BMC, taken from its Service, for its status."""
 
 import ipaddress
 
@@ -7,22 +7,22 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 
-#: The key of the ConfigMap with the authority's certificate.
+#: Key of the ConfigMap with the CA certificate.
 AUTHORITY_KEY = 'ca.crt'
 
-#: The system in a pod that has one VM. Unlike its UUID it stays when a VM is
-#: deleted and made again.
+#: Path of the system in a pod with one VM. Unlike one with the UUID it stays
+#: the same when a VM is deleted and made again.
 SYSTEM = '/redfish/v1/Systems/1'
 
 _DEFAULT_PORTS = {'https': 443, 'http': 80}
 
 
 def host(bmc, service):
-    """The address that clients are told.
+    """Find the address for clients.
 
     :param bmc: a `spec.Bmc`
     :param service: dict, the Service as the cluster has it
-    :returns: address or name; None while there is none
+    :returns: address or host name; None while there is none
     """
     if bmc.service.type == network.LOAD_BALANCER:
         return next(iter(_balancers(service)), None)
@@ -36,7 +36,7 @@ def cluster_ip(service):
 
 
 def names(bmc, service):
-    """What the certificate of a BMC has to be good for.
+    """List the subject alternative names of a BMC's certificate.
 
     :param bmc: a `spec.Bmc`
     :param service: dict, the Service as the cluster has it
@@ -47,8 +47,8 @@ def names(bmc, service):
     found = [inner + '.svc', name, inner, inner + '.svc.cluster.local']
     found += filter(None, [cluster_ip(service)])
     if bmc.service.type == network.LOAD_BALANCER:
-        # Some that make load balancers take a name from an annotation, which
-        # anybody may give: not that of another's Service.
+        # Some load balancer controllers take a name from an annotation, which
+        # users set: it must not be the name of another Service.
         found += [one for one in _balancers(service)
                   if not _is_of_the_cluster(one)]
     return tuple(dict.fromkeys(found))
@@ -60,7 +60,7 @@ def _is_of_the_cluster(name):
 
 
 def status(bmc, service):
-    """What the status says of where the BMC is.
+    """Make the part of the status with the BMC's addresses.
 
     :param bmc: a `spec.Bmc`
     :param service: dict, the Service as the cluster has it; None if there
@@ -87,7 +87,7 @@ def status(bmc, service):
 
 
 def authority(bmc, bundle):
-    """The ConfigMap with what clients check the BMC's certificate with.
+    """Make the ConfigMap with the CA certificates for clients.
 
     :param bmc: a `spec.Bmc`
     :param bundle: PEM text

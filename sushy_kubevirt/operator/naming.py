@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the objects of a BMC are called, and how they are known as its own.
+"""Names and labels of a BMC's objects, and which objects belong to it.
 
-All names follow from the BMC's, so that they need not be remembered
-anywhere. Objects of these names that somebody else made are left alone: see
-`is_ours`.
+All names follow from the BMC's, so that none has to be stored. Objects of
+these names that others made are not touched: see `is_ours`.
 """
 
 import hashlib
@@ -18,14 +17,14 @@ PLURAL = 'virtualmachinebmcs'
 #: Label with the name of the BMC; KubeVirtBMC's users select by it.
 LABEL = 'kubevirt.io/virtualmachinebmc-name'
 
-#: Label with the namespace of the BMC, on what lies in another one.
+#: Label with the namespace of the BMC, on objects in another one.
 NAMESPACE_LABEL = GROUP + '/namespace'
 
-#: Label by which the operator finds all that is its own.
+#: Label of all objects that the operator makes.
 MANAGED_BY = 'app.kubernetes.io/managed-by'
 OPERATOR = 'sushy-kubevirt-operator'
 
-#: The selector for that.
+#: Label selector for that.
 OURS = '%s=%s' % (MANAGED_BY, OPERATOR)
 
 #: The Secret with the operator's certificate authority.
@@ -35,8 +34,8 @@ AUTHORITY = 'sushy-kubevirt-ca'
 #: reference reaches.
 FINALIZER = GROUP + '/elsewhere'
 
-#: Annotation of what is made: a digest of what was asked for. What somebody
-#: else changed is told from what is to be changed by it.
+#: Annotation of objects that the operator makes: digest of the desired object.
+#: Tells a change of the desired state from a change by others.
 APPLIED = GROUP + '/applied'
 
 #: Annotation of a Deployment that an upgrade has stopped, until its pod is
@@ -46,8 +45,8 @@ UPGRADING = GROUP + '/upgrading'
 #: KubeVirtBMC's ending.
 _ENDING = '-virtbmc'
 
-#: The longest name of ours, that of a Service or in a label, has 63 letters
-#: (RFC 1035); the endings ``-auth`` and ``-tls`` must fit.
+#: Longest name, so that with the endings ``-auth`` and ``-tls`` it has at most
+#: the 63 characters of a Service's name (RFC 1035) and of a label.
 _LONGEST = 63 - len('-auth')
 
 _LABEL = re.compile(r'[a-z]([-a-z0-9]*[a-z0-9])?')
@@ -56,10 +55,10 @@ _LONGEST_LABEL = 63
 
 
 def base(name):
-    """The name that a BMC's objects have, or begin with.
+    """Make the name of a BMC's objects, or its beginning.
 
-    A name that is none for a Service (too long, with dots, or with a digit
-    at its start) is changed into one; a digest of it keeps two such apart.
+    A name that a Service cannot have (too long, with dots, or with a digit
+    at its start) is replaced by one with a digest of it.
 
     :param name: of the BMC
     """
@@ -74,29 +73,33 @@ def base(name):
 
 
 def auth(name):
-    """The Secret that the operator makes, or copies, for a BMC."""
+    """:returns: name of the Secret with the BMC's credentials that the
+        operator makes or copies
+    """
     return base(name) + '-auth'
 
 
 def tls(name):
-    """The Secret with the certificate that the operator issues."""
+    """:returns: name of the Secret with the certificate that the operator
+        issues
+    """
     return base(name) + '-tls'
 
 
 def authority(name):
-    """The ConfigMap with the certificate of the operator's authority."""
+    """:returns: name of the ConfigMap with the operator's CA certificate"""
     return base(name) + '-ca'
 
 
 def access(name, namespace, vm_namespace):
-    """The Role and the RoleBinding, which are where the VM is."""
+    """:returns: name of the Role and RoleBinding in the VM's namespace"""
     if namespace == vm_namespace:
         return base(name)
     return '%s-from-%s' % (base(name), namespace)
 
 
 def label(name):
-    """The value of `LABEL`."""
+    """:returns: value of `LABEL`"""
     if len(name) <= _LONGEST_LABEL:
         return name
     digest = _digest(name)
@@ -105,27 +108,27 @@ def label(name):
 
 
 def selector(name):
-    """The labels that pods are selected by, which never change."""
+    """:returns: labels that pods are selected by; must never change"""
     return {LABEL: label(name), 'app.kubernetes.io/name': 'virtbmc'}
 
 
 def labels(name):
-    """The labels of all objects of a BMC."""
+    """:returns: labels of all objects of a BMC"""
     return {**selector(name), MANAGED_BY: OPERATOR}
 
 
 def owner(name, uid):
-    """The owner reference that objects of a BMC carry."""
+    """:returns: owner reference of the objects of a BMC"""
     return {'apiVersion': API_VERSION, 'kind': KIND, 'name': name,
             'uid': uid, 'controller': True, 'blockOwnerDeletion': True}
 
 
 def metadata(bmc, name, namespace=None):
-    """Metadata of an object of a BMC.
+    """Make the metadata of an object of a BMC.
 
     :param bmc: a `spec.Bmc`
     :param name: of the object
-    :param namespace: where it is; the BMC's when left out
+    :param namespace: of the object; default: the BMC's
     """
     made = {'name': name, 'namespace': namespace or bmc.namespace,
             'labels': labels(bmc.name)}
@@ -137,10 +140,10 @@ def metadata(bmc, name, namespace=None):
 
 
 def is_ours(bmc, obj):
-    """Whether an object was made for this BMC, and may be changed.
+    """Tell whether an object was made for this BMC, and may be changed.
 
-    Else whoever may make a BMC could have the operator overwrite what is
-    somebody else's, by a name that fits.
+    Otherwise the author of a BMC could make the operator overwrite objects of
+    others, by choosing the BMC's name.
 
     :param bmc: a `spec.Bmc`
     :param obj: dict
@@ -157,7 +160,7 @@ def is_ours(bmc, obj):
 
 
 def made_by_us(obj):
-    """Whether an object says that the operator made it."""
+    """Tell by its label whether the operator made an object."""
     return (obj['metadata'].get('labels') or {}).get(MANAGED_BY) == OPERATOR
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a BMC is reached: its Service, and who is let through to its pod."""
+"""The Service and the NetworkPolicy of a BMC."""
 
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
@@ -8,24 +8,24 @@ from sushy_kubevirt.operator import naming
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
     'ClusterIP', 'NodePort', 'LoadBalancer')
 
-#: Annotation of a Service: the class that was asked for. One that something
-#: else in the cluster chose is none of our business.
+#: Annotation of a Service: the class that the BMC asks for. A class that
+#: another controller chose is left as it is.
 CLASS = naming.GROUP + '/load-balancer-class'
 
-#: Ours say what an object was made of, and are nobody else's to give; those of
-#: kubectl say what somebody applied, which nobody did.
+#: Prefixes of annotations that users cannot set: the operator's own, and those
+#: of kubectl, which say what was applied with it.
 _OTHERS = naming.GROUP + '/', 'kubectl.kubernetes.io/'
 
-#: What the cluster fills in once and for all.
+#: Fields that the cluster sets, and that a replacement has to keep.
 _ALLOCATED = ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy',
               'healthCheckNodePort', 'loadBalancerClass', 'loadBalancerIP')
 
-#: The label that every namespace has with its name.
+#: Label of every namespace with its name.
 _NAMESPACE = 'kubernetes.io/metadata.name'
 
 
 def service(bmc):
-    """The Service.
+    """Make the Service.
 
     :param bmc: a `spec.Bmc`
     """
@@ -54,9 +54,9 @@ def service(bmc):
 
 
 def allocated(service, live):
-    """A Service with what the cluster gave it.
+    """Add what the cluster has set to a Service.
 
-    :param service: dict, what is wanted
+    :param service: dict, the desired Service
     :param live: dict, the Service as the cluster has it
     :returns: dict
     """
@@ -73,9 +73,9 @@ def allocated(service, live):
 
 
 def has_another_class(service, live):
-    """Whether a Service has to be made anew, as its class cannot be changed.
+    """Tell whether a Service has to be recreated, as its class is immutable.
 
-    :param service: dict, what is wanted
+    :param service: dict, the desired Service
     :param live: dict, the Service as the cluster has it
     """
     if not service['spec']['type'] == live['spec'].get(
@@ -98,11 +98,12 @@ def _port(name, protocol, port, node_port, application=None):
 
 
 def policy(bmc):
-    """The NetworkPolicy, or None if there is to be none.
+    """Make the NetworkPolicy.
 
-    Probes come from the pod's node, which no policy keeps out.
+    Probes come from the pod's node, which policies do not restrict.
 
     :param bmc: a `spec.Bmc`
+    :returns: dict; None if there is to be none
     """
     wanted = bmc.network_policy
     if not wanted.enabled:
@@ -121,5 +122,5 @@ def policy(bmc):
         'spec': {
             'podSelector': {'matchLabels': naming.selector(bmc.name)},
             'policyTypes': ['Ingress'],
-            # No peer at all would mean everybody: then there is no rule.
+            # A rule without peers would allow everybody.
             'ingress': [{'from': peers, 'ports': ports}] if peers else []}}

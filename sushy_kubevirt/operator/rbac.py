@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pod of a BMC may do: its account, and rights that name its VM.
+"""ServiceAccount, Role and RoleBinding of a BMC's pod.
 
-The Role lies where the VM is. What cannot be named, and why it is given all
-the same:
+The Role is in the VM's namespace, and its rules name the VM and its objects.
+These rules cannot name objects:
 
-- ``create``, ``list`` and ``delete`` of Events: the log of a system; nobody
-  knows their names beforehand.
+- ``create``, ``list`` and ``delete`` of Events: the system's log, whose
+  entries have names that are not known beforehand.
 - ``create`` of UploadTokenRequests, where images are uploaded: CDI takes the
-  claim's name from the body. A token is good for a claim that waits for an
-  upload only.
+  claim's name from the body. A token is good only for a claim that waits for
+  an upload.
 
-``create`` of DataVolumes, Secrets and ConfigMaps *is* named. An API server
-asks with the name when the object is made by server-side apply
-(apiserver/pkg/endpoints/handlers/patch.go), and so the pod makes them.
+``create`` of DataVolumes, Secrets and ConfigMaps *does* name them: the API
+server checks the name when an object is created by server-side apply
+(apiserver/pkg/endpoints/handlers/patch.go), so that is what the pod does.
 
-Rights cannot say what is written into an object. Whoever may create a Secret
-and read it could have the token of any account of the namespace written into
-it, and whoever may patch a VM could give its guest any volume. That is what
-the policies in ``etc/kubernetes/base/admission.yaml`` are for: they are about
-accounts whose names end as those of BMCs do.
+RBAC does not restrict what is written into an object. With ``create`` and
+``get`` of a Secret one could get the token of any account of the namespace,
+with ``patch`` of a VM one could give its guest any volume. The policies in
+``etc/kubernetes/base/admission.yaml`` prevent that, for accounts whose names
+end with those of BMCs.
 
-The Secret with settings, the `state`, is made by the operator, so that its
-type is settled. The gates of KubeVirt everybody may read by KubeVirt's own
-ClusterRole.
+The Secret with the BMC's `state` is created by the operator, which sets its
+type. KubeVirt's own ClusterRole lets everybody read its feature gates.
 """
 
 from sushy_kubevirt.machine.media import media_annotation
@@ -36,18 +35,18 @@ _DEVICES = (model.CD.id, model.USB_STICK.id, model.HTTP_BOOT.id)
 
 
 def account(bmc):
-    """The ServiceAccount of a BMC's pod.
+    """Make the ServiceAccount of a BMC's pod.
 
     :param bmc: a `spec.Bmc`
     """
     return {'apiVersion': 'v1', 'kind': 'ServiceAccount',
             'metadata': naming.metadata(bmc, naming.base(bmc.name)),
-            # The pod asks for its token itself.
+            # The pod's own setting mounts the token.
             'automountServiceAccountToken': False}
 
 
 def role(bmc, uploads=False):
-    """The Role, in the VM's namespace.
+    """Make the Role, in the VM's namespace.
 
     :param bmc: a `spec.Bmc`
     :param uploads: whether it can upload images
@@ -57,7 +56,7 @@ def role(bmc, uploads=False):
 
 
 def binding(bmc):
-    """The RoleBinding, in the VM's namespace.
+    """Make the RoleBinding, in the VM's namespace.
 
     :param bmc: a `spec.Bmc`
     """
@@ -72,9 +71,9 @@ def binding(bmc):
 
 
 def state(vm):
-    """The Secret that keeps what clients set about the services.
+    """Make the Secret with the settings and subscriptions of clients.
 
-    :param vm: dict, the VM; the Secret goes with it
+    :param vm: dict, the VM, which owns the Secret
     """
     metadata = vm['metadata']
     return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
@@ -88,7 +87,7 @@ def state(vm):
 
 
 def rules(bmc, uploads=False):
-    """The rules of the Role.
+    """Make the rules of the Role.
 
     :param bmc: a `spec.Bmc`
     :param uploads: whether it can upload images
@@ -100,12 +99,12 @@ def rules(bmc, uploads=False):
         # annotations.
         _rule('kubevirt.io', ['virtualmachines'],
               ['get', 'list', 'watch', 'patch'], [vm]),
-        # Deleted to start one with run strategy Once again.
+        # ``delete``: to start a VM with run strategy Once again.
         _rule('kubevirt.io', ['virtualmachineinstances'],
               ['get', 'list', 'watch', 'delete'], [vm]),
-        # To call off a start that has not begun.
+        # To cancel a start that has not begun.
         _rule('kubevirt.io', ['virtualmachines/status'], ['patch'], [vm]),
-        # Sizes of a VM with an instance type, while it is off.
+        # CPU and memory of a VM with an instance type, while it is off.
         _rule('subresources.kubevirt.io', ['virtualmachines/expand-spec'],
               ['get'], [vm]),
         # Power.
@@ -134,10 +133,10 @@ def _media(vm):
             ['create', 'get', 'list', 'watch', 'patch', 'delete'],
             slots,
         ),
-        # Whether the claim of the medium before is gone.
+        # To see whether the claim of the previous medium is deleted.
         _rule('', ['persistentvolumeclaims'], ['get'], slots),
-        # User name and password of an image's server. Whoever may patch may
-        # read: the answer is the whole object.
+        # Credentials for an image's server. ``patch`` includes reading: the
+        # answer is the whole object.
         _rule('', ['secrets'], ['create', 'get', 'patch'], slots),
         # Certificates of images' servers.
         _rule(

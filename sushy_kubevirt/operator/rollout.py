@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upgrade stops only so many BMCs at a time.
+"""Limits how many BMCs an upgrade stops at a time.
 
-Whoever is stopped by it carries a mark, in the cluster, until its pod is
-ready again; so an operator that takes over counts the same. A new image that
-does not work stops the rollout at those that it was tried with.
+The Deployment of a BMC that is stopped by an upgrade has an annotation until
+its pod is ready again, so that the next leader counts the same. A new image
+that does not work stops the rollout at the BMCs that it was tried with.
 """
 
 from sushy_kubevirt.operator import deployments
@@ -11,7 +11,7 @@ from sushy_kubevirt.operator import naming
 
 
 def is_stopped(deployment):
-    """Whether a BMC is stopped by an upgrade.
+    """Tell whether a BMC is stopped by an upgrade.
 
     :param deployment: dict, its Deployment, or None
     """
@@ -21,23 +21,23 @@ def is_stopped(deployment):
 
 
 class Rollout:
-    """Whose turn it is.
+    """Slots for BMCs that are being upgraded.
 
-    :param most: how many may be stopped at a time
-    :param wake: function of keys, called when it is their turn
+    :param most: number of BMCs that may be stopped at a time
+    :param wake: function of keys, called when there is a slot for them
     """
 
     def __init__(self, most, wake):
         self._most = most
         self._wake = wake
         self._stopped = set()
-        # Whose turn it is, but who may not carry the mark yet: what is told
-        # of such a one meanwhile is older than its turn.
+        # BMCs that have a slot, but perhaps not the annotation yet: events of
+        # their Deployments may be older than the slot.
         self._turns = set()
         self._waiting = {}
 
     def update(self, key, stopped):
-        """Take what a BMC's Deployment says.
+        """Take in the state of a BMC's Deployment.
 
         :param key: of the BMC
         :param stopped: see `is_stopped`
@@ -49,7 +49,7 @@ class Rollout:
             self._next()
 
     def acquire(self, key):
-        """Whether a BMC may be stopped now; it is its turn until `release`.
+        """Get a slot for a BMC, which has it until `release`.
 
         :param key: of the BMC
         """
@@ -62,22 +62,21 @@ class Rollout:
         return True
 
     def release(self, key):
-        """What a BMC had to do in its turn is done, and what became of its
-        Deployment was told."""
+        """Return the slot of a BMC, after `update` with its Deployment."""
         if key in self._turns:
             self._turns.discard(key)
             self._next()
 
     def withdraw(self, key):
-        """A BMC has nothing to wait for."""
+        """Note that a BMC needs no slot."""
         if key in self._waiting:
             del self._waiting[key]
-            # It may have been told that there is room.
+            # It may have been woken for a slot, which another can have.
             self._next()
         self.release(key)
 
     def forget(self, key):
-        """A BMC is gone."""
+        """Drop a BMC that was deleted."""
         self.withdraw(key)
         self.update(key, False)
 
