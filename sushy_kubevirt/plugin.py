@@ -23,7 +23,7 @@ sushy-tools 2.2.0; `tests/unit/test_plugin.py` fails when it moves.
                        options that are wrong. `run` takes TLS from whoever
                        waits for connections.
 `wsgi_app`             upon the first request, when all of upstream's routes
-                       are there, `views.install` puts ours in their place.
+                       are there, `routes.install` puts ours in their place.
 `RedfishAuthMiddleware`  knows no sessions and no roles, asks bcrypt with
                        every request, and answers bad headers with a
                        traceback. With the kubevirt driver it lets all
@@ -43,10 +43,10 @@ from flask import logging as flask_logging
 import stevedore
 
 from sushy_kubevirt.kube import errors as machine_errors
-from sushy_kubevirt.redfish.protocol import access
 from sushy_kubevirt.redfish.protocol import negotiation
-from sushy_kubevirt.redfish import views
-from sushy_kubevirt.services import site
+from sushy_kubevirt.redfish.protocol import system_access
+from sushy_kubevirt.redfish import routes
+from sushy_kubevirt.redfish.services import service_context
 from sushy_kubevirt import settings
 from sushy_kubevirt import systems
 
@@ -111,7 +111,7 @@ def enable():
     @functools.wraps(stock['wsgi_app'])
     def wsgi_app(app, environ, start_response):
         if _state(app).ours():
-            access.keep_slash(environ)
+            system_access.keep_slash(environ)
             negotiation.members(environ)
         return stock['wsgi_app'](app, environ, start_response)
 
@@ -132,7 +132,7 @@ class _State:
         self._lock = threading.RLock()
         self._made_for = None   # name of the driver and what it was given
         self._driver = None
-        #: `site.Services`, with the kubevirt driver; else None
+        #: `service_context.Services`, with the kubevirt driver; else None
         self.services = None
         self._vmedia = None     # (system driver, the media driver for it)
         self._ours = None       # not known before the first request
@@ -192,7 +192,7 @@ class _State:
                 if self._ours is None:
                     ours = self._is_kubevirt()
                     if ours:
-                        views.install(self._app)
+                        routes.install(self._app)
                         if self._started_in not in (None, os.getpid()):
                             # Loaded before the workers were forked.
                             self.services.start()
@@ -221,8 +221,9 @@ class _State:
         """Take a driver that was made elsewhere (by a test)."""
         self._drop()
         self._driver = driver
-        self.services = site.Services(self._app.config, driver.settings,
-                                      driver.cluster)
+        self.services = service_context.Services(
+            self._app.config, driver.settings, driver.cluster
+        )
         self._made_for = (self._name(), (), driver.settings)
 
     def _make(self):
@@ -242,7 +243,8 @@ class _State:
         made = loaded.initialize(config, self._app.logger, *arguments)()
         services = None
         if isinstance(made, systems.KubeVirtDriver):
-            services = site.Services(config, made.settings, made.cluster)
+            services = service_context.Services(
+                config, made.settings, made.cluster)
         self._drop()
         self._driver, self._made_for = made, wanted
         self.services = services

@@ -13,7 +13,7 @@ import uuid
 
 from sushy_kubevirt.machine import options
 from sushy_kubevirt import media_settings
-from sushy_kubevirt.services.events import options as event_options
+from sushy_kubevirt.redfish.services.events import event_options
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
 

@@ -21,7 +21,7 @@ from sushy_kubevirt.operator import api as api_
 from sushy_kubevirt.operator import kinds
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.services import state
+from sushy_kubevirt.redfish.services import state_secret
 
 LOG = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Farewell:
             if kind == api_.LISTED:
                 for at in list(self._secrets):
                     if namespace in (None, at[0]) and (
-                            at[0], at[1] + state.ENDING) not in found:
+                            at[0], at[1] + state_secret.ENDING) not in found:
                         del self._secrets[at]
                 continue
             owner = _owner(found)
@@ -167,7 +167,7 @@ class Farewell:
                 return False
         try:
             await self._api.delete(kinds.SECRET, at[0],
-                                   at[1] + state.ENDING, uid)
+                                   at[1] + state_secret.ENDING, uid)
         except errors.ObjectNotFound:
             pass
         return True
@@ -186,7 +186,7 @@ def _owner(secret):
     metadata = secret['metadata']
     for owner in metadata.get('ownerReferences') or ():
         if (owner['kind'] == kinds.VM.kind
-                and metadata['name'] == owner['name'] + state.ENDING):
+                and metadata['name'] == owner['name'] + state_secret.ENDING):
             return owner
     return None
 

@@ -28,7 +28,7 @@ ClusterRole.
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.services import state as state_
+from sushy_kubevirt.redfish.services import state_secret as state_
 
 RBAC = 'rbac.authorization.k8s.io'
 

@@ -12,7 +12,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import pods
 from sushy_kubevirt.operator import rights
-from sushy_kubevirt.services import state
+from sushy_kubevirt.redfish.services import state_secret
 
 
 def objects(bmc, world, defaults):
@@ -80,8 +80,13 @@ def held(bmc, world):
 
 def _strange(bmc, world):
     """Whether rights would be somebody else's, or about his Secret."""
-    return bool({'ServiceAccount ' + naming.base(bmc.name),
-                 'Secret ' + bmc.vm.name + state.ENDING} & set(world.taken))
+    return bool(
+        {
+            'ServiceAccount ' + naming.base(bmc.name),
+            'Secret ' + bmc.vm.name + state_secret.ENDING,
+        }
+        & set(world.taken)
+    )
 
 
 def copies(bmc):

@@ -25,7 +25,7 @@ from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
 from sushy_kubevirt import plugin
-from sushy_kubevirt.redfish import views
+from sushy_kubevirt.redfish import routes
 from sushy_kubevirt import virtual_media
 from tests.unit.redfish import base as redfish
 from tests.unit.redfish import fakes
@@ -140,7 +140,7 @@ class TestUpstream(base.BaseTestCase):
                 '/redfish/v1/CertificateService/Actions/'
                 'CertificateService.ReplaceCertificate',
         }
-        self.assertLessEqual(set(rules), views.replaced())
+        self.assertLessEqual(set(rules), routes.replaced())
         for endpoint, rule in rules.items():
             self.assertEqual(rule, self.upstream['rules'].get(endpoint))
 
@@ -156,7 +156,7 @@ class TestUpstream(base.BaseTestCase):
         found = {endpoint for endpoint, rule in self.upstream['rules'].items()
                  if rule.startswith(('/redfish/v1/Systems/<',
                                      '/redfish/v1/Managers/<'))}
-        self.assertEqual(set(), found - theirs - views.replaced())
+        self.assertEqual(set(), found - theirs - routes.replaced())
 
     def test_media(self):
         methods = {name for name in dir(vmedia.BaseDriver)
@@ -202,7 +202,7 @@ class TestSelection(redfish.RedfishTestCase):
     def test_many_first_requests(self):
         installed = []
         self.useFixture(fixtures.MockPatchObject(
-            views, 'install', lambda app: installed.append(app)))
+            routes, 'install', lambda app: installed.append(app)))
         state = plugin._State(self.app)
         state.use(self.app.systems)
         barrier = threading.Barrier(8)

@@ -11,7 +11,7 @@ from oslotest import base
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.services import local
+from sushy_kubevirt.redfish.services import shared_directory
 from sushy_kubevirt import settings
 from tests.unit.operator import bodies
 
@@ -63,7 +63,7 @@ class ConfigurationTestCase(base.BaseTestCase):
         # As a node makes an emptyDir.
         os.chmod(place, 0o777)
         with mock.patch.dict(ENVIRON, TMPDIR=place):
-            folder = local.Folder(options(bodies.bmc()))
+            folder = shared_directory.Folder(options(bodies.bmc()))
         self.addCleanup(folder.close)
         self.assertEqual(pathlib.Path(place), folder.make().parents[1])
         self.assertEqual('/tmp/redfish', options(bodies.bmc())[

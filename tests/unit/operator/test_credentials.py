@@ -7,7 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.services import credentials as services
+from sushy_kubevirt.redfish.services import account_files as services
 from tests.unit.operator import bodies
 from vbmc_kubevirt.ipmi import codes
 from vbmc_kubevirt import mounted
