@@ -23,8 +23,8 @@ DEFAULT_USERNAME = 'admin'
 IPMI, REDFISH = 'ipmi', 'redfish'
 
 #: The most bytes of each that IPMI 2.0 has room for (sections 22.28, 22.30).
-#: The same numbers and rules as in `vbmc_kubevirt.mounted`, which is another
-#: room's; a test compares them.
+#: The same numbers and rules as in `vbmc_kubevirt.mounted_secret`, which this
+#: package does not import; a test compares them.
 _MOST = {USERNAME: 16, PASSWORD: 20}
 
 #: For Redfish, as in `services.credentials`, whose import would be dear; a

@@ -4,7 +4,7 @@
 `probes` serves it; whoever does something counts it here.
 """
 
-from sushy_kubevirt.pod import exposition
+from sushy_kubevirt.pod import prometheus
 
 
 class Metrics:
@@ -18,14 +18,14 @@ class Metrics:
         self._queue = None
         self._states = None
         name = 'sushy_kubevirt_operator_'
-        self._reconciles = exposition.Counter(
+        self._reconciles = prometheus.Counter(
             name + 'reconciles_total',
             'How often a BMC was looked at and put right, by result '
             '(done, failed).', ('result',))
-        self._seconds = exposition.Counter(
+        self._seconds = prometheus.Counter(
             name + 'reconcile_seconds_total',
             'Seconds that all of these took together.')
-        self._calls = exposition.Counter(
+        self._calls = prometheus.Counter(
             name + 'api_calls_total',
             'Requests to the API server, by method and HTTP status '
             '(0: no answer).', ('method', 'code'))
@@ -33,18 +33,18 @@ class Metrics:
             self._reconciles.add(result, number=0)
         self._all = [
             self._reconciles, self._seconds, self._calls,
-            exposition.Gauge(
+            prometheus.Gauge(
                 name + 'queue_length',
                 'BMCs that wait to be looked at.', lambda: self._queue),
-            exposition.Gauge(
+            prometheus.Gauge(
                 name + 'bmcs',
                 "BMCs by the reason of their condition Ready "
                 "(ServiceReady: they work).", self._by_state),
-            exposition.Gauge(
+            prometheus.Gauge(
                 name + 'leader',
                 '1 if this replica is the one that works, else 0.',
                 lambda: int(self._leads)),
-            *exposition.process()]
+            *prometheus.process()]
 
     def reconciled(self, seconds, failed=False):
         """A BMC was looked at.
@@ -80,7 +80,7 @@ class Metrics:
 
     def text(self):
         """:returns: bytes, in Prometheus' text format"""
-        return exposition.text(self._all)
+        return prometheus.text(self._all)
 
     def _by_state(self):
         if self._states is None:

@@ -130,7 +130,7 @@ def install(app):
     moved = sorted(replaced() - set(app.view_functions))
     if moved:
         raise RuntimeError('This sushy-tools has no endpoint %s; see '
-                           'sushy_kubevirt.plugin' % ', '.join(moved))
+                           'sushy_kubevirt.emulator.plugin' % ', '.join(moved))
     for route in _routes():
         view = _adapted(route.feature, route.view)
         if route.rule is None:

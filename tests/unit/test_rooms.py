@@ -34,17 +34,17 @@ ROOMS = {
         'flask', 'cryptography'},
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.plugin', 'sushy_kubevirt.redfish',
+        'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
         'sushy_tools.emulator', 'flask', 'werkzeug'},
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.pod.exposition',
+        'sushy_kubevirt.pod.prometheus',
         'sushy_kubevirt.redfish.services.state_secret',
         'aiohttp', 'cryptography', 'kopf'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.pod.exposition', 'sushy_kubevirt.pod.health',
+        'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
         'cliff', 'stevedore', 'virtualbmc'},
 }
 
@@ -134,7 +134,7 @@ class RoomsTestCase(base.BaseTestCase):
         resources = {'sushy_kubevirt.redfish.resources'}
         may = {'sushy_kubevirt.redfish.routes',
                # Words that the driver of upstream's own views needs too.
-               'sushy_kubevirt.systems'} | resources
+               'sushy_kubevirt.emulator.system_driver'} | resources
         self.assertEqual([], [
             '%s imports %s' % (module, name)
             for module, names in modules().items()

@@ -8,11 +8,11 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.operator import authority
 from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.redfish.services import shared_directory
-from sushy_kubevirt import settings
 from tests.unit.operator import bodies
 
 

@@ -11,9 +11,9 @@ from unittest import mock
 import kopf
 from oslotest import base
 
+from sushy_kubevirt.cmd import operator
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import cmd
 from sushy_kubevirt.operator import options
 from sushy_kubevirt.operator import running
 
@@ -150,8 +150,8 @@ class CommandTestCase(base.BaseTestCase):
         # Anybody may nest managedFields as deep; kopf reads those of BMCs.
         done = subprocess.run([sys.executable, '-c', (
             'import asyncio, copy, json\n'
-            'from sushy_kubevirt.operator import cmd\n'
-            'running = cmd._running()\n'
+            'from sushy_kubevirt.cmd import operator\n'
+            'running = operator._running()\n'
             'class Operator:\n'
             '    def __init__(self, *_):\n'
             '        pass\n'
@@ -166,8 +166,8 @@ class CommandTestCase(base.BaseTestCase):
     def test_the_kubernetes_client_is_not_loaded(self):
         # Though it is installed where the tests are.
         done = subprocess.run([sys.executable, '-c', (
-            'import sys; from sushy_kubevirt.operator import cmd; '
-            'cmd._running(); print([name for name in sys.modules '
+            'import sys; from sushy_kubevirt.cmd import operator; '
+            'operator._running(); print([name for name in sys.modules '
             'if name.partition(".")[0] == "kubernetes"]); '
             'import kubernetes')], capture_output=True, text=True, timeout=60)
         self.assertEqual(('[]\n', ''), (done.stdout, done.stderr))
@@ -175,14 +175,16 @@ class CommandTestCase(base.BaseTestCase):
     def main(self, error):
         logged = []
         running_ = mock.Mock(run=mock.Mock(side_effect=error))
-        with (mock.patch.object(cmd, '_running', lambda: running_),
-              mock.patch.object(cmd.logs, 'configure'),
-              mock.patch.object(cmd.os, 'umask'),
-              mock.patch.object(cmd.connection_.Connection, 'from_options'),
-              mock.patch.object(cmd.LOG, 'error', lambda *args: (
-                  logged.append(args[0] % args[1:]))),
-              mock.patch.object(cmd.LOG, 'exception', logged.append)):
-            return cmd.main([]), logged
+        with (mock.patch.object(operator, '_running', lambda: running_),
+              mock.patch.object(operator.logs, 'configure'),
+              mock.patch.object(operator.os, 'umask'),
+              mock.patch.object(
+                operator.connection_.Connection,
+                'from_options'),
+                mock.patch.object(operator.LOG, 'error', lambda *args: (
+                    logged.append(args[0] % args[1:]))),
+                mock.patch.object(operator.LOG, 'exception', logged.append)):
+            return operator.main([]), logged
 
     def test_how_it_ends(self):
         for error, status, logged in (
@@ -195,9 +197,10 @@ class CommandTestCase(base.BaseTestCase):
     def test_what_should_not_happen_is_a_line_of_json_too(self):
         done = subprocess.run([sys.executable, '-c', (
             'from unittest import mock; '
-            'from sushy_kubevirt.operator import cmd; '
-            'cmd.connection_.Connection.from_options = mock.Mock('
-            'side_effect=KeyError("x")); raise SystemExit(cmd.main([]))')],
+            'from sushy_kubevirt.cmd import operator; '
+            'operator.connection_.Connection.from_options = mock.Mock('
+            'side_effect=KeyError("x")); '
+            'raise SystemExit(operator.main([]))')],
             capture_output=True, text=True, timeout=60)
         self.assertEqual(1, done.returncode)
         line = json.loads(done.stderr)

@@ -50,9 +50,11 @@ class TestFolder(base.BaseTestCase):
         self.assertTrue(folder.path.is_dir())
 
     def test_sets_have_no_order(self):
-        script = ('from sushy_kubevirt.redfish.services import shared_directory\n'
-                  'print(shared_directory.Folder({"SUSHY_EMULATOR_ALLOWED_INSTANCES": '
-                  'set("abcdefgh")}).path)')
+        script = (
+            'from sushy_kubevirt.redfish.services import shared_directory\n'
+            'print(shared_directory.Folder({'
+            '"SUSHY_EMULATOR_ALLOWED_INSTANCES": set("abcdefgh")}).path)'
+        )
         paths = {subprocess.run(
             [sys.executable, '-c', script], check=True, text=True,
             stdout=subprocess.PIPE,

@@ -10,9 +10,9 @@ owns ask the machine themselves, as they know more than this contract can say
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
+from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
-from sushy_kubevirt import systems
 
 _NAMES = {media.CD.id: 'Virtual CD', media.USB_STICK.id: 'Virtual USB Stick'}
 _TYPES = {media.Kind.CD: ['CD', 'DVD'], media.Kind.USB_STICK: ['USBStick']}
@@ -21,7 +21,7 @@ _TYPES = {media.Kind.CD: ['CD', 'DVD'], media.Kind.USB_STICK: ['USBStick']}
 class KubeVirtDriver(vmedia.BaseDriver):
     """Virtual media of KubeVirt VirtualMachines.
 
-    :param driver: a `systems.KubeVirtDriver`, which finds the machines
+    :param driver: a `system_driver.KubeVirtDriver`, which finds the machines
     """
 
     def __init__(self, config, logger, driver):
@@ -54,17 +54,17 @@ class KubeVirtDriver(vmedia.BaseDriver):
 
     def get_device_name(self, identity, device):
         """:returns: a name for people"""
-        with systems.translated():
+        with system_driver.translated():
             return _NAMES[self._machine(identity, device)[1].id]
 
     def get_device_media_types(self, identity, device):
         """:returns: list of Redfish's MediaTypes"""
-        with systems.translated():
+        with system_driver.translated():
             return _TYPES[self._machine(identity, device)[1].kind]
 
     def get_device_image_info(self, identity, device):
         """:returns: `vmedia.DeviceInfo`; there is never a password in it"""
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             medium = machine.medium(found.id)
             verify = machine.media_verify(found.id)
@@ -76,7 +76,7 @@ class KubeVirtDriver(vmedia.BaseDriver):
 
     def update_device_info(self, identity, device, verify=False):
         """:param verify: whether servers' certificates are checked"""
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             machine.set_media_verify(found.id, verify)
 
@@ -90,7 +90,7 @@ class KubeVirtDriver(vmedia.BaseDriver):
         if not image_url or not inserted:
             self.eject_image(identity, device)
             return None
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             return machine.insert_media(found.id, media.Source(
                 image_url, username or '', password or '',
@@ -98,13 +98,13 @@ class KubeVirtDriver(vmedia.BaseDriver):
 
     def eject_image(self, identity, device):
         """Empty a device; not an error if it is."""
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             machine.eject_media(found.id)
 
     def list_certificates(self, identity, device):
         """:returns: list of `vmedia.Certificate`"""
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             return [_certificate(one)
                     for one in machine.media_certificates(found.id)]
@@ -113,7 +113,7 @@ class KubeVirtDriver(vmedia.BaseDriver):
         """:returns: `vmedia.Certificate`"""
         if cert_type != 'PEM':
             raise error.BadRequest('Only PEM certificates are supported')
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             return _certificate(machine.add_media_certificate(
                 found.id, cert_string))
@@ -131,7 +131,7 @@ class KubeVirtDriver(vmedia.BaseDriver):
 
     def delete_certificate(self, identity, device, cert_id):
         """:raises: `error.NotFound` if there is none"""
-        with systems.translated():
+        with system_driver.translated():
             machine, found = self._machine(identity, device)
             try:
                 machine.delete_media_certificate(found.id, cert_id)

@@ -9,8 +9,8 @@ import threading
 
 from oslotest import base
 
-from sushy_kubevirt.pod import later
-from sushy_kubevirt.pod import redfish
+from sushy_kubevirt.cmd import redfish
+from sushy_kubevirt.pod import lazy_modules
 
 
 class LaterTestCase(base.BaseTestCase):
@@ -48,7 +48,7 @@ class LaterTestCase(base.BaseTestCase):
         self.write('sample.py', (
             "with open(%r, 'a') as stream:\n    stream.write('x')\n"
             % str(self.folder / 'loads')) + text)
-        later.load('sample')
+        lazy_modules.load('sample')
 
     def test_not_before_it_is_used(self):
         self.sample()
@@ -76,7 +76,7 @@ class LaterTestCase(base.BaseTestCase):
         self.assertEqual(1, self.loads())
 
     def test_not_installed(self):
-        later.load('sample_none')
+        lazy_modules.load('sample_none')
         self.assertRaises(ModuleNotFoundError, importlib.import_module,
                           'sample_none')
 
@@ -95,14 +95,14 @@ class LaterTestCase(base.BaseTestCase):
             assert 'first' in vars(sample_package)
             second = 2
             """)
-        later.load('sample_package')
+        lazy_modules.load('sample_package')
         below = importlib.import_module('sample_package.below')
         self.assertEqual(2, below.second)
 
     def test_one_below(self):
         self.write('sample_package/__init__.py', 'first = 1\n')
         self.write('sample_package/below.py', 'second = 2\n')
-        later.load('sample_package.below')
+        lazy_modules.load('sample_package.below')
         below = importlib.import_module('sample_package.below')
         self.assertNotIn('second', vars(below))
         self.assertEqual(2, below.second)
@@ -139,13 +139,13 @@ class RareTestCase(base.BaseTestCase):
     def test_upstream_works_and_leaves_them(self):
         # A list that has become wrong is no error, but dear.
         code = textwrap.dedent("""
-            from sushy_kubevirt.pod import later
-            from sushy_kubevirt.pod import redfish
-            later.load(*redfish.RARE)
+            from sushy_kubevirt.cmd import redfish
+            from sushy_kubevirt.pod import lazy_modules
+            lazy_modules.load(*redfish.RARE)
             from sushy_tools.emulator import main
             import sys
             loaded = [name for name in redfish.RARE if name in sys.modules
-                      and not later._waits(sys.modules[name])]
+                      and not lazy_modules._waits(sys.modules[name])]
             print(' '.join(loaded))
             # They are there, as upstream's choice of a driver wants them.
             assert main.novadriver.is_loaded and main.ironicdriver.is_loaded

@@ -11,8 +11,8 @@ from concurrent import futures
 import logging
 import os
 
-from vbmc_kubevirt.ipmi import port
-from vbmc_kubevirt import serving
+from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt.ipmi import udp_port
 
 LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Host:
         self._pipe = pipe
         self._daemon = daemon
         self._options = options
-        self._link = serving.Link(kubeconfig, context)
+        self._link = bmc_server.Link(kubeconfig, context)
         self._entries = {}
         self._tasks = {}
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
@@ -71,12 +71,12 @@ class Host:
         name = entry['domain_name']
         await self.stop(name)
         try:
-            sock = port.open_socket(entry['address'], entry['port'])
+            sock = udp_port.open_socket(entry['address'], entry['port'])
         except OSError as exc:
             return exc.strerror
         vm = '%s/%s' % (entry['namespace'], name.rpartition('/')[2])
         credentials = entry['username'].encode(), entry['password'].encode()
-        self._entries[name] = one = serving.Entry(
+        self._entries[name] = one = bmc_server.Entry(
             self._link, self._options, name, vm, lambda: credentials)
         one.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(one.watch(self._readers))

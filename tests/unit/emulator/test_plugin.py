@@ -24,9 +24,9 @@ from sushy_tools.emulator import main
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
-from sushy_kubevirt import plugin
+from sushy_kubevirt.emulator import media_driver
+from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.redfish import routes
-from sushy_kubevirt import virtual_media
 from tests.unit.redfish import base as redfish
 from tests.unit.redfish import fakes
 
@@ -192,7 +192,7 @@ class TestSelection(redfish.RedfishTestCase):
 
     def test_media(self):
         made = self.app.vmedia
-        self.assertIsInstance(made, virtual_media.KubeVirtDriver)
+        self.assertIsInstance(made, media_driver.KubeVirtDriver)
         self.assertIs(made, self.app.vmedia)
         fakes.application(self, fakes.Cluster(fakes.Machine(fakes.B, 'b')))
         self.assertIsNot(made, self.app.vmedia)

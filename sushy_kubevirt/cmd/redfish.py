@@ -9,7 +9,7 @@ process, of which there is one for each VM, does not need.
 
 import sys
 
-from sushy_kubevirt.pod import later
+from sushy_kubevirt.pod import lazy_modules
 
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
@@ -32,10 +32,10 @@ def main(argv=None):
     :param argv: list of words, without the program's name
     :returns: exit code
     """
-    later.load(*RARE)
+    lazy_modules.load(*RARE)
     # Imports the rest.
-    from sushy_kubevirt.pod import running
-    return running.main(sys.argv[1:] if argv is None else argv)
+    from sushy_kubevirt.pod import process
+    return process.main(sys.argv[1:] if argv is None else argv)
 
 
 if __name__ == '__main__':

@@ -7,10 +7,10 @@ from oslotest import base
 from sushy_tools.emulator.resources.systems import base as upstream
 from sushy_tools import error
 
+from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt import systems
 from tests.unit.redfish import fakes
 
 # What a VM has nothing for.
@@ -29,7 +29,7 @@ class TestDriver(base.BaseTestCase):
         self.machine = fakes.Machine(fakes.A, 'vm-a')
         self.cluster = fakes.Cluster(self.machine,
                                      fakes.Machine(fakes.B, 'vm-b'))
-        self.driver = systems.KubeVirtDriver.initialize(
+        self.driver = system_driver.KubeVirtDriver.initialize(
             {}, logging.getLogger('test'))(self.cluster)
 
     def test_every_method_is_ours_or_refused(self):
@@ -37,7 +37,7 @@ class TestDriver(base.BaseTestCase):
                 upstream.AbstractSystemsDriver):
             if name.startswith('_'):
                 continue
-            if name not in vars(systems.KubeVirtDriver):
+            if name not in vars(system_driver.KubeVirtDriver):
                 self.assertIn(name, REFUSED)
         for name, arguments in REFUSED.items():
             if arguments is None:
@@ -49,7 +49,7 @@ class TestDriver(base.BaseTestCase):
 
     def test_uuid_of_the_service(self):
         def made(**config):
-            return systems.KubeVirtDriver.initialize(
+            return system_driver.KubeVirtDriver.initialize(
                 {'SUSHY_EMULATOR_KUBEVIRT_' + name: value
                  for name, value in config.items()},
                 logging.getLogger('test'))(self.cluster).uuid_of_service

@@ -5,7 +5,7 @@ import dataclasses
 
 from sushy_kubevirt.machine import options as options_
 from sushy_kubevirt.machine import run_strategy
-from vbmc_kubevirt import patience
+from vbmc_kubevirt import timeouts
 from vbmc_kubevirt import upstream
 
 SECTION = 'kubevirt'
@@ -29,7 +29,7 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
-    options: options_.Options = options_.Options(**patience.PATIENCE)
+    options: options_.Options = options_.Options(**timeouts.PATIENCE)
 
 
 def load():
@@ -39,7 +39,7 @@ def load():
     :raises: `upstream.VirtualBMCError`, naming the option and the value
     """
     own = {'kubeconfig': None, 'context': None, 'namespace': None}
-    values = dict(patience.PATIENCE)
+    values = dict(timeouts.PATIENCE)
     fields = {field.name: field.type
               for field in dataclasses.fields(options_.Options)
               if field.name != 'media'}     # IPMI has none

@@ -8,7 +8,7 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.pod import probe
+from sushy_kubevirt.pod import redfish_probe
 
 
 class ProbeTestCase(base.BaseTestCase):
@@ -37,7 +37,7 @@ class ProbeTestCase(base.BaseTestCase):
         return listener.getsockname()[1]
 
     def probe(self, *answers):
-        return probe.Probe('127.0.0.1', self.serve(*answers), False)
+        return redfish_probe.Probe('127.0.0.1', self.serve(*answers), False)
 
     def test_well_and_remembered(self):
         one = self.probe(b'HTTP/1.1 200 OK\r\n\r\n')
@@ -49,7 +49,7 @@ class ProbeTestCase(base.BaseTestCase):
     def test_asked_again_in_time(self):
         one = self.probe(b'HTTP/1.1 200 OK\r\n\r\n',
                          b'HTTP/1.1 503 Unavailable\r\n\r\n')
-        with mock.patch.object(probe.time, 'monotonic') as now:
+        with mock.patch.object(redfish_probe.time, 'monotonic') as now:
             now.return_value = 1000.0
             self.assertEqual('', one.ready())
             now.return_value += 30
@@ -63,7 +63,7 @@ class ProbeTestCase(base.BaseTestCase):
                           self.probe(answer).live())
 
     def test_no_answer(self):
-        with mock.patch.object(probe, 'PATIENCE', 0.1):
+        with mock.patch.object(redfish_probe, 'PATIENCE', 0.1):
             self.assertIn('does not answer', self.probe(b'').live())
 
     def test_nobody_there(self):
@@ -71,5 +71,7 @@ class ProbeTestCase(base.BaseTestCase):
         with socket.socket() as bound:
             bound.bind(('127.0.0.1', 0))
             port = bound.getsockname()[1]
-            self.assertIn('does not answer on port %d' % port, probe.Probe(
-                '127.0.0.1', port, False).live())
+            self.assertIn(
+                'does not answer on port %d' % port,
+                redfish_probe.Probe('127.0.0.1', port, False).live(),
+            )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process of a pod's container that serves IPMI for one VM.
 
-No daemon, no config file, no control port: what `serving` joins, with the
+No daemon, no config file, no control port: what `bmc_server` joins, with the
 account of a mounted Secret, and a port that tells whether all is well. What
 the operator says to it is in `cmd.pod`.
 """
@@ -13,14 +13,14 @@ import logging
 import signal
 
 from sushy_kubevirt.machine import options as options_
-from sushy_kubevirt.pod import exposition
 from sushy_kubevirt.pod import health
-from vbmc_kubevirt.ipmi import codes
+from sushy_kubevirt.pod import prometheus
+from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import ping
-from vbmc_kubevirt.ipmi import port
+from vbmc_kubevirt.ipmi import udp_port
 from vbmc_kubevirt import metrics
-from vbmc_kubevirt import mounted
-from vbmc_kubevirt import serving
+from vbmc_kubevirt import mounted_secret
 
 LOG = logging.getLogger(__name__)
 
@@ -64,10 +64,10 @@ class Pod:
 
     def __init__(self, settings):
         self._settings = settings
-        self._account = mounted.Account(
-            settings.folder, (codes.USERNAME_MAX, codes.PASSWORD_MAX))
-        self._entry = serving.Entry(
-            serving.Link(None, None), settings.options,
+        self._account = mounted_secret.Account(
+            settings.folder, (constants.USERNAME_MAX, constants.PASSWORD_MAX))
+        self._entry = bmc_server.Entry(
+            bmc_server.Link(None, None), settings.options,
             settings.vm, settings.vm, self._account.current)
         self._port = settings.port
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
@@ -82,7 +82,9 @@ class Pod:
         loop = asyncio.get_running_loop()
         for signum in signal.SIGTERM, signal.SIGINT:
             loop.add_signal_handler(signum, told.set)
-        sock = port.open_socket(self._settings.address, self._settings.port)
+        sock = udp_port.open_socket(
+            self._settings.address,
+            self._settings.port)
         self._port = sock.getsockname()[1]
         self._entry.start(sock, self._readers, self._writers)
         # Once, so that a Secret that cannot be used is told of at once.
@@ -90,7 +92,7 @@ class Pod:
         probes = health.Server(
             self._settings.address, self._settings.health_port,
             self.dead, self.unready,
-            lambda: exposition.text(metrics.of(self._entry)))
+            lambda: prometheus.text(metrics.of(self._entry)))
         probes.start()
         watch = asyncio.create_task(self._entry.watch(self._readers))
         LOG.info('%s: IPMI on %s, UDP port %d; probes and metrics on TCP '

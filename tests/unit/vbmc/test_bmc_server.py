@@ -5,33 +5,33 @@ import unittest
 from unittest import mock
 
 from sushy_kubevirt.kube import errors
-from vbmc_kubevirt import serving
+from vbmc_kubevirt import bmc_server
 
 
 class LinkTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(serving.connection, 'Connection')
+        patch = mock.patch.object(bmc_server.connection, 'Connection')
         self.make = patch.start().from_options
         self.addCleanup(patch.stop)
 
     def test_it_is_made_once_and_late(self):
-        link = serving.Link('/k', 'c')
+        link = bmc_server.Link('/k', 'c')
         self.make.assert_not_called()
         self.assertIs(link.get(), link.get())
         self.make.assert_called_once_with('/k', 'c')
 
     def test_it_is_not_tried_too_often(self):
-        link = serving.Link(None, None)
+        link = bmc_server.Link(None, None)
         self.make.side_effect = errors.ConfigError('no kubeconfig')
         for _number in range(5):
             self.assertRaisesRegex(errors.ConfigError, 'no kubeconfig',
                                    link.get)
         self.assertEqual(1, self.make.call_count)
         self.make.side_effect = None
-        later = time.monotonic() + serving.RETRY_SECONDS + 1
-        with mock.patch.object(serving.time, 'monotonic', lambda: later):
+        later = time.monotonic() + bmc_server.RETRY_SECONDS + 1
+        with mock.patch.object(bmc_server.time, 'monotonic', lambda: later):
             link.get()
 
 
@@ -39,14 +39,14 @@ class EntryTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(serving.cluster, 'Cluster')
+        patch = mock.patch.object(bmc_server.cluster, 'Cluster')
         self.cluster = patch.start()
         self.addCleanup(patch.stop)
         self.link = mock.Mock()
 
     def entry(self):
-        return serving.Entry(self.link, 'options', 'vm', 'lab/vm',
-                             lambda: None)
+        return bmc_server.Entry(self.link, 'options', 'vm', 'lab/vm',
+                                lambda: None)
 
     def test_access_to_the_vm_alone_suffices(self):
         entry = self.entry()
@@ -72,10 +72,10 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
     """A BMC nobody asks watches its VM all the same."""
 
     async def watch(self, *results):
-        entry = serving.Entry(mock.Mock(), None, 'vm', 'lab/vm',
-                              lambda: None)
+        entry = bmc_server.Entry(mock.Mock(), None, 'vm', 'lab/vm',
+                                 lambda: None)
         entry.bmc.machine = mock.Mock(side_effect=results)
-        with mock.patch.object(serving, 'RETRY_SECONDS', 0):
+        with mock.patch.object(bmc_server, 'RETRY_SECONDS', 0):
             async with asyncio.timeout(30):
                 await entry.watch(None)
         self.assertEqual(len(results), entry.bmc.machine.call_count)

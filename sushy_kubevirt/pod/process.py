@@ -9,9 +9,9 @@ import sys
 
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import health
+from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
-from sushy_kubevirt.pod import probe
-from sushy_kubevirt.pod import server
+from sushy_kubevirt.pod import redfish_probe
 
 LOG = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ def _serve(app, health_port):
     cert = app.config.get('SUSHY_EMULATOR_SSL_CERT')
     key = app.config.get('SUSHY_EMULATOR_SSL_KEY')
     tls = certificate.Certificate(cert, key) if cert and key else None
-    serving = server.Server(everywhere(address), port, app, tls)
+    serving = http_server.Server(everywhere(address), port, app, tls)
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: serving.stop())
-    asked = probe.Probe(address, serving.port, tls is not None)
+    asked = redfish_probe.Probe(address, serving.port, tls is not None)
     told = health.Server(
         address, health_port, asked.live, lambda: _unready(app, asked),
         metrics.Metrics(app, lambda: serving.connections).text)

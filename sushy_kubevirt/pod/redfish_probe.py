@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 
-from sushy_kubevirt.pod import server
+from sushy_kubevirt.pod import http_server
 
 #: Seconds for an answer.
 PATIENCE = 3
@@ -24,7 +24,7 @@ _LIVE_FOR = 60
 
 _REQUEST = (
     'GET /redfish/v1/ HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\n'
-    'Connection: close\r\n\r\n' % server.PROBE).encode()
+    'Connection: close\r\n\r\n' % http_server.PROBE).encode()
 
 
 class Probe:

@@ -9,8 +9,8 @@ import sys
 
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import run_strategy
-from vbmc_kubevirt import patience
-from vbmc_kubevirt import pod
+from vbmc_kubevirt import ipmi_container
+from vbmc_kubevirt import timeouts
 
 USAGE = """\
 usage: sushy-kubevirt-ipmi [--help] [--version]
@@ -49,10 +49,10 @@ def read(environ):
     """Read the environment.
 
     :param environ: dict
-    :returns: `pod.Settings`
+    :returns: `ipmi_container.Settings`
     :raises: `Invalid`, naming the variable
     """
-    values = dict(patience.PATIENCE, watch_seconds=WATCH_SECONDS)
+    values = dict(timeouts.PATIENCE, watch_seconds=WATCH_SECONDS)
     strategy = environ.get('VIRTBMC_RUN_STRATEGY')
     if strategy:
         if strategy not in run_strategy.STARTABLE:
@@ -66,7 +66,7 @@ def read(environ):
     folder = environ.get('VIRTBMC_AUTH_FOLDER')
     if not folder:
         raise Invalid('VIRTBMC_AUTH_FOLDER has to be a folder')
-    return pod.Settings(
+    return ipmi_container.Settings(
         vm=vm, folder=folder, address=environ.get('POD_IP') or '::',
         port=_port(environ, 'VIRTBMC_PORT', 6230),
         health_port=_port(environ, 'VIRTBMC_HEALTH_PORT', 8082),
@@ -98,7 +98,7 @@ def main(argv=None):
         level=logging.INFO,
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
     try:
-        asyncio.run(pod.Pod(read(os.environ)).serve())
+        asyncio.run(ipmi_container.Pod(read(os.environ)).serve())
     except (Invalid, OSError) as exc:
         sys.stderr.write('sushy-kubevirt-ipmi: %s\n' % exc)
         return 2

@@ -2,7 +2,7 @@
 import fixtures
 from oslotest import base
 
-from vbmc_kubevirt import settings
+from vbmc_kubevirt import config
 from vbmc_kubevirt import upstream
 
 
@@ -11,12 +11,12 @@ class SettingsTest(base.BaseTestCase):
     def load(self, **section):
         with fixtures.MockPatchObject(upstream, 'CONF',
                                       {'kubevirt': section}):
-            return settings.load()
+            return config.load()
 
     def test_nothing_is_set(self):
         with fixtures.MockPatchObject(upstream, 'CONF', {}):
-            loaded = settings.load()
-        self.assertEqual(settings.Settings(), loaded)
+            loaded = config.load()
+        self.assertEqual(config.Settings(), loaded)
         self.assertEqual((None, 'RerunOnFailure', 8.0),
                          (loaded.kubeconfig, loaded.options.run_strategy,
                           loaded.options.write_deadline))

@@ -3,16 +3,19 @@ import socket
 import unittest
 from unittest import mock
 
-from vbmc_kubevirt import host
+from vbmc_kubevirt import bmc_process
 
 
 class HostTest(unittest.IsolatedAsyncioTestCase):
 
     async def start(self, name):
         """:returns: what an entry of that name is served with"""
-        one = host.Host(None, None, None, None, 'options')
-        with mock.patch.object(host.serving, 'Entry') as entry, \
-                mock.patch.object(host.port, 'open_socket') as open_socket:
+        one = bmc_process.Host(None, None, None, None, 'options')
+        with mock.patch.object(
+            bmc_process.bmc_server, 'Entry'
+        ) as entry, mock.patch.object(
+            bmc_process.port, 'open_socket'
+        ) as open_socket:
             entry.return_value.watch = mock.AsyncMock()
             self.assertIsNone(await one.start({
                 'domain_name': name, 'namespace': 'lab', 'username': 'admin',
@@ -32,7 +35,7 @@ class HostTest(unittest.IsolatedAsyncioTestCase):
             self.assertIs(account(), account())
 
     async def test_a_port_that_is_taken(self):
-        one = host.Host(None, None, None, None, None)
+        one = bmc_process.Host(None, None, None, None, None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(('127.0.0.1', 0))
             self.assertIn('in use', await one.start({

@@ -5,11 +5,11 @@ import re
 
 from oslotest import base
 
+from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.machine import options
-from sushy_kubevirt import settings
 from tests.unit.machine.media import servers
 
-CONFIG = (pathlib.Path(__file__).parents[2] / 'etc' / 'sushy-emulator'
+CONFIG = (pathlib.Path(__file__).parents[3] / 'etc' / 'sushy-emulator'
           / 'kubevirt.conf')
 CERTIFICATE = servers.pair()[0]
 

@@ -11,7 +11,7 @@ from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.operator import configuration
 from sushy_kubevirt.operator import pods
 from tests.unit.operator import bodies
-from vbmc_kubevirt.cmd import pod
+from vbmc_kubevirt.cmd import ipmi
 
 CRD = pathlib.Path(__file__).parents[4] / (
     'etc/kubernetes/crd/virtualmachinebmc.yaml')
@@ -22,7 +22,7 @@ SOUND = {'VIRTBMC_VM': 'lab/node-0', 'VIRTBMC_AUTH_FOLDER': '/etc/auth'}
 class ReadTest(base.BaseTestCase):
 
     def test_the_least(self):
-        settings = pod.read(SOUND)
+        settings = ipmi.read(SOUND)
         self.assertEqual(
             ('lab/node-0', '/etc/auth', '::', 6230, 8082),
             (settings.vm, settings.folder, settings.address, settings.port,
@@ -33,7 +33,7 @@ class ReadTest(base.BaseTestCase):
         self.assertTrue(settings.options.keeper)
 
     def test_all(self):
-        settings = pod.read(dict(
+        settings = ipmi.read(dict(
             SOUND, POD_IP='10.0.0.7', VIRTBMC_PORT='623',
             VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual'))
         self.assertEqual(('10.0.0.7', 623, 0, 'Manual'), (
@@ -49,8 +49,8 @@ class ReadTest(base.BaseTestCase):
                 ('VIRTBMC_HEALTH_PORT', 'x'),
                 ('VIRTBMC_RUN_STRATEGY', 'Halted'),
                 ('VIRTBMC_RUN_STRATEGY', 'once')):
-            with self.assertRaisesRegex(pod.Invalid, name):
-                pod.read(dict(SOUND, **{name: value}))
+            with self.assertRaisesRegex(ipmi.Invalid, name):
+                ipmi.read(dict(SOUND, **{name: value}))
 
     def test_what_the_operator_says(self):
         # It is another room, and has the same facts once more.
@@ -61,7 +61,7 @@ class ReadTest(base.BaseTestCase):
                     'containers'] if one['name'] == pods.IPMI]
             environ = {one['name']: one.get('value', '10.0.0.7')
                        for one in container['env']}
-            settings = pod.read(environ)
+            settings = ipmi.read(environ)
             self.assertEqual(
                 ('lab/vm', configuration.AUTH_FOLDER, '10.0.0.7',
                  pods.IPMI_PORT, pods.IPMI_HEALTH_PORT),
@@ -70,7 +70,7 @@ class ReadTest(base.BaseTestCase):
             self.assertEqual(strategy, settings.options.run_strategy)
             self.assertEqual(configuration.WATCH_SECONDS,
                              settings.options.watch_seconds)
-        least = pod.read(SOUND)
+        least = ipmi.read(SOUND)
         self.assertEqual((pods.IPMI_PORT, pods.IPMI_HEALTH_PORT),
                          (least.port, least.health_port))
 
@@ -88,8 +88,8 @@ class MainTest(base.BaseTestCase):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), \
                 contextlib.redirect_stderr(err), \
-                mock.patch.dict(pod.os.environ, environ or {}, clear=True):
-            return pod.main(list(argv)), out.getvalue(), err.getvalue()
+                mock.patch.dict(ipmi.os.environ, environ or {}, clear=True):
+            return ipmi.main(list(argv)), out.getvalue(), err.getvalue()
 
     def test_help(self):
         code, out, err = self.main('--help')

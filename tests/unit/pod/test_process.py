@@ -5,7 +5,7 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.pod import running
+from sushy_kubevirt.pod import process
 
 
 class RunningTestCase(base.BaseTestCase):
@@ -17,7 +17,7 @@ class RunningTestCase(base.BaseTestCase):
                 contextlib.redirect_stdout(out), \
                 contextlib.redirect_stderr(err):
             try:
-                code = running.main(list(argv))
+                code = process.main(list(argv))
             except SystemExit as exc:
                 code = exc.code
         return code, out.getvalue(), err.getvalue()
@@ -54,4 +54,4 @@ class RunningTestCase(base.BaseTestCase):
                 ('0.0.0.0', '0.0.0.0'), ('127.54.0.9', '127.54.0.9'),
                 ('::1', '::1')):
             with self.subTest(address=address):
-                self.assertEqual(wanted, running.everywhere(address))
+                self.assertEqual(wanted, process.everywhere(address))

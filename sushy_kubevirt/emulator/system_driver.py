@@ -14,13 +14,13 @@ import uuid
 from sushy_tools.emulator.resources.systems import base
 from sushy_tools import error
 
+from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.resources import inventory
-from sushy_kubevirt import settings
 
 
 @contextlib.contextmanager

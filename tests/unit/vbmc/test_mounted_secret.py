@@ -8,7 +8,7 @@ import shutil
 import fixtures
 from oslotest import base
 
-from vbmc_kubevirt import mounted
+from vbmc_kubevirt import mounted_secret
 
 
 class AccountTestCase(base.BaseTestCase):
@@ -41,7 +41,7 @@ class AccountTestCase(base.BaseTestCase):
             shutil.rmtree(self.folder / old)
 
     def account(self):
-        return mounted.Account(self.folder, (16, 20))
+        return mounted_secret.Account(self.folder, (16, 20))
 
 
 class MountTest(AccountTestCase):

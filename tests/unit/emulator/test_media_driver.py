@@ -4,10 +4,10 @@ import dataclasses
 from oslotest import base
 from sushy_tools import error
 
+from sushy_kubevirt.emulator import media_driver
+from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
-from sushy_kubevirt import systems
-from sushy_kubevirt import virtual_media
 from tests.unit.redfish import fakes
 
 CD = (fakes.A, 'Cd')
@@ -19,8 +19,8 @@ class TestDriver(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.machine = fakes.Machine(fakes.A, 'vm-a')
-        self.driver = virtual_media.KubeVirtDriver(
-            {}, None, systems.KubeVirtDriver.initialize({}, None)(
+        self.driver = media_driver.KubeVirtDriver(
+            {}, None, system_driver.KubeVirtDriver.initialize({}, None)(
                 fakes.Cluster(self.machine)))
 
     def test_devices(self):

@@ -13,8 +13,8 @@ from oslotest import base
 
 from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.pod import certificate
-from sushy_kubevirt.pod import probe
-from sushy_kubevirt.pod import server
+from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.pod import redfish_probe
 
 TIMEOUT = 30
 
@@ -61,8 +61,8 @@ class Case(base.BaseTestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
         self.app = Application()
-        self.server = server.Server('127.0.0.1', 0, self.app,
-                                    self.CERTIFICATE)
+        self.server = http_server.Server('127.0.0.1', 0, self.app,
+                                         self.CERTIFICATE)
         self.thread = threading.Thread(target=self.server.serve)
         self.thread.start()
         self.addCleanup(self.end)
@@ -74,7 +74,7 @@ class Case(base.BaseTestCase):
         self.assertFalse(self.thread.is_alive())
 
     def set(self, name, value):
-        patch = mock.patch.object(server, name, value)
+        patch = mock.patch.object(http_server, name, value)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -118,7 +118,7 @@ class ServerTestCase(Case):
 
     def test_nobody_is_asked_what_it_is_called(self):
         with mock.patch('socket.getfqdn', side_effect=AssertionError):
-            server.Server('127.0.0.1', 0, self.app).server_close()
+            http_server.Server('127.0.0.1', 0, self.app).server_close()
 
     def test_get(self):
         code, body = self.get()
@@ -186,7 +186,7 @@ class ServerTestCase(Case):
         # Chunks of a byte are lines, too.
         self.assertHungUp(self.send(
             b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
-            b'1\r\nx\r\n' * server._LINES))
+            b'1\r\nx\r\n' * http_server._LINES))
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual(200, self.get()[0])
 
@@ -212,7 +212,7 @@ class ServerTestCase(Case):
     def test_what_is_thrown_away_is_not_kept(self):
         read = []
 
-        class Waste(server._Waste):
+        class Waste(http_server._Waste):
             def read(self, size):
                 found = super().read(size)
                 read.append(len(found))
@@ -228,7 +228,7 @@ class ServerTestCase(Case):
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         self.wait_for(lambda: self.server.connections == 0)
         self.assertTrue(read)
-        self.assertLessEqual(max(read), server._WASTE)
+        self.assertLessEqual(max(read), http_server._WASTE)
 
     def test_failure_is_the_servers_own(self):
         code, body = self.get('/fail')
@@ -247,7 +247,7 @@ class ServerTestCase(Case):
         self.assertIn(r'\x1b', self.log.output)
 
     def test_probes_are_no_news(self):
-        asked = probe.Probe('127.0.0.1', self.server.port, False)
+        asked = redfish_probe.Probe('127.0.0.1', self.server.port, False)
         self.assertEqual('', asked.ready())
         self.assertEqual('', self.log.output)
 
@@ -385,7 +385,7 @@ class EndTestCase(Case):
         begin = time.monotonic()
         self.server.stop()
         self.thread.join(TIMEOUT)
-        self.assertLess(time.monotonic() - begin, server.GRACE / 2)
+        self.assertLess(time.monotonic() - begin, http_server.GRACE / 2)
 
 
 class TLSTestCase(Case):
@@ -425,8 +425,8 @@ class TLSTestCase(Case):
         self.test_get()
 
     def test_probe(self):
-        asked = probe.Probe('127.0.0.1', self.server.port, True)
-        with mock.patch.object(probe, '_READY_FOR', -1):
+        asked = redfish_probe.Probe('127.0.0.1', self.server.port, True)
+        with mock.patch.object(redfish_probe, '_READY_FOR', -1):
             for _ in range(3):
                 self.assertEqual('', asked.ready())
         context = self.CERTIFICATE.context()
@@ -436,7 +436,8 @@ class TLSTestCase(Case):
 class ProbeTestCase(Case):
 
     def ask(self, **options):
-        return probe.Probe('127.0.0.1', self.server.port, False, **options)
+        return redfish_probe.Probe(
+            '127.0.0.1', self.server.port, False, **options)
 
     def test_server_is_gone(self):
         asked = self.ask()
@@ -444,10 +445,10 @@ class ProbeTestCase(Case):
         self.end()
         # That it answered is good for a while.
         self.assertEqual('', asked.ready())
-        with mock.patch.object(probe, '_READY_FOR', -1):
+        with mock.patch.object(redfish_probe, '_READY_FOR', -1):
             self.assertIn('does not answer', asked.ready())
             self.assertEqual('', asked.live())
-            with mock.patch.object(probe, '_LIVE_FOR', -1):
+            with mock.patch.object(redfish_probe, '_LIVE_FOR', -1):
                 self.assertIn('does not answer', asked.live())
 
     def test_asked_but_now_and_then(self):
@@ -458,12 +459,13 @@ class ProbeTestCase(Case):
         self.assertFalse(self.app.asked.acquire(blocking=False))
 
     def test_another_code(self):
-        with mock.patch.object(probe, '_REQUEST', b'GET /fail HTTP/1.1\r\n'
-                               b'\r\n'):
+        with mock.patch.object(
+            redfish_probe, '_REQUEST', b'GET /fail HTTP/1.1\r\n' b'\r\n'
+        ):
             self.assertIn('answers with HTTP/1.1 500', self.ask().ready())
 
     def test_no_answer_in_time(self):
-        with mock.patch.object(probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n'
-                               b'\r\n'), \
-                mock.patch.object(probe, 'PATIENCE', 0.1):
+        with mock.patch.object(
+            redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n' b'\r\n'
+        ), mock.patch.object(redfish_probe, 'PATIENCE', 0.1):
             self.assertIn('does not answer', self.ask().ready())

@@ -11,8 +11,8 @@ import ipaddress
 import re
 import uuid
 
+from sushy_kubevirt.emulator import media_settings
 from sushy_kubevirt.machine import options
-from sushy_kubevirt import media_settings
 from sushy_kubevirt.redfish.services.events import event_options
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'

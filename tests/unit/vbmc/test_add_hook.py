@@ -7,7 +7,7 @@ import fixtures
 from oslotest import base
 from virtualbmc.cmd import vbmc
 
-from vbmc_kubevirt import cli
+from vbmc_kubevirt import add_hook
 from vbmc_kubevirt import drivers
 
 
@@ -47,7 +47,7 @@ class AddHookTest(base.BaseTestCase):
     def test_the_hook_is_registered(self):
         manager = commandmanager.CommandManager('virtualbmc')
         self.assertEqual('virtualbmc', manager.namespace)
-        hook = cli.AddHook(None)
+        hook = add_hook.AddHook(None)
         parser = argparse.ArgumentParser()
         self.assertIs(parser, hook.get_parser(parser))
         self.assertEqual('', hook.get_epilog())
