@@ -14,23 +14,23 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
-from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
 LOG = logging.getLogger(__name__)
 
 #: Completion code for each way a machine can fail; the first that fits.
 COMPLETIONS = (
-    (errors.MachineNotFound, codes.Completion.NOT_PRESENT),
-    (errors.AmbiguousName, codes.Completion.NOT_PRESENT),
-    (errors.WrongState, codes.Completion.WRONG_STATE),
-    (errors.Rejected, codes.Completion.WRONG_STATE),
-    (errors.Unsupported, codes.Completion.UNAVAILABLE),
-    (errors.InvalidValue, codes.Completion.INVALID_FIELD),
-    (errors.AccessDenied, codes.Completion.ACCESS_DENIED),
-    (errors.Unavailable, codes.Completion.NODE_BUSY),
-    (errors.ConfigError, codes.Completion.NO_RESPONSE),
-    (errors.MachineError, codes.Completion.UNSPECIFIED),
+    (errors.MachineNotFound, constants.Completion.NOT_PRESENT),
+    (errors.AmbiguousName, constants.Completion.NOT_PRESENT),
+    (errors.WrongState, constants.Completion.WRONG_STATE),
+    (errors.Rejected, constants.Completion.WRONG_STATE),
+    (errors.Unsupported, constants.Completion.UNAVAILABLE),
+    (errors.InvalidValue, constants.Completion.INVALID_FIELD),
+    (errors.AccessDenied, constants.Completion.ACCESS_DENIED),
+    (errors.Unavailable, constants.Completion.NODE_BUSY),
+    (errors.ConfigError, constants.Completion.NO_RESPONSE),
+    (errors.MachineError, constants.Completion.UNSPECIFIED),
 )
 
 #: Chassis Control (table 28-4).
@@ -98,7 +98,7 @@ class Failure(Exception):
 
 
 def completion(error):
-    """:returns: the `codes.Completion` for an `errors.MachineError`"""
+    """:returns: the `constants.Completion` for an `errors.MachineError`"""
     return next(code for kind, code in COMPLETIONS
                 if isinstance(error, kind))
 
@@ -138,30 +138,30 @@ class Bmc:
 
         Privilege levels are those of table G-1.
         """
-        level = codes.Privilege
+        level = constants.Privilege
         return {
-            (codes.APPLICATION, 0x01): server.Command(
+            (constants.APPLICATION, 0x01): server.Command(
                 self._get_device_id, level.USER, quick=True),
-            (codes.APPLICATION, 0x02): server.Command(
+            (constants.APPLICATION, 0x02): server.Command(
                 self._cold_reset, level.ADMINISTRATOR, quick=True),
-            (codes.APPLICATION, 0x37): server.Command(
+            (constants.APPLICATION, 0x37): server.Command(
                 self._guard(self._get_system_guid), level.USER),
-            (codes.APPLICATION, 0x48): server.Command(
+            (constants.APPLICATION, 0x48): server.Command(
                 self._no_payload, level.USER, quick=True),
-            (codes.APPLICATION, 0x49): server.Command(
+            (constants.APPLICATION, 0x49): server.Command(
                 self._no_payload, level.USER, quick=True),
-            (codes.CHASSIS, 0x01): server.Command(
+            (constants.CHASSIS, 0x01): server.Command(
                 self._guard(self._get_chassis_status), level.USER),
-            (codes.CHASSIS, 0x02): server.Command(
+            (constants.CHASSIS, 0x02): server.Command(
                 self._guard(self._chassis_control), level.OPERATOR,
                 length=1, changes=True),
-            (codes.CHASSIS, 0x06): server.Command(
+            (constants.CHASSIS, 0x06): server.Command(
                 self._guard(self._set_restore_policy), level.OPERATOR,
                 length=1, changes=True),
-            (codes.CHASSIS, 0x08): server.Command(
+            (constants.CHASSIS, 0x08): server.Command(
                 self._guard(self._set_boot_options), level.OPERATOR,
                 length=1, changes=True),
-            (codes.CHASSIS, 0x09): server.Command(
+            (constants.CHASSIS, 0x09): server.Command(
                 self._guard(self._get_boot_options), level.OPERATOR,
                 length=3),
         }
@@ -195,14 +195,14 @@ class Bmc:
                 self.note(exc)
                 return completion(exc), b''
             self.problem = ''
-            return codes.Completion.OK, answer or b''
+            return constants.Completion.OK, answer or b''
         return guarded
 
     # Device (section 20)
 
     def _get_device_id(self, session, data):
         major, minor = self._version
-        return codes.Completion.OK, bytes((
+        return constants.Completion.OK, bytes((
             0,                        # device id: unspecified
             0,                        # no SDRs; device revision 0
             major & 0x7f,             # normal operation
@@ -216,7 +216,7 @@ class Bmc:
         """Forget what is not the VM's: sessions, and boot options half set."""
         self._setter = None
         self._reset(session)
-        return codes.Completion.OK, b''
+        return constants.Completion.OK, b''
 
     def _get_system_guid(self, session, data):
         self.machine()
@@ -225,7 +225,7 @@ class Bmc:
     def _no_payload(self, session, data):
         """Activate and Deactivate Payload (section 24): there is no serial
         console to carry."""
-        return codes.Completion.PAYLOAD_DISABLED, b''
+        return constants.Completion.PAYLOAD_DISABLED, b''
 
     # Chassis (section 28)
 
@@ -243,7 +243,7 @@ class Bmc:
     def _chassis_control(self, session, data):
         reset_type = CHASSIS_CONTROL.get(data[0] & 0x0f)
         if reset_type is None:
-            raise Failure(codes.Completion.INVALID_FIELD)
+            raise Failure(constants.Completion.INVALID_FIELD)
         self.machine().reset(reset_type)
         LOG.info('%s: %s', self.name, reset_type.value)
 
@@ -252,7 +252,7 @@ class Bmc:
         number = data[0] & 0x07
         if number != _LEAVE_POLICY:
             if number not in RESTORE_POLICIES:
-                raise Failure(codes.Completion.INVALID_FIELD)
+                raise Failure(constants.Completion.INVALID_FIELD)
             policy = RESTORE_POLICIES[number]
             self.machine().set_power_restore_policy(policy)
             LOG.info('%s: power restore policy %s', self.name, policy.value)
@@ -276,20 +276,20 @@ class Bmc:
                 self._need(values, 5)
                 self._set_boot_flags(values)
         else:
-            raise Failure(codes.Completion.PARAMETER_NOT_SUPPORTED)
+            raise Failure(constants.Completion.PARAMETER_NOT_SUPPORTED)
 
     @staticmethod
     def _need(values, length):
         if len(values) < length:
-            raise Failure(codes.Completion.LENGTH_INVALID)
+            raise Failure(constants.Completion.LENGTH_INVALID)
 
     def _set_in_progress(self, session, value):
         """One client at a time, and not longer than its session lasts."""
         holder = self._setter and self._setter()
         if value == 3:
-            raise Failure(codes.Completion.INVALID_FIELD)
+            raise Failure(constants.Completion.INVALID_FIELD)
         if value == 1 and holder not in (None, session):
-            raise Failure(codes.Completion.SET_IN_PROGRESS)
+            raise Failure(constants.Completion.SET_IN_PROGRESS)
         if value == 1:
             self._setter = weakref.ref(session)
         elif value == 0:
@@ -299,7 +299,7 @@ class Bmc:
         flags, device = values[0], values[1] >> 2 & 0x0f
         target = BOOT_DEVICES.get(device)
         if target is None:
-            raise Failure(codes.Completion.INVALID_FIELD)
+            raise Failure(constants.Completion.INVALID_FIELD)
         if not flags & _VALID:
             target = boot.Target.NONE
         if target is boot.Target.NONE:
@@ -324,7 +324,7 @@ class Bmc:
         elif parameter == BOOT_FLAGS:
             values = self._boot_flags(self.machine().boot())
         else:
-            raise Failure(codes.Completion.PARAMETER_NOT_SUPPORTED)
+            raise Failure(constants.Completion.PARAMETER_NOT_SUPPORTED)
         return bytes((PARAMETER_VERSION, parameter)) + values
 
     @staticmethod

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a BMC of its own process tells Prometheus about itself."""
 
-from sushy_kubevirt.pod import exposition
-from vbmc_kubevirt.ipmi import codes
+from sushy_kubevirt.pod import prometheus
+from vbmc_kubevirt.ipmi import constants
 
-_APP, _CHASSIS = codes.APPLICATION, codes.CHASSIS
+_APP, _CHASSIS = constants.APPLICATION, constants.CHASSIS
 
 #: The commands that are served, as the specification names them (appendix G).
 COMMANDS = {
@@ -34,24 +34,24 @@ def of(entry):
     """The metrics of a BMC, at this moment.
 
     :param entry: a `serving.Entry`
-    :returns: list of `exposition.Gauge`
+    :returns: list of `prometheus.Gauge`
     """
     server = entry.server
     return [
-        exposition.Gauge(
+        prometheus.Gauge(
             'virtbmc_ipmi_commands_total',
             'IPMI commands answered, by name and completion code.',
             lambda: _commands(server), 'counter'),
-        exposition.Gauge(
+        prometheus.Gauge(
             'virtbmc_ipmi_sessions', 'IPMI sessions that are established.',
             lambda: server.sessions),
-        exposition.Gauge(
+        prometheus.Gauge(
             'virtbmc_ipmi_sessions_total',
             'IPMI sessions asked for, by what became of them.',
             lambda: [({'result': 'established'}, server.opened),
                      ({'result': 'refused'}, server.refused)], 'counter'),
-        *(exposition.cluster(entry.cluster) if entry.cluster else ()),
-        *exposition.process()]
+        *(prometheus.cluster(entry.cluster) if entry.cluster else ()),
+        *prometheus.process()]
 
 
 def _commands(server):

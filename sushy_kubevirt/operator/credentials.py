@@ -23,12 +23,13 @@ DEFAULT_USERNAME = 'admin'
 IPMI, REDFISH = 'ipmi', 'redfish'
 
 #: Most bytes of each in IPMI 2.0 (sections 22.28, 22.30). The same numbers and
-#: rules as in `vbmc_kubevirt.mounted`, which must not be imported here; a test
-#: compares them.
+#: rules as in `vbmc_kubevirt.mounted_secret`, which must not be imported
+#: here; a test compares them.
 _MOST = {USERNAME: 16, PASSWORD: 20}
 
 #: Most bytes of a user name, and of any file, in Redfish. As in
-#: `services.credentials`, whose import costs memory; a test compares them.
+#: `redfish.services.account_files`, whose import costs memory; a test
+#: compares them.
 _LONGEST_NAME = 128
 _LONGEST = 1024
 _ROLES = ('Administrator', 'Operator', 'ReadOnly')

@@ -12,7 +12,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.services import state
+from sushy_kubevirt.redfish.services import state_secret
 
 
 def objects(bmc, world, defaults):
@@ -81,7 +81,8 @@ def _is_foreign(bmc, world):
     """Tell whether the rights would be a foreign account's, or would be about
     a foreign Secret."""
     return bool({'ServiceAccount ' + naming.base(bmc.name),
-                 'Secret ' + bmc.vm.name + state.ENDING} & set(world.taken))
+                 'Secret ' + bmc.vm.name + state_secret.ENDING}
+                & set(world.taken))
 
 
 def copies(bmc):

@@ -16,7 +16,7 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.services import state
+from sushy_kubevirt.redfish.services import state_secret
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ def names(bmc):
         spec.Reference(here, naming.auth(bmc.name)), bmc.auth,
         spec.Reference(here, naming.tls(bmc.name)),
         spec.Reference(here, given) if given else None,
-        spec.Reference(bmc.vm.namespace, bmc.vm.name + state.ENDING))
+        spec.Reference(bmc.vm.namespace, bmc.vm.name + state_secret.ENDING))
 
 
 def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
@@ -188,7 +188,7 @@ def _is_state(seen):
     """Whether a Secret was made for what a BMC keeps, by whichever of us."""
     return seen.type == secret_summary.TYPE and (
         seen.obj['metadata'].get('labels') or {}).get(
-            naming.MANAGED_BY) in (naming.OPERATOR, state.MANAGER)
+            naming.MANAGED_BY) in (naming.OPERATOR, state_secret.MANAGER)
 
 
 def _is_made(bmc):

@@ -27,7 +27,7 @@ type. KubeVirt's own ClusterRole lets everybody read its feature gates.
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.services import state as state_
+from sushy_kubevirt.redfish.services import state_secret
 
 RBAC = 'rbac.authorization.k8s.io'
 
@@ -78,7 +78,7 @@ def state(vm):
     metadata = vm['metadata']
     return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
             'metadata': {
-                'name': metadata['name'] + state_.ENDING,
+                'name': metadata['name'] + state_secret.ENDING,
                 'namespace': metadata['namespace'],
                 'labels': {naming.MANAGED_BY: naming.OPERATOR},
                 'ownerReferences': [{
@@ -112,7 +112,7 @@ def rules(bmc, uploads=False):
             'virtualmachines/start', 'virtualmachines/stop',
             'virtualmachines/restart', 'virtualmachineinstances/pause',
             'virtualmachineinstances/unpause'], ['update'], [vm]),
-        _rule('', ['secrets'], ['get', 'patch'], [vm + state_.ENDING]),
+        _rule('', ['secrets'], ['get', 'patch'], [vm + state_secret.ENDING]),
         _rule('', ['events'], ['create', 'list', 'delete']),
     ]
     if bmc.redfish.enabled:

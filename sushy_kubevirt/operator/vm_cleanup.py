@@ -18,7 +18,7 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
-from sushy_kubevirt.services import state
+from sushy_kubevirt.redfish.services import state_secret
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class VmCleanup:
             if kind == api_.LISTED:
                 for at in list(self._secrets):
                     if namespace in (None, at[0]) and (
-                            at[0], at[1] + state.ENDING) not in found:
+                            at[0], at[1] + state_secret.ENDING) not in found:
                         del self._secrets[at]
                 continue
             owner = _owner(found)
@@ -142,7 +142,7 @@ class VmCleanup:
                 return
         try:
             await self._api.delete(bmc_resources.SECRET, at[0],
-                                   at[1] + state.ENDING, uid)
+                                   at[1] + state_secret.ENDING, uid)
         except errors.ObjectNotFound:
             pass
 
@@ -161,7 +161,7 @@ def _owner(secret):
     metadata = secret['metadata']
     for owner in metadata.get('ownerReferences') or ():
         if (owner['kind'] == bmc_resources.VM.kind
-                and metadata['name'] == owner['name'] + state.ENDING):
+                and metadata['name'] == owner['name'] + state_secret.ENDING):
             return owner
     return None
 

@@ -8,7 +8,7 @@ likes.
 
 import flask
 
-from sushy_kubevirt.pod import exposition
+from sushy_kubevirt.pod import prometheus
 
 #: For a path that fits no rule, and for a method that HTTP does not know.
 _NONE = 'none'
@@ -25,26 +25,26 @@ class Metrics:
     """
 
     def __init__(self, app, connections):
-        self._requests = exposition.Counter(
+        self._requests = prometheus.Counter(
             'virtbmc_redfish_requests_total',
             'Requests answered, by route (the rule, not the path), method '
             'and status code.', ('route', 'method', 'code'))
         services, cluster = app.sushy_kubevirt.services, app.systems.cluster
         self._metrics = (
             self._requests,
-            exposition.Gauge('virtbmc_redfish_sessions',
+            prometheus.Gauge('virtbmc_redfish_sessions',
                              'Open sessions of Redfish.',
                              lambda: len(services.sessions.all())),
-            exposition.Gauge('virtbmc_redfish_connections',
+            prometheus.Gauge('virtbmc_redfish_connections',
                              'Open connections of clients.', connections),
-            *exposition.cluster(cluster),
-            *exposition.process(),
+            *prometheus.cluster(cluster),
+            *prometheus.process(),
         )
         flask.request_finished.connect(self._count, app)
 
     def text(self):
         """:returns: bytes, for Prometheus"""
-        return exposition.text(self._metrics)
+        return prometheus.text(self._metrics)
 
     def _count(self, _app, response, **_):
         request = flask.request

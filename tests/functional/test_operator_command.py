@@ -27,7 +27,7 @@ import pwd, sys
 def getpwuid(number):
     raise KeyError('getpwuid(): uid not found: %s' % number)
 pwd.getpwuid = getpwuid
-from sushy_kubevirt.operator import cmd
+from sushy_kubevirt.cmd import operator as cmd
 sys.exit(cmd.main())
 '''
 

@@ -13,7 +13,7 @@ import sushy
 from sushy import auth
 
 from kubevirt_sandbox.testing import process
-from sushy_kubevirt.pod import server
+from sushy_kubevirt.pod import http_server
 from tests.functional import base
 from tests.functional import crawler
 from tests.functional import memory
@@ -280,7 +280,7 @@ class PlainTestCase(Case):
                 pod.process.send(signal.SIGTERM)
                 self.assertEqual(0, pod.process.wait())
             # It did not wait for what has no end.
-            self.assertLess(time.monotonic() - begin, server.GRACE)
+            self.assertLess(time.monotonic() - begin, http_server.GRACE)
         self.assertNotIn('Traceback', pod.process.output)
 
 

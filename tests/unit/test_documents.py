@@ -8,10 +8,10 @@ import re
 
 from oslotest import base
 
+from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import metrics
-from sushy_kubevirt import settings
 from vbmc_kubevirt import drivers
 
 ROOT = pathlib.Path(__file__).parents[2]

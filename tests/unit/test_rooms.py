@@ -22,27 +22,29 @@ OURS = 'sushy_kubevirt', 'vbmc_kubevirt'
 ROOMS = {
     'sushy_kubevirt.kube': {'urllib3', 'kubernetes'},
     'sushy_kubevirt.machine': {'sushy_kubevirt.kube', 'urllib3'},
-    'sushy_kubevirt.services': {
+    'sushy_kubevirt.redfish.services': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine', 'bcrypt'},
     'sushy_kubevirt.redfish.protocol': {
-        'sushy_kubevirt.kube.errors', 'sushy_kubevirt.services.accounts',
+        'sushy_kubevirt.kube.errors',
+        'sushy_kubevirt.redfish.services.authenticator',
         'flask', 'werkzeug', 'sushy_tools.error'},
     'sushy_kubevirt.redfish.resources': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.machine', 'sushy_kubevirt.services',
-        'sushy_kubevirt.redfish.protocol', 'flask', 'cryptography'},
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.redfish.services', 'sushy_kubevirt.redfish.protocol',
+        'flask', 'cryptography'},
     'sushy_kubevirt.pod': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.machine', 'sushy_kubevirt.plugin',
-        'sushy_kubevirt.redfish', 'sushy_kubevirt.services',
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
         'sushy_tools.emulator', 'flask', 'werkzeug'},
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.pod.exposition', 'sushy_kubevirt.pod.health',
-        'sushy_kubevirt.services.state', 'cryptography'},
+        'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
+        'sushy_kubevirt.redfish.services.state_secret', 'cryptography'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.pod.exposition',
-        'sushy_kubevirt.pod.health', 'cliff', 'stevedore', 'virtualbmc'},
+        'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
+        'cliff', 'stevedore', 'virtualbmc'},
 }
 
 # What costs a process that lives long much memory, and the one module that
@@ -129,9 +131,9 @@ class RoomsTestCase(base.BaseTestCase):
 
     def test_views_alone_know_the_resources(self):
         resources = {'sushy_kubevirt.redfish.resources'}
-        may = {'sushy_kubevirt.redfish.views',
+        may = {'sushy_kubevirt.redfish.routes',
                # Words that the driver of upstream's own views needs too.
-               'sushy_kubevirt.systems'} | resources
+               'sushy_kubevirt.emulator.system_driver'} | resources
         self.assertEqual([], [
             '%s imports %s' % (module, name)
             for module, names in modules().items()

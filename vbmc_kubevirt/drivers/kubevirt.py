@@ -47,14 +47,14 @@ class Driver:
 
     def __init__(self):
         # See the package: for the daemon only.
-        from vbmc_kubevirt.ipmi import codes
-        from vbmc_kubevirt import probe
-        from vbmc_kubevirt import settings
+        from vbmc_kubevirt import config
+        from vbmc_kubevirt.ipmi import constants
         from vbmc_kubevirt import upstream
-        self._codes = codes
-        self._probe = probe
+        from vbmc_kubevirt import vm_check
+        self._constants = constants
+        self._vm_check = vm_check
         self._upstream = upstream
-        self._settings = settings.load()
+        self._settings = config.load()
         self._hosts = {}
 
     # Adding
@@ -66,9 +66,9 @@ class Driver:
         namespace, name = self._split(entry)
         # vbmc waits so long; some of it for what is not the cluster's.
         patience = self._upstream.CONF['default']['server_response_timeout']
-        errors = self._probe.errors
+        errors = self._vm_check.errors
         try:
-            namespace = self._probe.find(
+            namespace = self._vm_check.find(
                 entry['kubeconfig'] or self._settings.kubeconfig,
                 entry['context'] or self._settings.context,
                 namespace, name, self._settings.options,
@@ -97,8 +97,8 @@ class Driver:
 
     def _check_credentials(self, entry):
         """IPMI keeps so many bytes, and a config file one line."""
-        for option, limit in (('username', self._codes.USERNAME_MAX),
-                              ('password', self._codes.PASSWORD_MAX)):
+        for option, limit in (('username', self._constants.USERNAME_MAX),
+                              ('password', self._constants.PASSWORD_MAX)):
             value = entry[option]
             length = len(value.encode())
             if not 0 < length <= limit:
@@ -185,14 +185,14 @@ def _serve(*arguments):
     It imports what it needs for itself. Pages that were shared with the
     daemon would not stay so: to use a thing is to count its references.
 
-    :param arguments: of `host.Host`
+    :param arguments: of `bmc_process.Host`
     """
     # The daemon's handlers would end its other children. It is the daemon
     # that a terminal's interrupt is for.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from vbmc_kubevirt import host
-    host.main(*arguments)
+    from vbmc_kubevirt import bmc_process
+    bmc_process.main(*arguments)
 
 
 class HostProcess:

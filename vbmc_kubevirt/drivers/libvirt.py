@@ -19,10 +19,10 @@ class Driver:
 
     def __init__(self):
         # See the package: for the daemon only.
-        from vbmc_kubevirt.ipmi import port
+        from vbmc_kubevirt.ipmi import udp_port
         from vbmc_kubevirt import upstream
         self._upstream = upstream
-        self._port = port
+        self._udp_port = udp_port
         self._processes = {}
 
     def check(self, entry):
@@ -36,7 +36,7 @@ class Driver:
             return False
         # The process can only say in the log that it has no port.
         try:
-            self._port.open_socket(entry['address'], entry['port']).close()
+            self._udp_port.open_socket(entry['address'], entry['port']).close()
         except OSError as exc:
             raise self._upstream.VirtualBMCError(exc.strerror)
         self._upstream.load_libvirt()

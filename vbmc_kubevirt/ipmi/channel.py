@@ -8,7 +8,7 @@ command, and returns the completion code and the bytes behind that.
 import functools
 import struct
 
-from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session as session_
 
@@ -25,12 +25,12 @@ def authentication_capabilities(v15, session, data):
     :param v15: function: whether there is a way in by IPMI v1.5 now
     """
     if len(data) < 2:
-        return codes.Completion.LENGTH_INVALID, b''
+        return constants.Completion.LENGTH_INVALID, b''
     if data[0] & 0x0f not in (CHANNEL, THIS_CHANNEL):
-        return codes.Completion.INVALID_FIELD, b''
+        return constants.Completion.INVALID_FIELD, b''
     # Each message and each user is authenticated, and none is without name.
     extended, served = data[0] & 0x80, int(v15())
-    return codes.Completion.OK, bytes((
+    return constants.Completion.OK, bytes((
         CHANNEL, extended | _MD5 * served, 0x04,
         0x02 | served if extended else 0, 0, 0, 0, 0))
 
@@ -41,52 +41,54 @@ def session_challenge(data):
     :returns: completion code, and the user name, 16 bytes with zeros behind
     """
     if len(data) < 17:
-        return codes.Completion.LENGTH_INVALID, b''
+        return constants.Completion.LENGTH_INVALID, b''
     if data[0] & 0x0f != packet.AUTH_MD5:
-        return codes.Completion.INVALID_FIELD, b''
-    return codes.Completion.OK, data[1:17]
+        return constants.Completion.INVALID_FIELD, b''
+    return constants.Completion.OK, data[1:17]
 
 
 def cipher_suites(session, data):
     """Get Channel Cipher Suites (section 22.15.1)."""
     if len(data) < 3:
-        return codes.Completion.LENGTH_INVALID, b''
+        return constants.Completion.LENGTH_INVALID, b''
     if data[0] & 0x0f not in (CHANNEL, THIS_CHANNEL):
-        return codes.Completion.INVALID_FIELD, b''
-    if data[1] & 0x3f != codes.Payload.IPMI:
-        return codes.Completion.OK, bytes((CHANNEL,))
+        return constants.Completion.INVALID_FIELD, b''
+    if data[1] & 0x3f != constants.Payload.IPMI:
+        return constants.Completion.OK, bytes((CHANNEL,))
     records = b''.join(suite.record for suite in session_.SUITES)
     first = 16 * (data[2] & 0x3f)
-    return codes.Completion.OK, bytes((CHANNEL,)) + records[first:first + 16]
+    return constants.Completion.OK, bytes(
+        (CHANNEL,)) + records[first:first + 16]
 
 
 def set_session_privilege_level(session, data):
     """Set Session Privilege Level (section 22.18)."""
     if not data:
-        return codes.Completion.LENGTH_INVALID, b''
+        return constants.Completion.LENGTH_INVALID, b''
     level = data[0] & 0x0f
-    if level == 1 or level > codes.Privilege.ADMINISTRATOR:
-        return codes.Completion.INVALID_FIELD, b''
+    if level == 1 or level > constants.Privilege.ADMINISTRATOR:
+        return constants.Completion.INVALID_FIELD, b''
     if level > session.privilege_limit:
-        return codes.Completion.LEVEL_EXCEEDS_LIMIT, b''
+        return constants.Completion.LEVEL_EXCEEDS_LIMIT, b''
     # 0 only asks.
     session.privilege = level or session.privilege
-    return codes.Completion.OK, bytes((session.privilege,))
+    return constants.Completion.OK, bytes((session.privilege,))
 
 
 def close_session(session, data):
     """Close Session (section 22.19): the one it comes by, and no other."""
     if len(data) < 4:
-        return codes.Completion.LENGTH_INVALID, b''
+        return constants.Completion.LENGTH_INVALID, b''
     if struct.unpack_from('<I', data)[0] != session.session_id:
-        return codes.Completion.INVALID_SESSION_ID, b''
-    return codes.Completion.OK, b''
+        return constants.Completion.INVALID_SESSION_ID, b''
+    return constants.Completion.OK, b''
 
 
 #: What makes a session of IPMI v1.5; both are the server's.
-CHALLENGE, ACTIVATE = (codes.APPLICATION, 0x39), (codes.APPLICATION, 0x3A)
+CHALLENGE, ACTIVATE = (constants.APPLICATION,
+                       0x39), (constants.APPLICATION, 0x3A)
 
-CLOSE = (codes.APPLICATION, 0x3C)
+CLOSE = (constants.APPLICATION, 0x3C)
 
 
 def outside(v15):
@@ -96,9 +98,9 @@ def outside(v15):
     :returns: dict of functions by network function and command
     """
     return {
-        (codes.APPLICATION, 0x38): functools.partial(
+        (constants.APPLICATION, 0x38): functools.partial(
             authentication_capabilities, v15),
-        (codes.APPLICATION, 0x54): cipher_suites,
+        (constants.APPLICATION, 0x54): cipher_suites,
     }
 
 
@@ -108,6 +110,6 @@ def inside(v15):
     :returns: as `outside`
     """
     return outside(v15) | {
-        (codes.APPLICATION, 0x3B): set_session_privilege_level,
+        (constants.APPLICATION, 0x3B): set_session_privilege_level,
         CLOSE: close_session,
     }

@@ -24,7 +24,7 @@ import os
 import struct
 
 from vbmc_kubevirt.ipmi import channel
-from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session as session_
 from vbmc_kubevirt.ipmi import session15
@@ -72,7 +72,7 @@ class Command(collections.namedtuple(
 
     :ivar handle: function of (session, data) that returns the completion
         code and the bytes behind it. It is called in a thread, and may block.
-    :ivar privilege: a session needs this `codes.Privilege` for it
+    :ivar privilege: a session needs this `constants.Privilege` for it
     :ivar length: bytes of data it needs at least
     :ivar changes: it changes something, so it is carried out once, however
         often the request arrives, and not two at a time
@@ -226,7 +226,7 @@ class Server:
             # The type first: nothing but IPMI is served in a session.
             if (session is None or session.address != address
                     or session.rmcpp is not received.rmcpp
-                    or received.payload_type != codes.Payload.IPMI):
+                    or received.payload_type != constants.Payload.IPMI):
                 raise packet.Malformed()
             self._check_account(session)
             payload, new = session.unwrap(received)
@@ -234,7 +234,7 @@ class Server:
         elif received.session_id or received.authenticated \
                 or received.encrypted:
             raise packet.Malformed()
-        elif received.payload_type == codes.Payload.IPMI:
+        elif received.payload_type == constants.Payload.IPMI:
             self._outside(received.rmcpp,
                           packet.parse_request(received.payload), address)
         elif self._leaving is None:
@@ -245,11 +245,11 @@ class Server:
         if len(payload) < 8:
             raise packet.Malformed()
         try:
-            if received.payload_type == codes.Payload.OPEN_SESSION_REQUEST:
+            if received.payload_type == constants.Payload.OPEN_SESSION_REQUEST:
                 session = session_.Session(address, self._number(), payload)
                 answer = session.open_response(payload[0])
                 self._keep(self._opened, session)
-            elif received.payload_type == codes.Payload.RAKP1:
+            elif received.payload_type == constants.Payload.RAKP1:
                 session = self._find(payload, address,
                                      self._opened, self._greeted)
                 session.account = account = self._account()
@@ -257,7 +257,7 @@ class Server:
                     payload, functools.partial(_password_of, account),
                     self._guid())
                 self._keep(self._greeted, session)
-            elif received.payload_type == codes.Payload.RAKP3:
+            elif received.payload_type == constants.Payload.RAKP3:
                 session = self._find(payload, address,
                                      self._greeted, self._established)
                 self._check_account(session)
@@ -270,7 +270,7 @@ class Server:
                 raise packet.Malformed()
         except session_.Refused as exc:
             self.refused += 1
-            if received.payload_type != codes.Payload.OPEN_SESSION_REQUEST:
+            if received.payload_type != constants.Payload.OPEN_SESSION_REQUEST:
                 self._forget(session)
             self._complain('no session for %s: %s', address[0], exc)
             answer = exc.answer
@@ -292,8 +292,8 @@ class Server:
             raise packet.Malformed()
         code, data = channel.session_challenge(request.data)
         if not session15.way_in(account):
-            code, data = codes.Completion.INVALID_FIELD, b''
-        elif code == codes.Completion.OK:
+            code, data = constants.Completion.INVALID_FIELD, b''
+        elif code == constants.Completion.OK:
             session = session15.Session(address, self._number(), account,
                                         data)
             self._keep(self._opened, session)
@@ -320,7 +320,7 @@ class Server:
             self._complain('no session for %s: it has another user name or '
                            'password', address[0])
             raise
-        if answer[0] == codes.Completion.OK:
+        if answer[0] == constants.Completion.OK:
             self.opened += 1
             LOG.debug('%s: session with %s, v1.5', self.name, address[0])
             self._keep(self._established, session)
@@ -405,7 +405,7 @@ class Server:
             raise packet.Malformed()
         self._count(request, answer)
         message = packet.response(request, *answer)
-        self._send(packet.wrap(codes.Payload.IPMI, message) if rmcpp
+        self._send(packet.wrap(constants.Payload.IPMI, message) if rmcpp
                    else packet.wrap_v15(message), address)
 
     def _in_session(self, session, request, new):
@@ -427,7 +427,7 @@ class Server:
         if handle is not None:
             answer = handle(session, request.data)
             self._answer(session, request, answer)
-            if code == channel.CLOSE and answer[0] == codes.Completion.OK:
+            if code == channel.CLOSE and answer[0] == constants.Completion.OK:
                 self._forget(session)
                 if self._leaving is not None and not self._established:
                     self._leaving.set()
@@ -435,25 +435,25 @@ class Server:
         command = self._commands.get(code)
         if command is None:
             self._answer(session, request,
-                         (codes.Completion.INVALID_COMMAND, b''))
+                         (constants.Completion.INVALID_COMMAND, b''))
         elif request.lun:
             self._answer(session, request,
-                         (codes.Completion.INVALID_LUN, b''))
+                         (constants.Completion.INVALID_LUN, b''))
         elif session.privilege < command.privilege:
             self._answer(session, request,
-                         (codes.Completion.ACCESS_DENIED, b''))
+                         (constants.Completion.ACCESS_DENIED, b''))
         elif len(request.data) < command.length:
             self._answer(session, request,
-                         (codes.Completion.LENGTH_INVALID, b''))
+                         (constants.Completion.LENGTH_INVALID, b''))
         elif self._leaving is not None:
             self._answer(session, request,
-                         (codes.Completion.NODE_BUSY, b''))
+                         (constants.Completion.NODE_BUSY, b''))
         elif command.quick:
             self._answer(session, request,
                          command.handle(session, request.data))
         elif len(session.pending) >= PENDING_MAX:
             self._answer(session, request,
-                         (codes.Completion.NODE_BUSY, b''))
+                         (constants.Completion.NODE_BUSY, b''))
         else:
             session.pending.add(request)
             self._task(self._carry_out(session, request, command))
@@ -464,7 +464,7 @@ class Server:
         done, _pending = await asyncio.wait({work}, timeout=ANSWER_SECONDS)
         session.pending.discard(request)
         if session.session_id in self._established:
-            answer = work.result() if done else (codes.Completion.TIMEOUT,
+            answer = work.result() if done else (constants.Completion.TIMEOUT,
                                                  b'')
             self._answer(session, request, answer, keep=command.changes)
 
@@ -480,7 +480,7 @@ class Server:
         except Exception:
             LOG.exception('%s: command %02Xh of network function %02Xh',
                           self.name, request.command, request.netfn)
-            return codes.Completion.UNSPECIFIED, b''
+            return constants.Completion.UNSPECIFIED, b''
 
     def _task(self, coroutine):
         task = self._loop.create_task(coroutine)

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers import modes
 
-from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import window
+from vbmc_kubevirt.ipmi import sequence_window
 
 
 class Suite(collections.namedtuple(
@@ -56,7 +56,7 @@ class Refused(Exception):
     """
 
     def __init__(self, payload_type, tag, status, console_id):
-        super().__init__(codes.Status(status).name)
+        super().__init__(constants.Status(status).name)
         self.answer = (payload_type,
                        bytes((tag, status, 0, 0)) + console_id)
 
@@ -111,7 +111,7 @@ class Session:
         self.account = None
         self.pending = set()
         self.answered = collections.OrderedDict()
-        self.privilege = codes.Privilege.USER
+        self.privilege = constants.Privilege.USER
         self._console_id = bytes(request[4:8])
         self._random = self._rakp3 = None
         tag, level = request[0], request[1] & 0x0f
@@ -123,21 +123,21 @@ class Session:
                    in zip(wanted, self._suite.algorithms)):
                 break
         else:
-            self._refuse(codes.Payload.OPEN_SESSION_RESPONSE, tag,
-                         codes.Status.NO_CIPHER_SUITE)
-        if level > codes.Privilege.ADMINISTRATOR:
-            self._refuse(codes.Payload.OPEN_SESSION_RESPONSE, tag,
-                         codes.Status.INVALID_ROLE)
+            self._refuse(constants.Payload.OPEN_SESSION_RESPONSE, tag,
+                         constants.Status.NO_CIPHER_SUITE)
+        if level > constants.Privilege.ADMINISTRATOR:
+            self._refuse(constants.Payload.OPEN_SESSION_RESPONSE, tag,
+                         constants.Status.INVALID_ROLE)
         # 0 asks for the highest there is.
-        self.privilege_limit = level or codes.Privilege.ADMINISTRATOR
+        self.privilege_limit = level or constants.Privilege.ADMINISTRATOR
 
     def _refuse(self, payload_type, tag, status):
         raise Refused(payload_type, tag, status, self._console_id)
 
     def open_response(self, tag):
         """:returns: (payload type, payload) of table 13-10"""
-        return codes.Payload.OPEN_SESSION_RESPONSE, (
-            bytes((tag, codes.Status.OK, self.privilege_limit, 0))
+        return constants.Payload.OPEN_SESSION_RESPONSE, (
+            bytes((tag, constants.Status.OK, self.privilege_limit, 0))
             + self._console_id + struct.pack('<I', self.session_id)
             + b''.join(bytes((kind, 0, 0, 8, number, 0, 0, 0))
                        for kind, number
@@ -157,21 +157,22 @@ class Session:
             raise packet.Malformed()
         tag, role, length = data[0], data[24], data[27]
         username = bytes(data[28:])
-        if length > codes.USERNAME_MAX:
-            self._refuse(codes.Payload.RAKP2, tag,
-                         codes.Status.INVALID_NAME_LENGTH)
+        if length > constants.USERNAME_MAX:
+            self._refuse(constants.Payload.RAKP2, tag,
+                         constants.Status.INVALID_NAME_LENGTH)
         if len(username) != length:
             raise packet.Malformed()
         level = role & 0x0f
-        if not codes.Privilege.CALLBACK <= level:
-            self._refuse(codes.Payload.RAKP2, tag, codes.Status.INVALID_ROLE)
-        if level > codes.Privilege.ADMINISTRATOR:
-            self._refuse(codes.Payload.RAKP2, tag,
-                         codes.Status.UNAUTHORIZED_ROLE)
+        if not constants.Privilege.CALLBACK <= level:
+            self._refuse(constants.Payload.RAKP2, tag,
+                         constants.Status.INVALID_ROLE)
+        if level > constants.Privilege.ADMINISTRATOR:
+            self._refuse(constants.Payload.RAKP2, tag,
+                         constants.Status.UNAUTHORIZED_ROLE)
         self._key = password_of(username)
         if self._key is None:
-            self._refuse(codes.Payload.RAKP2, tag,
-                         codes.Status.UNAUTHORIZED_NAME)
+            self._refuse(constants.Payload.RAKP2, tag,
+                         constants.Status.UNAUTHORIZED_NAME)
         self.privilege_limit = min(self.privilege_limit, level)
         self._role, self._username, self._guid = role, username, guid
         self._client_random = bytes(data[8:24])
@@ -179,8 +180,8 @@ class Session:
         code = self._suite.mac(
             self._key, self._console_id + struct.pack('<I', self.session_id)
             + self._client_random + self._random + guid + self._user)
-        return codes.Payload.RAKP2, (
-            bytes((tag, codes.Status.OK, 0, 0)) + self._console_id
+        return constants.Payload.RAKP2, (
+            bytes((tag, constants.Status.OK, 0, 0)) + self._console_id
             + self._random + guid + code)
 
     @property
@@ -202,26 +203,26 @@ class Session:
                 raise packet.Malformed()
             return self._rakp4
         tag = data[0]
-        if data[1] != codes.Status.OK:
+        if data[1] != constants.Status.OK:
             raise Abandoned()
         mac = self._suite.mac
         expected = mac(self._key, self._random + self._console_id
                        + self._user)
         if not hmac.compare_digest(bytes(data[8:]), expected):
-            self._refuse(codes.Payload.RAKP4, tag,
-                         codes.Status.INVALID_CHECK_VALUE)
+            self._refuse(constants.Payload.RAKP4, tag,
+                         constants.Status.INVALID_CHECK_VALUE)
         integrity = mac(self._key, self._client_random + self._random
                         + self._user)
         self._k1 = mac(integrity, b'\x01' * 20)
         self._aes = algorithms.AES(mac(integrity, b'\x02' * 20)[:16])
         self._sent = 1
-        self._window = window.Window()
-        self.privilege = min(codes.Privilege.USER, self.privilege_limit)
+        self._window = sequence_window.Window()
+        self.privilege = min(constants.Privilege.USER, self.privilege_limit)
         code = mac(integrity, self._client_random
                    + struct.pack('<I', self.session_id) + self._guid)
         self._rakp3 = bytes(data)
-        self._rakp4 = codes.Payload.RAKP4, (
-            bytes((tag, codes.Status.OK, 0, 0)) + self._console_id
+        self._rakp4 = constants.Payload.RAKP4, (
+            bytes((tag, constants.Status.OK, 0, 0)) + self._console_id
             + code[:self._suite.code_length])
         return self._rakp4
 
@@ -266,7 +267,7 @@ class Session:
         vector = os.urandom(16)
         encryptor = Cipher(self._aes, modes.CBC(vector)).encryptor()
         data = packet.wrap(
-            codes.Payload.IPMI,
+            constants.Payload.IPMI,
             vector + encryptor.update(plain) + encryptor.finalize(),
             struct.unpack('<I', self._console_id)[0], self._sent,
             secured=True)

@@ -14,9 +14,9 @@ import hmac
 import os
 import struct
 
-from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import window
+from vbmc_kubevirt.ipmi import sequence_window
 
 #: Bytes of the key; a password that is longer has no place in it.
 KEY_LENGTH = 16
@@ -71,7 +71,7 @@ class Session:
         nobody = os.urandom(KEY_LENGTH)
         self._key = key if hmac.compare_digest(name, username) else nobody
         self._sent = 0
-        self._window = window.Window()
+        self._window = sequence_window.Window()
 
     def check(self, received):
         """Check the code of a packet.
@@ -93,23 +93,23 @@ class Session:
         :raises: `packet.Malformed`: the challenge is another
         """
         if len(data) < 22:
-            return codes.Completion.LENGTH_INVALID, b''
+            return constants.Completion.LENGTH_INVALID, b''
         if not hmac.compare_digest(data[2:18], self.challenge):
             raise packet.Malformed()
         self._sent, = struct.unpack_from('<I', data, 18)
         level = data[1] & 0x0f
         if data[0] & 0x0f != packet.AUTH_MD5 or not level:
-            return codes.Completion.INVALID_FIELD, b''
-        if level > codes.Privilege.ADMINISTRATOR:
-            return codes.Completion.LEVEL_EXCEEDS_USER, b''
+            return constants.Completion.INVALID_FIELD, b''
+        if level > constants.Privilege.ADMINISTRATOR:
+            return constants.Completion.LEVEL_EXCEEDS_USER, b''
         if not self._sent:
-            return codes.Completion.SEQUENCE_OUT_OF_RANGE, b''
+            return constants.Completion.SEQUENCE_OUT_OF_RANGE, b''
         self.privilege_limit = level
-        self.privilege = min(codes.Privilege.USER, level)
+        self.privilege = min(constants.Privilege.USER, level)
         # Half of the numbers at least are left; a session will not need them.
         start = int.from_bytes(os.urandom(4), 'big') >> 1
-        self._window = window.Window(start)
-        return codes.Completion.OK, struct.pack(
+        self._window = sequence_window.Window(start)
+        return constants.Completion.OK, struct.pack(
             '<BIIB', packet.AUTH_MD5, self.session_id, start + 1, level)
 
     def unwrap(self, received):

@@ -5,7 +5,7 @@ Runs before everything else, for every route, upstream's and unknown ones
 included. HTTP Basic (RFC 7617) or X-Auth-Token; what needs no login is named
 in `_OPEN`, all else does once there are credentials. Whether the account may
 do what it asks for is `authorization`'s matter, whether a password is right
-that of `sushy_kubevirt.services.accounts`.
+that of `sushy_kubevirt.redfish.services.authenticator`.
 """
 
 import base64
@@ -16,7 +16,7 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
-from sushy_kubevirt.services import accounts
+from sushy_kubevirt.redfish.services import authenticator
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
 
@@ -119,11 +119,11 @@ def check(name, password):
     """
     try:
         return services().login.check(name, password, source())
-    except accounts.Refused:
+    except authenticator.Refused:
         raise errors.RedfishError(401, messages.message(
             'ResourceAtUriUnauthorized', flask.request.path,
             'Invalid user name or password'), headers=_CHALLENGE) from None
-    except accounts.Slowed as exc:
+    except authenticator.Slowed as exc:
         # 503 and not 429, which clients of Redfish (sushy, for one) take for
         # a mistake of theirs and do not try again.
         raise errors.unavailable(

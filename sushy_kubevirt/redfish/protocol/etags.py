@@ -20,7 +20,7 @@ import threading
 import flask
 
 from sushy_kubevirt.redfish.protocol import errors
-from sushy_kubevirt.redfish.protocol import internal
+from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Top-level properties that change without anybody having changed anything.
@@ -28,7 +28,7 @@ VOLATILE = ('DateTime',)
 
 _WRITES = ('PATCH', 'POST', 'PUT', 'DELETE')
 
-_LOCK = internal.PREFIX + 'etag_lock'
+_LOCK = internal_requests.PREFIX + 'etag_lock'
 
 # Seconds.
 _PATIENCE = 60
@@ -84,7 +84,7 @@ def check():
     if not lock.acquire(timeout=_PATIENCE):
         raise errors.unavailable('Another change is being carried out.')
     environ[_LOCK] = lock
-    found = internal.get(path)
+    found = internal_requests.get(path)
     tag = None if found is None else of(found)
     if if_match is not None:
         refused = tag is None or not match(if_match, tag)

@@ -12,12 +12,12 @@ from werkzeug import datastructures
 from werkzeug import http
 
 from sushy_kubevirt.redfish.protocol import errors
-from sushy_kubevirt.redfish.protocol import internal
+from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
-from sushy_kubevirt.redfish.protocol import queries
+from sushy_kubevirt.redfish.protocol import query_parameters
 
-#: In the environ: a `queries.Query`, if there is one.
-QUERY = internal.PREFIX + 'query'
+#: In the environ: a `query_parameters.Query`, if there is one.
+QUERY = internal_requests.PREFIX + 'query'
 
 METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 
@@ -70,7 +70,7 @@ def check():
     if request.routing_exception is not None:
         # Before anything is said of its body or its conditions.
         raise request.routing_exception
-    if request.method in _READS and internal.MARK not in environ:
+    if request.method in _READS and internal_requests.MARK not in environ:
         accept = environ.get('HTTP_ACCEPT')
         if accept is not None and not _accepts(accept, _media(request)):
             raise errors.RedfishError(406, messages.message(
@@ -105,7 +105,7 @@ def query():
     if not text or _media(request) != _JSON:
         # A stream of events has a $filter, and reads it itself.
         return
-    found = queries.read(text)
+    found = query_parameters.read(text)
     if found is None:
         return
     if request.method not in _READS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AccountService: who may log in, and the roles they can have.
 
-Accounts come from files and Secrets (`sushy_kubevirt.services.credentials`)
-and are changed there; here they can only be read.
+Accounts come from files and Secrets (`redfish.services.account_files`) and
+are changed there; here they can only be read.
 """
 
 import re
@@ -15,7 +15,7 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.services import credentials
+from sushy_kubevirt.redfish.services import account_files
 
 ROOT = '/redfish/v1/AccountService'
 ACCOUNTS = ROOT + '/Accounts'
@@ -125,12 +125,12 @@ def roles():
     """GET /redfish/v1/AccountService/Roles"""
     return responses.collection(
         'RoleCollection', 'Roles', ROLES,
-        ['%s/%s' % (ROLES, name) for name in credentials.ROLES])
+        ['%s/%s' % (ROLES, name) for name in account_files.ROLES])
 
 
 def role(role_id):
     """GET, PATCH /redfish/v1/AccountService/Roles/<role_id>"""
-    if role_id not in credentials.ROLES:
+    if role_id not in account_files.ROLES:
         raise errors.not_found('Role', role_id)
     if flask.request.method == 'PATCH':
         payload.properties(_ROLE)
@@ -142,7 +142,7 @@ def role(role_id):
         'Description': 'One of the roles that Redfish defines',
         'RoleId': role_id,
         'IsPredefined': True,
-        'AssignedPrivileges': list(credentials.ROLES[role_id]),
+        'AssignedPrivileges': list(account_files.ROLES[role_id]),
         'OemPrivileges': [],
     })
 

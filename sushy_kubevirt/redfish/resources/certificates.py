@@ -13,7 +13,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 from sushy_kubevirt.redfish.resources import virtual_media
 
 SERVICE = '/redfish/v1/CertificateService'
@@ -208,8 +208,8 @@ def service():
 def locations():
     """GET /redfish/v1/CertificateService/CertificateLocations"""
     found = [
-        responses.link(parts.manager(machine, 'VirtualMedia', device.id,
-                                     'Certificates', one.id))
+        responses.link(system_parts.manager(machine, 'VirtualMedia', device.id,
+                                            'Certificates', one.id))
         for machine in flask.current_app.systems.machines()
         for device in machine.media_devices()
         for one in machine.media_certificates(device.id)]
@@ -272,7 +272,7 @@ def replace():
 
 ROOT_LINKS = {'CertificateService': SERVICE}
 
-_MANAGERS = (parts.MANAGERS
+_MANAGERS = (system_parts.MANAGERS
              + '/<identity>/VirtualMedia/<device>/Certificates')
 
 ROUTES = (

@@ -13,9 +13,9 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 
-ROOT = parts.CHASSIS
+ROOT = system_parts.CHASSIS
 
 _SHAPE = payload.read_only(
     'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
@@ -31,7 +31,7 @@ def collection():
     """GET /redfish/v1/Chassis"""
     return responses.collection(
         'ChassisCollection', 'Chassis Collection', ROOT,
-        [parts.chassis(machine)
+        [system_parts.chassis(machine)
          for machine in flask.current_app.systems.machines()])
 
 
@@ -40,21 +40,23 @@ def resource(machine):
     if flask.request.method == 'PATCH':
         payload.properties(_SHAPE)
     body = {
-        '@odata.id': parts.chassis(machine),
+        '@odata.id': system_parts.chassis(machine),
         '@odata.type': '#Chassis.v1_25_0.Chassis',
         'Id': machine.uuid,
         'Name': '%s-Chassis' % machine.name,
         'UUID': machine.uuid,
         'ChassisType': 'Other',
         'Description': 'Stands for no hardware',
-        'Status': parts.OK,
-        'Drives': responses.link(parts.chassis(machine, 'Drives')),
+        'Status': system_parts.OK,
+        'Drives': responses.link(system_parts.chassis(machine, 'Drives')),
         'Links': {
-            'ComputerSystems': [responses.link(parts.system(machine))],
+            'ComputerSystems': [responses.link(system_parts.system(machine))],
             'ComputerSystems@odata.count': 1,
-            'ManagedBy': [responses.link(parts.manager(machine))],
+            'ManagedBy': [responses.link(system_parts.manager(machine))],
             'ManagedBy@odata.count': 1,
-            'ManagersInChassis': [responses.link(parts.manager(machine))],
+            'ManagersInChassis': [
+                responses.link(system_parts.manager(machine))
+            ],
             'ManagersInChassis@odata.count': 1,
         },
     }

@@ -17,10 +17,10 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import boot_options
 from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 
-ROOT = parts.SYSTEMS
-path = parts.system
+ROOT = system_parts.SYSTEMS
+path = system_parts.system
 
 INDICATOR = ('Lit', 'Blinking', 'Off')
 
@@ -100,10 +100,14 @@ def _body(machine, app):
         'Links': {},
     }
     if more:
-        body['Links']['ManagedBy'] = [responses.link(parts.manager(machine))]
+        body['Links']['ManagedBy'] = [
+            responses.link(
+                system_parts.manager(machine))]
         body.update(_links(here, 'vmedia'))
     if full:
-        body['Links']['Chassis'] = [responses.link(parts.chassis(machine))]
+        body['Links']['Chassis'] = [
+            responses.link(
+                system_parts.chassis(machine))]
         body.update(_links(here, 'full'))
         found = machine.inventory()
         _add_inventory(body, found)
@@ -117,7 +121,7 @@ def _body(machine, app):
 
 
 def _links(here, feature):
-    return parts.links(here, ROOT + '/<identity>', _BELOW[feature])
+    return system_parts.links(here, ROOT + '/<identity>', _BELOW[feature])
 
 
 def _add_state(body, machine, state, found):
@@ -170,7 +174,7 @@ def _add_inventory(body, found):
         body['SerialConsole'] = {'MaxConcurrentSessions': 1}
     if found.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
-                                   'Status': parts.OK}]
+                                   'Status': system_parts.OK}]
 
 
 def _status(machine, state):
@@ -228,7 +232,7 @@ def _change(machine, name, value, change):
     """Change one property, unless its value is None."""
     if value is None:
         return
-    with parts.refusals(machine, name, value):
+    with system_parts.refusals(machine, name, value):
         change(value)
     flask.current_app.logger.info(
         '%s of %s set to %r', name, machine.qualified_name, value)
@@ -265,7 +269,7 @@ def reset(machine):
         raise errors.RedfishError(400, messages.message(
             'ActionParameterValueNotInList', kind, 'ResetType', action,
             detail=_why_not(kind, allowed)))
-    with parts.refusals(machine, 'ResetType', kind):
+    with system_parts.refusals(machine, 'ResetType', kind):
         machine.reset(power_state.ResetType(kind))
     app.logger.info('%s of %s', kind, machine.qualified_name)
     return responses.done()

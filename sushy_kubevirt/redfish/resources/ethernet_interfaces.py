@@ -6,14 +6,14 @@ import flask
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 
 
 def collection(machine):
     """GET …/EthernetInterfaces"""
-    return parts.collection(
+    return system_parts.collection(
         'EthernetInterface', 'Ethernet Interface Collection',
-        parts.system(machine, 'EthernetInterfaces'),
+        system_parts.system(machine, 'EthernetInterfaces'),
         [nic.name for nic in machine.inventory().nics])
 
 
@@ -25,7 +25,9 @@ def resource(machine, nic_id):
     else:
         raise errors.not_found('EthernetInterface', nic_id)
     body = {
-        '@odata.id': parts.system(machine, 'EthernetInterfaces', nic_id),
+        '@odata.id': system_parts.system(
+            machine, 'EthernetInterfaces', nic_id
+        ),
         '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
         'Id': nic.name,
         'Name': 'VNIC %s' % nic.name,
@@ -33,8 +35,11 @@ def resource(machine, nic_id):
         # Until the VM has started once, KubeVirt may not have made one up.
         'MACAddress': nic.guest_mac or nic.mac or None,
         'PermanentMACAddress': nic.mac or None,
-        'Status': parts.OK if nic.plugged else {
-            'State': 'Disabled', 'Health': 'OK'},
+        'Status': (
+            system_parts.OK
+            if nic.plugged
+            else {'State': 'Disabled', 'Health': 'OK'}
+        ),
     }
     if nic.guest_name:
         body['Description'] = '%s in the guest' % nic.guest_name
@@ -47,7 +52,9 @@ def resource(machine, nic_id):
     if six:
         body['IPv6Addresses'] = six
     if flask.current_app.feature_set == 'full':
-        body['Links'] = {'Chassis': responses.link(parts.chassis(machine))}
+        body['Links'] = {
+            'Chassis': responses.link(
+                system_parts.chassis(machine))}
     return responses.resource(body)
 
 

@@ -10,10 +10,10 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.services.events import filters
-from sushy_kubevirt.services.events import messages as texts
-from sushy_kubevirt.services.events import records
-from sushy_kubevirt.services.events import subscriptions
+from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import filters
+from sushy_kubevirt.redfish.services.events import messages as texts
+from sushy_kubevirt.redfish.services.events import subscriptions
 
 SERVICE = '/redfish/v1/EventService'
 ROOT = SERVICE + '/Subscriptions'
@@ -40,7 +40,7 @@ _LISTS = {
     'Severities': 'severities',
 }
 _VALUES = {
-    'EventTypes': records.TYPES,
+    'EventTypes': event_record.TYPES,
     'RegistryPrefixes': texts.PREFIXES,
     'ExcludeRegistryPrefixes': texts.PREFIXES,
     'ResourceTypes': RESOURCE_TYPES,
@@ -132,7 +132,7 @@ def _body(one):
         'Protocol': 'Redfish',
         'SubscriptionType': 'RedfishEvent',
         'EventFormatType': 'Event',
-        'EventTypes': list(wanted.types) or [records.OTHER],
+        'EventTypes': list(wanted.types) or [event_record.OTHER],
         'RegistryPrefixes': list(wanted.registries),
         'MessageIds': list(wanted.messages),
         'ExcludeRegistryPrefixes': list(wanted.no_registries),

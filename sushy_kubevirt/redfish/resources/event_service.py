@@ -18,11 +18,11 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import event_destination
-from sushy_kubevirt.services.events import filters
-from sushy_kubevirt.services.events import messages as texts
-from sushy_kubevirt.services.events import records
-from sushy_kubevirt.services.events import settings as settings_
-from sushy_kubevirt.services.events import streams
+from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import filters
+from sushy_kubevirt.redfish.services.events import messages as texts
+from sushy_kubevirt.redfish.services.events import server_sent_events
+from sushy_kubevirt.redfish.services.events import service_settings
 
 ROOT = event_destination.SERVICE
 STREAM = ROOT + '/SSE'
@@ -44,12 +44,12 @@ _SHAPE = {
 
 # Property: field of Settings, limits.
 _NUMBERS = {
-    'DeliveryRetryAttempts': ('attempts', settings_.ATTEMPTS),
-    'DeliveryRetryIntervalSeconds': ('interval', settings_.INTERVAL),
+    'DeliveryRetryAttempts': ('attempts', service_settings.ATTEMPTS),
+    'DeliveryRetryIntervalSeconds': ('interval', service_settings.INTERVAL),
 }
 
 _TEST_SHAPE = {
-    'EventType': records.TYPES,
+    'EventType': event_record.TYPES,
     'EventId': str,
     'EventTimestamp': str,
     'Severity': str,
@@ -83,7 +83,7 @@ def resource():
         'DeliveryRetryAttempts': settings.attempts,
         'DeliveryRetryIntervalSeconds': settings.interval,
         'EventFormatTypes': ['Event'],
-        'EventTypesForSubscription': list(records.TYPES),
+        'EventTypesForSubscription': list(event_record.TYPES),
         'RegistryPrefixes': list(texts.PREFIXES),
         'ResourceTypes': list(event_destination.RESOURCE_TYPES),
         'Severities': list(event_destination.SEVERITIES),
@@ -92,7 +92,7 @@ def resource():
         'Subscriptions': responses.link(event_destination.ROOT),
         'Actions': {'#' + _TEST: {
             'target': _TEST_PATH,
-            'EventType@Redfish.AllowableValues': list(records.TYPES),
+            'EventType@Redfish.AllowableValues': list(event_record.TYPES),
             'MessageSeverity@Redfish.AllowableValues':
                 list(event_destination.SEVERITIES),
         }},
@@ -137,8 +137,10 @@ def test_event():
         raise errors.RedfishError(400, messages.message(
             'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
     severity = given.get('MessageSeverity') or given.get('Severity')
-    made = records.make(texts.TEST, given.get('EventType', records.OTHER))
-    _events().emit(records.changed(
+    made = event_record.make(
+        texts.TEST, given.get(
+            'EventType', event_record.OTHER))
+    _events().emit(event_record.changed(
         made, message_id=given.get('MessageId'),
         text=given.get('Message'), args=args,
         severity=severity if severity in event_destination.SEVERITIES
@@ -178,7 +180,7 @@ def stream():
             wanted, _client(request), request.headers.get('Last-Event-ID'),
             _connected(request.environ), _welcome(request),
             _cut(request.environ))
-    except streams.TooMany:
+    except server_sent_events.TooMany:
         raise errors.unavailable(
             'There are as many streams of events as there may be.',
             30) from None

@@ -14,7 +14,7 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import computer_system
-from sushy_kubevirt.services.events import log
+from sushy_kubevirt.redfish.services.events import event_log
 
 ID = 'Events'
 
@@ -56,7 +56,7 @@ def resource(machine):
         'its instance and its media' % machine.qualified_name,
         'ServiceEnabled': True,
         'LogEntryType': 'Event',
-        'MaxNumberOfRecords': log.MOST,
+        'MaxNumberOfRecords': event_log.MOST,
         # Kubernetes forgets them after a time that it tells nobody.
         'OverWritePolicy': 'Unknown',
         'DateTime': now.isoformat(timespec='seconds'),

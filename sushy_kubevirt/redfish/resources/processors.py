@@ -5,14 +5,14 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 
 
 def collection(machine):
     """GET …/Processors"""
-    return parts.collection(
+    return system_parts.collection(
         'Processor', 'Processors Collection',
-        parts.system(machine, 'Processors'),
+        system_parts.system(machine, 'Processors'),
         figures.socket_names(machine.inventory().cpus))
 
 
@@ -22,7 +22,7 @@ def resource(machine, processor_id):
     if processor_id not in figures.socket_names(cpus):
         raise errors.not_found('Processor', processor_id)
     body = {
-        '@odata.id': parts.system(machine, 'Processors', processor_id),
+        '@odata.id': system_parts.system(machine, 'Processors', processor_id),
         '@odata.type': '#Processor.v1_18_0.Processor',
         'Id': processor_id,
         'Name': 'Processor',
@@ -31,8 +31,8 @@ def resource(machine, processor_id):
         'TotalCores': cpus.cores,
         'TotalEnabledCores': cpus.cores,
         'TotalThreads': cpus.cores * cpus.threads,
-        'Status': parts.OK,
-        'Links': {'Chassis': responses.link(parts.chassis(machine))},
+        'Status': system_parts.OK,
+        'Links': {'Chassis': responses.link(system_parts.chassis(machine))},
     }
     if figures.model(cpus):
         body['Model'] = cpus.model

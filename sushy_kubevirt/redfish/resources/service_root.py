@@ -12,7 +12,7 @@ from importlib import metadata
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import queries
+from sushy_kubevirt.redfish.protocol import query_parameters
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 
@@ -46,7 +46,7 @@ def resource():
         'Vendor': 'sushy-kubevirt',
         'Product': 'sushy-kubevirt %s' % _version(),
         'ProtocolFeaturesSupported': {
-            **queries.FEATURES,
+            **query_parameters.FEATURES,
             'DeepOperations': {'DeepPATCH': False, 'DeepPOST': False},
             'MultipleHTTPRequests': True,
         },

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SessionService and Sessions: DSP0266, "Redfish session login".
 
-What a session is, is in `sushy_kubevirt.services.sessions`. Without
+What a session is, is in `sushy_kubevirt.redfish.services.sessions`. Without
 credentials configured everybody may do everything, and may open sessions
 under any name, as clients do that cannot do without.
 """
@@ -17,7 +17,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.services import sessions
+from sushy_kubevirt.redfish.services import sessions
 
 ROOT = '/redfish/v1/SessionService'
 SESSIONS = authentication.SESSIONS

@@ -9,14 +9,14 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 
 
 def collection(machine):
     """GET …/SimpleStorage"""
-    return parts.collection(
+    return system_parts.collection(
         'SimpleStorage', 'Simple Storage Collection',
-        parts.system(machine, 'SimpleStorage'),
+        system_parts.system(machine, 'SimpleStorage'),
         figures.controllers(machine.inventory()))
 
 
@@ -26,20 +26,20 @@ def resource(machine, simple_storage_id):
     if disks is None:
         raise errors.not_found('SimpleStorage', simple_storage_id)
     return responses.resource({
-        '@odata.id': parts.system(machine, 'SimpleStorage',
-                                  simple_storage_id),
+        '@odata.id': system_parts.system(machine, 'SimpleStorage',
+                                         simple_storage_id),
         '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
         'Id': simple_storage_id,
         'Name': '%s Controller' % simple_storage_id,
-        'Status': parts.OK,
+        'Status': system_parts.OK,
         'Devices': [_device(disk) for disk in disks],
-        'Links': {'Chassis': responses.link(parts.chassis(machine))},
+        'Links': {'Chassis': responses.link(system_parts.chassis(machine))},
     })
 
 
 def _device(disk):
     device = {'Name': disk.name, 'Manufacturer': 'KubeVirt',
-              'Model': disk.kind, 'Status': parts.OK}
+              'Model': disk.kind, 'Status': system_parts.OK}
     if not disk.source:
         # A drive without a medium.
         device['Status'] = {'State': 'Absent', 'Health': 'OK'}

@@ -16,7 +16,7 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import system_parts
 
 #: The one controller of each bus.
 CONTROLLER = '1'
@@ -26,7 +26,7 @@ _PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
 
 
 def path(machine, storage_id, *names):
-    return parts.system(machine, 'Storage', storage_id, *names)
+    return system_parts.system(machine, 'Storage', storage_id, *names)
 
 
 def drives(machine):
@@ -44,7 +44,7 @@ def drives(machine):
 
 def drive_path(machine, name):
     """Path of a drive, by the disk's name."""
-    return parts.chassis(machine, 'Drives', name)
+    return system_parts.chassis(machine, 'Drives', name)
 
 
 def _of(machine, storage_id):
@@ -63,36 +63,42 @@ def _one(machine, storage_id, kind, name):
 
 def collection(machine):
     """GET …/Storage"""
-    return parts.collection('Storage', 'Storage Collection',
-                            parts.system(machine, 'Storage'),
-                            drives(machine))
+    return system_parts.collection('Storage', 'Storage Collection',
+                                   system_parts.system(machine, 'Storage'),
+                                   drives(machine))
 
 
 def resource(machine, storage_id):
     """GET …/Storage/<storage_id>"""
     disks = _of(machine, storage_id)
     here = path(machine, storage_id)
-    return responses.resource({
-        '@odata.id': here,
-        '@odata.type': '#Storage.v1_17_0.Storage',
-        'Id': storage_id,
-        'Name': '%s disks' % storage_id,
-        'Status': parts.OK,
-        'Controllers': responses.link(here + '/Controllers'),
-        'Drives': [responses.link(drive_path(machine, disk.name))
-                   for disk in disks],
-        'Drives@odata.count': len(disks),
-        'Volumes': responses.link(here + '/Volumes'),
-        'Links': {'Enclosures': [responses.link(parts.chassis(machine))]},
-    })
+    return responses.resource(
+        {
+            '@odata.id': here,
+            '@odata.type': '#Storage.v1_17_0.Storage',
+            'Id': storage_id,
+            'Name': '%s disks' % storage_id,
+            'Status': system_parts.OK,
+            'Controllers': responses.link(here + '/Controllers'),
+            'Drives': [
+                responses.link(drive_path(machine, disk.name))
+                for disk in disks
+            ],
+            'Drives@odata.count': len(disks),
+            'Volumes': responses.link(here + '/Volumes'),
+            'Links': {
+                'Enclosures': [responses.link(system_parts.chassis(machine))]
+            },
+        }
+    )
 
 
 def controllers(machine, storage_id):
     """GET …/Storage/<storage_id>/Controllers"""
     _of(machine, storage_id)
-    return parts.collection('StorageController', 'Controllers',
-                            path(machine, storage_id, 'Controllers'),
-                            [CONTROLLER])
+    return system_parts.collection('StorageController', 'Controllers',
+                                   path(machine, storage_id, 'Controllers'),
+                                   [CONTROLLER])
 
 
 def controller(machine, storage_id, controller_id):
@@ -106,7 +112,7 @@ def controller(machine, storage_id, controller_id):
         'Id': CONTROLLER,
         'Name': '%s Controller' % storage_id,
         'SupportedRAIDTypes': ['None'],
-        'Status': parts.OK,
+        'Status': system_parts.OK,
     }
     if storage_id in _PROTOCOLS:
         body['SupportedDeviceProtocols'] = [_PROTOCOLS[storage_id]]
@@ -115,8 +121,8 @@ def controller(machine, storage_id, controller_id):
 
 def chassis_drives(machine):
     """GET /redfish/v1/Chassis/<identity>/Drives"""
-    return parts.collection(
-        'Drive', 'Drives', parts.chassis(machine, 'Drives'),
+    return system_parts.collection(
+        'Drive', 'Drives', system_parts.chassis(machine, 'Drives'),
         [disk.name for disks in drives(machine).values() for disk in disks])
 
 
@@ -139,8 +145,8 @@ def _drive(machine, bus, disk):
         # What is under a virtual disk is not known.
         'MediaType': None,
         'Protocol': _PROTOCOLS.get(bus, 'OEM'),
-        'Status': parts.OK,
-        'Links': {'Chassis': responses.link(parts.chassis(machine)),
+        'Status': system_parts.OK,
+        'Links': {'Chassis': responses.link(system_parts.chassis(machine)),
                   'Volumes': [responses.link(_volume_path(
                       machine, bus, each)) for each in _sized([disk])]},
     }
@@ -173,8 +179,8 @@ def volumes(machine, storage_id):
         raise errors.RedfishError(400, messages.message(
             'CreateLimitReachedForResource',
             detail='Disks are given to a VM with KubeVirt.'))
-    body = parts.collection('Volume', 'Volumes', here,
-                            [disk.name for disk in _sized(disks)])
+    body = system_parts.collection('Volume', 'Volumes', here,
+                                   [disk.name for disk in _sized(disks)])
     body.document['@Redfish.OperationApplyTimeSupport'] = {
         '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
         'SupportedValues': ['Immediate'],
@@ -195,14 +201,14 @@ def volume(machine, stg_id, vol_id):
         'Description': disk.source,
         'CapacityBytes': disk.capacity_bytes,
         'RAIDType': 'None',
-        'Status': parts.OK,
+        'Status': system_parts.OK,
         'Links': {'Drives': [responses.link(
             drive_path(machine, disk.name))]},
     })
 
 
-_ROOT = parts.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
-_DRIVES = parts.CHASSIS + '/<identity>/Drives'
+_ROOT = system_parts.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
+_DRIVES = system_parts.CHASSIS + '/<identity>/Drives'
 
 ROUTES = (
     routing.replace('storage_collection', collection),

@@ -17,7 +17,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import medium as medium_
+from sushy_kubevirt.redfish.resources import media_status as medium_
 
 ROOT = '/redfish/v1/TaskService'
 TASKS = ROOT + '/Tasks'

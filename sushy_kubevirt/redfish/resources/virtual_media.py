@@ -16,8 +16,8 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import medium as medium_
-from sushy_kubevirt.redfish.resources import parts
+from sushy_kubevirt.redfish.resources import media_status as medium_
+from sushy_kubevirt.redfish.resources import system_parts
 from sushy_kubevirt.redfish.resources import tasks
 
 #: Values of TransferProtocolType and TransferMethod that are taken.
@@ -59,9 +59,9 @@ _SHAPE = {
 
 def path(machine, *names):
     """Path of the collection the request is about, or of something below."""
-    place = parts.system
-    if flask.request.path.startswith(parts.MANAGERS):
-        place = parts.manager
+    place = system_parts.system
+    if flask.request.path.startswith(system_parts.MANAGERS):
+        place = system_parts.manager
     return place(machine, 'VirtualMedia', *names)
 
 
@@ -309,8 +309,8 @@ def _routes():
                        ('insert', insert), ('eject', eject)):
         yield routing.replace('VirtualMedia.virtual_media_' + name, view,
                               'vmedia')
-    systems = parts.SYSTEMS + '/<identity>/VirtualMedia'
-    managers = parts.MANAGERS + '/<identity>/VirtualMedia'
+    systems = system_parts.SYSTEMS + '/<identity>/VirtualMedia'
+    managers = system_parts.MANAGERS + '/<identity>/VirtualMedia'
     one = '/<device>'
     for root in systems, managers:
         yield routing.add(root + one + '/InsertMediaActionInfo', insert_info,

@@ -15,7 +15,7 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import rbac
-from sushy_kubevirt.services.events import log
+from sushy_kubevirt.redfish.services.events import event_log
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
@@ -459,13 +459,15 @@ class AdmissionTestCase(base.BaseTestCase):
                         'virtbmc-virtualmachines-status', new, old))
 
     def test_events(self):
-        ours = {'reportingComponent': log.COMPONENT,
+        ours = {'reportingComponent': event_log.COMPONENT,
                 'involvedObject': {'kind': 'VirtualMachine'}}
         for event, allowed in (
-                (ours, True),
-                ({**ours, 'reportingComponent': 'kubelet'}, False),
-                ({**ours, 'involvedObject': {'kind': 'Pod'}}, False),
-                ({'reportingComponent': log.COMPONENT}, False), ({}, False)):
+            (ours, True),
+            ({**ours, 'reportingComponent': 'kubelet'}, False),
+            ({**ours, 'involvedObject': {'kind': 'Pod'}}, False),
+            ({'reportingComponent': event_log.COMPONENT}, False),
+            ({}, False),
+        ):
             for new, old in ((event, None), (None, event)):
                 with self.subTest(event=event, deleted=new is None):
                     self.assert_said(

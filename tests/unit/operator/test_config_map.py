@@ -8,11 +8,11 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.services import local
-from sushy_kubevirt import settings
+from sushy_kubevirt.redfish.services import shared_directory
 from tests.unit.operator import bodies
 
 
@@ -63,7 +63,7 @@ class ConfigurationTestCase(base.BaseTestCase):
         # As a node makes an emptyDir.
         os.chmod(place, 0o777)
         with mock.patch.dict(ENVIRON, TMPDIR=place):
-            folder = local.Folder(options(bodies.bmc()))
+            folder = shared_directory.Folder(options(bodies.bmc()))
         self.addCleanup(folder.close)
         self.assertEqual(pathlib.Path(place), folder.make().parents[1])
         self.assertEqual('/tmp/redfish', options(bodies.bmc())[

@@ -7,10 +7,10 @@ from oslotest import base
 
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.services import credentials as services
+from sushy_kubevirt.redfish.services import account_files as services
 from tests.unit.operator import bodies
-from vbmc_kubevirt.ipmi import codes
-from vbmc_kubevirt import mounted
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt import mounted_secret
 
 
 class CredentialsTestCase(base.BaseTestCase):
@@ -72,8 +72,8 @@ class CredentialsTestCase(base.BaseTestCase):
                     tempfile.TemporaryDirectory() as folder:
                 for name, text in (('username', value), ('password', 'p')):
                     pathlib.Path(folder, name).write_text(text, newline='')
-                account = mounted.Account(
-                    folder, (codes.USERNAME_MAX, codes.PASSWORD_MAX))
+                account = mounted_secret.Account(
+                    folder, (constants.USERNAME_MAX, constants.PASSWORD_MAX))
                 self.assertEqual(fits, account.current() is not None)
                 secret = bodies.secret(username=value, password='p')
                 self.assertEqual(
@@ -81,8 +81,8 @@ class CredentialsTestCase(base.BaseTestCase):
                                or self.unfit('ipmi', secret)))
 
     def test_as_long_as_the_container_takes_it(self):
-        for key, most in (('username', codes.USERNAME_MAX),
-                          ('password', codes.PASSWORD_MAX)):
+        for key, most in (('username', constants.USERNAME_MAX),
+                          ('password', constants.PASSWORD_MAX)):
             for more, wanted in ((0, ()), (1, (key,))):
                 self.assertEqual(wanted, self.unfit('ipmi', bodies.secret(
                     **{'username': 'u', 'password': 'p',

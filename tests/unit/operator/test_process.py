@@ -11,9 +11,9 @@ from unittest import mock
 
 from oslotest import base
 
+from sushy_kubevirt.cmd import operator as command
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import cmd
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import process
 
@@ -165,23 +165,23 @@ class CommandTestCase(base.BaseTestCase):
     def test_the_kubernetes_client_is_not_loaded(self):
         # Though it is installed where the tests are.
         done = subprocess.run([sys.executable, '-c', (
-            'import sys; from sushy_kubevirt.operator import cmd; '
-            'cmd.main; print([name for name in sys.modules '
+            'import sys; from sushy_kubevirt.cmd import operator; '
+            'operator.main; print([name for name in sys.modules '
             'if name.partition(".")[0] in ("kubernetes", "aiohttp")]); '
             'import kubernetes')], capture_output=True, text=True, timeout=60)
         self.assertEqual(('[]\n', ''), (done.stdout, done.stderr))
 
     def main(self, error):
         logged = []
-        with (mock.patch.object(cmd.process, 'run', mock.Mock(
+        with (mock.patch.object(command.process, 'run', mock.Mock(
                 side_effect=error)),
-              mock.patch.object(cmd.logs, 'configure'),
-              mock.patch.object(cmd.os, 'umask'),
-              mock.patch.object(cmd.connection.Connection, 'from_options'),
-              mock.patch.object(cmd.LOG, 'error', lambda *args: (
+              mock.patch.object(command.logs, 'configure'),
+              mock.patch.object(command.os, 'umask'),
+              mock.patch.object(command.connection.Connection, 'from_options'),
+              mock.patch.object(command.LOG, 'error', lambda *args: (
                   logged.append(args[0] % args[1:]))),
-              mock.patch.object(cmd.LOG, 'exception', logged.append)):
-            return cmd.main([]), logged
+              mock.patch.object(command.LOG, 'exception', logged.append)):
+            return command.main([]), logged
 
     def test_how_it_ends(self):
         for error, status, logged in (
@@ -195,9 +195,9 @@ class CommandTestCase(base.BaseTestCase):
     def test_what_should_not_happen_is_a_line_of_json_too(self):
         done = subprocess.run([sys.executable, '-c', (
             'from unittest import mock; '
-            'from sushy_kubevirt.operator import cmd; '
-            'cmd.connection.Connection.from_options = mock.Mock('
-            'side_effect=KeyError("x")); raise SystemExit(cmd.main([]))')],
+            'from sushy_kubevirt.cmd import operator; '
+            'operator.connection.Connection.from_options = mock.Mock('
+            'side_effect=KeyError("x")); raise SystemExit(operator.main([]))')],
             capture_output=True, text=True, timeout=60)
         self.assertEqual(1, done.returncode)
         line = json.loads(done.stderr)

@@ -9,7 +9,7 @@ import tempfile
 import bcrypt
 from oslotest import base
 
-from sushy_kubevirt.services import credentials
+from sushy_kubevirt.redfish.services import account_files
 from tests.unit.redfish import fakes
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
@@ -77,7 +77,7 @@ class AccountsTestCase(RedfishTestCase):
         # What `super` reads when it makes the application.
         folder = tempfile.TemporaryDirectory()
         self.accounts = pathlib.Path(folder.name, 'accounts')
-        self.write(*credentials.ROLES)
+        self.write(*account_files.ROLES)
         self.CONFIG = {**self.CONFIG, 'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS':
                        str(self.accounts)}
         super().setUp()

@@ -12,6 +12,8 @@ import threading
 
 from sushy_tools.emulator import main
 
+from sushy_kubevirt.emulator import plugin
+from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
@@ -21,8 +23,6 @@ from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt import plugin
-from sushy_kubevirt import systems
 
 A = '6d8c9b46-4d5a-4a46-9d53-0000000000aa'
 B = '6d8c9b46-4d5a-4a46-9d53-0000000000bb'
@@ -325,5 +325,8 @@ def application(test, machines, **config):
     app.config.update({'SUSHY_EMULATOR_STATE_DIR': state.name,
                        plugin.DRIVER: 'kubevirt', **config})
     app.sushy_kubevirt.use(
-        systems.KubeVirtDriver.initialize(app.config, app.logger)(machines))
+        system_driver.KubeVirtDriver.initialize(app.config, app.logger)(
+            machines
+        )
+    )
     return app

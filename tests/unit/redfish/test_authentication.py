@@ -8,7 +8,7 @@ import fixtures
 import flask
 
 from sushy_kubevirt.redfish.protocol import authentication
-from sushy_kubevirt.services import throttle
+from sushy_kubevirt.redfish.services import login_throttle
 from tests.unit.redfish import base
 
 SYSTEMS = '/redfish/v1/Systems'
@@ -135,9 +135,9 @@ class TestAuthentication(base.AccountsTestCase):
     def test_guesser(self):
         login = self.app.sushy_kubevirt.services.login
         self.useFixture(fixtures.MockPatchObject(
-            login, '_throttle', throttle.Throttle(lambda: 1000.0)))
+            login, '_throttle', login_throttle.Throttle(lambda: 1000.0)))
         here = {'REMOTE_ADDR': '10.0.0.1'}
-        for number in range(throttle.PAIR.free):
+        for number in range(login_throttle.PAIR.free):
             self.ask(SYSTEMS, 401, environ_overrides=here, headers=self.auth(
                 'Administrator', str(number)))
         for password in 'more', 'password of Administrator':

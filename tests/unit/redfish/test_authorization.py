@@ -2,7 +2,7 @@
 """What each role may do, route by route."""
 
 from sushy_kubevirt.redfish.protocol import authorization
-from sushy_kubevirt.services import credentials
+from sushy_kubevirt.redfish.services import account_files
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
@@ -68,7 +68,7 @@ class TestPrivileges(base.AccountsTestCase):
         for path, method, roles in EXPECTED:
             needed = authorization.privileges('/redfish/v1/' + path, method)
             self.assertEqual(set(roles), {
-                role for role, privileges in credentials.ROLES.items()
+                role for role, privileges in account_files.ROLES.items()
                 if not set(needed).isdisjoint(privileges)},
                 '%s %s' % (method, path))
 

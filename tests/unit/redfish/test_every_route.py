@@ -9,7 +9,7 @@ import re
 
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
-from tests.unit.redfish import test_access
+from tests.unit.redfish.protocol import test_system_access
 
 IDENTITIES = (fakes.A, 'vm-a', 'none', 'a b', 'é', ':', 'a:b:c', '%2e%2e')
 NAMES = (
@@ -52,7 +52,7 @@ class TestEveryRoute(base.RedfishTestCase):
             for identity in IDENTITIES:
                 yield re.sub(
                     '<(?:[^:>]*:)?([^>]*)>',
-                    lambda match: test_access.ARGUMENTS.get(
+                    lambda match: test_system_access.ARGUMENTS.get(
                         match[1], identity), rule.rule)
 
     def test_nonsense(self):

@@ -6,7 +6,7 @@ import json
 
 import fixtures
 
-from sushy_kubevirt.services import sessions
+from sushy_kubevirt.redfish.services import sessions
 from tests.unit.redfish import base
 
 ROOT = '/redfish/v1/SessionService'

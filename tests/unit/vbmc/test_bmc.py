@@ -11,7 +11,7 @@ from sushy_kubevirt.machine import machine as machine_
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt import bmc
-from vbmc_kubevirt.ipmi import codes
+from vbmc_kubevirt.ipmi import constants
 
 UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
 
@@ -134,7 +134,7 @@ class ChassisTest(BmcTestCase):
 
         for kind in below(errors.MachineError):
             error = kind.__new__(kind)
-            self.assertIsInstance(bmc.completion(error), codes.Completion)
+            self.assertIsInstance(bmc.completion(error), constants.Completion)
 
     def test_an_error_that_lasts_is_logged_once(self):
         self.find.side_effect = errors.Unavailable('away')

@@ -4,7 +4,7 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.pod import exposition
+from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt import metrics
@@ -17,7 +17,7 @@ class MetricsTest(base.BaseTestCase):
             answers=collections.Counter({
                 (0, 1, 0): 3, (0, 1, 0xC0): 1, (None, None, 0xC1): 2}),
             sessions=1, opened=5, refused=2)
-        return exposition.text(metrics.of(
+        return prometheus.text(metrics.of(
             mock.Mock(server=server, cluster=cluster))).decode()
 
     def test_all_that_is_told(self):

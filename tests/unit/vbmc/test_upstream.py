@@ -184,7 +184,7 @@ class RunTest(base.BaseTestCase):
         self.assertEqual({'rc': 1, 'msg': ["KeyError: 'a fault'"]}, seen[3])
         self.assertEqual(1, seen[4]['rc'])
         json.dumps(seen)
-        for name in 'vbmc_kubevirt.host', 'sushy_kubevirt.machine':
+        for name in 'vbmc_kubevirt.bmc_process', 'sushy_kubevirt.machine':
             self.assertTrue(logging.getLogger(name).hasHandlers())
         self.assertEqual(0o077, os.umask(0))
         self.assertFalse(os.path.exists(self.pid_file))

@@ -3,7 +3,7 @@
 from oslotest import base
 
 from kubevirt_sandbox.kubevirt import firmware
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 class BootTest(base.BaseTestCase):

@@ -5,7 +5,7 @@ from unittest import mock
 from oslotest import base
 
 from kubevirt_sandbox.kubevirt import guests
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 class Loop:

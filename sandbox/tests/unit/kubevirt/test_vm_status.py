@@ -7,7 +7,7 @@ from oslotest import base
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import samples
 from kubevirt_sandbox.kubevirt import vm_status
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 class VmStatusTest(base.BaseTestCase):

@@ -5,7 +5,7 @@ import unittest
 from kubevirt_sandbox.qemu import command
 from kubevirt_sandbox.qemu import drives
 from kubevirt_sandbox.qemu import settings
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 SETTINGS = settings.Settings(
     '/bin/qemu', 'tcg', memory=512, cpus=2,

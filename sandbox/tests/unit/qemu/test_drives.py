@@ -7,7 +7,7 @@ from unittest import mock
 
 from kubevirt_sandbox.cdi import storage
 from kubevirt_sandbox.qemu import drives
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 def vmi(disks, volumes, cards=(), status=()):

@@ -5,7 +5,7 @@ import json
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import finishing
+from sushy_kubevirt.redfish.protocol import postprocessing
 from tests.unit.redfish import base
 
 ROOT = '/redfish/v1/'
@@ -165,9 +165,10 @@ class TestPrefer(base.RedfishTestCase):
                 ('wait=1 , respond-async;x=1', True), ('', False),
                 ('respond-asynchronously', False)):
             with self.app.test_request_context(headers={'Prefer': header}):
-                self.assertEqual(wanted, finishing.prefers('respond-async'))
+                self.assertEqual(
+                    wanted, postprocessing.prefers('respond-async'))
         with self.app.test_request_context():
-            self.assertFalse(finishing.prefers('respond-async'))
+            self.assertFalse(postprocessing.prefers('respond-async'))
 
 
 class TestDocuments(base.RedfishTestCase):

@@ -13,11 +13,11 @@ from oslotest import base
 
 from kubevirt_sandbox.testing import ports
 from sushy_kubevirt.kube import errors
+from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import config
 from vbmc_kubevirt.drivers import kubevirt
-from vbmc_kubevirt import probe
-from vbmc_kubevirt import serving
-from vbmc_kubevirt import settings
 from vbmc_kubevirt import upstream
+from vbmc_kubevirt import vm_check
 
 
 def entry(name='vm', **more):
@@ -45,11 +45,11 @@ class DriverTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.connection = self.useFixture(fixtures.MockPatchObject(
-            serving.connection, 'Connection')).mock
+            bmc_server.connection, 'Connection')).mock
         self.cluster = self.useFixture(fixtures.MockPatchObject(
-            serving.cluster, 'Cluster')).mock
+            bmc_server.cluster, 'Cluster')).mock
         self.useFixture(fixtures.MockPatchObject(
-            settings, 'load', settings.Settings))
+            config, 'load', config.Settings))
         self.driver = kubevirt.Driver()
         self.addCleanup(self.driver.close)
 
@@ -58,8 +58,11 @@ class CheckTest(DriverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.find = self.useFixture(fixtures.MockPatchObject(
-            probe, 'find', side_effect=lambda *args: args[2] or 'found')).mock
+        self.find = self.useFixture(
+            fixtures.MockPatchObject(
+                vm_check, 'find', side_effect=lambda *args: args[2] or 'found'
+            )
+        ).mock
 
     def refused(self, text, *args, **more):
         self.assertRaisesRegex(upstream.VirtualBMCError, text,
@@ -127,7 +130,7 @@ class CheckTest(DriverTestCase):
 class ProbeTest(DriverTestCase):
 
     def find(self, seconds=10):
-        return probe.find(None, None, None, 'vm', None, seconds)
+        return vm_check.find(None, None, None, 'vm', None, seconds)
 
     def test_found(self):
         self.connection.from_options.return_value.namespace = 'own'

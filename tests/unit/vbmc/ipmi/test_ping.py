@@ -5,8 +5,8 @@ import unittest
 
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import ping
-from vbmc_kubevirt.ipmi import port as port_
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import udp_port as port_
 
 
 class PingTest(unittest.IsolatedAsyncioTestCase):

@@ -11,9 +11,9 @@ import unittest
 from unittest import mock
 
 from tests.unit.vbmc.ipmi import client
-from vbmc_kubevirt.ipmi import codes
-from vbmc_kubevirt.ipmi import port as port_
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import udp_port as port_
 
 GUID = bytes(range(16))
 
@@ -26,12 +26,12 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.go_on = threading.Event()
         self.go_on.set()
         self.commands = {
-            (0, 1): server.Command(self.read, codes.Privilege.USER),
-            (0, 2): server.Command(self.write, codes.Privilege.OPERATOR,
+            (0, 1): server.Command(self.read, constants.Privilege.USER),
+            (0, 2): server.Command(self.write, constants.Privilege.OPERATOR,
                                    length=1, changes=True),
-            (0, 3): server.Command(self.faulty, codes.Privilege.USER),
+            (0, 3): server.Command(self.faulty, constants.Privilege.USER),
             (6, 1): server.Command(lambda session, data: (0, b'quick'),
-                                   codes.Privilege.USER, quick=True),
+                                   constants.Privilege.USER, quick=True),
         }
         self.readers = futures.ThreadPoolExecutor(2)
         self.writers = futures.ThreadPoolExecutor(2)

@@ -5,7 +5,7 @@ import copy
 from oslotest import base
 
 from kubevirt_sandbox.kubevirt.admission import hotplug
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 class HotplugTest(base.BaseTestCase):

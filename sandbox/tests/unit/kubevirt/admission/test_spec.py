@@ -4,7 +4,7 @@ from oslotest import base
 
 from kubevirt_sandbox.kubevirt.admission import spec as specs
 from kubevirt_sandbox.kubevirt import defaults
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 class SpecTestCase(base.BaseTestCase):

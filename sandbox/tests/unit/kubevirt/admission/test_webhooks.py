@@ -11,7 +11,7 @@ from kubevirt_sandbox.kubevirt.admission import kubevirt
 from kubevirt_sandbox.kubevirt.admission import vm
 from kubevirt_sandbox.kubevirt.admission import vmi
 from kubevirt_sandbox.kubevirt import samples
-from tests.unit.machine import objects
+from tests.unit.kubevirt import objects
 
 
 class WebhookTestCase(base.BaseTestCase):

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubevirt driver's options in sushy-emulator's config file.
+
+Reads and checks them; what they do is in the rooms that use them. An option
+that is wrong is told at the start, with its name and value, since nobody
+looks for a misspelt option at three in the morning.
+"""
+
+import dataclasses
+import ipaddress
+import re
+import uuid
+
+from sushy_kubevirt.emulator import media_settings
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.redfish.services.events import event_options
+
+PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
+
+#: Upstream's option that lists the systems that may be reached.
+ALLOWED = 'SUSHY_EMULATOR_ALLOWED_INSTANCES'
+
+#: Upstream's option that refuses to switch systems off.
+DISABLE_POWER_OFF = 'SUSHY_EMULATOR_DISABLE_POWER_OFF'
+
+#: Upstream's option that names a file of users and digests.
+AUTH_FILE = 'SUSHY_EMULATOR_AUTH_FILE'
+
+RUN_STRATEGIES = ('RerunOnFailure', 'Always', 'Manual')
+
+#: In place of a list of namespaces: all of them.
+ALL = '*'
+
+_LABEL = re.compile(r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?')
+_NAME = re.compile(r'(?=.{1,253}\Z)[a-z0-9]([-.a-z0-9]*[a-z0-9])?')
+
+
+class InvalidSettings(Exception):
+    """The config file holds options that cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options, checked.
+
+    :param kubeconfig: path of a kubeconfig; None: $KUBECONFIG, the account
+        of the pod, ~/.kube/config
+    :param context: name of a context in it; None for its current one
+    :param namespaces: tuple of names; () for all; None for the one the
+        kubeconfig or the account names
+    :param label_selector: text
+    :param vm: 'namespace/name' of the only VM there is, or None
+    :param allowed: frozenset of UUIDs, 'namespace/name' and, with a single
+        namespace, names; None for all
+    :param power_off: whether systems may be switched off
+    :param accounts: tuple of paths of files and folders with accounts; empty
+        when everybody may do everything
+    :param session_timeout: seconds
+    :param trusted_proxies: tuple of `ipaddress` networks
+    :param state_secret: 'namespace/name' of the Secret that keeps what
+        clients set about the services; None for the one made for it
+    :param events: `services.events.options.EventOptions`
+    :param machine: `options.Options`
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespaces: tuple | None = None
+    label_selector: str = ''
+    vm: str | None = None
+    allowed: frozenset | None = None
+    power_off: bool = True
+    accounts: tuple = ()
+    session_timeout: int = 1800
+    trusted_proxies: tuple = ()
+    state_secret: str | None = None
+    events: event_options.EventOptions = event_options.EventOptions()
+    machine: options.Options = options.Options()
+
+    def allows(self, machine):
+        """Whether clients may reach a system, or hear of it.
+
+        :param machine: a `machine.Machine`
+        """
+        if (self.allowed is None or machine.uuid in self.allowed
+                or machine.qualified_name in self.allowed):
+            return True
+        # Names are only taken where all machines are of one namespace. A
+        # UUID in the list is none, though a VM may have it for a name.
+        return machine.name in self.allowed and not is_uuid(machine.name)
+
+
+def is_vm(text):
+    """Whether this is the qualified name of a VM: namespace/name."""
+    namespace, slash, name = text.partition('/')
+    return bool(slash and _LABEL.fullmatch(namespace)
+                and _NAME.fullmatch(name))
+
+
+def is_uuid(text):
+    """Whether this is a UUID, in whichever notation."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value):
+    if not isinstance(value, str) or not value:
+        raise ValueError('must be a text that is not empty')
+    return value
+
+
+def _namespaces(value):
+    if value == ALL:
+        return ()
+    if isinstance(value, str):
+        value = [value]
+    if (not isinstance(value, (list, tuple)) or not value
+            or not all(isinstance(item, str) and _LABEL.fullmatch(item)
+                       for item in value)):
+        raise ValueError('must be a namespace, a list of them, or %r for all'
+                         % ALL)
+    return tuple(dict.fromkeys(value))
+
+
+def _vm(value):
+    if not isinstance(value, str) or not is_vm(value):
+        raise ValueError("must be one VM as 'namespace/name'")
+    return value
+
+
+def _secret(value):
+    if not isinstance(value, str) or not is_vm(value):
+        raise ValueError("must be one Secret as 'namespace/name'")
+    return value
+
+
+def _number(value):
+    if (isinstance(value, bool) or not isinstance(value, int)
+            or not 0 <= value <= 1000):
+        raise ValueError('must be a number from 0 to 1000')
+    return value
+
+
+def _run_strategy(value):
+    if value not in RUN_STRATEGIES:
+        raise ValueError('must be one of %s' % ', '.join(RUN_STRATEGIES))
+    return value
+
+
+def _seconds(value):
+    if (isinstance(value, bool) or not isinstance(value, (int, float))
+            or not 0 < value < 86400):
+        raise ValueError('must be a number of seconds above 0')
+    return float(value)
+
+
+def _allowed(value):
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise ValueError('must be a list')
+    found = set()
+    for item in value:
+        try:
+            found.add(str(uuid.UUID(item)))
+            continue
+        except (AttributeError, TypeError, ValueError):
+            pass
+        if not isinstance(item, str) or not (
+                is_vm(item) or _NAME.fullmatch(item)):
+            raise ValueError(
+                "must hold UUIDs, 'namespace/name' or names, not %r"
+                % (item,))
+        found.add(item)
+    return frozenset(found)
+
+
+def _true_or_false(value):
+    if not isinstance(value, bool):
+        raise ValueError('must be True or False')
+    return value
+
+
+def _paths(value):
+    if isinstance(value, str):
+        value = [value]
+    if (not isinstance(value, (list, tuple)) or not value
+            or not all(isinstance(item, str) and item for item in value)):
+        raise ValueError('must be the path of a file or folder, or a list '
+                         'of them')
+    return tuple(dict.fromkeys(value))
+
+
+def _session_timeout(value):
+    if (isinstance(value, bool) or not isinstance(value, int)
+            or not 30 <= value <= 86400):
+        raise ValueError('must be a number of seconds from 30 to 86400')
+    return value
+
+
+def _networks(value):
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError('must be a list of addresses or networks')
+    try:
+        return tuple(map(ipaddress.ip_network, value))
+    except ValueError as exc:
+        raise ValueError('must hold addresses or networks: %s' % exc) \
+            from None
+
+
+# Option (without prefix): its field, and what checks it.
+_SCOPE = {
+    'KUBECONFIG': ('kubeconfig', _text),
+    'CONTEXT': ('context', _text),
+    'NAMESPACES': ('namespaces', _namespaces),
+    'LABEL_SELECTOR': ('label_selector', _text),
+    'VM': ('vm', _vm),
+}
+_SERVICES = {
+    'STATE_SECRET': ('state_secret', _secret),
+    'ACCOUNTS': ('accounts', _paths),
+    'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
+    'TRUSTED_PROXIES': ('trusted_proxies', _networks),
+}
+_EVENTS = {
+    'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
+    'EVENT_DENIED_HOSTS': ('denied_hosts', media_settings.hosts),
+    'EVENT_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
+    'EVENT_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
+    'EVENT_SUBSCRIPTIONS': ('subscriptions', _number),
+    'EVENT_STREAMS': ('streams', _number),
+    'EVENT_LOG': ('log', _true_or_false),
+}
+_MACHINE = {
+    'RUN_STRATEGY': ('run_strategy', _run_strategy),
+    'REBOOT_POLICY': ('reboot_policy', _true_or_false),
+    'WRITE_DEADLINE': ('write_deadline', _seconds),
+    'READ_DEADLINE': ('read_deadline', _seconds),
+    'STALE_SECONDS': ('stale_seconds', _seconds),
+    'WATCH_SECONDS': ('watch_seconds', _seconds),
+}
+_MEDIA = {
+    'MEDIA_STORAGE_CLASS': ('storage_class', _text),
+    'MEDIA_ACCESS_MODE': ('access_mode', _text),
+    'MEDIA_MINIMUM_SIZE': ('minimum_size', media_settings.size),
+    'MEDIA_DEFAULT_SIZE': ('default_size', media_settings.size),
+    'MEDIA_MODE': ('mode', media_settings.mode),
+    'MEDIA_WAIT': ('wait_seconds', media_settings.wait),
+    'MEDIA_PROBE_SECONDS': ('probe_seconds', _seconds),
+    'MEDIA_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
+    'MEDIA_DENIED_HOSTS': ('denied_hosts', media_settings.hosts),
+    'MEDIA_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
+    'MEDIA_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
+    'MEDIA_CA_FILE': ('ca_file', media_settings.certificates),
+    'MEDIA_VERIFY': ('verify', _true_or_false),
+    'MEDIA_UPLOAD_PROXY_URL': ('upload_proxy_url', media_settings.url),
+    'MEDIA_UPLOAD_PROXY_CA': ('upload_proxy_ca',
+                              media_settings.certificates),
+}
+
+#: Names of all options of this driver.
+OPTIONS = tuple(PREFIX + name for name in (
+    *_SCOPE, *_SERVICES, *_EVENTS, *_MACHINE, *_MEDIA))
+
+
+def read(config):
+    """Check the options and put them together.
+
+    :param config: mapping with all that sushy-emulator's config file set
+    :returns: `Settings`
+    :raises: `InvalidSettings` that names every option that is wrong
+    """
+    problems = []
+
+    def take(name, check):
+        value = config.get(name)
+        if value is None:
+            return None
+        try:
+            return check(value)
+        except ValueError as exc:
+            problems.append('%s %s; it is %r' % (name, exc, value))
+
+    fields = {field: take(PREFIX + name, check)
+              for name, (field, check) in {**_SCOPE, **_SERVICES}.items()}
+    machine = {field: take(PREFIX + name, check)
+               for name, (field, check) in _MACHINE.items()}
+    media = {field: take(PREFIX + name, check)
+             for name, (field, check) in _MEDIA.items()}
+    events = {field: take(PREFIX + name, check)
+              for name, (field, check) in _EVENTS.items()}
+    fields['allowed'] = take(ALLOWED, _allowed)
+    auth_file = take(AUTH_FILE, _text)
+    if auth_file:
+        fields['accounts'] = tuple(dict.fromkeys(
+            (auth_file, *(fields['accounts'] or ()))))
+    power_off_disabled = take(DISABLE_POWER_OFF, _true_or_false)
+
+    for name in sorted(config):
+        if name.startswith(PREFIX) and name not in OPTIONS:
+            problems.append('%s is no option; there are %s'
+                            % (name, ', '.join(OPTIONS)))
+    if fields['vm'] and fields['namespaces'] is not None:
+        problems.append('%sVM already says which namespace; leave out '
+                        '%sNAMESPACES' % (PREFIX, PREFIX))
+    if fields['namespaces'] is not None and len(fields['namespaces']) != 1:
+        # It would let in whoever makes a VM of that name in another one.
+        names = sorted(item for item in fields['allowed'] or ()
+                       if not is_uuid(item) and not is_vm(item))
+        if names:
+            problems.append(
+                "%s: with more than one namespace, %s must be given as "
+                "'namespace/name'" % (ALLOWED, ', '.join(names)))
+    if problems:
+        raise InvalidSettings('\n'.join(problems))
+
+    def given(values):
+        return {field: value for field, value in values.items()
+                if value is not None}
+
+    return Settings(**given(fields), power_off=not power_off_disabled,
+                    events=event_options.EventOptions(**given(events)),
+                    machine=options.Options(
+                        **given(machine),
+                        media=media_settings.options(given(media))))

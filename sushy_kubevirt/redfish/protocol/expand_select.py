@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making of a resource what a query asks for.
+
+In the order of DSP0266, "Query parameters": $skip, $top, $expand, $select.
+Neither a resource nor what is linked to is changed; a new dict is made.
+"""
+
+import urllib.parse
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import etags
+from sushy_kubevirt.redfish.protocol import internal_requests
+from sushy_kubevirt.redfish.protocol import messages
+
+#: Resources that one request may read by $expand.
+MOST = 2000
+
+# Stays whatever is selected.
+_ALWAYS = ('@odata.id', '@odata.type', '@odata.etag', '@odata.context')
+
+
+def shape(document, query, target):
+    """What a query makes of a resource.
+
+    :param document: dict
+    :param query: `queries.Query`
+    :param target: path and query of the request, as (`str`, `str`)
+    :returns: dict
+    :raises: `errors.RedfishError`, 400 or 507
+    """
+    members = document.get('Members')
+    if (query.only or query.top is not None or query.skip is not None) and (
+            not isinstance(members, list)):
+        raise errors.RedfishError(400, messages.message(
+            'QueryNotSupportedOnResource'))
+    if query.only:
+        return _only(document, members)
+    if query.top is not None or query.skip is not None:
+        document = _page(document, members, query, target)
+    if query.expand:
+        document = _Expansion(query.expand).of(document, query.levels)
+    if query.select:
+        document = _select(document, query.select)
+    return document
+
+
+def _only(document, members):
+    """The member of a collection that has a single one."""
+    if len(members) != 1 or '@odata.id' not in members[0]:
+        return document
+    member = internal_requests.get(members[0]['@odata.id'])
+    return document if member is None else member
+
+
+def tagged(document):
+    """A resource with its ETag in it."""
+    return {**document, '@odata.etag': etags.of(document)}
+
+
+def _page(document, members, query, target):
+    start = query.skip or 0
+    end = len(members) if query.top is None else start + query.top
+    document = {**document, 'Members': members[start:end]}
+    if query.top and end < len(members):
+        path, text = target
+        pairs = [(name, value) for name, value in urllib.parse.parse_qsl(
+            text, keep_blank_values=True) if name != '$skip']
+        document['Members@odata.nextLink'] = '%s?%s' % (
+            path, urllib.parse.urlencode([*pairs, ('$skip', end)],
+                                         safe='$*().~/,'))
+    return document
+
+
+class _Expansion:
+    """Puts resources in the place of links.
+
+    :param which: ``*`` all links, ``~`` those below Links, ``.`` the others
+    """
+
+    def __init__(self, which):
+        self._links = which in '*~'
+        self._others = which in '*.'
+        self._read = 0
+        self._known = {}
+
+    def of(self, document, levels, above=()):
+        """A resource with what it links to.
+
+        :param levels: how deep
+        :param above: paths of the resources this one is in; they are not
+            put into themselves
+        """
+        above = (*above, document.get('@odata.id'))
+        return {name: self._value(value, levels, above, name == 'Links')
+                for name, value in document.items()}
+
+    def _value(self, value, levels, above, in_links):
+        if isinstance(value, list):
+            return [self._value(one, levels, above, in_links)
+                    for one in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1 and '@odata.id' in value:
+            if not (self._links if in_links else self._others):
+                return value
+            return self._resource(value, levels, above)
+        return {name: self._value(one, levels, above,
+                                  in_links or name == 'Links')
+                for name, one in value.items()}
+
+    def _resource(self, reference, levels, above):
+        path = reference['@odata.id']
+        if (not isinstance(path, str) or '#' in path or path in above
+                or path.rstrip('/') == '/redfish/v1'):
+            return reference
+        document = self._get(path)
+        if document is None:
+            return reference
+        if levels > 1:
+            return self.of(document, levels - 1, above)
+        return document
+
+    def _get(self, path):
+        self._read += 1
+        if self._read > MOST:
+            raise errors.RedfishError(507, messages.message(
+                'InsufficientStorage',
+                detail='The answer would hold more than %d resources. Ask '
+                       'for fewer levels, or use $top.' % MOST))
+        if path not in self._known:
+            found = internal_requests.get(path)
+            self._known[path] = None if found is None else tagged(found)
+        return self._known[path]
+
+
+def _select(document, names):
+    """The properties that are named, and those below them.
+
+    A name leads through arrays: ``Members/Name`` is that of each member.
+
+    :param names: sequence of tuples of names
+    """
+    found = {name: document[name] for name in _ALWAYS if name in document}
+    for name, value in document.items():
+        below = [path[1:] for path in names if path[0] == name]
+        if not below or name in found:
+            continue
+        if () in below:
+            found[name] = value
+        elif isinstance(value, dict):
+            found[name] = _select(value, below)
+        elif isinstance(value, list):
+            found[name] = [_select(one, below) if isinstance(one, dict)
+                           else one for one in value]
+    return found

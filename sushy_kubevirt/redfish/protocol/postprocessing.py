@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to every answer, upstream's included, before it is sent.
+
+The JSON text, the ETag (in the header and in the resource), what a query
+asks for, 304, and the headers that DSP0266, "Response headers" wants:
+OData-Version, Allow, Cache-Control, and Link to the schema.
+"""
+
+import functools
+import json
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import etags
+from sushy_kubevirt.redfish.protocol import expand_select
+from sushy_kubevirt.redfish.protocol import internal_requests
+from sushy_kubevirt.redfish.protocol import negotiation
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import schemas
+
+_READS = ('GET', 'HEAD')
+
+# Where an application has its table of rules and methods.
+_ALLOW = 'sushy_kubevirt.allow'
+
+
+def finish(response):
+    """For Flask's after_request.
+
+    :returns: `flask.Response`
+    """
+    request = flask.request._get_current_object()
+    etags.release(request.environ)
+    payload.drain(request)
+    reads = request.method in _READS
+    if reads:
+        try:
+            response = _read(request, response)
+        except errors.RedfishError as exc:
+            response = errors.answer(exc)
+    else:
+        response = _written(request, response)
+    headers = response.headers
+    headers.add('OData-Version', '4.0')
+    if 'Cache-Control' not in headers:
+        headers.add('Cache-Control', 'no-cache' if reads else 'no-store')
+    if request.url_rule is not None and 'Allow' not in headers:
+        headers.add('Allow', allowed(request.url_rule.rule))
+    return response
+
+
+def allowed(rule):
+    """The methods of a route.
+
+    :param rule: text of a URL rule
+    :returns: value of the header Allow
+    """
+    app = flask.current_app._get_current_object()
+    table = app.extensions.get(_ALLOW)
+    if table is None:
+        methods = {}
+        for one in app.url_map.iter_rules():
+            methods.setdefault(one.rule, set()).update(one.methods)
+        table = app.extensions[_ALLOW] = {
+            path: ', '.join(sorted(names)) for path, names in methods.items()}
+    return table[rule]
+
+
+def _read(request, response):
+    """A GET or HEAD: query, ETag, conditions."""
+    if response.status_code != 200:
+        return _text(response)
+    document = responses.document_of(response)
+    if document is None:
+        return response
+    text = json.dumps(document)
+    tag = etags.of(document, text)
+    query = request.environ.get(negotiation.QUERY)
+    if query is None:
+        if '@odata.id' in document:
+            text = '%s, "@odata.etag": "W/\\"%s\\""}' % (text[:-1], tag[3:-1])
+    else:
+        shown = expand_select.shape(
+            {**document, '@odata.etag': tag}, query,
+            (request.path, request.query_string.decode('latin-1')))
+        if shown.get('@odata.id') != document.get('@odata.id'):
+            document, tag = shown, etags.of(shown)   # ?only
+            shown = expand_select.tagged(shown)
+        elif query.expand:
+            # Changes with what is in it.
+            tag = etags.of(shown)
+        text = json.dumps(shown)
+    environ = request.environ
+    if_match = environ.get('HTTP_IF_MATCH')
+    if if_match is not None and not etags.match(if_match, tag):
+        raise etags.failed()
+    if_none_match = environ.get('HTTP_IF_NONE_MATCH')
+    if if_none_match is not None and etags.match(if_none_match, tag):
+        return flask.Response(status=304, headers={'ETag': tag})
+    _fill(response, text)
+    response.headers.add('ETag', tag)
+    kind = document.get('@odata.type')
+    if kind:
+        response.headers.add('Link', _described_by(kind))
+    return response
+
+
+@functools.lru_cache(maxsize=256)
+def _described_by(kind):
+    return '<%s>; rel=describedby' % schemas.json_uri(kind)
+
+
+def _written(request, response):
+    """An answer to a change; what was changed, if that was asked for."""
+    if (response.status_code == 204 and request.method == 'PATCH'
+            and prefers('return=representation')):
+        found = internal_requests.get(request.path)
+        if found is not None:
+            changed = responses.resource(found)
+            changed.headers['Preference-Applied'] = 'return=representation'
+            response = changed
+    if (isinstance(response, responses.Document)
+            and response.status_code in (200, 201)
+            and '@odata.id' in response.document):
+        tag = etags.of(response.document)
+        response.headers['ETag'] = tag
+        response.document = {**response.document, '@odata.etag': tag}
+    return _text(response)
+
+
+def _text(response):
+    if isinstance(response, responses.Document):
+        _fill(response, json.dumps(response.document))
+    return response
+
+
+def _fill(response, text):
+    if isinstance(response, responses.Document):
+        # It has no length yet that would have to be put right.
+        response.response = [text.encode()]
+    else:
+        response.set_data(text)
+
+
+def prefers(preference):
+    """Whether the client asks for this (RFC 7240).
+
+    :param preference: such as ``respond-async``
+    """
+    header = flask.request.environ.get('HTTP_PREFER')
+    return header is not None and preference in (
+        one.partition(';')[0].replace(' ', '').lower()
+        for one in header.split(','))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A medium in Redfish's words: its Status, and the messages about it.
+
+A device shows them, and so does the task of its import.
+"""
+
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.services.events import messages as registry
+
+#: What a restart is, to a guest that does not see its new medium.
+RESTART = 'PowerCycle'
+
+_PROGRESS = registry.Message(
+    'TaskEvent.1.0', 'TaskProgressChanged', 'OK',
+    "The task with Id '%1' has changed to progress %2 percent complete.")
+
+
+def under_way(medium):
+    """Whether its import has not come to an end."""
+    return medium.state in (media.State.WAITING, media.State.IMPORTING)
+
+
+def percent(medium):
+    """How far its import is.
+
+    :returns: int, 0 to 100
+    """
+    if medium.state is media.State.READY:
+        return 100
+    return min(int(medium.progress or 0), 100)
+
+
+def told(machine, device_id, medium):
+    """What there is to say about a medium.
+
+    :returns: list of entries as in @Message.ExtendedInfo
+    """
+    found = []
+    if medium.state is media.State.FAILED:
+        found.append(_entry(
+            registry.MEDIA_FAILED, machine.qualified_name, shown(medium),
+            device_id, medium.reason or 'Error', medium.message))
+    elif under_way(medium):
+        entry = _entry(_PROGRESS, medium.task, str(percent(medium)))
+        if medium.message:
+            entry['Message'] += ' ' + medium.message
+        found.append(entry)
+    if medium.pending_restart and medium.state is not media.State.FAILED:
+        found.append(restart(machine, device_id))
+    return found
+
+
+def restart(machine, device_id):
+    """The medium is in the VM, and not in the guest that runs.
+
+    :returns: entry as in @Message.ExtendedInfo
+    """
+    return messages.message(
+        'ResetRequired', system_parts.system(
+            machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
+        detail='The medium of %s is there from the next start on.'
+        % device_id)
+
+
+def status(machine, device_id, medium, here):
+    """Status of a device.
+
+    :param medium: what is in it, or None
+    :param here: path of the device
+    :returns: dict (Resource.Status)
+    """
+    found = {'State': 'Enabled', 'Health': 'OK'}
+    if medium is None:
+        return found
+    if under_way(medium):
+        found['State'] = 'Updating'
+    elif medium.state is media.State.FAILED:
+        found['Health'] = 'Critical'
+    entries = told(machine, device_id, medium)
+    if entries:
+        found['Conditions'] = [{
+            'MessageId': entry['MessageId'],
+            'MessageArgs': entry['MessageArgs'],
+            'Message': entry['Message'],
+            'Severity': entry['MessageSeverity'],
+            'Resolution': entry['Resolution'],
+            'OriginOfCondition': responses.link(here),
+        } for entry in entries]
+    return found
+
+
+def shown(medium):
+    """The URL without its query, where signatures stand."""
+    return medium.url.partition('?')[0]
+
+
+def _entry(message, *args):
+    args = [messages.shown(arg) for arg in args]
+    return {
+        '@odata.type': '#Message.v1_1_2.Message',
+        'MessageId': message.id,
+        'Message': message.filled(args),
+        'MessageArgs': args,
+        'MessageSeverity': message.severity,
+        'Severity': message.severity,
+        'Resolution': message.resolution,
+    }

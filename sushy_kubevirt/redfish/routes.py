@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every route that is answered here, and how they get into an application.
+
+The routes are the modules' own (see `protocol.routing`). All are guarded and
+given their error bodies alike, upstream's included.
+"""
+
+import functools
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import authorization
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import etags
+from sushy_kubevirt.redfish.protocol import negotiation
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import postprocessing
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.protocol import system_access
+from sushy_kubevirt.redfish.resources import absent_services
+from sushy_kubevirt.redfish.resources import account_service
+from sushy_kubevirt.redfish.resources import bios
+from sushy_kubevirt.redfish.resources import boot_options
+from sushy_kubevirt.redfish.resources import certificates
+from sushy_kubevirt.redfish.resources import chassis
+from sushy_kubevirt.redfish.resources import computer_system
+from sushy_kubevirt.redfish.resources import ethernet_interfaces
+from sushy_kubevirt.redfish.resources import event_destination
+from sushy_kubevirt.redfish.resources import event_service
+from sushy_kubevirt.redfish.resources import log_services
+from sushy_kubevirt.redfish.resources import manager
+from sushy_kubevirt.redfish.resources import memory
+from sushy_kubevirt.redfish.resources import metadata
+from sushy_kubevirt.redfish.resources import processors
+from sushy_kubevirt.redfish.resources import registries
+from sushy_kubevirt.redfish.resources import service_root
+from sushy_kubevirt.redfish.resources import session_service
+from sushy_kubevirt.redfish.resources import simple_storage
+from sushy_kubevirt.redfish.resources import storage
+from sushy_kubevirt.redfish.resources import tasks
+from sushy_kubevirt.redfish.resources import virtual_media
+
+#: A module of `resources` that answers anything has ROUTES and stands here.
+MODULES = (
+    account_service,
+    bios,
+    boot_options,
+    certificates,
+    chassis,
+    computer_system,
+    ethernet_interfaces,
+    event_destination,
+    event_service,
+    log_services,
+    manager,
+    memory,
+    metadata,
+    processors,
+    registries,
+    service_root,
+    absent_services,
+    session_service,
+    simple_storage,
+    storage,
+    tasks,
+    virtual_media,
+)
+
+
+def _adapted(feature, view):
+    """Our view in the form Flask calls it.
+
+    One that is about a system is given the machine that the guard found, and
+    never an identity.
+    """
+    least = routing.FEATURES.index(feature)
+
+    @functools.wraps(view)
+    def adapted(identity=None, **arguments):
+        if least and routing.FEATURES.index(
+                flask.current_app.feature_set) < least:
+            raise errors.missing()
+        machine = flask.g.machine
+        if machine is not None:
+            return view(machine, **arguments)
+        if identity is not None:
+            return view(identity, **arguments)
+        return view(**arguments)
+
+    return adapted
+
+
+# One after the other before every view; the first that answers is the last.
+_CHECKS = (
+    authentication.identify,
+    authorization.check,
+    negotiation.check,
+    system_access.guard,
+    payload.check,
+    negotiation.query,
+    etags.check,
+)
+
+
+def _check():
+    """For Flask's before_request; one, as Flask takes its time with each."""
+    for check in _CHECKS:
+        answer = check()
+        if answer is not None:
+            return answer
+    return None
+
+
+def _routes():
+    return [route for module in MODULES for route in module.ROUTES]
+
+
+def replaced():
+    """:returns: set of upstream's endpoints that are answered here"""
+    return {route.endpoint for route in _routes() if route.rule is None}
+
+
+def install(app):
+    """Put our views, the guard and the error bodies into an application.
+
+    :param app: sushy-emulator's application, before its first request
+    :raises: `RuntimeError` if it is not the one this was written for
+    """
+    moved = sorted(replaced() - set(app.view_functions))
+    if moved:
+        raise RuntimeError('This sushy-tools has no endpoint %s; see '
+                           'sushy_kubevirt.emulator.plugin' % ', '.join(moved))
+    for route in _routes():
+        view = _adapted(route.feature, route.view)
+        if route.rule is None:
+            app.view_functions[route.endpoint] = view
+        else:
+            app.add_url_rule(route.rule, route.endpoint, view,
+                             methods=route.methods)
+    upstream = {rule.endpoint: rule.rule for rule in app.url_map.iter_rules()}
+    routing.announce(app, MODULES, {
+        route.rule or upstream[route.endpoint]: route.feature
+        for route in _routes()})
+    app.extensions['sushy_kubevirt.media'] = {
+        route.endpoint: route.media for route in _routes()}
+    app.before_request(_check)
+    app.after_request(postprocessing.finish)
+    # In place of upstream's handler, which knows one message and puts
+    # Python's words into it.
+    app.register_error_handler(Exception, errors.answer)

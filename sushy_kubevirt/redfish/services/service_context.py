@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services of one emulator, made and put together.
+
+One instance a process. What they are is in the modules of this package; this
+one knows what each of them needs of the others.
+"""
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.services import account_files
+from sushy_kubevirt.redfish.services import authenticator
+from sushy_kubevirt.redfish.services.events import dispatcher
+from sushy_kubevirt.redfish.services import sessions
+from sushy_kubevirt.redfish.services import shared_directory
+from sushy_kubevirt.redfish.services import state_secret
+from sushy_kubevirt.redfish.services import worker_messages
+from sushy_kubevirt.redfish.services import written_versions
+
+
+class Services:
+    """Services for the VMs of a cluster.
+
+    :param config: mapping with what sushy-emulator's config file set
+    :param settings: the `settings.Settings` made of it
+    :param cluster: a `cluster.Cluster`
+    :raises: `errors.ConfigError` if accounts or folder cannot be used
+    """
+
+    def __init__(self, config, settings, cluster):
+        self.settings = settings
+        self.folder = shared_directory.Folder(config)
+        self.folder.make()
+        self.bus = worker_messages.Bus(self.folder.path)
+        cluster.writes = written_versions.Writes(self.folder.path)
+        self.state = state_secret.State(
+            cluster,
+            state_secret.place(cluster, settings.state_secret),
+            self.bus,
+        )
+        self.login = authenticator.Login(self._accounts())
+        self.sessions = sessions.Sessions(
+            self.folder, self.login, self.state, settings.session_timeout)
+        self.events = dispatcher.Events(
+            cluster,
+            self.state,
+            self.bus,
+            self.folder,
+            settings.events,
+            settings.allows,
+        )
+        self.login.refused.append(self.events.login_failed)
+
+    def start(self):
+        """Begin to serve: what happens is told from now on.
+
+        Again, it changes nothing; a child process has to start anew.
+        """
+        self.bus.start()
+        self.events.start()
+
+    def _accounts(self):
+        """:returns: `account_files.Accounts`; None if none are configured"""
+        sources = [account_files.Source(path, self.folder.path.name)
+                   for path in self.settings.accounts]
+        if not sources:
+            return None
+        found = account_files.Accounts(sources)
+        try:
+            found.require()
+        except account_files.Invalid as exc:
+            raise errors.ConfigError(
+                'The accounts cannot be used, so nobody could log in:\n%s'
+                % exc) from None
+        return found
+
+    def close(self):
+        self.events.close()
+        self.bus.close()
+        self.folder.close()

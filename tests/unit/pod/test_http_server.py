@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import pathlib
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from kubevirt_sandbox.testing import certificates
+from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.pod import redfish_probe
+
+TIMEOUT = 30
+
+
+class Application:
+    """Says what it was asked; waits, streams or fails when told to."""
+
+    def __init__(self):
+        self.go_on = threading.Event()
+        self.asked = threading.Semaphore(0)
+
+    def __call__(self, environ, start_response):
+        path = environ['PATH_INFO']
+        length = environ.get('CONTENT_LENGTH', '')
+        self.asked.release()
+        if path == '/wait':
+            self.go_on.wait(TIMEOUT)
+        if path == '/fail':
+            raise ValueError('secret')
+        kind = ('text/event-stream; charset=utf-8' if path == '/stream'
+                else 'application/json')
+        start_response('200 OK', [('Content-Type', kind)])
+        if path == '/stream':
+            return self.stream()
+        if path == '/large':
+            return [b'x' * 65536] * 1000
+        return [json.dumps({
+            'path': path, 'scheme': environ['wsgi.url_scheme'],
+            'body': environ['wsgi.input'].read(
+                int(length) if length.isdecimal() else 0).decode(),
+        }).encode()]
+
+    def stream(self):
+        while not self.go_on.is_set():
+            yield b': \n'
+            self.go_on.wait(0.05)
+
+
+class Case(base.BaseTestCase):
+
+    CERTIFICATE = None
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.app = Application()
+        self.server = http_server.Server('127.0.0.1', 0, self.app,
+                                         self.CERTIFICATE)
+        self.thread = threading.Thread(target=self.server.serve)
+        self.thread.start()
+        self.addCleanup(self.end)
+
+    def end(self):
+        self.app.go_on.set()
+        self.server.stop()
+        self.thread.join(TIMEOUT)
+        self.assertFalse(self.thread.is_alive())
+
+    def set(self, name, value):
+        patch = mock.patch.object(http_server, name, value)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def connect(self):
+        found = socket.create_connection(
+            ('127.0.0.1', self.server.port), timeout=TIMEOUT)
+        self.addCleanup(found.close)
+        return found
+
+    def send(self, *pieces):
+        sock = self.connect()
+        for piece in pieces:
+            sock.sendall(piece)
+        return sock
+
+    def answer(self, sock):
+        """(code, body) of what comes until the end."""
+        data = sock.makefile('rb').read()
+        head, _, body = data.partition(b'\r\n\r\n')
+        return int(head.split()[1]), body
+
+    def get(self, path='/x'):
+        return self.answer(self.send(
+            b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
+            % path.encode()))
+
+    def assertHungUp(self, sock):
+        try:
+            self.assertEqual(b'', sock.recv(1))
+        except ConnectionResetError:
+            pass
+
+    def wait_for(self, condition):
+        end = time.monotonic() + TIMEOUT
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
+
+
+class ServerTestCase(Case):
+
+    def test_nobody_is_asked_what_it_is_called(self):
+        with mock.patch('socket.getfqdn', side_effect=AssertionError):
+            http_server.Server('127.0.0.1', 0, self.app).server_close()
+
+    def test_get(self):
+        code, body = self.get()
+        self.assertEqual(200, code)
+        self.assertIn(b'"scheme": "http"', body)
+        self.assertIn('127.0.0.1 "GET /x HTTP/1.1" 200', self.log.output)
+        self.wait_for(lambda: self.server.connections == 0)
+
+    def test_body(self):
+        sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 4'
+                         b'\r\n\r\n', b'ab', b'cd')
+        self.assertIn(b'"body": "abcd"', self.answer(sock)[1])
+
+    def test_body_in_chunks(self):
+        sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
+                         b'Transfer-Encoding: chunked\r\n\r\n',
+                         b'4\r\nabcd\r\n0\r\n\r\n')
+        self.assertEqual(200, self.answer(sock)[0])
+
+    def test_body_that_is_asked_for(self):
+        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 4\r\n'
+                         b'Expect: 100-continue\r\n\r\n')
+        self.assertEqual(b'HTTP/1.1 100 Continue\r\n\r\n',
+                         sock.recv(100).partition(b'\r\n\r\n')[0]
+                         + b'\r\n\r\n')
+        sock.sendall(b'abcd')
+        self.assertIn(b'"body": "abcd"', self.answer(sock)[1])
+
+    def test_odd_bodies(self):
+        for head, body in ((b'Content-Length: -1', b''),
+                           (b'Content-Length: \xb2', b''),
+                           (b'Content-Length: x', b''),
+                           (b'Transfer-Encoding: chunked', b'no chunk\r\n')):
+            sock = self.send(b'POST /x HTTP/1.1\r\n' + head + b'\r\n\r\n'
+                             + body)
+            sock.shutdown(socket.SHUT_WR)
+            sock.makefile('rb').read()
+        self.assertEqual(200, self.get()[0])
+        self.assertNotIn('Traceback', self.log.output)
+
+    def test_long_body_is_the_applications_matter(self):
+        # It is not read before, so nobody has to send it at once.
+        self.set('_LONGEST', 3)
+        sock = self.send(b'POST /wait HTTP/1.1\r\nHost: x\r\n'
+                         b'Content-Length: 4\r\n\r\n')
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.app.go_on.set()
+        sock.sendall(b'abcd')
+        self.assertIn(b'abcd', self.answer(sock)[1])
+
+    def test_heads_have_an_end(self):
+        line = b'X: ' + b'x' * 2000 + b'\r\n'
+        self.assertEqual(200, self.answer(self.send(
+            b'GET /x HTTP/1.1\r\n' + line * 8 + b'\r\n'))[0])
+        for head, code in ((b'GET /x HTTP/1.1\r\n' + line * 20, 431),
+                           (b'GET /x HTTP/1.1\r\nX: ' + b'x' * 50000, 431),
+                           (b'GET /' + b'x' * 50000, None)):
+            sock = self.send(head)
+            try:
+                found = self.answer(sock)[0]
+            except (ConnectionError, IndexError):
+                found = None
+            # What comes after the answer may have the kernel throw it away.
+            self.assertIn(found, (code, None))
+        # Chunks of a byte are lines, too.
+        self.assertHungUp(self.send(
+            b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
+            b'1\r\nx\r\n' * http_server._LINES))
+        self.assertNotIn('Traceback', self.log.output)
+        self.assertEqual(200, self.get()[0])
+
+    def test_chunk_that_ends_too_early(self):
+        # What Werkzeug makes of it is the memory behind it.
+        for number in 4, 40, 10 ** 6:
+            sock = self.send(b'POST /x HTTP/1.1\r\n'
+                             b'Transfer-Encoding: chunked\r\n\r\n'
+                             b'%x\r\nabc' % number)
+            sock.shutdown(socket.SHUT_WR)
+            self.assertHungUp(sock)
+            self.assertFalse(self.app.asked.acquire(blocking=False))
+
+    def test_refused_before_the_application(self):
+        for head, code in (
+                (b'POST /x HTTP/1.1\r\nContent-Length: ' + b'9' * 5000, 413),
+                (b'GET http://[ HTTP/1.1', 400)):
+            self.assertEqual(code, self.answer(self.send(
+                head + b'\r\n\r\n'))[0], head)
+        self.assertFalse(self.app.asked.acquire(blocking=False))
+        self.assertNotIn('Traceback', self.log.output)
+
+    def test_what_is_thrown_away_is_not_kept(self):
+        read = []
+
+        class Waste(http_server._Waste):
+            def read(self, size):
+                found = super().read(size)
+                read.append(len(found))
+                return found
+        self.set('_Waste', Waste)
+        self.set('_LONGEST', 3)
+        body = b'x' * 2 ** 20
+        # The application does not read it.
+        self.app.go_on.set()
+        sock = self.send(b'POST /stream HTTP/1.1\r\nContent-Length: %d'
+                         b'\r\n\r\n' % len(body), body)
+        sock.shutdown(socket.SHUT_WR)
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.wait_for(lambda: self.server.connections == 0)
+        self.assertTrue(read)
+        self.assertLessEqual(max(read), http_server._WASTE)
+
+    def test_failure_is_the_servers_own(self):
+        code, body = self.get('/fail')
+        self.assertEqual(500, code)
+        self.assertNotIn(b'secret', body)
+        self.assertEqual(200, self.get()[0])
+
+    def test_no_version_is_told(self):
+        sock = self.send(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+        self.assertIn(b'\r\nServer: sushy-kubevirt\r\n',
+                      sock.makefile('rb').read())
+
+    def test_control_characters_stay_out_of_the_log(self):
+        self.answer(self.send(b'GET /\x1b[31m HTTP/1.1\r\n\r\n'))
+        self.assertNotIn('\x1b', self.log.output)
+        self.assertIn(r'\x1b', self.log.output)
+
+    def test_probes_are_no_news(self):
+        asked = redfish_probe.Probe('127.0.0.1', self.server.port, False)
+        self.assertEqual('', asked.ready())
+        self.assertEqual('', self.log.output)
+
+
+class PatienceTestCase(Case):
+
+    def test_silent(self):
+        self.set('REQUEST_SECONDS', 0.1)
+        self.assertHungUp(self.connect())
+
+    def test_head_drop_by_drop(self):
+        self.set('REQUEST_SECONDS', 0.3)
+        sock = self.connect()
+        begin = time.monotonic()
+        try:
+            while time.monotonic() - begin < TIMEOUT:
+                sock.sendall(b'x')
+                time.sleep(0.02)
+        except OSError:
+            pass
+        self.assertLess(time.monotonic() - begin, TIMEOUT)
+
+    def test_body_that_does_not_come(self):
+        self.set('REQUEST_SECONDS', 0.2)
+        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
+        self.assertHungUp(sock)
+        # The application never heard of it.
+        self.assertFalse(self.app.asked.acquire(blocking=False))
+
+    def test_body_that_ends_too_early(self):
+        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
+        sock.shutdown(socket.SHUT_WR)
+        self.assertHungUp(sock)
+        self.assertFalse(self.app.asked.acquire(blocking=False))
+
+    def test_answer_takes_its_time(self):
+        self.set('REQUEST_SECONDS', 1)
+        sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        time.sleep(1.2)
+        self.app.go_on.set()
+        self.assertEqual(200, self.answer(sock)[0])
+
+    def test_answer_is_not_waited_for_without_end(self):
+        self.set('ANSWER_SECONDS', 0.1)
+        sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertHungUp(sock)
+
+    def test_stream_has_no_end(self):
+        self.set('ANSWER_SECONDS', 1)
+        self.set('REQUEST_SECONDS', 1)
+        sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
+        # Some thirty lines, or fewer on a busy machine.
+        time.sleep(1.5)
+        self.app.go_on.set()
+        self.assertGreater(sock.makefile('rb').read().count(b': \n'), 5)
+
+    def test_one_too_many_ends_the_oldest_silent_one(self):
+        self.set('MOST', 3)
+        busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        silent = [self.connect() for _ in range(2)]
+        self.wait_for(lambda: self.server.connections == 3)
+        self.assertEqual(200, self.get()[0])
+        self.assertHungUp(silent[0])
+        self.app.go_on.set()
+        self.assertEqual(200, self.answer(busy)[0])
+
+    def test_all_are_busy(self):
+        self.set('MOST', 2)
+        busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(2)]
+        for _ in busy:
+            self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertHungUp(self.connect())
+        self.app.go_on.set()
+        for each in busy:
+            self.assertEqual(200, self.answer(each)[0])
+        self.assertEqual(200, self.get()[0])
+
+    def test_who_does_not_take_the_answer(self):
+        self.set('SEND_SECONDS', 0.2)
+        sock = self.send(b'GET /large HTTP/1.1\r\n\r\n')
+        self.wait_for(lambda: self.server.connections == 1)
+        self.wait_for(lambda: self.server.connections == 0)
+        sock.close()
+
+    def test_who_does_not_take_the_answer_makes_room(self):
+        self.set('MOST', 2)
+        for _ in range(5):
+            self.send(b'GET /large HTTP/1.1\r\n\r\n')
+            self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertEqual(200, self.get()[0])
+
+    def test_who_does_not_stop_sending(self):
+        sock = self.send(b'GET /x HTTP/1.1\r\n\r\n', b'x' * 100)
+        self.assertEqual(200, self.answer(sock)[0])
+        self.wait_for(lambda: self.server.connections == 0)
+
+    def test_crowd_of_silent_ones(self):
+        self.set('MOST', 8)
+        crowd = [self.connect() for _ in range(40)]
+        self.assertEqual(200, self.get()[0])
+        self.assertHungUp(crowd[0])
+
+
+class EndTestCase(Case):
+
+    def test_requests_are_answered_first(self):
+        busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        silent = self.connect()
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.wait_for(lambda: self.server.connections == 2)
+        self.server.stop()
+        self.assertHungUp(silent)
+        self.wait_for(lambda: self.server.socket.fileno() == -1)
+        self.assertRaises(ConnectionRefusedError, self.connect)
+        self.app.go_on.set()
+        self.assertEqual(200, self.answer(busy)[0])
+        self.thread.join(TIMEOUT)
+        self.assertFalse(self.thread.is_alive())
+
+    def test_not_for_ever(self):
+        self.set('GRACE', 0.1)
+        self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.server.stop()
+        self.thread.join(TIMEOUT)
+        self.assertFalse(self.thread.is_alive())
+        self.assertIn('1 requests were not done with', self.log.output)
+
+    def test_streams_end(self):
+        sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        sock.recv(1)
+        begin = time.monotonic()
+        self.server.stop()
+        self.thread.join(TIMEOUT)
+        self.assertLess(time.monotonic() - begin, http_server.GRACE / 2)
+
+
+class TLSTestCase(Case):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        made = certificates.make(['localhost'])
+        files = [pathlib.Path(folder.name) / name for name in ('crt', 'key')]
+        for file, content in zip(files, (made.certificate, made.key)):
+            file.write_bytes(content)
+        cls.context = ssl.create_default_context(cadata=made.ca.decode())
+        cls.CERTIFICATE = certificate.Certificate(*map(str, files))
+
+    def test_get(self):
+        sock = self.context.wrap_socket(
+            self.connect(), server_hostname='localhost')
+        self.addCleanup(sock.close)
+        sock.sendall(b'GET /x HTTP/1.1\r\n\r\n')
+        code, body = self.answer(sock)
+        self.assertEqual(200, code)
+        self.assertIn(b'"scheme": "https"', body)
+
+    def test_who_does_not_shake_hands_keeps_nobody_waiting(self):
+        self.connect()
+        self.test_get()
+
+    def test_handshake_has_its_time(self):
+        self.set('REQUEST_SECONDS', 0.1)
+        self.assertHungUp(self.connect())
+
+    def test_no_tls(self):
+        sock = self.send(b'GET / HTTP/1.1\r\n\r\n')
+        self.assertNotIn(b'200', sock.makefile('rb').read())
+        self.test_get()
+
+    def test_probe(self):
+        asked = redfish_probe.Probe('127.0.0.1', self.server.port, True)
+        with mock.patch.object(redfish_probe, '_READY_FOR', -1):
+            for _ in range(3):
+                self.assertEqual('', asked.ready())
+        context = self.CERTIFICATE.context()
+        self.assertEqual(2, context.session_stats()['hits'])
+
+
+class ProbeTestCase(Case):
+
+    def ask(self, **options):
+        return redfish_probe.Probe(
+            '127.0.0.1', self.server.port, False, **options)
+
+    def test_server_is_gone(self):
+        asked = self.ask()
+        self.assertEqual('', asked.live())
+        self.end()
+        # That it answered is good for a while.
+        self.assertEqual('', asked.ready())
+        with mock.patch.object(redfish_probe, '_READY_FOR', -1):
+            self.assertIn('does not answer', asked.ready())
+            self.assertEqual('', asked.live())
+            with mock.patch.object(redfish_probe, '_LIVE_FOR', -1):
+                self.assertIn('does not answer', asked.live())
+
+    def test_asked_but_now_and_then(self):
+        asked = self.ask()
+        for _ in range(3):
+            self.assertEqual('', asked.ready())
+        self.assertTrue(self.app.asked.acquire(blocking=False))
+        self.assertFalse(self.app.asked.acquire(blocking=False))
+
+    def test_another_code(self):
+        with mock.patch.object(
+            redfish_probe, '_REQUEST', b'GET /fail HTTP/1.1\r\n' b'\r\n'
+        ):
+            self.assertIn('answers with HTTP/1.1 500', self.ask().ready())
+
+    def test_no_answer_in_time(self):
+        with mock.patch.object(
+            redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n' b'\r\n'
+        ), mock.patch.object(redfish_probe, 'PATIENCE', 0.1):
+            self.assertIn('does not answer', self.ask().ready())

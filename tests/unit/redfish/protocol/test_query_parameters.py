@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from oslotest import base
+
+from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import query_parameters
+
+
+class TestRead(base.BaseTestCase):
+
+    def refused(self, text):
+        exc = self.assertRaises(
+            errors.RedfishError,
+            query_parameters.read,
+            text)
+        return exc.status, exc.entries[0]['MessageId'].rpartition('.')[2]
+
+    def test_nothing_that_is_known(self):
+        for text in ('', 'x', 'x=1&y', 'excerpt=foo', '%ff=%ff', '&&'):
+            self.assertIsNone(query_parameters.read(text))
+
+    def test_all(self):
+        self.assertEqual(
+            query_parameters.Query(
+                select=(('Name',), ('Boot', 'Mode')),
+                expand='.',
+                levels=3,
+                top=5,
+                skip=0,
+            ),
+            query_parameters.read(
+                '$select=Name,%20Boot/Mode&$expand=.($levels=3)'
+                '&$top=5&$skip=0&x=y'
+            ),
+        )
+        self.assertEqual(
+            query_parameters.Query(
+                only=True),
+            query_parameters.read('only'))
+        self.assertEqual(query_parameters.Query(expand='*'),
+                         query_parameters.read('%24expand=%2A'))
+        self.assertEqual('~', query_parameters.read('$expand=~').expand)
+
+    def test_unknown(self):
+        for text in '$x', '$filter=Name%20eq%20x', '$orderby=Name', '$':
+            self.assertEqual((501, 'QueryParameterUnsupported'),
+                             self.refused(text))
+
+    def test_values(self):
+        for text in ('only=1', '$select=', '$select=a,,b', '$select=a//b',
+                     '$select=<x>', '$expand=', '$expand=Name',
+                     '$expand=*(levels=1)', '$expand=.($levels=x)',
+                     '$expand=..', '$expand=.&$expand=.',
+                     '&'.join('a=1' for _ in range(100)),
+                     '$select=' + ','.join('a' * 101)):
+            self.assertEqual((400, 'QueryParameterValueFormatError'),
+                             self.refused(text))
+        for text in '$top=', '$top=x', '$skip=1.5', '$top=1' + '0' * 30:
+            self.assertEqual((400, 'QueryParameterValueTypeError'),
+                             self.refused(text))
+        for text in ('$top=-1', '$skip=-1', '$expand=.($levels=0)',
+                     '$expand=.($levels=7)', '$expand=*($levels=999999999)'):
+            self.assertEqual((400, 'QueryParameterOutOfRange'),
+                             self.refused(text))
+
+    def test_combinations(self):
+        for text in 'only&$top=1', '$expand=.&only', 'only&$select=Name':
+            self.assertEqual((400, 'QueryCombinationInvalid'),
+                             self.refused(text))
+        self.assertEqual(
+            query_parameters.Query(
+                only=True),
+            query_parameters.read('only&x=1'))

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+
+from oslotest import base
+
+from sushy_kubevirt.redfish.protocol import system_access
+from tests.unit.redfish import fakes
+
+# What stands in a path for the arguments that name no system.
+ARGUMENTS = {
+    'device': 'Cd', 'cert_id': 'Default', 'nic_id': 'default',
+    'processor_id': 'CPU0', 'simple_storage_id': 'virtio',
+    'storage_id': 'virtio', 'stg_id': 'virtio', 'drv_id': 'root',
+    'drive_id': 'root', 'vol_id': 'root',
+    'filename': 'x', 'session_id': '1', 'reference': 'Boot0001',
+    'memory_id': 'RAM', 'controller_id': '1', 'entry': '1',
+}
+
+
+def urls(app, identity):
+    """Every path of the application that names this system, and methods."""
+    for rule in app.url_map.iter_rules():
+        argument = system_access.owner(rule.rule)
+        if argument is None:
+            continue
+        path = re.sub(
+            '<(?:[^:>]*:)?([^>]*)>',
+            lambda match: identity if match[1] == argument
+            else ARGUMENTS[match[1]], rule.rule)
+        for method in sorted(rule.methods):
+            yield method, path
+
+
+class Case(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.a = fakes.Machine(fakes.A, 'vm-a')
+        self.b = fakes.Machine(fakes.B, 'vm-b')
+        self.other = fakes.Machine(fakes.OTHER, 'vm-b', 'other')
+        self.cluster = fakes.Cluster(self.a, self.b, self.other)
+
+    def client(self, **config):
+        self.app = fakes.application(self, self.cluster, **config)
+        return self.app.test_client()
+
+
+class TestOwner(base.BaseTestCase):
+
+    def test_systems_and_managers(self):
+        for rule, argument in (
+                ('/redfish/v1/Systems/<identity>', 'identity'),
+                ('/redfish/v1/Systems/<identity>/Storage/<x>', 'identity'),
+                ('/redfish/v1/Systems/<string:thing>/New', 'thing'),
+                ('/redfish/v1/Managers/<manager_id>/New', 'manager_id'),
+                ('/redfish/v1/Managers', None),
+                ('/redfish/v1/Systems/Bios/BiosRegistry', None),
+                ('/redfish/v1/Chassis', None),
+                ('/redfish/v1/Chassis/<identity>/Thermal', 'identity')):
+            self.assertEqual(argument, system_access.owner(rule))
+
+
+class TestAllowed(Case):
+    """Whoever is not on the list might as well not be there."""
+
+    def check(self, client, identity):
+        known = fakes.A
+        number = 0
+        for method, path in urls(self.app, identity):
+            answer = client.open(path, method=method, json={})
+            unknown = client.open(path.replace(identity, 'nobody'),
+                                  method=method, json={})
+            self.assertEqual(404, answer.status_code,
+                             '%s %s' % (method, path))
+            # Nothing tells a system that is denied from one that is not.
+            self.assertEqual(
+                unknown.get_data(as_text=True).replace('nobody', identity),
+                answer.get_data(as_text=True))
+            self.assertNotIn('Location', answer.headers)
+            number += 1
+        # With its own list the same routes do answer something else.
+        answered = [client.open(path, method=method, json={}).status_code
+                    for method, path in urls(self.app, known)]
+        self.assertEqual(number, len(answered))
+        self.assertIn(200, answered)
+        self.assertEqual([], self.b.calls + self.other.calls)
+
+    def test_every_route(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.A])
+        for identity in (fakes.B, fakes.B.upper(), 'vm-b', 'default:vm-b',
+                         'other:vm-b', fakes.OTHER):
+            self.check(client, identity)
+
+    def test_nobody(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[])
+        answer = client.get('/redfish/v1/Systems/' + fakes.A)
+        self.assertEqual(404, answer.status_code)
+
+    def test_by_qualified_name(self):
+        client = self.client(
+            SUSHY_EMULATOR_ALLOWED_INSTANCES=['default/vm-b'])
+        self.assertEqual(200, client.get(
+            '/redfish/v1/Systems/' + fakes.B).status_code)
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Systems/' + fakes.OTHER).status_code)
+
+    def test_uuid_for_a_name(self):
+        self.a.name = fakes.B
+        self.cluster.all.remove(self.b)
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for identity in fakes.A, fakes.B, 'default:' + fakes.B:
+            self.assertEqual(404, client.get(
+                '/redfish/v1/Systems/' + identity).status_code)
+
+    def test_name_that_is_only_ambiguous_elsewhere(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        answer = client.get('/redfish/v1/Systems/vm-b')
+        self.assertEqual(307, answer.status_code)
+        self.assertEqual('/redfish/v1/Systems/' + fakes.B,
+                         answer.headers['Location'])
+
+    def test_collections_and_links(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for path in ('/redfish/v1/Systems', '/redfish/v1/Managers',
+                     '/redfish/v1/Chassis',
+                     '/redfish/v1/Chassis/' + fakes.B,
+                     '/redfish/v1/CertificateService/CertificateLocations'):
+            text = client.get(path).get_data(as_text=True)
+            for denied in fakes.A, fakes.OTHER, 'vm-a':
+                self.assertNotIn(denied, text, path)
+        self.assertIn(fakes.B, client.get(
+            '/redfish/v1/Systems').get_data(as_text=True))
+        self.assertIn(fakes.B, client.get(
+            '/redfish/v1/Chassis/' + fakes.B).get_data(as_text=True))
+
+    def test_uris_in_bodies(self):
+        client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for identity in fakes.A, 'vm-a', fakes.B:
+            answer = client.post(
+                '/redfish/v1/UpdateService/Actions/'
+                'UpdateService.SimpleUpdate',
+                json={'ImageURI': 'http://x',
+                      'Targets': ['/redfish/v1/Systems/' + identity]})
+            self.assertEqual(501, answer.status_code)
+            answer = client.post(
+                '/redfish/v1/CertificateService/Actions/'
+                'CertificateService.ReplaceCertificate',
+                json={'CertificateString': 'x', 'CertificateType': 'PEM',
+                      'CertificateUri':
+                      '/redfish/v1/Managers/%s/VirtualMedia/Cd/'
+                      'Certificates/Default' % identity})
+            self.assertEqual(404, answer.status_code)
+
+
+class TestNames(Case):
+
+    def test_redirect_keeps_the_rest(self):
+        client = self.client()
+        for name in 'vm-a', 'default:vm-a':
+            for method, path in urls(self.app, name):
+                answer = client.open(path + '?only=1', method=method,
+                                     json={'ResetType': 'On'})
+                self.assertEqual(307, answer.status_code, path)
+                self.assertEqual(
+                    path.replace(name, fakes.A) + '?only=1',
+                    answer.headers['Location'])
+        self.assertEqual([], self.a.calls)
+
+    def test_slash(self):
+        client = self.client()
+        for path in ('/redfish/v1/Systems/default%2Fvm-a',
+                     '/redfish/v1/Systems/default%2fvm-a/BIOS',
+                     '/redfish/v1/Managers/default%2Fvm-a'):
+            answer = client.get(
+                path, environ_overrides={'REQUEST_URI': path})
+            self.assertEqual(307, answer.status_code)
+            self.assertEqual(
+                path.replace('default%2Fvm-a', fakes.A).replace(
+                    'default%2fvm-a', fakes.A), answer.headers['Location'])
+
+    def test_slash_elsewhere(self):
+        client = self.client()
+        path = '/redfish/v1/Systems/%s/Storage%%2F1' % fakes.A
+        answer = client.get(path, environ_overrides={'REQUEST_URI': path})
+        self.assertEqual(404, answer.status_code)
+
+    def test_ambiguous(self):
+        answer = self.client().get('/redfish/v1/Systems/vm-b')
+        self.assertEqual(409, answer.status_code)
+        text = answer.json['error']['message']
+        self.assertIn('default/vm-b', text)
+        self.assertIn('other/vm-b', text)
+
+    def test_uuid_in_capitals(self):
+        answer = self.client().get('/redfish/v1/Systems/' + fakes.A.upper())
+        self.assertEqual(200, answer.status_code)
+        self.assertEqual(fakes.A, answer.json['Id'])
+
+    def test_chassis(self):
+        client = self.client()
+        answer = client.get('/redfish/v1/Chassis/vm-a/Thermal')
+        self.assertEqual(307, answer.status_code)
+        self.assertEqual('/redfish/v1/Chassis/%s/Thermal' % fakes.A,
+                         answer.headers['Location'])
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Chassis/none').status_code)
+
+
+class TestOnly(Case):
+    """The names that KubeVirtBMC has for its only VM."""
+
+    VM = 'default/vm-a'
+    ALIASES = (('/redfish/v1/Systems/', '1'), ('/redfish/v1/Managers/', 'BMC'))
+
+    def test_every_route_answers_as_by_its_uuid(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        number = 0
+        for method, path in urls(self.app, fakes.A):
+            for prefix, alias in self.ALIASES:
+                if not path.startswith(prefix):
+                    continue
+                number += 1
+                wanted = client.open(path, method=method, json={})
+                found = client.open(path.replace(fakes.A, alias, 1),
+                                    method=method, json={})
+                self.assertEqual(wanted.status_code, found.status_code, path)
+                self.assertEqual(
+                    wanted.get_data(as_text=True),
+                    found.get_data(as_text=True).replace(
+                        prefix + alias, prefix + fakes.A), path)
+                self.assertEqual(wanted.headers.get('ETag'),
+                                 found.headers.get('ETag'))
+        self.assertGreater(number, 100)
+
+    def test_action(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        answer = client.post(
+            '/redfish/v1/Systems/1/Actions/ComputerSystem.Reset',
+            json={'ResetType': 'On'})
+        self.assertEqual(204, answer.status_code)
+        self.assertIn('reset', str(self.a.calls))
+
+    def test_if_match(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        tag = client.get('/redfish/v1/Systems/' + fakes.A).headers['ETag']
+        answer = client.patch('/redfish/v1/Systems/1', json={'AssetTag': 'x'},
+                              headers={'If-Match': tag})
+        self.assertEqual(204, answer.status_code)
+
+    def test_device(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        for owner in 'Managers/BMC', 'Systems/1', 'Systems/' + fakes.A:
+            answer = client.get('/redfish/v1/%s/VirtualMedia/CD1' % owner)
+            self.assertEqual(200, answer.status_code)
+            self.assertEqual('Cd', answer.json['Id'])
+        answer = client.post(
+            '/redfish/v1/Managers/BMC/VirtualMedia/CD1/Actions/'
+            'VirtualMedia.InsertMedia', json={'Image': 'http://host/a.iso'})
+        self.assertEqual(204, answer.status_code)
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Managers/BMC/VirtualMedia/CD2').status_code)
+
+    def test_each_is_for_its_own_collection(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        for path in 'Systems/BMC', 'Managers/1', 'Chassis/1':
+            self.assertEqual(404, client.get(
+                '/redfish/v1/' + path).status_code)
+
+    def test_not_among_several(self):
+        self.cluster.all[:] = [self.a]
+        client = self.client()
+        for prefix, alias in self.ALIASES:
+            self.assertEqual(404, client.get(prefix + alias).status_code)
+        self.assertEqual(404, client.get(
+            '/redfish/v1/Systems/%s/VirtualMedia/CD1' % fakes.A).status_code)
+
+    def test_vm_is_gone(self):
+        self.cluster.all.remove(self.a)
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        answer = client.get('/redfish/v1/Systems/1')
+        self.assertEqual(404, answer.status_code)
+
+    def test_no_way_around_the_list(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM,
+                             SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
+        for prefix, alias in self.ALIASES:
+            self.assertEqual(404, client.get(prefix + alias).status_code)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues, batches and failures; that it goes over HTTP is tested elsewhere."""
+
+import json
+import queue
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.redfish.services.events import delivery
+from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import filters
+from sushy_kubevirt.redfish.services.events import http_push
+from sushy_kubevirt.redfish.services.events import messages
+from sushy_kubevirt.redfish.services.events import service_settings
+from sushy_kubevirt.redfish.services.events import subscriptions
+
+
+class Poster:
+    """In place of HTTP: what is sent goes to the test, which answers."""
+
+    sent = None
+    fails = None
+
+    def __init__(self, place, resolve, context):
+        self.place = place
+
+    async def post(self, body, headers):
+        if self.fails:
+            failure = self.fails.pop(0)
+            if failure is not None:
+                raise failure
+        self.sent.put((self.place.path, [
+            event['MessageArgs'][0] if event['MessageArgs']
+            else event['MessageId'].rpartition('.')[2]
+            for event in json.loads(body)['Events']]))
+
+    def close(self):
+        pass
+
+
+class Store:
+
+    def __init__(self):
+        self.calls = queue.Queue()
+
+    def remove(self, id_):
+        self.calls.put(('remove', id_))
+
+    def change(self, id_, **fields):
+        self.calls.put(('change', id_, fields))
+
+
+class TestDelivery(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.redfish.services.events.http_push.Poster', Poster))
+        Poster.sent = queue.Queue()
+        Poster.fails = []
+        self.marks = queue.Queue()
+        self.store = Store()
+        self.subscriptions = []
+        self.number = 0
+        self.delivery = delivery.Delivery(
+            lambda: tuple(self.subscriptions),
+            lambda: service_settings.Settings(attempts=1, interval=0.01),
+            self.store, self.marks.put)
+        self.addCleanup(self.delivery.close)
+
+    def subscribe(self, id_, **more):
+        one = subscriptions.Subscription(
+            id_, 'http://192.0.2.1/' + id_, created='2026', **more)
+        self.subscriptions.append(one)
+        return one
+
+    def record(self, text='', key=messages.TEST):
+        self.number += 1
+        made = event_record.make(key, event_record.OTHER, (text,))
+        return event_record.unpacked({**made.packed(), 'number': self.number})
+
+    def got(self):
+        return Poster.sent.get(timeout=30)
+
+    def none(self):
+        self.assertRaises(queue.Empty, Poster.sent.get, timeout=0.1)
+
+    def test_all_who_want_it(self):
+        self.subscribe('a')
+        self.subscribe('b', filter=filters.Filter(registries=('TaskEvent',)))
+        self.subscribe('c', suspended=True)
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.assertEqual(('/a', ['1']), self.got())
+        self.none()
+        self.assertEqual({'a': (1, 0)}, self.marks.get(timeout=30))
+
+    def test_one_that_comes_later(self):
+        self.subscribe('a')
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.got()
+        self.subscribe('b')
+        self.delivery.refresh()
+        self.delivery.take(self.record('2'))
+        self.assertEqual({('/a', '2'), ('/b', '2')},
+                         {(path, *texts) for path, texts in (
+                             self.got(), self.got())})
+
+    def test_a_successor_goes_on(self):
+        self.subscribe('a')
+        past = [self.record(str(number)) for number in range(4)]
+        self.delivery.refresh(past, {'a': (2, 0)})
+        self.assertEqual(('/a', ['2', '3']), self.got())
+
+    def test_what_was_before_a_subscription(self):
+        self.subscribe('a')
+        self.subscriptions[0] = subscriptions.Subscription(
+            'a', 'http://192.0.2.1/a', created=event_record.now())
+        old = event_record.unpacked({**self.record('old').packed(),
+                                     'time': '2020-01-01'})
+        self.delivery.refresh([old])
+        self.delivery.take(self.record('new'))
+        self.assertEqual(('/a', ['new']), self.got())
+
+    def test_again(self):
+        Poster.fails = [http_push.Failed('it answered 500'), OSError('gone')]
+        self.subscribe('a', policy=subscriptions.Policy.FOREVER)
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.assertEqual(('/a', ['1']), self.got())
+        self.none()
+
+    def test_giving_up(self):
+        for policy, call in (
+                ('TERMINATE', ('remove', 'a')),
+                ('SUSPEND', ('change', 'a', {'suspended': True}))):
+            del self.subscriptions[:]
+            self.delivery.refresh()
+            Poster.fails = [http_push.Failed('no')] * 2
+            self.subscribe('a', policy=subscriptions.Policy[policy])
+            self.delivery.refresh()
+            self.delivery.take(self.record('1'))
+            self.assertEqual(call, self.store.calls.get(timeout=30))
+            self.none()
+            self.delivery.take(self.record('2'))
+            self.none()
+
+    def test_wanted_again_at_once(self):
+        Poster.fails = [http_push.Failed('no')] * 2
+        self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.assertEqual('change', self.store.calls.get(timeout=30)[0])
+        self.none()
+        # It was suspended, and is no longer when this looks for the first
+        # time.
+        self.delivery.refresh()
+        self.delivery.take(self.record('2'))
+        self.assertEqual(('/a', ['2']), self.got())
+
+    def test_batches_and_losses(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.redfish.services.events.delivery.QUEUE', 100))
+        self.subscribe('a', policy=subscriptions.Policy.FOREVER)
+        self.delivery.refresh([self.record(str(number))
+                               for number in range(120)])
+        path, texts = self.got()
+        # The oldest are lost, and that is said.
+        self.assertEqual(['EventBufferExceeded'] + [
+            str(number) for number in range(20, 70)],
+            [text or 'EventBufferExceeded' for text in texts])
+        self.assertEqual([str(number) for number in range(70, 120)],
+                         self.got()[1])
+        self.none()
+
+    def test_one_that_goes(self):
+        self.subscribe('a')
+        self.delivery.refresh()
+        del self.subscriptions[:]
+        self.delivery.refresh()
+        self.delivery.take(self.record('1'))
+        self.none()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Against servers that answer as they like, on real sockets."""
+
+import asyncio
+import socket
+import threading
+
+from oslotest import base
+
+from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.redfish.services.events import http_push
+
+
+class Server:
+    """Answers each request with the next of what it was given.
+
+    :param answers: lists of bytes, one a connection; None closes it
+    """
+
+    def __init__(self, test, *answers):
+        self.requests = []
+        self.connections = 0
+        listening = socket.create_server(('127.0.0.1', 0))
+        test.addCleanup(listening.close)
+        self.port = listening.getsockname()[1]
+        threading.Thread(target=self._serve, args=(listening, answers),
+                         daemon=True).start()
+
+    def _serve(self, listening, answers):
+        for mine in answers:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            with connection, connection.makefile('rb') as stream:
+                for answer in mine:
+                    self._read(stream)
+                    if answer is None:
+                        break
+                    connection.sendall(answer)
+
+    def _read(self, stream):
+        head, length = [], 0
+        while (line := stream.readline().strip()):
+            head.append(line.decode())
+            if line.lower().startswith(b'content-length:'):
+                length = int(line.split()[1])
+        self.requests.append((head, stream.read(length)))
+
+
+OK = b'HTTP/1.1 204 No Content\r\n\r\n'
+
+
+class TestPoster(base.BaseTestCase):
+
+    def post(self, server, times=1, headers=(), path='/events?a=b'):
+        place = url_policy.place('http://127.0.0.1:%d%s' % (server.port, path))
+
+        async def resolve():
+            return ('127.0.0.1',)
+
+        async def run():
+            poster = http_push.Poster(place, resolve)
+            try:
+                for _ in range(times):
+                    await asyncio.wait_for(poster.post(b'{}', headers), 30)
+            finally:
+                poster.close()
+
+        asyncio.run(run())
+
+    def test_what_is_sent(self):
+        server = Server(self, [OK])
+        self.post(server, headers=[('X-Token', 'mine')])
+        [(head, body)] = server.requests
+        self.assertEqual('POST /events?a=b HTTP/1.1', head[0])
+        self.assertIn('Host: 127.0.0.1:%d' % server.port, head)
+        self.assertIn('Content-Type: application/json', head)
+        self.assertIn('X-Token: mine', head)
+        self.assertEqual(b'{}', body)
+
+    def test_the_connection_is_kept(self):
+        for answer in (
+                OK, b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+                b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+                b'3\r\nabc\r\n0\r\n\r\n',
+                b'HTTP/1.1 100 Continue\r\n\r\n' + OK):
+            server = Server(self, [answer] * 3)
+            self.post(server, 3)
+            self.assertEqual(1, server.connections, answer)
+
+    def test_or_not(self):
+        for answer in (
+                b'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n',
+                b'HTTP/1.0 200 OK\r\n\r\n',
+                b'HTTP/1.1 200 OK\r\n\r\nno length',
+                b'HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n',
+                b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+                b'nonsense\r\n'):
+            server = Server(self, [answer], [OK])
+            self.post(server, 2)
+            self.assertEqual(2, server.connections, answer)
+
+    def test_one_that_was_closed_meanwhile(self):
+        server = Server(self, [OK, None], [OK])
+        self.post(server, 2)
+        self.assertEqual(2, server.connections)
+
+    def test_failures(self):
+        for answer in (
+                b'HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n',
+                b'HTTP/1.1 302 Go\r\nLocation: http://169.254.169.254/\r\n'
+                b'Content-Length: 0\r\n\r\n',
+                b'HTTP/1.1 x\r\n\r\n', b'SSH-2.0-x\r\n\r\n',
+                b'x' * 200000):
+            server = Server(self, [answer])
+            self.assertRaises(http_push.Failed, self.post, server)
+        server = Server(self, [None])
+        self.assertRaises(asyncio.IncompleteReadError, self.post, server)
+        server = Server(self)
+        server.port = 1
+        self.assertRaises(OSError, self.post, server)

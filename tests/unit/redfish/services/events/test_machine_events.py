@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is made of the states that the watches tell, in whatever order."""
+
+import copy
+
+import fixtures
+from oslotest import base
+
+from kubevirt_sandbox.testing import machines
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import media
+from sushy_kubevirt.redfish.services.events import machine_events
+from tests.unit.machine import api
+
+
+class Machine:
+
+    def __init__(self, vm):
+        self.namespace = vm['metadata']['namespace']
+        self.name = vm['metadata']['name']
+        self.uid = vm['metadata']['uid']
+        self.uuid = self.uid
+
+    @property
+    def qualified_name(self):
+        return '%s/%s' % (self.namespace, self.name)
+
+
+class Media:
+
+    def subscribe(self, callback):
+        self.callback = callback
+
+
+class Cluster:
+
+    def __init__(self, *vms):
+        self.vms = vms
+        self.media = Media()
+
+    def machines(self):
+        return [Machine(vm) for vm in self.vms]
+
+    def subscribe(self, callback):
+        self.callback = callback
+        for vm in self.vms:
+            callback(Machine(vm), vm, None)
+
+
+def new_vm(name='vm', uid='u-1'):
+    vm = machines.vm(name, 'Manual')
+    vm['metadata'].update(uid=uid, resourceVersion='1', generation=1)
+    vm['status'] = {'printableStatus': 'Stopped', 'observedGeneration': 1}
+    return vm
+
+
+class WatchingTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'sushy_kubevirt.redfish.services.events'
+                '.machine_events.DOUBT_SECONDS',
+                0,
+            )
+        )
+        self.told = []
+        self.woken = []
+        self.allowed = True
+        self.vm = new_vm()
+        self.cluster = Cluster(self.vm)
+        self.watching = machine_events.Watching(
+            self.cluster, lambda machine: self.allowed, self.told.append,
+            lambda: self.woken.append(1))
+        self.watching.begin()
+
+    def see(self, vm, vmi=None, machine=None):
+        self.cluster.callback(machine or Machine(vm), vm, vmi)
+
+    def keys(self):
+        found = [record.key for record in self.told]
+        del self.told[:]
+        return found
+
+    def running(self, vm, **more):
+        vmi = api.vmi(vm, uid='vmi-1')
+        vmi['spec'] = copy.deepcopy(vm['spec']['template']['spec'])
+        vmi['metadata']['annotations'] = dict(
+            vm['spec']['template']['metadata'].get('annotations') or {})
+        vmi['status'].update(more)
+        return vmi
+
+
+class TestMachines(WatchingTestCase):
+
+    def test_what_there_is_at_first_is_no_news(self):
+        self.assertEqual([], self.keys())
+        self.see(self.vm)
+        self.assertEqual([], self.keys())
+
+    def test_come_and_go(self):
+        other = new_vm('other', 'u-2')
+        self.see(other)
+        self.assertEqual(['ResourceCreated'], self.keys())
+        self.see(None, machine=Machine(other))
+        self.see(None, machine=Machine(other))
+        self.assertEqual(['ResourceRemoved'], self.keys())
+
+    def test_made_anew_while_nobody_looked(self):
+        self.see(new_vm(uid='u-2'))
+        self.assertEqual(['ResourceRemoved', 'ResourceCreated'], self.keys())
+        # The old one's end is told late.
+        self.see(None, machine=Machine(self.vm))
+        self.assertEqual([], self.keys())
+
+    def test_those_that_nobody_may_know_of(self):
+        self.allowed = False
+        self.see(new_vm('secret', 'u-9'))
+        self.assertEqual([], self.keys())
+
+    def test_power(self):
+        vm = copy.deepcopy(self.vm)
+
+        vmi = self.running(vm)
+        self.see(vm, vmi)
+        [record] = self.told
+        self.assertEqual(('ResourcePoweredOn', ('default/vm',), 'u-1'),
+                         (record.key, record.args, record.uid))
+        self.keys()
+        self.see(vm, vmi)
+        vmi['status']['conditions'] = [{'type': 'Paused', 'status': 'True'}]
+        self.see(vm, vmi)
+        self.assertEqual(['ResourcePaused'], self.keys())
+        self.see(self.vm)
+        self.assertEqual(['ResourcePoweredOff'], self.keys())
+
+
+class TestBoot(WatchingTestCase):
+
+    def once(self):
+        vm = copy.deepcopy(self.vm)
+        boot_overrides.put_once(
+            vm, 'id-1', boot_overrides.boot_order.Class.PXE)
+        vm['metadata']['generation'] = 2
+        self.see(vm)
+        self.assertEqual(['BootOverrideSet'], self.keys())
+        return vm
+
+    def taken_off(self, vm):
+        vm = copy.deepcopy(vm)
+        boot_overrides.take_off_all(vm)
+        return vm
+
+    def test_consumed(self):
+        vm = self.once()
+        vmi = self.running(vm)
+        self.see(vm, vmi)
+        self.assertEqual(['BootOverrideConsumed', 'ResourcePoweredOn'],
+                         sorted(self.keys()))
+        self.see(self.taken_off(vm), vmi)
+        self.see(self.taken_off(vm))
+        self.watching.doubt()
+        self.assertEqual(['ResourcePoweredOff'], self.keys())
+
+    def test_the_vm_tells_first(self):
+        vm = self.once()
+        vm['status']['observedGeneration'] = 2
+        self.assertIs(boot.Enabled.DISABLED, boot.state(vm, None).enabled)
+        self.see(vm)
+        vmi = self.running(vm, phase='Scheduling')
+        self.see(vm, vmi)
+        self.assertEqual(['ResourcePoweringOn'], [
+            key for key in self.keys()])
+        self.see(vm, self.running(vm))
+        self.assertEqual(['BootOverrideConsumed', 'ResourcePoweredOn'],
+                         sorted(self.keys()))
+
+    def test_its_vmi_came_and_went_unseen(self):
+        vm = self.once()
+        vm['status']['observedGeneration'] = 2
+        self.see(vm)
+        self.see(self.taken_off(vm))
+        self.watching.doubt()
+        self.assertEqual(['BootOverrideConsumed'], self.keys())
+
+    def test_taken_off_before_its_vmi_is_heard_of(self):
+        vm = self.once()
+        self.see(self.taken_off(vm))
+        self.assertEqual([], self.keys())
+        self.assertTrue(self.woken)
+        self.see(self.taken_off(vm), self.running(vm))
+        self.assertIn('BootOverrideConsumed', self.keys())
+        self.watching.doubt()
+        self.assertEqual([], self.keys())
+
+    def test_removed(self):
+        self.see(self.taken_off(self.once()))
+        self.watching.doubt()
+        self.assertEqual(['BootOverrideRemoved'], self.keys())
+        self.assertIsNone(self.watching.doubt())
+
+    def test_continuous(self):
+        vm = copy.deepcopy(self.vm)
+        boot_overrides.put_continuous(vm, boot_overrides.boot_order.Class.CD)
+        self.see(vm)
+        self.assertEqual(['BootOverrideSet'], self.keys())
+        self.see(self.vm)
+        self.assertEqual(['BootOverrideRemoved'], self.keys())
+
+
+class TestMedia(WatchingTestCase):
+
+    def medium(self, state=media.State.WAITING, url='http://x/a.iso',
+               **more):
+        return media.Medium(url, 'a.iso', True, state, since='s', task='t',
+                            data_volume='dv', **more)
+
+    def change(self, old, new):
+        self.cluster.media.callback(Machine(self.vm), 'Cd', old, new)
+        return self.keys()
+
+    def test_life(self):
+        waiting = self.medium()
+        importing = self.medium(media.State.IMPORTING, progress=1.0)
+        ready = self.medium(media.State.READY)
+        self.assertEqual(['MediaInserted', 'TaskStarted'],
+                         self.change(None, waiting))
+        self.assertEqual([], self.change(waiting, importing))
+        self.assertEqual(['MediaImported', 'TaskCompletedOK'],
+                         self.change(importing, ready))
+        self.assertEqual([], self.change(ready, ready))
+        self.assertEqual(['MediaEjected'], self.change(ready, None))
+
+    def test_at_once(self):
+        self.assertEqual(
+            ['MediaInserted', 'TaskStarted', 'MediaImported',
+             'TaskCompletedOK'],
+            self.change(None, self.medium(media.State.READY)))
+
+    def test_replaced(self):
+        self.assertEqual(
+            ['MediaEjected', 'MediaInserted', 'TaskStarted'],
+            self.change(self.medium(media.State.READY),
+                        self.medium(url='http://x/b.iso')))
+
+    def test_failed(self):
+        failed = self.medium(media.State.FAILED, reason='Error',
+                             message='404')
+        self.cluster.media.callback(Machine(self.vm), 'Cd', self.medium(),
+                                    failed)
+        [record, task] = self.told
+        self.assertEqual('MediaImportFailed', record.key)
+        self.assertIn('(Error): 404', record.text)
+        self.assertEqual('TaskAborted', task.key)
+        self.keys()
+        again = self.medium(media.State.FAILED, reason='Error',
+                            message='404 once more')
+        self.assertEqual([], self.change(failed, again))
+
+    def test_what_it_is_about(self):
+        medium = self.medium(url='http://x/a.iso?signature=s3cret')
+        for device, end in (('Cd', '/VirtualMedia/Cd'), ('HttpBoot', '')):
+            self.told.clear()
+            self.cluster.media.callback(Machine(self.vm), device, None,
+                                        medium)
+            self.assertTrue(self.told[0].origin.endswith(
+                self.told[0].origin.split('/')[4] + end))
+            self.assertEqual('http://x/a.iso', self.told[0].args[1])
+
+    def test_at_first(self):
+        ready = self.medium(media.State.READY)
+        self.assertEqual([], self.change(ready, ready))

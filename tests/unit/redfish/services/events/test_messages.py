@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.redfish.resources import registries
+from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import messages
+
+
+def all_messages():
+    return [found for found in vars(messages).values()
+            if isinstance(found, messages.Message)]
+
+
+class TestMessages(base.BaseTestCase):
+
+    def test_arguments_fit(self):
+        for message in all_messages():
+            args = ['<%d>' % number for number in range(
+                1, message.text.count('%') + 1)]
+            text = message.filled(args)
+            for arg in args:
+                self.assertIn(arg, text)
+            if message.registry.startswith(messages.PREFIX):
+                self.assertEqual(len(args), len(message.arguments))
+                self.assertTrue(message.about)
+
+    def test_an_argument_is_left_alone(self):
+        self.assertEqual('The resource `%2 %1` has powered on.',
+                         messages.POWERED_ON.filled(['%2 %1']))
+
+    def test_registries_are_published(self):
+        for message in all_messages():
+            self.assertIn(message.registry.partition('.')[0],
+                          messages.PREFIXES)
+            if not message.registry.startswith(messages.PREFIX):
+                self.assertIn(message.registry, registries.STANDARD)
+
+    def test_ours(self):
+        found = messages.registry()
+        self.assertEqual('SushyKubeVirt.1.0.0', found['Id'])
+        entry = found['Messages']['MediaImportFailed']
+        self.assertEqual(5, entry['NumberOfArgs'])
+        self.assertEqual(5, len(entry['ArgDescriptions']))
+        self.assertEqual('Critical', entry['MessageSeverity'])
+        self.assertNotIn('ResourcePoweredOn', found['Messages'])
+        json.dumps(found)
+
+
+class TestRecords(base.BaseTestCase):
+
+    class Machine:
+        uid = 'u-1'
+        qualified_name = 'default/vm'
+
+    def test_every_worker_makes_the_same(self):
+        one, two = (
+            event_record.make(
+                messages.POWERED_ON,
+                event_record.STATUS,
+                ('a',),
+                machine=self.Machine,
+                seed=('7', '9'),
+            )
+            for _ in range(2)
+        )
+        self.assertEqual(one.id, two.id)
+        self.assertTrue(one.is_same(two))
+        other = event_record.make(
+            messages.POWERED_ON,
+            event_record.STATUS,
+            ('a',),
+            machine=self.Machine,
+            seed=('8', '9'),
+        )
+        self.assertNotEqual(one.id, other.id)
+        self.assertFalse(one.is_same(other))
+        one, two = (event_record.make(
+            messages.POWERING_ON, event_record.STATUS, ('a',), seed=seed,
+            machine=self.Machine, stable=False) for seed in '12')
+        self.assertTrue(one.is_same(two))
+        later = event_record.unpacked(
+            {**two.packed(), 'time': '2037-01-01T00:00:00.000+00:00'}
+        )
+        self.assertFalse(one.is_same(later))
+        self.assertEqual(one, event_record.unpacked(
+            json.loads(json.dumps(one.packed()))))
+
+    def test_long_and_odd_arguments(self):
+        record = event_record.make(messages.POWERED_ON, event_record.STATUS,
+                                   ('x' * 5000 + '\r\n',))
+        self.assertLess(len(record.text), 1100)
+        record = event_record.make(
+            messages.POWERED_ON, event_record.STATUS, ('a\r\nb',))
+        self.assertEqual(('a  b',), record.args)
+
+    def test_event(self):
+        one = event_record.make(
+            messages.POWERED_ON,
+            event_record.STATUS,
+            ('a',),
+            '/redfish/v1/Systems/1',
+        )
+        two = event_record.make(messages.TEST, event_record.OTHER)
+        body = event_record.event([one, two], 'mine', ('Alert',))
+        self.assertEqual('mine', body['Context'])
+        self.assertEqual(2, body['Events@odata.count'])
+        first, second = body['Events']
+        self.assertEqual(('0', '1'), (first['MemberId'], second['MemberId']))
+        self.assertEqual('Alert', first['EventType'])
+        self.assertEqual({'@odata.id': '/redfish/v1/Systems/1'},
+                         first['OriginOfCondition'])
+        self.assertNotIn('OriginOfCondition', second)
+        body = event_record.event([one], '')
+        self.assertNotIn('Context', body)
+        self.assertEqual('StatusChange', body['Events'][0]['EventType'])

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others may have written into the Secret of subscriptions."""
+
+from oslotest import base
+
+from sushy_kubevirt.redfish.services.events import event_options
+from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import service_settings
+from sushy_kubevirt.redfish.services.events import subscriptions
+
+GOOD = {'destination': 'https://192.0.2.1/', 'created': '2026'}
+
+
+class State:
+    """Sections in memory."""
+
+    def __init__(self, **sections):
+        self.sections = sections
+
+    def read(self, section, fresh=False):
+        return self.sections.get(section) or {}
+
+    known = read
+
+    def update(self, section, edit):
+        edit(self.sections.setdefault(section, {}))
+
+
+class TestGarbage(base.BaseTestCase):
+
+    def store(self, **entries):
+        state = State(subscriptions=entries)
+        return subscriptions.Subscriptions(state, event_options.EventOptions())
+
+    def test_it_is_left_out_and_the_others_stay(self):
+        wrong = {
+            'destination': 5, 'created': 5, 'name': [1], 'context': {},
+            'owner': None, 'policy': 'no', 'headers': 5, 'filter': [1],
+        }
+        bad = [{}, None, [], 5, 'x'] + [
+            {**GOOD, name: value} for name, value in wrong.items()] + [
+            {**GOOD, 'filter': value} for value in (
+                {'types': 5}, {'types': 'abc'}, {'messages': [5]},
+                {'subordinate': 'x'})] + [
+            {**GOOD, 'headers': value} for value in (
+                [['X-A', 'b\r\nX-C: d']], [['X\r\n', 'b']], [[5, 6]])]
+        store = self.store(good=GOOD, **{
+            'bad-%d' % number: data for number, data in enumerate(bad)})
+        for found in store.all(), store.known():
+            self.assertEqual(['good'], [one.id for one in found])
+        for number in range(len(bad)):
+            self.assertIsNone(store.get('bad-%d' % number))
+            self.assertIsNone(store.change('bad-%d' % number,
+                                           suspended=True))
+
+    def test_a_name_that_is_no_part_of_a_path(self):
+        store = self.store(**{id_: GOOD for id_ in (
+            '', 'a/../b', '<x>', 'a\n', 'a' * 65)})
+        self.assertEqual((), store.all())
+
+    def test_what_is_kept_comes_back(self):
+        store = self.store()
+        made = store.add('https://192.0.2.1/', headers=(('X-A', 'b'),),
+                         filter=subscriptions.filters.Filter(
+                             types=(event_record.ALERT,), subordinate=True))
+        section = store._state.sections['subscriptions']
+        # As JSON has it.
+        packed = section[made.id]
+        packed['headers'] = [list(pair) for pair in packed['headers']]
+        packed['filter'] = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in packed['filter'].items()}
+        self.assertEqual((made,), store.all())
+
+    def test_settings(self):
+        for given in ({'attempts': -1}, {'attempts': 10 ** 30},
+                      {'interval': 0}, {'interval': True},
+                      {'enabled': 'no'}, {'more': 1}):
+            self.assertEqual(service_settings.Settings(),
+                             service_settings.known(State(events=given)))
+        self.assertEqual(
+            service_settings.Settings(attempts=5, enabled=False),
+            service_settings.known(
+                State(events={'attempts': 5, 'enabled': False})
+            ),
+        )

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts from files and mounted Secrets, as they change."""
+
+import os
+import pathlib
+import time
+
+import bcrypt
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.redfish.services import account_files
+
+
+def digest(password, cost=4):
+    return bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()
+
+
+ADMIN = digest(b'secret-of-admin')
+
+
+class Case(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MockPatchObject(account_files, '_COST', 4))
+        self.useFixture(fixtures.MockPatchObject(account_files, '_FRESH', 0.1))
+        self.log = self.useFixture(fixtures.FakeLogger())
+
+    def accounts(self, *paths):
+        found = account_files.Accounts(map(account_files.Source, paths))
+        found.require()
+        return found
+
+    def names(self, accounts):
+        return sorted(accounts.current(sure=True))
+
+    def settle(self):
+        """Let more time pass than two writes in one tick may have."""
+        time.sleep(1.5 * account_files._FRESH)
+
+    def refused(self, *paths):
+        exc = self.assertRaises(account_files.Invalid, self.accounts, *paths)
+        for text in str(exc), self.log.output:
+            self.assertNotIn('secret', text)
+            self.assertNotIn('$2b$', text)
+        return str(exc)
+
+
+class TestFile(Case):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.base / 'accounts'
+
+    def write(self, text):
+        self.path.write_text(text)
+
+    def test_roles(self):
+        self.write('# people\n\nadmin:%s\nbob:%s:Operator\n ann:%s:ReadOnly\n'
+                   % (ADMIN, ADMIN, ADMIN))
+        found = self.accounts(self.path).current()
+        self.assertEqual(
+            {'admin': 'Administrator', 'bob': 'Operator', 'ann': 'ReadOnly'},
+            {account.name: account.role for account in found.values()})
+        self.assertIn('ConfigureUsers', found['admin'].privileges)
+        self.assertNotIn('ConfigureManager', found['bob'].privileges)
+
+    def test_htpasswd(self):
+        """What Apache writes: $2y$."""
+        self.write('admin:%s\n' % ADMIN.replace('$2b$', '$2y$'))
+        self.assertEqual(['admin'], self.names(self.accounts(self.path)))
+
+    def test_refused(self):
+        for text, words in (
+                ('', 'it has no account'),
+                ('admin', 'user:digest'),
+                ('admin:', 'user:digest'),
+                ('admin:secret', 'htpasswd -nB'),
+                ('admin:$apr1$secret', 'htpasswd -nB'),
+                ('admin:%s' % ADMIN[:-1], 'htpasswd -nB'),
+                ('admin:%s:Root' % ADMIN, 'Administrator, Operator'),
+                ('admin:%s:' % ADMIN, 'Administrator, Operator'),
+                ('admin:%s' % ADMIN.replace('$04$', '$31$'), 'cost'),
+                (':%s' % ADMIN, 'a user name has'),
+                ('a\tb:%s' % ADMIN, 'control characters'),
+                ('%s:%s' % ('a' * 129, ADMIN), 'a user name has'),
+                ('a:%s\na:%s' % (ADMIN, ADMIN), 'a second time')):
+            self.write(text)
+            found = self.refused(self.path)
+            self.assertIn(words, found)
+            self.assertIn(str(self.path), found)
+
+    def test_unreadable(self):
+        self.assertIn('No such file', self.refused(self.path))
+        self.path.write_bytes(b'\xff')
+        self.assertIn('UTF-8', self.refused(self.path))
+
+    def test_changes(self):
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        before = accounts.current()['admin'].signature
+        self.write('admin:%s\nbob:%s\n' % (digest(b'new'), ADMIN))
+        self.assertEqual(['admin', 'bob'], self.names(accounts))
+        self.assertNotEqual(before, accounts.current()['admin'].signature)
+        self.settle()
+        self.write('admin:%s:ReadOnly\n' % ADMIN)
+        found = accounts.current(sure=True)['admin']
+        self.assertEqual('ReadOnly', found.role)
+        self.assertNotEqual(before, found.signature)
+
+    def test_same_size_at_once(self):
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        for _ in range(20):
+            new = digest(b'another')
+            self.write('admin:%s\n' % new)
+            self.assertEqual(
+                new.encode(), accounts.current(sure=True)['admin'].digest)
+
+    def test_half_written(self):
+        self.write('admin:%s\nbob:%s\n' % (ADMIN, ADMIN))
+        accounts = self.accounts(self.path)
+        self.settle()
+        self.write('admin:%s\nbob:%s' % (ADMIN, ADMIN[:20]))
+        self.assertEqual(['admin'], self.names(accounts))
+        self.write('')
+        self.assertEqual([], self.names(accounts))
+        self.write('admin:%s\nbob:%s\n' % (ADMIN, ADMIN))
+        self.assertEqual(['admin', 'bob'], self.names(accounts))
+
+    def test_role_is_still_to_come(self):
+        """Cut off before it, a reader would be an administrator."""
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        self.write('admin:%s\nann:%s' % (ADMIN, ADMIN))
+        self.assertEqual(['admin'], self.names(accounts))
+        self.write('admin:%s\nann:%s:ReadOnly\n' % (ADMIN, ADMIN))
+        self.assertEqual('ReadOnly', accounts.current(sure=True)['ann'].role)
+        # A file without an end of line is no error, in the end.
+        self.write('ann:%s' % ADMIN)
+        self.assertEqual([], self.names(accounts))
+        self.settle()
+        self.assertEqual(['ann'], self.names(accounts))
+
+    def test_no_end_of_line(self):
+        self.write('admin:%s' % ADMIN)
+        self.assertEqual(['admin'], self.names(self.accounts(self.path)))
+
+    def test_vanished(self):
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        self.path.unlink()
+        for _ in range(3):
+            self.assertEqual([], self.names(accounts))
+        # Told once, not with each request.
+        self.assertEqual(1, self.log.output.count('No such file'))
+        self.write('admin:%s\n' % ADMIN)
+        self.assertEqual(['admin'], self.names(accounts))
+
+    def test_read_only_when_changed(self):
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        self.settle()
+        accounts.current(sure=True)
+        reads = self.useFixture(fixtures.MockPatchObject(
+            account_files, '_read')).mock
+        for _ in range(10):
+            accounts.current(sure=True)
+        self.assertFalse(reads.called)
+
+    def test_noticed_in_time(self):
+        """Also by a process that was stopped while it looked."""
+        self.write('admin:%s\n' % ADMIN)
+        accounts = self.accounts(self.path)
+        stamps = accounts._stamps
+        now = time.monotonic()
+        self.useFixture(fixtures.MockPatch('time.monotonic', lambda: now))
+
+        def stopped():
+            nonlocal now
+            now += 3600
+            return stamps()
+
+        accounts._stamps = stopped
+        accounts.current()
+        accounts._stamps = stamps
+        self.path.unlink()
+        now += account_files._LATEST
+        self.assertEqual({}, accounts.current())
+
+    def test_two_sources(self):
+        self.write('admin:%s\n' % ADMIN)
+        other = self.base / 'other'
+        other.write_text('bob:%s\n' % ADMIN)
+        self.assertEqual(['admin', 'bob'], self.names(
+            self.accounts(self.path, other)))
+        other.write_text('admin:%s\n' % ADMIN)
+        self.assertIn('a second time', self.refused(self.path, other))
+
+
+class TestSecret(Case):
+
+    def mount(self, path, **values):
+        """Write a Secret as kubelet does: a link that is turned over."""
+        path.mkdir(exist_ok=True)
+        new = path / ('..%d' % time.monotonic_ns())
+        new.mkdir()
+        for name, value in values.items():
+            (new / name).write_bytes(value)
+        link = path / '..data_tmp'
+        link.symlink_to(new.name)
+        os.rename(link, path / '..data')
+        for name in values:
+            if not (path / name).is_symlink():
+                (path / name).symlink_to('..data/' + name)
+
+    def test_one(self):
+        self.mount(self.base, username=b'admin\n', password=b'secret\r\n')
+        account = self.accounts(self.base).current()['admin']
+        self.assertEqual('Administrator', account.role)
+        self.assertTrue(bcrypt.checkpw(account_files.hashed(b'secret'),
+                                       account.digest))
+        self.assertNotIn('secret', repr(account))
+        self.assertNotIn('$2b$', repr(account))
+
+    def test_role(self):
+        self.mount(self.base, username=b'bob', password=b'p', role=b'ReadOnly')
+        self.assertEqual('ReadOnly', self.accounts(
+            self.base).current()['bob'].role)
+
+    def test_several(self):
+        for name in 'a', 'b':
+            self.mount(self.base / name, username=name.encode(),
+                       password=b'secret')
+        accounts = self.accounts(self.base)
+        self.assertEqual(['a', 'b'], self.names(accounts))
+        self.mount(self.base / 'c', username=b'c', password=b'secret')
+        self.assertEqual(['a', 'b', 'c'], self.names(accounts))
+
+    def test_same_in_all_workers(self):
+        self.mount(self.base, username=b'admin', password=b'secret')
+        one, two = (self.accounts(self.base).current()['admin']
+                    for _ in range(2))
+        self.assertEqual(one.signature, two.signature)
+        other = account_files.Accounts(
+            [account_files.Source(self.base, 'another emulator')])
+        other.require()
+        self.assertNotEqual(one.signature,
+                            other.current()['admin'].signature)
+
+    def test_turned_over(self):
+        self.mount(self.base, username=b'admin', password=b'secret')
+        accounts = self.accounts(self.base)
+        before = accounts.current()['admin']
+        self.settle()
+        self.mount(self.base, username=b'admin', password=b'secreu')
+        after = accounts.current(sure=True)['admin']
+        self.assertNotEqual(before.signature, after.signature)
+        self.assertTrue(bcrypt.checkpw(account_files.hashed(b'secreu'),
+                                       after.digest))
+
+    def test_digest_is_made_once(self):
+        self.mount(self.base, username=b'admin', password=b'secret')
+        made = self.useFixture(fixtures.MockPatchObject(
+            bcrypt, 'hashpw', wraps=bcrypt.hashpw)).mock
+        accounts = self.accounts(self.base)
+        self.mount(self.base, username=b'admin', password=b'secret',
+                   role=b'ReadOnly')
+        self.assertEqual('ReadOnly', accounts.current(
+            sure=True)['admin'].role)
+        self.assertEqual(1, made.call_count)
+
+    def test_refused(self):
+        for words, values in (
+                ('password: it cannot be read', {'username': b'a'}),
+                ('username: it cannot be read', {'password': b'secret'}),
+                ('password: it is empty', {'username': b'a',
+                                           'password': b'\n'}),
+                ('UTF-8', {'username': b'\xff', 'password': b'secret'}),
+                ('a user name has', {'username': b'a:b',
+                                     'password': b'secret'}),
+                ('a role is one of', {'username': b'a', 'password': b'secret',
+                                      'role': b'root'}),
+                ('more than 1024', {'username': b'a',
+                                    'password': b'secret' * 1000}),
+                ('it has no account', {})):
+            path = self.base / str(time.monotonic_ns())
+            self.mount(path, **values)
+            self.assertIn(words, self.refused(path))
+
+    def test_secret_is_gone(self):
+        self.mount(self.base, username=b'admin', password=b'secret')
+        accounts = self.accounts(self.base)
+        (self.base / '..data').unlink()
+        self.assertEqual([], self.names(accounts))
+
+    def test_plain_folder(self):
+        (self.base / 'username').write_text('admin')
+        (self.base / 'password').write_text('secret')
+        accounts = self.accounts(self.base)
+        self.assertEqual(['admin'], self.names(accounts))
+        self.settle()
+        (self.base / 'username').write_text('other')
+        self.assertEqual(['other'], self.names(accounts))
+        # A new one, whose role is still to come.
+        (self.base / 'password').unlink()
+        self.assertEqual([], self.names(accounts))
+        (self.base / 'password').write_text('secret')
+        self.assertEqual([], self.names(accounts))
+        (self.base / 'role').write_text('ReadOnly')
+        self.assertEqual('ReadOnly', accounts.current(
+            sure=True)['other'].role)

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions as files: who finds them, and when they end."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+import bcrypt
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.redfish.services import account_files
+from sushy_kubevirt.redfish.services import sessions
+from sushy_kubevirt.redfish.services import shared_directory
+
+HERE = '10.0.0.1'
+
+
+class State:
+    """What `state.State` offers."""
+
+    def __init__(self):
+        self.section = {}
+
+    def known(self, section):
+        return self.section
+
+    def update(self, section, edit):
+        edit(self.section)
+
+
+class Login:
+    """What `accounts.Login` offers, for accounts that are given."""
+
+    required = True
+
+    def __init__(self, *given):
+        self.given = {account.name: account for account in given}
+        self.behind = None   # what an unsure look still sees
+
+    def account(self, name, sure=False):
+        if self.behind is not None and not sure:
+            return self.behind.get(name)
+        return self.given.get(name)
+
+
+def account(name='admin', password=b'secret', role='Administrator'):
+    return account_files.Account(name, role, bcrypt.hashpw(
+        password, bcrypt.gensalt(4)))
+
+
+class TestSessions(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.admin, self.bob = account(), account('bob')
+        self.login = Login(self.admin, self.bob)
+        self.state = State()
+        self.sessions = self.worker()
+        self.files = self.sessions._folder
+
+    def worker(self):
+        folder = shared_directory.Folder(
+            {'SUSHY_EMULATOR_STATE_DIR': str(self.base)})
+        self.addCleanup(folder.close)
+        folder.make()
+        return sessions.Sessions(folder, self.login, self.state)
+
+    def open(self, who=None, worker=None):
+        who = who or self.admin
+        return (worker or self.sessions).open(who.name, who, HERE)
+
+    def age(self, session, seconds):
+        path = self.files / session.id
+        found = path.stat()
+        os.utime(path, (found.st_mtime - seconds,) * 2)
+
+    def test_found(self):
+        session, token = self.open()
+        self.assertEqual(session, self.sessions.find(token))
+        self.assertEqual(session, self.sessions.get(session.id))
+        self.assertEqual(('admin', HERE), (session.user, session.source))
+        other, _token = self.open(self.bob)
+        self.assertEqual([session, other], self.sessions.all())
+
+    def test_tokens(self):
+        tokens = {self.open()[1] for _ in range(20)}
+        self.assertEqual(20, len(tokens))
+        self.assertEqual({43}, set(map(len, tokens)))
+
+    def test_not_found(self):
+        session, token = self.open()
+        for text in ('', token[:-1], token + 'x', session.id, '../' + token,
+                     '\ud800', 'x' * 10 ** 5):
+            self.assertIsNone(self.sessions.find(text))
+        for text in ('', '..', '../x', session.id + '/', 'é' * 16, '.' * 16,
+                     '0' * 16, session.digest):
+            self.assertIsNone(self.sessions.get(text))
+
+    def test_forged(self):
+        """Same Id, another token."""
+        session, token = self.open()
+        (self.files / session.id).unlink()
+        forged = dataclasses.replace(session, digest='0' * 64)
+        self.sessions._write(forged)
+        self.assertIsNone(self.sessions.find(token))
+
+    def test_no_secret_on_disk(self):
+        session, token = self.open()
+        text = (self.files / session.id).read_text()
+        for secret in (token, self.admin.digest.decode(), 'secret'):
+            self.assertNotIn(secret, text)
+            self.assertNotIn(secret, repr(session))
+        self.assertNotIn(session.digest, repr(session))
+        self.assertEqual(0o600, (self.files / session.id).stat().st_mode
+                         & 0o777)
+
+    def test_other_worker(self):
+        session, token = self.open()
+        other = self.worker()
+        self.assertEqual(session, other.find(token))
+        other.close(session)
+        self.assertIsNone(self.sessions.find(token))
+        self.assertEqual([], self.sessions.all())
+
+    def test_closed_twice(self):
+        session, _token = self.open()
+        self.sessions.close(session)
+        self.sessions.close(session)
+
+    def test_expires(self):
+        session, token = self.open()
+        self.age(session, sessions.DEFAULT - 5)
+        self.assertIsNotNone(self.sessions.find(token))
+        # That was a use.
+        self.age(session, sessions.DEFAULT - 5)
+        self.assertIsNotNone(self.sessions.find(token))
+        self.age(session, sessions.DEFAULT + 1)
+        self.assertIsNone(self.sessions.find(token))
+        self.assertFalse((self.files / session.id).exists())
+
+    def test_to_look_is_no_use(self):
+        session, token = self.open()
+        self.age(session, sessions.DEFAULT - 5)
+        self.sessions.all()
+        self.sessions.get(session.id)
+        self.age(session, 6)
+        self.assertIsNone(self.sessions.find(token))
+
+    def test_timeout(self):
+        session, token = self.open()
+        self.age(session, 40)
+        self.sessions.set_timeout(60)
+        self.assertEqual(60, self.sessions.timeout)
+        self.assertIsNotNone(self.worker().find(token))
+        self.age(session, 40)
+        self.sessions.set_timeout(30)
+        self.assertIsNone(self.sessions.find(token))
+
+    def test_timeout_that_others_wrote(self):
+        for value in 'x', None, True, 5, 10 ** 9, 40.5:
+            self.state.section['SessionTimeout'] = value
+            self.assertEqual(sessions.DEFAULT, self.sessions.timeout)
+
+    def test_ends_with_password_role_and_account(self):
+        for changed in (account(password=b'new'),
+                        dataclasses.replace(self.admin, role='ReadOnly')):
+            session, token = self.open()
+            self.login.given['admin'] = changed
+            self.assertIsNone(self.sessions.find(token))
+            self.assertFalse((self.files / session.id).exists())
+            self.login.given['admin'] = self.admin
+            self.assertIsNone(self.sessions.find(token))
+
+    def test_account_that_comes_back(self):
+        """The file of accounts was not there for a moment."""
+        _session, token = self.open()
+        del self.login.given['admin']
+        self.assertIsNone(self.sessions.find(token))
+        self.assertEqual([], self.sessions.all())
+        self.login.given['admin'] = self.admin
+        self.assertIsNotNone(self.sessions.find(token))
+
+    def test_worker_that_is_behind(self):
+        """It has not yet seen the password another has checked."""
+        self.login.behind = {'admin': account(password=b'old')}
+        _session, token = self.open()
+        self.assertIsNotNone(self.sessions.find(token))
+
+    def test_most_of_one(self):
+        first, token = self.open()
+        second, second_token = self.open()
+        others = self.open(self.bob)[1]
+        self.age(first, 10)
+        self.age(second, 20)
+        for _ in range(sessions.MOST_OF_ONE - 1):
+            self.open()
+        # The one longest unused has gone, not the oldest.
+        self.assertIsNone(self.sessions.find(second_token))
+        self.assertIsNotNone(self.sessions.find(token))
+        self.assertIsNotNone(self.sessions.find(others))
+
+    def test_most_of_all(self):
+        self.useFixture(fixtures.MockPatchObject(sessions, 'MOST', 5))
+        found = [self.open(self.bob) for _ in range(5)]
+        self.assertRaises(sessions.TooMany, self.open)
+        self.sessions.close(found[0][0])
+        self.open()
+
+    def test_broken_file(self):
+        session, token = self.open()
+        for text in '', '{', '[]', '{"id": 1}':
+            path = self.files / session.id
+            path.unlink()
+            path.write_text(text)
+            self.assertIsNone(self.sessions.find(token))
+            self.assertFalse(path.exists())
+            path.write_text(text)
+
+    def test_files_that_are_something_else(self):
+        session, token = self.open()
+        good = json.loads((self.files / session.id).read_text())
+        for number, change in enumerate((
+                {'signature': 5}, {'digest': None}, {'created': 'x'},
+                {'user': []}, {'context': 1})):
+            (self.files / ('%016d' % number)).write_text(
+                json.dumps({**good, **change}))
+        (self.files / 'deep').write_text('[' * 100000)
+        (self.files / 'folder').mkdir()
+        self.assertEqual([session], self.sessions.all())
+        self.assertEqual(session, self.sessions.find(token))
+
+    def test_folder_is_gone(self):
+        _session, token = self.open()
+        for path in self.files.iterdir():
+            path.unlink()
+        self.files.rmdir()
+        self.files.parent.rmdir()
+        self.assertIsNone(self.sessions.find(token))
+        self.assertEqual([], self.sessions.all())
+        self.open()
+        self.assertEqual(1, len(self.sessions.all()))
+
+    def test_killed_while_writing(self):
+        self.open()
+        (self.files / '.1-0123').write_text('{')
+        self.assertEqual(1, len(self.sessions.all()))
+
+    def test_no_credentials(self):
+        self.login.required = False
+        session, token = self.sessions.open('who', None, HERE)
+        self.assertEqual('who', self.sessions.find(token).user)
+        # Once there are, those do not count.
+        self.login.required = True
+        self.login.given['who'] = account('who')
+        self.assertIsNone(self.sessions.find(token))
+
+    def test_a_check_is_one_look(self):
+        _session, token = self.open()
+        self.sessions.find(token)
+        opened = self.useFixture(fixtures.MockPatch('builtins.open')).mock
+        for _ in range(10):
+            self.assertIsNotNone(self.sessions.find(token))
+        self.assertFalse(opened.called)

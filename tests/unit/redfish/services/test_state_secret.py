@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import base64
+import copy
+import json
+import threading
+
+import fixtures
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.redfish.services import state_secret
+
+VM = ('default', 'vm-a')
+
+
+class Client:
+    """One Secret, as the API server keeps it."""
+
+    def __init__(self):
+        self.secret = None
+        self.version = 10
+        self.calls = []
+        self.fails = []
+        self.meanwhile = None
+
+    def _called(self, name):
+        self.calls.append(name)
+        if self.fails:
+            failure = self.fails.pop(0)
+            if failure is not None:
+                raise failure
+
+    def _keep(self, secret):
+        self.version += 1
+        secret['metadata']['resourceVersion'] = str(self.version)
+        self.secret = secret
+        return copy.deepcopy(secret)
+
+    def get(self, resource, namespace, name):
+        self._called('get')
+        if self.secret is None:
+            raise errors.ObjectNotFound('none')
+        found = copy.deepcopy(self.secret)
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        return found
+
+    def create(self, resource, namespace, body):
+        self._called('create')
+        if self.secret is not None:
+            raise errors.Conflict('exists')
+        return self._keep(copy.deepcopy(body))
+
+    def patch(self, resource, namespace, name, operations):
+        self._called('patch')
+        secret = copy.deepcopy(self.secret)
+        for one in operations:
+            if one['op'] == 'test':
+                if secret['metadata']['resourceVersion'] != one['value']:
+                    raise errors.Conflict('changed')
+            elif one['path'] == '/data':
+                secret['data'] = one['value']
+            else:
+                secret['metadata']['ownerReferences'] = one['value']
+        return self._keep(secret)
+
+    def put(self, section, value):
+        """What another host writes."""
+        text = base64.b64encode(json.dumps(value).encode()).decode()
+        secret = self.secret or {'metadata': {}, 'data': {}}
+        secret['data'][section] = text
+        self._keep(secret)
+
+
+class Machine:
+    name = VM[1]
+    uid = 'uid-1'
+
+
+class Cluster:
+    options = options.Options(write_deadline=2)
+
+    def __init__(self, vm=None):
+        self.client = Client()
+        self.closing = threading.Event()
+        self.vm = vm
+        self.there = Machine()
+
+    def machine(self, identity):
+        if self.there is None:
+            raise errors.MachineNotFound(identity)
+        return self.there
+
+
+class TestState(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = Cluster()
+        self.client = self.cluster.client
+        self.state = state_secret.State(self.cluster, ('default', 's'))
+
+    def write(self, **values):
+        return self.state.update('a', lambda section: section.update(values))
+
+    def test_made_by_the_first_write(self):
+        self.assertEqual({}, self.state.read('a'))
+        self.assertEqual({'x': 1}, self.write(x=1))
+        self.assertEqual({'x': 1, 'y': 2}, self.write(y=2))
+        self.assertEqual(['get', 'get', 'create', 'get', 'patch'],
+                         self.client.calls)
+        self.assertEqual('Opaque', self.client.secret['type'])
+        self.assertNotIn('ownerReferences', self.client.secret['metadata'])
+        again = state_secret.State(self.cluster, ('default', 's'))
+        self.assertEqual({'x': 1, 'y': 2}, again.read('a'))
+        self.assertEqual({}, again.read('b'))
+
+    def test_reads_cost_no_call(self):
+        self.write(x=1)
+        del self.client.calls[:]
+        for _ in range(5):
+            self.assertEqual({'x': 1}, self.state.read('a'))
+        self.assertEqual([], self.client.calls)
+        self.client.put('a', {'x': 2})
+        self.assertEqual({'x': 2}, self.state.read('a', fresh=True))
+
+    def test_an_old_one_is_renewed_aside(self):
+        self.write(x=1)
+        self.client.put('a', {'x': 2})
+        told = threading.Event()
+        self.state.subscribe(told.set)
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.redfish.services.state_secret.AGE', -1))
+        self.state.known('a')
+        self.assertTrue(told.wait(30))
+        self.assertEqual({'x': 2}, self.state.known('a'))
+
+    def test_sections_do_not_disturb_each_other(self):
+        self.write(x=1)
+        self.state.update('b', lambda section: section.update(z=3))
+        self.assertEqual({'x': 1}, self.state.read('a'))
+
+    def test_nothing_changed_writes_nothing(self):
+        self.write(x=1)
+        del self.client.calls[:]
+        self.write(x=1)
+        self.assertEqual(['get'], self.client.calls)
+
+    def test_a_change_in_between_is_kept(self):
+        self.write(x=1)
+        self.client.meanwhile = [lambda: self.client.put(
+            'a', {'x': 1, 'other': 5})]
+        self.assertEqual({'x': 1, 'y': 2, 'other': 5}, self.write(y=2))
+
+    def test_a_lost_answer_is_found_done(self):
+        self.write(x=1)
+        patch = self.client.patch
+
+        def lost(*args):
+            patch(*args)
+            self.client.patch = patch
+            raise errors.ConnectionLost('gone', maybe_done=True)
+
+        self.client.patch = lost
+        del self.client.calls[:]
+        self.assertEqual({'x': 1, 'y': 2}, self.write(y=2))
+        self.assertEqual(['get', 'patch', 'get'], self.client.calls)
+
+    def test_without_rights(self):
+        denied = errors.AccessDenied('no', 'get', 'secrets', 'default')
+        self.client.fails = [denied, denied, denied]
+        self.assertEqual({}, self.state.read('a'))
+        self.client.fails = [denied, denied, denied]
+        self.assertRaises(errors.AccessDenied, self.write, x=1)
+
+    def test_whoever_may_not_make_it_waits_for_it(self):
+        denied = errors.AccessDenied('no', 'create', 'secrets', 'default')
+        self.client.fails = [None, denied, None]
+        self.cluster.options = options.Options(write_deadline=0)
+        e = self.assertRaises(errors.Unavailable, self.write, x=1)
+        self.assertIn('of type Opaque', str(e))
+        # As soon as the operator has made it.
+        self.cluster.options = options.Options()
+        self.client.fails = [None, denied]
+        create = self.client.create
+
+        def refused(*args):
+            self.client.secret = {'metadata': {'resourceVersion': '1'}}
+            return create(*args)
+
+        self.client.create = refused
+        self.assertEqual({'x': 1}, self.write(x=1))
+
+    def test_away(self):
+        self.client.fails = [errors.Unavailable('away')] * 2
+        self.assertRaises(errors.Unavailable, self.state.read, 'a')
+        self.assertEqual({}, self.state.known('a'))
+
+    def test_full(self):
+        self.write(x=1)
+        self.assertRaises(
+            errors.Rejected,
+            self.write,
+            y='y' *
+            state_secret.LONGEST)
+        self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
+
+    def test_what_is_no_json(self):
+        self.write(x=1)
+        self.client.secret['data']['a'] = '%%%'
+        self.assertEqual({}, self.state.read('a', fresh=True))
+        self.client.secret['data']['a'] = base64.b64encode(b'[1]').decode()
+        self.assertEqual({}, self.state.read('a', fresh=True))
+        self.assertEqual({'y': 1}, self.write(y=1))
+
+    def test_edits_that_fail_change_nothing(self):
+        self.write(x=1)
+
+        def edit(section):
+            section['x'] = 2
+            raise KeyError('x')
+
+        self.assertRaises(KeyError, self.state.update, 'a', edit)
+        self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
+
+
+class TestOfOneVM(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = Cluster(vm=VM)
+        self.client = self.cluster.client
+        self.where = state_secret.place(self.cluster)
+        self.state = state_secret.State(self.cluster, self.where)
+
+    def test_it_goes_with_the_vm(self):
+        self.assertEqual(('default', 'vm-a-bmc-state'), self.where)
+        self.state.update('a', lambda section: section.update(x=1))
+        self.assertEqual([{
+            'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+            'name': 'vm-a', 'uid': 'uid-1'}],
+            self.client.secret['metadata']['ownerReferences'])
+
+    def test_the_configuration_may_say_where(self):
+        self.assertEqual(('a', 'b'), state_secret.place(self.cluster, 'a/b'))
+
+    def test_a_new_vm_has_no_memory_of_the_old_one(self):
+        self.state.update('a', lambda section: section.update(x=1))
+        self.cluster.there = Machine()
+        self.cluster.there.uid = 'uid-2'
+        self.assertEqual({}, self.state.read('a', fresh=True))
+        self.state.update('a', lambda section: section.update(y=1))
+        self.assertEqual({'y': 1}, self.state.read('a', fresh=True))
+        self.assertEqual('uid-2', self.client.secret['metadata'][
+            'ownerReferences'][0]['uid'])
+
+    def test_no_vm(self):
+        self.cluster.there = None
+        self.assertEqual({}, self.state.read('a'))
+        self.assertRaises(errors.MachineNotFound, self.state.update, 'a',
+                          lambda section: section.update(x=1))

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
+import pathlib
+from unittest import mock
+
+from oslotest import base
+import yaml
+
+from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
+from tests.unit.operator import bodies
+from vbmc_kubevirt.cmd import ipmi
+
+CRD = pathlib.Path(__file__).parents[4] / (
+    'etc/kubernetes/crd/virtualmachinebmc.yaml')
+
+SOUND = {'VIRTBMC_VM': 'lab/node-0', 'VIRTBMC_AUTH_FOLDER': '/etc/auth'}
+
+
+class ReadTest(base.BaseTestCase):
+
+    def test_the_least(self):
+        settings = ipmi.read(SOUND)
+        self.assertEqual(
+            ('lab/node-0', '/etc/auth', '::', 6230, 8082),
+            (settings.vm, settings.folder, settings.address, settings.port,
+             settings.health_port))
+        self.assertEqual('RerunOnFailure', settings.options.run_strategy)
+        self.assertEqual(8, settings.options.write_deadline)
+        self.assertEqual(300, settings.options.watch_seconds)
+        self.assertTrue(settings.options.keeper)
+
+    def test_all(self):
+        settings = ipmi.read(dict(
+            SOUND, POD_IP='10.0.0.7', VIRTBMC_PORT='623',
+            VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual'))
+        self.assertEqual(('10.0.0.7', 623, 0, 'Manual'), (
+            settings.address, settings.port, settings.health_port,
+            settings.options.run_strategy))
+
+    def test_what_cannot_be(self):
+        for name, value in (
+                ('VIRTBMC_VM', ''), ('VIRTBMC_VM', 'node-0'),
+                ('VIRTBMC_VM', 'a/b/c'), ('VIRTBMC_VM', 'a/b\n'),
+                ('VIRTBMC_VM', 'a/..'), ('VIRTBMC_AUTH_FOLDER', ''),
+                ('VIRTBMC_PORT', '-1'), ('VIRTBMC_PORT', '65536'),
+                ('VIRTBMC_HEALTH_PORT', 'x'),
+                ('VIRTBMC_RUN_STRATEGY', 'Halted'),
+                ('VIRTBMC_RUN_STRATEGY', 'once')):
+            with self.assertRaisesRegex(ipmi.Invalid, name):
+                ipmi.read(dict(SOUND, **{name: value}))
+
+    def test_what_the_operator_says(self):
+        # It is another room, and has the same facts once more.
+        for strategy in run_strategy.STARTABLE:
+            bmc = bodies.bmc(runStrategy=strategy)
+            container, = [one for one in deployments.deployment(
+                bmc, deployments.Defaults('any'))['spec']['template']['spec'][
+                    'containers'] if one['name'] == deployments.IPMI]
+            environ = {one['name']: one.get('value', '10.0.0.7')
+                       for one in container['env']}
+            settings = ipmi.read(environ)
+            self.assertEqual(
+                ('lab/vm', config_map.AUTH_FOLDER, '10.0.0.7',
+                 deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
+                (settings.vm, settings.folder, settings.address,
+                 settings.port, settings.health_port))
+            self.assertEqual(strategy, settings.options.run_strategy)
+            self.assertEqual(config_map.WATCH_SECONDS,
+                             settings.options.watch_seconds)
+        least = ipmi.read(SOUND)
+        self.assertEqual((deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
+                         (least.port, least.health_port))
+
+    def test_what_the_definition_lets_through(self):
+        definition = yaml.safe_load(CRD.read_text())
+        spec = definition['spec']['versions'][0]['schema'][
+            'openAPIV3Schema']['properties']['spec']['properties']
+        self.assertEqual(set(run_strategy.STARTABLE),
+                         set(spec['runStrategy']['enum']))
+
+
+class MainTest(base.BaseTestCase):
+
+    def main(self, *argv, environ=None):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(err), \
+                mock.patch.dict(ipmi.os.environ, environ or {}, clear=True):
+            return ipmi.main(list(argv)), out.getvalue(), err.getvalue()
+
+    def test_help(self):
+        code, out, err = self.main('--help')
+        self.assertEqual((0, ''), (code, err))
+        for name in (*SOUND, 'POD_IP', 'VIRTBMC_PORT', 'VIRTBMC_HEALTH_PORT',
+                     'VIRTBMC_RUN_STRATEGY'):
+            self.assertIn(name, out)
+
+    def test_version(self):
+        code, out, err = self.main('--version')
+        self.assertEqual((0, ''), (code, err))
+        self.assertRegex(out, r'^sushy-kubevirt-ipmi \d+\.\d+')
+
+    def test_other_options_there_are_none(self):
+        code, out, err = self.main('--port', '1')
+        self.assertEqual((2, ''), (code, out))
+        self.assertIn('usage', err)
+
+    def test_an_environment_that_is_wrong(self):
+        code, out, err = self.main()
+        self.assertEqual((2, ''), (code, out))
+        self.assertIn('VIRTBMC_VM', err)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+import unittest
+from unittest import mock
+
+from vbmc_kubevirt import bmc_process
+
+
+class HostTest(unittest.IsolatedAsyncioTestCase):
+
+    async def start(self, name):
+        """:returns: what an entry of that name is served with"""
+        one = bmc_process.Host(None, None, None, None, 'options')
+        with mock.patch.object(
+            bmc_process.bmc_server, 'Entry'
+        ) as entry, mock.patch.object(
+            bmc_process.port, 'open_socket'
+        ) as open_socket:
+            entry.return_value.watch = mock.AsyncMock()
+            self.assertIsNone(await one.start({
+                'domain_name': name, 'namespace': 'lab', 'username': 'admin',
+                'password': 'p', 'address': '127.0.0.1', 'port': 6230}))
+            open_socket.assert_called_once_with('127.0.0.1', 6230)
+            entry.return_value.start.assert_called_once()
+            await one.stop(name)
+            entry.return_value.stop.assert_called_once()
+            return entry.call_args.args
+
+    async def test_what_an_entry_says(self):
+        for name in 'lab/vm', 'vm':
+            _link, *rest, account = await self.start(name)
+            self.assertEqual(['options', name, 'lab/vm'], rest)
+            self.assertEqual((b'admin', b'p'), account())
+            # A session lasts as long as its account is the very same.
+            self.assertIs(account(), account())
+
+    async def test_a_port_that_is_taken(self):
+        one = bmc_process.Host(None, None, None, None, None)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(('127.0.0.1', 0))
+            self.assertIn('in use', await one.start({
+                'domain_name': 'vm', 'address': '127.0.0.1',
+                'port': other.getsockname()[1]}))

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import time
+import unittest
+from unittest import mock
+
+from sushy_kubevirt.kube import errors
+from vbmc_kubevirt import bmc_server
+
+
+class LinkTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(bmc_server.connection, 'Connection')
+        self.make = patch.start().from_options
+        self.addCleanup(patch.stop)
+
+    def test_it_is_made_once_and_late(self):
+        link = bmc_server.Link('/k', 'c')
+        self.make.assert_not_called()
+        self.assertIs(link.get(), link.get())
+        self.make.assert_called_once_with('/k', 'c')
+
+    def test_it_is_not_tried_too_often(self):
+        link = bmc_server.Link(None, None)
+        self.make.side_effect = errors.ConfigError('no kubeconfig')
+        for _number in range(5):
+            self.assertRaisesRegex(errors.ConfigError, 'no kubeconfig',
+                                   link.get)
+        self.assertEqual(1, self.make.call_count)
+        self.make.side_effect = None
+        later = time.monotonic() + bmc_server.RETRY_SECONDS + 1
+        with mock.patch.object(bmc_server.time, 'monotonic', lambda: later):
+            link.get()
+
+
+class EntryTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(bmc_server.cluster, 'Cluster')
+        self.cluster = patch.start()
+        self.addCleanup(patch.stop)
+        self.link = mock.Mock()
+
+    def entry(self):
+        return bmc_server.Entry(self.link, 'options', 'vm', 'lab/vm',
+                                lambda: None)
+
+    def test_access_to_the_vm_alone_suffices(self):
+        entry = self.entry()
+        self.assertIsNone(entry.cluster)
+        self.cluster.return_value.machine.return_value.uuid = (
+            '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab')
+        for _twice in range(2):
+            entry.bmc.machine()
+        self.cluster.assert_called_once_with(
+            self.link.get(), options='options', vm='lab/vm')
+        self.cluster.return_value.machine.assert_called_with('lab/vm')
+        self.assertIs(self.cluster.return_value, entry.cluster)
+
+    def test_close(self):
+        entry = self.entry()
+        entry.bmc.machine
+        entry.close()
+        self.assertRaises(errors.Unavailable, entry.bmc.machine)
+        self.cluster.assert_not_called()
+
+
+class WatchTest(unittest.IsolatedAsyncioTestCase):
+    """A BMC nobody asks watches its VM all the same."""
+
+    async def watch(self, *results):
+        entry = bmc_server.Entry(mock.Mock(), None, 'vm', 'lab/vm',
+                                 lambda: None)
+        entry.bmc.machine = mock.Mock(side_effect=results)
+        with mock.patch.object(bmc_server, 'RETRY_SECONDS', 0):
+            async with asyncio.timeout(30):
+                await entry.watch(None)
+        self.assertEqual(len(results), entry.bmc.machine.call_count)
+        return entry.bmc
+
+    async def test_at_once(self):
+        await self.watch('machine')
+
+    async def test_until_there_is_a_way_to_the_cluster(self):
+        with self.assertLogs('vbmc_kubevirt') as logs:
+            bmc = await self.watch(errors.ConfigError('no kubeconfig'),
+                                   errors.ConfigError('no kubeconfig'),
+                                   'machine')
+        self.assertEqual(1, len(logs.records))
+        self.assertEqual('no kubeconfig', bmc.problem)
+
+    async def test_the_cluster_itself_tries_again(self):
+        bmc = await self.watch(errors.Unavailable('away'))
+        self.assertEqual('away', bmc.problem)

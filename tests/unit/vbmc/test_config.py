@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import fixtures
+from oslotest import base
+
+from vbmc_kubevirt import config
+from vbmc_kubevirt import upstream
+
+
+class SettingsTest(base.BaseTestCase):
+
+    def load(self, **section):
+        with fixtures.MockPatchObject(upstream, 'CONF',
+                                      {'kubevirt': section}):
+            return config.load()
+
+    def test_nothing_is_set(self):
+        with fixtures.MockPatchObject(upstream, 'CONF', {}):
+            loaded = config.load()
+        self.assertEqual(config.Settings(), loaded)
+        self.assertEqual((None, 'RerunOnFailure', 8.0),
+                         (loaded.kubeconfig, loaded.options.run_strategy,
+                          loaded.options.write_deadline))
+
+    def test_all_kinds(self):
+        loaded = self.load(kubeconfig='/k', context='', namespace='lab',
+                           run_strategy='Manual', write_deadline='5',
+                           page_size='7', keeper='False')
+        self.assertEqual(
+            ('/k', None, 'lab', 'Manual', 5.0, 7, False),
+            (loaded.kubeconfig, loaded.context, loaded.namespace,
+             loaded.options.run_strategy, loaded.options.write_deadline,
+             loaded.options.page_size, loaded.options.keeper))
+
+    def test_mistakes_are_named(self):
+        self.assertRaisesRegex(
+            upstream.VirtualBMCError, r'no option kubconfig in section '
+            r'\[kubevirt\]; there are: kubeconfig, ', self.load,
+            kubconfig='x')
+        for name, value in (('page_size', '1.5'), ('keeper', 'perhaps'),
+                            ('write_deadline', 'long'),
+                            ('write_deadline', '-1'),
+                            ('stale_seconds', 'nan'), ('page_size', '0'),
+                            ('request_timeout', 'inf'),
+                            ('run_strategy', 'Halted'),
+                            ('run_strategy', 'always')):
+            self.assertRaisesRegex(
+                upstream.VirtualBMCError, "Option %s in section .* cannot "
+                "be '%s'" % (name, value), self.load, **{name: value})

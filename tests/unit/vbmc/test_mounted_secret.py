@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets mounted as Kubernetes mounts them, and as nobody should."""
+
+import os
+import pathlib
+import shutil
+
+import fixtures
+from oslotest import base
+
+from vbmc_kubevirt import mounted_secret
+
+
+class AccountTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'auth'
+        self.folder.mkdir()
+        self.log = self.useFixture(fixtures.FakeLogger('vbmc_kubevirt'))
+        self.number = 0
+
+    def mount(self, **files):
+        """What the kubelet does when a Secret is mounted or has changed."""
+        self.number += 1
+        data = self.folder / ('..2026_11_%d' % self.number)
+        data.mkdir()
+        for name, value in files.items():
+            (data / name).write_bytes(value)
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to('..data/' + name)
+        (self.folder / '..data_tmp').symlink_to(data.name)
+        before = self.folder / '..data'
+        old = os.readlink(before) if before.is_symlink() else None
+        os.rename(self.folder / '..data_tmp', before)
+        for name in os.listdir(self.folder):
+            if not name.startswith('..') and name not in files:
+                (self.folder / name).unlink()
+        if old:
+            shutil.rmtree(self.folder / old)
+
+    def account(self):
+        return mounted_secret.Account(self.folder, (16, 20))
+
+
+class MountTest(AccountTestCase):
+
+    def test_as_it_is_and_as_it_becomes(self):
+        self.mount(username=b'admin', password=b'secret')
+        account = self.account()
+        first = account.current()
+        self.assertEqual((b'admin', b'secret'), first)
+        self.assertIs(first, account.current())
+        self.mount(username=b'admin', password=b'hush')
+        self.assertEqual((b'admin', b'hush'), account.current())
+        self.assertEqual('', account.problem)
+        self.assertIn('another', self.log.output)
+        self.assertNotIn('hush', self.log.output)
+        self.assertNotIn('secret', self.log.output)
+
+    def test_the_same_written_again_is_the_same(self):
+        self.mount(username=b'admin', password=b'secret')
+        account = self.account()
+        first = account.current()
+        self.mount(username=b'admin', password=b'secret', more=b'x')
+        self.assertIs(first, account.current())
+        self.assertEqual('', self.log.output)
+
+    def test_what_cannot_be_used_lets_nobody_in(self):
+        for files, text in (
+                ({'username': b'admin'}, 'password: No such file'),
+                ({'password': b'x'}, 'username: No such file'),
+                ({'username': b'admin', 'password': b''},
+                 'password: IPMI takes 1 to 20 bytes'),
+                ({'username': b'admin', 'password': b'\n'}, '1 to 20 bytes'),
+                ({'username': b'admin', 'password': b'x' * 21},
+                 '1 to 20 bytes'),
+                ({'username': b'admin', 'password': b'x' * 99999},
+                 '1 to 20 bytes'),
+                ({'username': b'a' * 17, 'password': b'x'},
+                 'username: IPMI takes 1 to 16 bytes'),
+                ({'username': b'admin', 'password': b'hush\0'},
+                 'control characters'),
+                ({'username': b'\xff\xfe', 'password': b'hush'},
+                 'username: it is no text')):
+            self.mount(**files)
+            account = self.account()
+            for _twice in range(2):
+                self.assertIsNone(account.current())
+                self.assertIn(text, account.problem)
+            self.assertNotIn('hush', self.log.output)
+            self.mount(username=b'admin', password=b'secret')
+            self.assertEqual((b'admin', b'secret'), account.current())
+            self.assertEqual('', account.problem)
+            self.mount(**files)
+            self.assertIsNone(account.current())
+
+    def test_what_an_editor_leaves_at_the_end(self):
+        self.mount(username=b'admin\n', password=b' a b \r\n')
+        self.assertEqual((b'admin', b' a b '), self.account().current())
+
+    def test_the_limits_are_in(self):
+        self.mount(username=b'a' * 16, password='ä'.encode() * 10)
+        self.assertEqual((b'a' * 16, 'ä'.encode() * 10),
+                         self.account().current())
+
+    def test_a_problem_is_told_once(self):
+        account = self.account()
+        for _number in range(5):
+            account.current()
+        self.assertEqual(1, self.log.output.count('cannot be used'))
+
+    def test_a_folder_that_goes_and_comes(self):
+        self.mount(username=b'admin', password=b'secret')
+        account = self.account()
+        account.current()
+        away = self.folder.with_name('away')
+        self.folder.rename(away)
+        self.assertIsNone(account.current())
+        away.rename(self.folder)
+        self.assertEqual((b'admin', b'secret'), account.current())
+
+    def test_replaced_while_it_is_read(self):
+        self.mount(username=b'admin', password=b'secret')
+        account = self.account()
+        read = account._read
+
+        def slow(name):
+            value = read(name)
+            if name == 'username' and self.number == 1:
+                self.mount(username=b'root', password=b'other')
+            return value
+
+        account._read = slow
+        self.assertEqual((b'root', b'other'), account.current())
+
+
+class PlainFolderTest(AccountTestCase):
+    """Files that somebody writes one after the other."""
+
+    def write(self, age=0, **files):
+        for name, value in files.items():
+            path = self.folder / name
+            path.write_bytes(value)
+            then = path.stat().st_mtime - age
+            os.utime(path, (then, then))
+
+    def test_what_is_there_at_the_start_counts(self):
+        self.write(username=b'admin', password=b'secret')
+        self.assertEqual((b'admin', b'secret'), self.account().current())
+
+    def test_what_is_being_written_does_not(self):
+        self.write(username=b'admin', password=b'secret')
+        account = self.account()
+        account.current()
+        self.write(password=b'oth')
+        self.assertIsNone(account.current())
+        self.assertIn('being written', account.problem)
+        self.write(age=2, username=b'admin', password=b'other')
+        self.assertEqual((b'admin', b'other'), account.current())
+
+    def test_a_clock_that_goes_wrong(self):
+        self.write(username=b'admin', password=b'secret')
+        account = self.account()
+        account.current()
+        self.write(age=-3600, username=b'admin', password=b'other')
+        self.assertEqual((b'admin', b'other'), account.current())
