@@ -278,7 +278,7 @@ class Api:
         except (aiohttp.ClientError, OSError, ValueError, KeyError,
                 TypeError) as e:
             raise errors.Unavailable(
-                '%s broke: %s' % (call, _reason(e))) from None
+                f'{call} broke: {_reason(e)}') from None
 
     async def _write(self, method, path, call, fields=None, body=None,
                      content=_JSON):

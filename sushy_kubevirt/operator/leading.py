@@ -168,7 +168,7 @@ class Lead:
         """Know what the Lease is like."""
         async for kind, found in self._api.watch(
                 kinds.LEASE, self._namespace,
-                field_selector='metadata.name=%s' % naming.OPERATOR):
+                field_selector=f'metadata.name={naming.OPERATOR}'):
             if kind == api_.LISTED:
                 if not found:
                     self._observe(None)
@@ -200,7 +200,7 @@ class Lead:
             self._end('The Lease was deleted')
         elif _holder(lease) != self._identity:
             if _version(lease) >= _version(self._lease):
-                self._end('The Lease was taken by %s' % _holder(lease))
+                self._end(f'The Lease was taken by {_holder(lease)}')
         elif _version(lease) > _version(self._lease):
             # Labels, say.
             self._lease = lease

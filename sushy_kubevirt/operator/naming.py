@@ -11,7 +11,7 @@ import re
 
 GROUP = 'bmc.kubevirt.io'
 VERSION = 'v1beta1'
-API_VERSION = '%s/%s' % (GROUP, VERSION)
+API_VERSION = f'{GROUP}/{VERSION}'
 KIND = 'VirtualMachineBMC'
 PLURAL = 'virtualmachinebmcs'
 
@@ -26,7 +26,7 @@ MANAGED_BY = 'app.kubernetes.io/managed-by'
 OPERATOR = 'sushy-kubevirt-operator'
 
 #: The selector for that.
-OURS = '%s=%s' % (MANAGED_BY, OPERATOR)
+OURS = f'{MANAGED_BY}={OPERATOR}'
 
 #: The Secret with the operator's certificate authority.
 AUTHORITY = 'sushy-kubevirt-ca'
@@ -69,7 +69,7 @@ def base(name):
     safe = re.sub(r'[^a-z0-9]+', '-', name)
     if not safe[:1].isalpha():
         safe = 'bmc-' + safe
-    ending = '-%s%s' % (_digest(name), _ENDING)
+    ending = f'-{_digest(name)}{_ENDING}'
     return safe[:_LONGEST - len(ending)].rstrip('-') + ending
 
 
@@ -92,7 +92,7 @@ def access(name, namespace, vm_namespace):
     """The Role and the RoleBinding, which are where the VM is."""
     if namespace == vm_namespace:
         return base(name)
-    return '%s-from-%s' % (base(name), namespace)
+    return f'{base(name)}-from-{namespace}'
 
 
 def label(name):
@@ -100,8 +100,7 @@ def label(name):
     if len(name) <= _LONGEST_LABEL:
         return name
     digest = _digest(name)
-    return '%s-%s' % (
-        name[:_LONGEST_LABEL - len(digest) - 1].rstrip('-.'), digest)
+    return f"{name[:_LONGEST_LABEL - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
 def selector(name):

@@ -61,7 +61,7 @@ class Probes:
         self._server = await asyncio.get_running_loop().create_server(
             self._visitor, address, port)
         LOG.info('Metrics and probes are at http://%s:%d',
-                 '[%s]' % address if ':' in address else address, self.port)
+                 f'[{address}]' if ':' in address else address, self.port)
 
     @property
     def port(self):

@@ -43,7 +43,7 @@ def only_of(extra):
     run = (ROOT / 'requirements.txt').read_text().lower()
     return {module for module, of in metadata.packages_distributions().items()
             if {one.lower() for one in of} & declared
-            and not any('\n%s>' % one.lower() in run for one in of)}
+            and not any(f'\n{one.lower()}>' in run for one in of)}
 
 
 class WithoutExtrasTestCase(base.BaseTestCase):
