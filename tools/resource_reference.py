@@ -52,13 +52,13 @@ def page(definition):
     lines = [textwrap.dedent(_fill(_HEAD % {
         'kind': names['kind'], 'group': spec['group'],
         'version': version['name'], 'path': CRD.relative_to(ROOT),
-        'names': _and('``%s``' % one for one in (
+        'names': _and(f'``{one}``' for one in (
             names['plural'], names['singular'], *names['shortNames'])),
         'short': names['shortNames'][0],
-        'columns': _and('%s (``%s``)' % (one['name'], one['jsonPath'])
+        'columns': _and(f"{one['name']} (``{one['jsonPath']}``)"
                         for one in version['additionalPrinterColumns'])}))]
     for part in 'spec', 'status':
-        title = '``%s``' % part
+        title = f'``{part}``'
         lines += ['', title, '=' * len(title), '']
         lines += _field(part, schema['properties'][part], True, top=True)
         lines += _fields(part, schema['properties'][part])
@@ -76,7 +76,7 @@ def _fill(text):
 
 def _fields(where, schema):
     for name, one in (schema.get('properties') or {}).items():
-        path = '%s.%s' % (where, name)
+        path = f'{where}.{name}'
         yield from _field(path, one, name in schema.get('required', ()))
         yield from _fields(path, one)
         items = one.get('items') or {}
@@ -88,9 +88,9 @@ def _field(path, schema, needed, top=False):
     if needed and not top:
         facts.append('needed')
     facts += _limits(schema)
-    text = '%s.' % ', '.join(facts)
+    text = f"{', '.join(facts)}."
     if 'default' in schema and schema['default'] != {}:
-        text += ' Default: ``%s``.' % _value(schema['default'])
+        text += f" Default: ``{_value(schema['default'])}``."
     enum = (schema.get('items') or schema).get('enum')
     if enum:
         text += ' One of %s.' % _and(
@@ -98,7 +98,7 @@ def _field(path, schema, needed, top=False):
     text = text[0].upper() + text[1:]
     indent = '' if top else '    '
     if not top:
-        yield '``%s``' % path
+        yield f'``{path}``'
     if schema.get('description'):
         yield _wrap(_sentence(schema['description']), indent)
         yield ''
@@ -117,7 +117,7 @@ def _type(schema):
     if schema.get('x-kubernetes-int-or-string'):
         return 'number or text, such as ``10m`` or ``64Mi``'
     if schema['type'] == 'array':
-        return 'list of %s' % _plural(_type(schema['items']))
+        return f"list of {_plural(_type(schema['items']))}"
     if 'additionalProperties' in schema:
         return 'object, each field of it: %s' % _type(
             schema['additionalProperties'])
@@ -138,11 +138,11 @@ def _limits(schema):
             ('minItems', 'maxItems', 'of them'),
             ('minProperties', 'maxProperties', 'fields')):
         if most in schema:
-            yield ('%s to %s %s' % (schema[least], schema[most], unit)
+            yield (f'{schema[least]} to {schema[most]} {unit}'
                    if schema.get(least) is not None
-                   else 'at most %s %s' % (schema[most], unit)).strip()
+                   else f'at most {schema[most]} {unit}').strip()
         elif least in schema:
-            yield ('at least %s %s' % (schema[least], unit)).strip()
+            yield (f'at least {schema[least]} {unit}').strip()
 
 
 def _value(value):
@@ -156,7 +156,7 @@ def _sentence(text):
 
 def _and(words, word='and'):
     *words, last = words
-    return '%s %s %s' % (', '.join(words), word, last) if words else last
+    return f"{', '.join(words)} {word} {last}" if words else last
 
 
 def _wrap(text, first, further=None):

@@ -311,7 +311,7 @@ class Bmc:
         mode = boot.Mode.UEFI if flags & _VALID and flags & _EFI else None
         self.machine().set_boot(target=target, enabled=enabled, mode=mode)
         LOG.info('%s: boot %s, %s%s', self.name, target.value, enabled.value,
-                 ', %s' % mode.value if mode else '')
+                 f', {mode.value}' if mode else '')
 
     def _get_boot_options(self, session, data):
         parameter = data[0] & 0x7f

@@ -60,7 +60,7 @@ class Host:
             except Exception as exc:
                 # The other BMCs go on.
                 LOG.exception('Order %s was not carried out', name)
-                answer = False, '%s: %s' % (type(exc).__name__, exc)
+                answer = False, f'{type(exc).__name__}: {exc}'
             self._pipe.send(answer)
 
     async def start(self, entry):
@@ -74,7 +74,7 @@ class Host:
             sock = udp_port.open_socket(entry['address'], entry['port'])
         except OSError as exc:
             return exc.strerror
-        vm = '%s/%s' % (entry['namespace'], name.rpartition('/')[2])
+        vm = f"{entry['namespace']}/{name.rpartition('/')[2]}"
         credentials = entry['username'].encode(), entry['password'].encode()
         self._entries[name] = one = bmc_server.Entry(
             self._link, self._options, name, vm, lambda: credentials)

@@ -67,4 +67,4 @@ def _value(name, text, kind):
         return value
     except (KeyError, ValueError):
         raise upstream.VirtualBMCError(
-            'Option %s in section [%s] cannot be %r' % (name, SECTION, text))
+            f'Option {name} in section [{SECTION}] cannot be {text!r}')

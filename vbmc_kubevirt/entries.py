@@ -22,7 +22,7 @@ def port_number(text):
     """:raises: ValueError"""
     number = int(text)
     if not 0 < number < 65536:
-        raise ValueError('%s is no port' % text)
+        raise ValueError(f'{text} is no port')
     return number
 
 
@@ -90,7 +90,7 @@ class Entries:
             entry['username'], entry['password'], entry['address']
         except (KeyError, ValueError) as exc:
             raise upstream.VirtualBMCError(
-                'Config file %s cannot be used: %s' % (path, exc))
+                f'Config file {path} cannot be used: {exc}')
         entry['domain_name'] = name
         return entry
 
@@ -103,7 +103,7 @@ class Entries:
             os.mkdir(self.path(entry['domain_name']), mode=0o700)
         except FileExistsError:
             raise upstream.VirtualBMCError(
-                'There is a BMC for %s already' % entry['domain_name'])
+                f"There is a BMC for {entry['domain_name']} already")
         try:
             self.store(entry)
         except BaseException:

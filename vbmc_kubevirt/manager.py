@@ -145,7 +145,7 @@ class Manager:
             except Exception as exc:
                 # A fault of one driver is no end of the others' BMCs.
                 LOG.debug('%s', name, exc_info=True)
-                self._fail(name, '%s: %s' % (type(exc).__name__, exc))
+                self._fail(name, f'{type(exc).__name__}: {exc}')
 
     # Behind it
 

@@ -56,6 +56,6 @@ def of(entry):
 
 def _commands(server):
     return [({'command': COMMANDS.get((netfn, command), OTHER),
-              'code': '0x%02x' % code}, number)
+              'code': f'0x{code:02x}'}, number)
             for (netfn, command, code), number in sorted(
                 server.answers.copy().items(), key=str)]

@@ -104,7 +104,7 @@ class Account:
             with open(os.path.join(self.folder, name), 'rb') as stream:
                 data = stream.read(_MOST)
         except OSError as exc:
-            raise Unusable('%s: %s' % (name, exc.strerror)) from None
+            raise Unusable(f'{name}: {exc.strerror}') from None
         # What an editor leaves at the end is none of it.
         ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
         data = data.removesuffix(ending)
@@ -116,8 +116,7 @@ class Account:
         except UnicodeDecodeError:
             sound = False
         if not sound:
-            raise Unusable('%s: it is no text without control characters'
-                           % name)
+            raise Unusable(f'{name}: it is no text without control characters')
         return data
 
 

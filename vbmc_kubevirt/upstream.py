@@ -110,7 +110,7 @@ def run(manager_class, header, argv):
             raise
         except Exception as exc:
             LOG.exception('A command failed')
-            return {'rc': 1, 'msg': ['%s: %s' % (type(exc).__name__, exc)]}
+            return {'rc': 1, 'msg': [f'{type(exc).__name__}: {exc}']}
 
     def prepared_application():
         # `utils.detach_process` clears the umask, and config files hold
@@ -169,7 +169,7 @@ def load_libvirt():
     try:
         vbmc = importlib.import_module('virtualbmc.vbmc')
     except ImportError as exc:
-        raise VirtualBMCError('libvirt cannot be used: %s' % exc)
+        raise VirtualBMCError(f'libvirt cannot be used: {exc}')
     manager.VirtualBMC = vbmc.VirtualBMC
 
 

@@ -58,7 +58,7 @@ def _ask(pipe, kubeconfig, context, namespace, name, options):
     try:
         conn = connection.Connection.from_options(kubeconfig, context)
         namespace = namespace or conn.namespace or 'default'
-        vm = '%s/%s' % (namespace, name)
+        vm = f'{namespace}/{name}'
         machines = cluster.Cluster(conn, options=options, vm=vm)
         machines.wait_ready()
         machines.machine(vm)

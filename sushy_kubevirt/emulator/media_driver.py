@@ -123,7 +123,7 @@ class KubeVirtDriver(vmedia.BaseDriver):
         """:returns: `vmedia.Certificate`, with an ID of its own"""
         if cert_id not in [one.id for one in
                            self.list_certificates(identity, device)]:
-            raise error.NotFound('Certificate %s not found' % cert_id)
+            raise error.NotFound(f'Certificate {cert_id} not found')
         made = self.add_certificate(identity, device, cert_string, cert_type)
         if made.id != cert_id:
             self.delete_certificate(identity, device, cert_id)

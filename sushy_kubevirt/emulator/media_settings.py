@@ -23,7 +23,7 @@ _DAY = 86400
 def mode(value):
     """Who fetches images."""
     if value not in MODES:
-        raise ValueError('must be one of %s' % ', '.join(MODES))
+        raise ValueError(f"must be one of {', '.join(MODES)}")
     return value
 
 
@@ -56,7 +56,7 @@ def certificates(value):
         tls.context(True, tls.bundle(
             options_.MediaOptions(ca_file=value)))
     except errors.ConfigError as exc:
-        raise ValueError('cannot be used: %s' % exc) from None
+        raise ValueError(f'cannot be used: {exc}') from None
     return value
 
 

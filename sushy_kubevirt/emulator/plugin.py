@@ -158,7 +158,7 @@ class _State:
         except (settings.InvalidSettings,
                 machine_errors.ConfigError) as exc:
             for line in str(exc).splitlines():
-                print('sushy-kubevirt: %s' % line, file=sys.stderr)
+                print(f'sushy-kubevirt: {line}', file=sys.stderr)
             sys.exit(_EXIT)
 
     def systems(self, upstream):
@@ -308,7 +308,7 @@ def _load(name):
         known = sorted(stevedore.ExtensionManager(
             NAMESPACE, on_load_failure_callback=lambda *_: None).names())
         raise settings.InvalidSettings(
-            '%s is %r; there are %s' % (DRIVER, name, ', '.join(known))
+            f"{DRIVER} is {name!r}; there are {', '.join(known)}"
         ) from None
 
 

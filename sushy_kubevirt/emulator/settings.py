@@ -146,7 +146,7 @@ def _number(value):
 
 def _run_strategy(value):
     if value not in RUN_STRATEGIES:
-        raise ValueError('must be one of %s' % ', '.join(RUN_STRATEGIES))
+        raise ValueError(f"must be one of {', '.join(RUN_STRATEGIES)}")
     return value
 
 
@@ -170,8 +170,7 @@ def _allowed(value):
         if not isinstance(item, str) or not (
                 is_vm(item) or _NAME.fullmatch(item)):
             raise ValueError(
-                "must hold UUIDs, 'namespace/name' or names, not %r"
-                % (item,))
+                f"must hold UUIDs, 'namespace/name' or names, not {item!r}")
         found.add(item)
     return frozenset(found)
 
@@ -207,7 +206,7 @@ def _networks(value):
     try:
         return tuple(map(ipaddress.ip_network, value))
     except ValueError as exc:
-        raise ValueError('must hold addresses or networks: %s' % exc) \
+        raise ValueError(f'must hold addresses or networks: {exc}') \
             from None
 
 
@@ -282,7 +281,7 @@ def read(config):
         try:
             return check(value)
         except ValueError as exc:
-            problems.append('%s %s; it is %r' % (name, exc, value))
+            problems.append(f'{name} {exc}; it is {value!r}')
 
     fields = {field: take(PREFIX + name, check)
               for name, (field, check) in {**_SCOPE, **_SERVICES}.items()}

@@ -77,7 +77,7 @@ class Call:
         where = self.namespace or 'all namespaces'
         if self.name:
             where = '/'.join(filter(None, (self.namespace, self.name)))
-        return '%s %s of %s' % (self.verb, self.resource, where)
+        return f'{self.verb} {self.resource} of {where}'
 
 
 def selectors(labels, fields):
@@ -132,7 +132,7 @@ def error(code, text, retry_after, call):
         return errors.NamespaceTerminating(text)
     if code == 403 and not _is_admission(text):
         return errors.AccessDenied(
-            'The account lacks the right to %s: %s' % (call, text),
+            f'The account lacks the right to {call}: {text}',
             call.verb, call.resource, call.namespace)
     if code == 404 and call.name is None and not _NO_NAMESPACE.match(text):
         return errors.Unavailable(
@@ -141,13 +141,13 @@ def error(code, text, retry_after, call):
     if code == 404:
         return errors.ObjectNotFound(text)
     if code == 409 or code == 422 and _is_failed_patch(text):
-        return errors.Conflict('%s: %s' % (call, text))
+        return errors.Conflict(f'{call}: {text}')
     if code == 410:
         return errors.WatchExpired(text)
     if code == 429:
-        return errors.TooManyRequests('%s: %s' % (call, text), retry_after)
+        return errors.TooManyRequests(f'{call}: {text}', retry_after)
     if code >= 500:
-        return errors.ServerError('%s: %s' % (call, text), retry_after)
+        return errors.ServerError(f'{call}: {text}', retry_after)
     return errors.Rejected(_DENIED.sub('', text))
 
 

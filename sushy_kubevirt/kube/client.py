@@ -401,11 +401,11 @@ class Watch:
             # It should have ended by itself. What it kept to itself, another
             # one from the same version on may as well.
             raise errors.WatchExpired(
-                '%s was silent and did not end' % self._call) from None
+                f'{self._call} was silent and did not end') from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError,
                 KeyError, TypeError) as e:
             raise errors.Unavailable(
-                '%s broke: %s' % (self._call, _reason(e))) from None
+                f'{self._call} broke: {_reason(e)}') from None
         finally:
             self._response.close()
 
@@ -457,8 +457,7 @@ def _manager(access, connections):
         return urllib3.ProxyManager(access.proxy, **common)
     except (ImportError, urllib3.exceptions.HTTPError) as e:
         raise errors.ConfigError(
-            'The proxy of %s cannot be used: %s'
-            % (access.server, e)) from None
+            f'The proxy of {access.server} cannot be used: {e}') from None
 
 
 def _lost(call, server, error):

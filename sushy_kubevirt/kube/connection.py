@@ -80,7 +80,7 @@ class Access:
         else:
             context.load_default_certs()
         if self.cert:
-            _load_cert(context, '%s\n%s' % (self.cert, self.key or ''))
+            _load_cert(context, f"{self.cert}\n{self.key or ''}")
         return context
 
 
@@ -126,7 +126,7 @@ class Connection:
             paths = [os.path.expanduser(kubeconfig)]
             if not os.path.exists(paths[0]):
                 raise errors.ConfigError(
-                    'There is no kubeconfig %s' % kubeconfig)
+                    f'There is no kubeconfig {kubeconfig}')
             return cls(_from_files(paths, context))
         in_pod = os.environ.get('KUBERNETES_SERVICE_HOST') and not context
         folder = os.environ.get(ACCOUNT_VARIABLE)
@@ -237,7 +237,7 @@ class Connection:
                 'The token file %s cannot be read: %s'
                 % (self._access.token_file, e.strerror)) from None
         self._token_at = time.monotonic() + TOKEN_SECONDS
-        header = 'Bearer %s' % token
+        header = f'Bearer {token}'
         if header != self._access.authorization:
             self._access = dataclasses.replace(
                 self._access, authorization=header)
@@ -251,7 +251,7 @@ def _from_account(folder):
     """The account that Kubernetes gives a pod."""
     host = os.environ['KUBERNETES_SERVICE_HOST']
     if ':' in host:
-        host = '[%s]' % host
+        host = f'[{host}]'
     try:
         with open(os.path.join(folder, 'ca.crt')) as f:
             ca = f.read()

@@ -24,7 +24,7 @@ class MachineNotFound(MachineError):
 
     def __init__(self, identity, message=''):
         super().__init__(
-            message or 'There is no VirtualMachine %s' % identity)
+            message or f'There is no VirtualMachine {identity}')
         self.identity = identity
 
 

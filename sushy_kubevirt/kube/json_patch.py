@@ -20,8 +20,7 @@ def between(old, new, path=''):
     if isinstance(old, dict) and isinstance(new, dict):
         operations = []
         for key in sorted(old.keys() | new.keys()):
-            where = '%s/%s' % (
-                path, key.replace('~', '~0').replace('/', '~1'))
+            where = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
             if key not in new:
                 operations.append({'op': 'remove', 'path': where})
             elif key not in old:

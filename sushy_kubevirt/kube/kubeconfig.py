@@ -66,7 +66,7 @@ def main():
         text = str(e)
         if isinstance(e, (AttributeError, LookupError, TypeError)):
             # The library takes its form for granted.
-            text = 'it does not look like one (%s)' % text
+            text = f'it does not look like one ({text})'
         answer = {'error': 'Kubeconfig %s cannot be used: %s'
                   % (os.pathsep.join(request['paths']), text)}
     json.dump(answer, out)
@@ -88,7 +88,7 @@ def _describe(paths, context):
     merger = kube_config.KubeConfigMerger(os.pathsep.join(paths))
     if merger.config is None:
         raise errors.ConfigError(
-            'Kubeconfig %s is empty' % os.pathsep.join(paths))
+            f'Kubeconfig {os.pathsep.join(paths)} is empty')
     name, namespace = _context(merger, paths, context)
 
     def persist():
@@ -164,8 +164,7 @@ def _context(merger, paths, wanted):
                 % (where, there))
     if name not in contexts:
         raise errors.ConfigError(
-            'Kubeconfig %s has no context %s; there are: %s'
-            % (where, name, there))
+            f'Kubeconfig {where} has no context {name}; there are: {there}')
     return name, contexts[name].get('namespace')
 
 

@@ -57,7 +57,7 @@ class Watcher:
     def start(self):
         threading.Thread(
             target=self._run, daemon=True,
-            name='watch-%s' % self.resource.plural).start()
+            name=f'watch-{self.resource.plural}').start()
 
     def stop(self):
         self._closing.set()
@@ -83,7 +83,7 @@ class Watcher:
                     continue
             elif error is None:
                 error = errors.Unavailable(
-                    'Watches of %s end at once' % self.resource)
+                    f'Watches of {self.resource} end at once')
             failures += 1
             self._failed(error, failures)
             # The first try after a break is made at once.
@@ -116,7 +116,7 @@ class Watcher:
             LOG.exception('Following %s failed', self.resource)
             self._version = None
             return errors.Unavailable(
-                'Following %s failed: %s' % (self.resource, e))
+                f'Following {self.resource} failed: {e}')
 
     def _follow(self):
         """Follow from the version on until the server ends the watch."""

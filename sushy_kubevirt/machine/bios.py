@@ -92,7 +92,7 @@ def set(machine, values):
             raise errors.InvalidValue(name, value, knob.values)
         if knob.read_only and value != present[name]:
             raise errors.InvalidValue(
-                name, value, message='%s cannot be changed by a BMC' % name)
+                name, value, message=f'{name} cannot be changed by a BMC')
     mode, secure = chosen.get(BOOT_MODE), chosen.get(SECURE_BOOT)
     if (secure == 'Enabled'
             and (mode or present[BOOT_MODE]) == firmware.Mode.LEGACY.value):

@@ -114,7 +114,7 @@ def _chosen(vm, references):
         if references.count(reference) > 1:
             raise errors.InvalidValue(
                 'BootOrder', reference,
-                message='%s is in the boot order more than once' % reference)
+                message=f'{reference} is in the boot order more than once')
     return [known[reference] for reference in references]
 
 
@@ -144,7 +144,7 @@ def _options(vm):
                       template['spec'].get('volumes') or ()
                       if volume['name'] in implied]
         for place, name in enumerate(names, first):
-            places[list_, name] = 'Boot%04X' % place
+            places[list_, name] = f'Boot{place:04X}'
     # The drive of HTTP boot comes and goes with an override.
     return [Option(places[device.list, device.name], device)
             for device in devices if device.bootable

@@ -51,7 +51,7 @@ class Cluster:
                  options=None, vm=None):
         if vm and '/' not in vm:
             raise errors.ConfigError(
-                'The VM %s has to be named as namespace/name' % vm)
+                f'The VM {vm} has to be named as namespace/name')
         self.options = options or options_.Options()
         self._client = client.Client(connection, self.options)
         #: Where other processes beside this one note which version of a VM

@@ -46,7 +46,7 @@ class Machine:
 
     @property
     def qualified_name(self):
-        return '%s/%s' % (self.namespace, self.name)
+        return f'{self.namespace}/{self.name}'
 
     @property
     def options(self):
@@ -342,7 +342,7 @@ class Machine:
         attributes.set_indicator(self, state)
 
     def __repr__(self):
-        return 'Machine(%s, %s)' % (self.qualified_name, self.uuid)
+        return f'Machine({self.qualified_name}, {self.uuid})'
 
 
 def _device(device_id):

@@ -29,7 +29,7 @@ def on(machine):
 def _on_step(machine, vm, vmi):
     if run_strategy.deleted(vm):
         raise errors.WrongState(
-            '%s is being deleted' % machine.qualified_name)
+            f'{machine.qualified_name} is being deleted')
     state = power_state.state(vm, vmi)
     if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
         if state is power_state.PowerState.ON:

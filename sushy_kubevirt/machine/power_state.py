@@ -194,4 +194,4 @@ def _condition(obj, type_, status):
 
 
 def _sentence(condition, reason):
-    return condition.get('message') or 'KubeVirt says %s' % reason
+    return condition.get('message') or f'KubeVirt says {reason}'

@@ -30,7 +30,7 @@ def reset(machine, reset_type):
     action = _ACTIONS.get(reset_type)
     if action is None:
         raise errors.Unsupported(
-            'KubeVirt cannot do %s to a VM' % reset_type.value)
+            f'KubeVirt cannot do {reset_type.value} to a VM')
     LOG.info('%s of %s', reset_type.value, machine.qualified_name)
     action(machine)
 

@@ -56,7 +56,7 @@ class Cache:
         field = ''
         if vm:
             namespaces, label_selector = (vm[0],), ''
-            field = 'metadata.name=%s' % vm[1]
+            field = f'metadata.name={vm[1]}'
         self._watchers = [
             watcher.Watcher(client, options, resource, namespace, labels,
                             field, self)
@@ -118,7 +118,7 @@ class Cache:
             return ''
         for each in self._watchers:
             if each.broken_since is not None and each.error is not None:
-                return 'Following %s: %s' % (each.resource, each.error)
+                return f'Following {each.resource}: {each.error}'
         return 'The watches of the VMs do not work (yet)'
 
     def wait(self, timeout):

@@ -36,7 +36,7 @@ LEVELS = 'debug', 'info', 'warning', 'error'
 #: A label's prefix and name, and a value, as Kubernetes has them.
 _WORD = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
 _KEY = r'(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?' + _WORD
-_VALUES = r'\(\s*(?:%s)?(?:\s*,\s*(?:%s)?)*\s*\)' % (_WORD, _WORD)
+_VALUES = rf'\(\s*(?:{_WORD})?(?:\s*,\s*(?:{_WORD})?)*\s*\)'
 _REQUIREMENT = re.compile(
     r'\s*(?:!\s*{key}|{key}|{key}\s*(?:=|==|!=)\s*(?:{word})?'
     r'|{key}\s+(?:in|notin)\s*{values})\s*'.format(
@@ -203,27 +203,27 @@ def parser(environ):
 
 def _host(environ):
     address = environ.get('POD_IP') or '127.0.0.1'
-    return '[%s]' % address if ':' in address else address
+    return f'[{address}]' if ':' in address else address
 
 
 def _namespace(text):
     if _NAMESPACE.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(
-        '%r is not a name of a namespace' % text)
+        f'{text!r} is not a name of a namespace')
 
 
 def _image(text):
     if text and not re.search(r'\s', text):
         return text
-    raise argparse.ArgumentTypeError('%r is not an image' % text)
+    raise argparse.ArgumentTypeError(f'{text!r} is not an image')
 
 
 def _url(text):
     if re.fullmatch(r'https?://[^\s/?#@]+/?', text):
         return text.rstrip('/')
     raise argparse.ArgumentTypeError(
-        '%r is not a URL such as https://cdi-uploadproxy.cdi.svc' % text)
+        f'{text!r} is not a URL such as https://cdi-uploadproxy.cdi.svc')
 
 
 def _certificates(path):
@@ -241,7 +241,7 @@ def _certificates(path):
 def _count(text):
     if re.fullmatch('[1-9][0-9]{0,5}', text):
         return int(text)
-    raise argparse.ArgumentTypeError('%r is not a count of 1 or more' % text)
+    raise argparse.ArgumentTypeError(f'{text!r} is not a count of 1 or more')
 
 
 def _lease(text):
@@ -249,7 +249,7 @@ def _lease(text):
     if re.fullmatch('[0-9]{1,4}', text) and 3 <= int(text) <= 3600:
         return int(text)
     raise argparse.ArgumentTypeError(
-        '%r is not a whole number of seconds, 3 to 3600' % text)
+        f'{text!r} is not a whole number of seconds, 3 to 3600')
 
 
 def _selector(text):

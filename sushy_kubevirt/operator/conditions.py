@@ -166,9 +166,9 @@ def _vm(bmc, world):
             'is.' % bmc.vm)
     if 'deletionTimestamp' in world.vm['metadata']:
         return Condition(VM, False, 'VirtualMachineTerminating',
-                         'VirtualMachine %s is being deleted.' % bmc.vm)
+                         f'VirtualMachine {bmc.vm} is being deleted.')
     return Condition(VM, True, 'VirtualMachineFound',
-                     'There is VirtualMachine %s.' % bmc.vm)
+                     f'There is VirtualMachine {bmc.vm}.')
 
 
 def _secret(bmc, world):
@@ -181,7 +181,7 @@ def _secret(bmc, world):
             return _name_taken(SECRET, 'Secret ' + name)
         if world.secret is None:
             return Condition(SECRET, False, 'SecretPending',
-                             'Secret %s is being made.' % name)
+                             f'Secret {name} is being made.')
     else:
         if bmc.auth.namespace != bmc.namespace and not (
                 world.secret
@@ -208,9 +208,9 @@ def _secret(bmc, world):
     if bmc.auth is None:
         return Condition(
             SECRET, True, 'SecretGenerated',
-            'User name and password are in Secret %s.' % name)
+            f'User name and password are in Secret {name}.')
     return Condition(SECRET, True, 'SecretFound',
-                     'There is Secret %s.' % name)
+                     f'There is Secret {name}.')
 
 
 def _unfit(bmc, world):
@@ -227,7 +227,7 @@ def _unfit(bmc, world):
     refusing = list(dict.fromkeys(protocol for protocol, _ in bad))
     said = [_TAKES[protocol] for protocol in refusing]
     if refusing and refusing != spoken:
-        said.append('Change it, or set %s.enabled to false.' % refusing[0])
+        said.append(f'Change it, or set {refusing[0]}.enabled to false.')
     elif refusing:
         said.append('Change it.')
     return keys, said
@@ -263,7 +263,7 @@ def _emulator(bmc, world, vm, secret):
     name = naming.base(bmc.name)
     if world.deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
-                         'Deployment %s is being made.' % name)
+                         f'Deployment {name} is being made.')
     told = world.deployment.get('status') or {}
     if not deployments.is_ready(world.deployment):
         where = 'kubectl describe pods --namespace %s --selector %s=%s' % (
@@ -298,14 +298,14 @@ def _endpoint(bmc, world):
     at = world.service and endpoints.host(bmc, world.service)
     if at:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
-                         'Clients find the BMC at %s.' % at)
+                         f'Clients find the BMC at {at}.')
     if world.service and bmc.service.type == network.LOAD_BALANCER:
         return Condition(
             ENDPOINT, False, 'LoadBalancerPending',
             'Service %s has got no load balancer yet. Is there anything in '
             'this cluster that makes them?' % name)
     return Condition(ENDPOINT, False, 'ServicePending',
-                     'Service %s has got no address yet.' % name)
+                     f'Service {name} has got no address yet.')
 
 
 def _lacks_certificate(bmc, world):
@@ -335,8 +335,7 @@ def _untimely(bmc, world):
     if world.validity is None:
         return None
     begin, end = world.validity
-    what = 'The certificate in Secret %s/%s' % (
-        bmc.namespace, bmc.redfish.secret)
+    what = f'The certificate in Secret {bmc.namespace}/{bmc.redfish.secret}'
     if world.now >= end:
         return Condition(
             ENDPOINT, False, 'CertificateExpired',
@@ -376,7 +375,7 @@ def _is_coming(deployment):
 
 def _why(told):
     """What Kubernetes says of a Deployment that does not get on."""
-    return next((' %s' % one['message'] for one in told.get(
+    return next((f" {one['message']}" for one in told.get(
         'conditions') or () if one.get('type') in (
             'ReplicaFailure', 'Progressing')
         and one.get('message') and (
@@ -385,7 +384,7 @@ def _why(told):
 
 
 def _taken(world, kind, name):
-    return '%s %s' % (kind, name) in world.taken
+    return f'{kind} {name}' in world.taken
 
 
 def _name_taken(type_, what):
@@ -409,7 +408,7 @@ def _of_endpoint(bmc):
 
 
 def _refused(type_, what, why):
-    return Condition(type_, False, REFUSED, '%s: %s' % (what, why))
+    return Condition(type_, False, REFUSED, f'{what}: {why}')
 
 
 def _not_permitted(type_, bmc, kind, reference):

@@ -75,7 +75,7 @@ def text(bmc, proxy=None):
     lines = _head(bmc)
     lines += ['%s = %r' % option for option in _options(bmc)]
     if proxy:
-        lines.append('%sMEDIA_UPLOAD_PROXY_URL = %r' % (_OURS, proxy.url))
+        lines.append(f'{_OURS}MEDIA_UPLOAD_PROXY_URL = {proxy.url!r}')
         if proxy.authorities:
             lines.append(
                 '%sMEDIA_UPLOAD_PROXY_CA = os.path.join(os.path.dirname('
@@ -98,7 +98,7 @@ def _head(bmc):
         # folder in it.
         "SUSHY_EMULATOR_STATE_DIR = os.path.join(os.environ.get('TMPDIR', "
         "'/tmp'), 'redfish')",
-        '%sACCOUNTS = os.environ[%r]' % (_OURS, AUTH_VARIABLE)]
+        f'{_OURS}ACCOUNTS = os.environ[{AUTH_VARIABLE!r}]']
     if not bmc.redfish.plain:
         lines += ['SUSHY_EMULATOR_SSL_%s = os.environ[%r] + %r' % (
             name, TLS_VARIABLE, file) for name, file in (

@@ -43,7 +43,7 @@ def names(bmc, service):
     :returns: tuple of names and addresses
     """
     name = naming.base(bmc.name)
-    inner = '%s.%s' % (name, bmc.namespace)
+    inner = f'{name}.{bmc.namespace}'
     found = [inner + '.svc', name, inner, inner + '.svc.cluster.local']
     found += filter(None, [cluster_ip(service)])
     if bmc.service.type == network.LOAD_BALANCER:
@@ -102,7 +102,7 @@ def _redfish(bmc, at, port):
     where = _bracketed(at)
     if port != _DEFAULT_PORTS[scheme]:
         where = '%s:%d' % (where, port)
-    told = {'url': '%s://%s%s' % (scheme, where, SYSTEM)}
+    told = {'url': f'{scheme}://{where}{SYSTEM}'}
     if not bmc.redfish.plain and not bmc.redfish.secret:
         told['certificateAuthority'] = {
             'configMap': naming.authority(bmc.name), 'key': AUTHORITY_KEY}
@@ -118,6 +118,6 @@ def _balancers(service):
 
 def _bracketed(at):
     try:
-        return '[%s]' % at if ipaddress.ip_address(at).version == 6 else at
+        return f'[{at}]' if ipaddress.ip_address(at).version == 6 else at
     except ValueError:
         return at

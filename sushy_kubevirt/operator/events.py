@@ -65,7 +65,7 @@ def manifest(bmc, type_, reason, message, now):
         (bmc.uid, type_, reason, message)).encode()).hexdigest()[:16]
     return {
         'apiVersion': 'v1', 'kind': 'Event',
-        'metadata': {'name': '%s.%s' % (bmc.name[:230].rstrip('-.'), digest),
+        'metadata': {'name': f"{bmc.name[:230].rstrip('-.')}.{digest}",
                      'namespace': bmc.namespace},
         'involvedObject': {
             'apiVersion': naming.API_VERSION, 'kind': naming.KIND,

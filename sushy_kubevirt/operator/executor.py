@@ -30,16 +30,16 @@ def subject(step, bmc):
     """
     body = getattr(step, 'body', None)
     if body is not None:
-        return '%s %s' % (body['kind'], body['metadata']['name'])
+        return f"{body['kind']} {body['metadata']['name']}"
     if isinstance(step, plan.Delete):
-        return '%s %s' % (step.resource.kind, step.at.name)
+        return f'{step.resource.kind} {step.at.name}'
     if isinstance(step, (plan.Generate, plan.Copy)):
         return 'Secret ' + naming.auth(bmc.name)
     if isinstance(step, plan.Issue):
         return 'Secret ' + naming.tls(bmc.name)
     if isinstance(step, plan.Settle):
         return 'Deployment ' + naming.base(bmc.name)
-    return '%s %s' % (naming.KIND, bmc.name)
+    return f'{naming.KIND} {bmc.name}'
 
 
 class PlanOutdated(Exception):

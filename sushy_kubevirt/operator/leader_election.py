@@ -206,7 +206,7 @@ class LeaderElector:
             self._end('The Lease was deleted')
         elif _holder(lease) != self._identity:
             if _version(lease) >= _version(self._lease):
-                self._end('The Lease was taken by %s' % _holder(lease))
+                self._end(f'The Lease was taken by {_holder(lease)}')
         elif _version(lease) > _version(self._lease):
             # Changed by others in parts that do not matter, as labels.
             self._lease = lease

@@ -10,7 +10,7 @@ import re
 
 GROUP = 'bmc.kubevirt.io'
 VERSION = 'v1beta1'
-API_VERSION = '%s/%s' % (GROUP, VERSION)
+API_VERSION = f'{GROUP}/{VERSION}'
 KIND = 'VirtualMachineBMC'
 PLURAL = 'virtualmachinebmcs'
 
@@ -68,7 +68,7 @@ def base(name):
     safe = re.sub(r'[^a-z0-9]+', '-', name)
     if not safe[:1].isalpha():
         safe = 'bmc-' + safe
-    ending = '-%s%s' % (_digest(name), _ENDING)
+    ending = f'-{_digest(name)}{_ENDING}'
     return safe[:_LONGEST - len(ending)].rstrip('-') + ending
 
 
@@ -95,7 +95,7 @@ def access(name, namespace, vm_namespace):
     """:returns: name of the Role and RoleBinding in the VM's namespace"""
     if namespace == vm_namespace:
         return base(name)
-    return '%s-from-%s' % (base(name), namespace)
+    return f'{base(name)}-from-{namespace}'
 
 
 def label(name):
@@ -103,8 +103,7 @@ def label(name):
     if len(name) <= _LONGEST_LABEL:
         return name
     digest = _digest(name)
-    return '%s-%s' % (
-        name[:_LONGEST_LABEL - len(digest) - 1].rstrip('-.'), digest)
+    return f"{name[:_LONGEST_LABEL - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
 def selector(name):

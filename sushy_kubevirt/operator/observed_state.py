@@ -129,7 +129,7 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
     named = names(bmc)
     auth, tls = seen.get(named.auth), seen.get(named.tls)
     source, store = seen.get(named.source), seen.get(named.state)
-    taken = ['%s %s' % (kind, name) for (kind, _, name), obj in live.items()
+    taken = [f'{kind} {name}' for (kind, _, name), obj in live.items()
              if not naming.is_ours(bmc, obj)]
     taken += ['Secret ' + one.obj['metadata']['name']
               for one, needed in ((auth, _is_made(bmc)),

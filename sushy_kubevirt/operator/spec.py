@@ -20,7 +20,7 @@ class Reference:
     name: str
 
     def __str__(self):
-        return '%s/%s' % (self.namespace, self.name)
+        return f'{self.namespace}/{self.name}'
 
 
 @dataclasses.dataclass(frozen=True)

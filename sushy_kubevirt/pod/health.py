@@ -156,7 +156,7 @@ class Server:
         make, function = self._pages.get(
             target.partition('?')[0], (None, None))
         if make is None:
-            return _response(404, 'There are %s.\n' % ', '.join(self._pages))
+            return _response(404, f"There are {', '.join(self._pages)}.\n")
         if method not in ('GET', 'HEAD'):
             return _response(405, 'Only GET.\n')
         try:

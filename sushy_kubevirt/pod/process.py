@@ -29,10 +29,10 @@ def main(argv):
     if argv:
         _explain(argv)
     if not os.environ.get(_CONFIG):
-        return _fail('%s has to name a config file' % _CONFIG)
+        return _fail(f'{_CONFIG} has to name a config file')
     port = os.environ.get(_HEALTH_PORT) or '8081'
     if not port.isdecimal() or int(port) > 65535:
-        return _fail('%s has to be a TCP port, not %r' % (_HEALTH_PORT, port))
+        return _fail(f'{_HEALTH_PORT} has to be a TCP port, not {port!r}')
     # Before the application, which makes its own otherwise.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr,
@@ -59,7 +59,7 @@ def _serve(app, health_port):
         address, health_port, asked.live, lambda: _unready(app, asked),
         metrics.Metrics(app, lambda: serving.connections).text)
     told.start()
-    host = '[%s]' % address if ':' in address else address
+    host = f'[{address}]' if ':' in address else address
     LOG.info('Redfish on %s://%s:%d, probes and metrics on http://%s:%d',
              'http' if tls is None else 'https', host, serving.port, host,
              told.port)
@@ -111,5 +111,5 @@ def _explain(argv):
 
 
 def _fail(reason):
-    print('%s: %s' % (_PROGRAM, reason), file=sys.stderr)
+    print(f'{_PROGRAM}: {reason}', file=sys.stderr)
     return 1

@@ -78,10 +78,10 @@ def text(metrics):
     """
     lines = []
     for metric in metrics:
-        lines += ['# HELP %s %s' % (metric.name, metric.help),
-                  '# TYPE %s %s' % (metric.name, metric.kind)]
+        lines += [f'# HELP {metric.name} {metric.help}',
+                  f'# TYPE {metric.name} {metric.kind}']
         for labels, value in metric.samples():
-            shown = ','.join('%s="%s"' % (name, _escaped(str(each)))
+            shown = ','.join(f'{name}="{_escaped(str(each))}"'
                              for name, each in labels.items())
             lines.append('%s%s %s' % (
                 metric.name, '{%s}' % shown if shown else '', value))

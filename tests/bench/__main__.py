@@ -33,7 +33,7 @@ def main():
     options = parser.parse_args()
 
     def say(what):
-        print('bench: %s' % what, file=sys.stderr, flush=True)
+        print(f'bench: {what}', file=sys.stderr, flush=True)
 
     result = {
         'date': datetime.datetime.now(datetime.timezone.utc).isoformat(

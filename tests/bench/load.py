@@ -121,7 +121,7 @@ def reset(client, path, count):
         deadline = time.monotonic() + TIMEOUT
         while not _is_on(client, path):
             if time.monotonic() > deadline:
-                raise RuntimeError('%s is not on again' % path)
+                raise RuntimeError(f'{path} is not on again')
             time.sleep(0.005)
     return times
 

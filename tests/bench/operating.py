@@ -73,7 +73,7 @@ class Cluster(fixtures.Fixture):
 
     def delete(self, name):
         """Delete a BMC, and wait until its pod has gone."""
-        self.sandbox.request('DELETE', '%s/%s' % (BMCS % _NAMESPACE, name),
+        self.sandbox.request('DELETE', f'{BMCS % _NAMESPACE}/{name}',
                              expect=200)
         while self.sandbox.list('pods'):
             time.sleep(0.02)

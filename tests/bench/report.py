@@ -3,8 +3,8 @@
 
 
 def _number(value):
-    return '-' if value is None else '%.3g' % value if value < 100 \
-        else '%.0f' % value
+    return '-' if value is None else f'{value:.3g}' if value < 100 \
+        else f'{value:.0f}'
 
 
 def rows(result):
@@ -55,15 +55,15 @@ def _emulators(result):
                    *(_number(tree['processes'][number])
                      if tree and number < len(tree['processes']) else '-'
                      for tree in figures), '-')
-        yield ('%s, all' % part, 'MiB of PSS',
+        yield (f'{part}, all', 'MiB of PSS',
                *(_number(tree and tree['total']) for tree in figures),
-               '%.2f' % soak['ratio'][part] if 'ratio' in soak else '-')
+               f"{soak['ratio'][part]:.2f}" if 'ratio' in soak else '-')
     for count, figures in result['bmcs'].items():
-        yield ('vbmcd with %s BMC%s' % (count, '' if count == '1' else 's'),
+        yield (f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
                'MiB of PSS',
                *(_number(figures.get(who, {}).get('total'))
                  for who in NAMES),
-               '%.2f' % figures['ratio'] if 'ratio' in figures else '-')
+               f"{figures['ratio']:.2f}" if 'ratio' in figures else '-')
 
 
 def _operator(one, many):

@@ -68,7 +68,7 @@ class Ours(fixtures.Fixture):
 
     def basic(self):
         """The header for HTTP Basic authentication."""
-        pair = '%s:%s' % (USER, PASSWORD)
+        pair = f'{USER}:{PASSWORD}'
         return {'Authorization': 'Basic ' + base64.b64encode(
             pair.encode()).decode()}
 
@@ -125,7 +125,7 @@ class Stock(fixtures.Fixture):
                             'node.xml')
         names = ['test%d' % number for number in range(1, count + 1)]
         path.write_text(_NODE % ''.join(_DOMAIN % name for name in names))
-        return [(name, '--libvirt-uri', 'test://%s' % path)
+        return [(name, '--libvirt-uri', f'test://{path}')
                 for name in names]
 
 

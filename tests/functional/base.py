@@ -29,7 +29,7 @@ class SandboxTestCase(case.SandboxTestCase):
         if cls.sandbox.process.returncode is None:
             refused = cls.sandbox.refused()
             if refused:
-                raise AssertionError('Refused: %r' % refused)
+                raise AssertionError(f'Refused: {refused!r}')
 
 
 class EmulatorTestCase(SandboxTestCase):

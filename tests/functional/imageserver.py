@@ -31,7 +31,7 @@ class ImageServer(fixtures.Fixture):
         self.missing = None         # regular expression
         fixture = self
         secret = 'Basic ' + base64.b64encode(
-            ('%s:%s' % (self.USER, self.PASSWORD)).encode()).decode()
+            f'{self.USER}:{self.PASSWORD}'.encode()).decode()
 
         class Handler(webserver.Handler):
 

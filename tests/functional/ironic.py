@@ -45,8 +45,8 @@ def _enabled():
               'enabled_vendor_interfaces': {'no-vendor'}}
     for interfaces in _INTERFACES.values():
         for kind, name in interfaces.items():
-            chosen.setdefault('enabled_%ss' % kind, set()).add(name)
-    chosen.update({'enabled_%s_interfaces' % kind: {name} for kind, name in (
+            chosen.setdefault(f'enabled_{kind}s', set()).add(name)
+    chosen.update({f'enabled_{kind}_interfaces': {name} for kind, name in (
         ('console', 'no-console'), ('deploy', 'ramdisk'),
         ('firmware', 'no-firmware'), ('network', 'noop'),
         ('raid', 'no-raid'), ('rescue', 'no-rescue'), ('storage', 'noop'))})
@@ -116,7 +116,7 @@ class Ironic(fixtures.Fixture):
                 'soft_power_off_timeout': 60,
                 'node_locked_retry_attempts': 50},
             'database': {
-                'connection': 'sqlite:///%s' % (home / 'ironic.sqlite')},
+                'connection': f"sqlite:///{home / 'ironic.sqlite'}"},
             'service_catalog': {'auth_type': 'none',
                                 'endpoint_override': self.url},
             'ipmi': {'min_command_interval': 1, 'command_retry_timeout': 30},
@@ -190,7 +190,7 @@ class Ironic(fixtures.Fixture):
                 return now
             failed = now.provision_state.endswith('failed')
             if failed or now.last_error and not busy:
-                raise AssertionError('%s: %s' % (now.name, now.last_error))
+                raise AssertionError(f'{now.name}: {now.last_error}')
             if time.monotonic() >= deadline:
                 raise AssertionError(
                     '%s is not as wanted after %g s: %s, %s; on its way to '

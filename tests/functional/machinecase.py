@@ -177,7 +177,7 @@ class MachineTestCase(base.SandboxTestCase):
         deadline = time.monotonic() + seconds
         while not check():
             if time.monotonic() >= deadline:
-                self.fail('%s did not come in %g s' % (what, seconds))
+                self.fail(f'{what} did not come in {seconds:g} s')
             time.sleep(0.02)
 
     def stays(self, check, seconds=0.6):

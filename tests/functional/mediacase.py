@@ -94,7 +94,7 @@ class MediaTestCase(machinecase.MachineTestCase):
             return (last[0] and last[0].state) is state
 
         if not machine.cluster.media.wait(so, seconds):
-            self.fail('%s is not %s: %r' % (device, state, last[0]))
+            self.fail(f'{device} is not {state}: {last[0]!r}')
         return last[0]
 
     def nothing_left(self, machine, seconds=45):
@@ -111,7 +111,7 @@ class MediaTestCase(machinecase.MachineTestCase):
         try:
             self.until('nothing left', clean, seconds)
         except self.failureException:
-            self.fail('There is left: %r' % last)
+            self.fail(f'There is left: {last!r}')
 
     def owned(self, plural, machine):
         """Names of objects that are named as those of a machine's media."""

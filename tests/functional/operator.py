@@ -30,7 +30,7 @@ from tests.functional import vbmcd
 MANIFESTS = checkout.ROOT / 'etc' / 'kubernetes'
 NAMESPACE = 'sushy-kubevirt-system'
 NAME = 'sushy-kubevirt-operator'
-USER = 'system:serviceaccount:%s:%s' % (NAMESPACE, NAME)
+USER = f'system:serviceaccount:{NAMESPACE}:{NAME}'
 
 #: All kinds of objects that a BMC has in its namespace.
 OWNED = ('deployments,replicasets,pods,services,serviceaccounts,roles,'
@@ -292,8 +292,7 @@ class Bmc:
         state = self.power()
         said = self.ipmi('power', 'status')
         if said != 'Chassis Power is ' + state.lower():
-            raise AssertionError('Redfish says %s, but IPMI: %s' % (
-                state, said))
+            raise AssertionError(f'Redfish says {state}, but IPMI: {said}')
         return state
 
     def processes(self):
@@ -449,7 +448,7 @@ class OperatorTestCase(base.FunctionalTestCase):
             # Those of other namespaces may be on their way out.
             self.assertEqual([], [
                 (user, what) for user, what in refused.items()
-                if ':%s:' % self.namespace in user])
+                if f':{self.namespace}:' in user])
         output = self.operator.process.output
         for password in self.passwords:
             self.assertNotIn(password, output)

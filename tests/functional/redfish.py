@@ -30,21 +30,21 @@ class RedfishTestCase(base.EmulatorTestCase):
         vm = self.sandbox.create('virtualmachines', machines.vm(
             self.name, run_strategy, namespace, **spec), namespace)
         self.uuid = machines.uuid_of(vm)
-        self.path = '%s/%s' % (SYSTEMS, self.uuid)
+        self.path = f'{SYSTEMS}/{self.uuid}'
         self.appears(self.uuid)
         return vm
 
     def appears(self, uuid):
         """Wait until the emulator's watch has told of a VM."""
         self.until(lambda: self.emulator.request(
-            'GET', '%s/%s' % (SYSTEMS, uuid)).status_code == 200)
+            'GET', f'{SYSTEMS}/{uuid}').status_code == 200)
 
     def until(self, condition, timeout=30):
         """Wait for what only asking again can tell."""
         deadline = time.monotonic() + timeout
         while not (found := condition()):
             if time.monotonic() >= deadline:
-                raise AssertionError('not so within %g s' % timeout)
+                raise AssertionError(f'not so within {timeout:g} s')
             time.sleep(0.02)
         return found
 

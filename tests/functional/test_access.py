@@ -78,7 +78,7 @@ class AccessTestCase(base.EmulatorTestCase):
         deadline = time.monotonic() + 30
         while self.emulator.system(self.uuid)['PowerState'] != state:
             self.assertLess(time.monotonic(), deadline,
-                            '%s does not come' % state)
+                            f'{state} does not come')
             time.sleep(0.05)
 
     def reset(self, reset_type, state):
@@ -109,7 +109,7 @@ class AccessTestCase(base.EmulatorTestCase):
         self.wait_power('On')
         self.reset('GracefulShutdown', 'Off')
         self.reset('On', 'On')
-        self.emulator.request('PATCH', '/redfish/v1/Systems/%s' % self.uuid,
+        self.emulator.request('PATCH', f'/redfish/v1/Systems/{self.uuid}',
                               {'IndicatorLED': 'Lit'},
                               expect=(200, 202, 204))
         self.emulator.request('GET', '/redfish/v1/Managers', expect=200)
@@ -132,7 +132,7 @@ class MediaAccessTestCase(mediacase.UploadingTestCase):
         for mode in ('import', 'upload'):
             one = self.uploading(mode=mode).machine(machine.name)
             one.insert_media('Cd', self.source(
-                self.url('private/%s.iso' % mode),
+                self.url(f'private/{mode}.iso'),
                 username=self.images.USER, password=self.images.PASSWORD))
             self.comes(one, mediacase.S.READY)
         # What was begun and given up may have been made or not.

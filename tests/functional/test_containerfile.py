@@ -68,7 +68,7 @@ class FileTestCase(base.FunctionalTestCase):
             labels = ' '.join(self.inherited(target, 'LABEL'))
             for name in ('title', 'description', 'version', 'revision',
                          'licenses'):
-                self.assertIn('org.opencontainers.image.%s=' % name, labels)
+                self.assertIn(f'org.opencontainers.image.{name}=', labels)
 
     def test_packages_of_debian_are_those_of_bindep(self):
         text = (checkout.ROOT / 'bindep.txt').read_text()
@@ -78,7 +78,7 @@ class FileTestCase(base.FunctionalTestCase):
                 for name in words.partition('&&')[0].split():
                     if not name.startswith('-'):
                         self.assertRegex(
-                            text, r'(?m)^%s( |$)' % re.escape(name))
+                            text, rf'(?m)^{re.escape(name)}( |$)')
 
 
 class ImagesTestCase(base.FunctionalTestCase):
@@ -123,7 +123,7 @@ class ImagesTestCase(base.FunctionalTestCase):
     def environment(self, **more):
         env = process.environment('/nonexistent', {
             'PYTHONDONTWRITEBYTECODE': '1', **more})
-        env['PATH'] = '%s:/usr/bin:/bin' % (self.opt / 'bin')
+        env['PATH'] = f"{self.opt / 'bin'}:/usr/bin:/bin"
         return env
 
     def test_all_of_our_modules_are_installed(self):

@@ -95,7 +95,7 @@ class DemoTestCase(base.BaseTestCase):
                  for name in ('sandbox', 'redfish', 'vbmcd', 'ipmi')}
         one = self.demo('--no-operator', *(
             word for name, number in given.items()
-            for word in ('--%s-port' % name, str(number))))
+            for word in (f'--{name}-port', str(number))))
         for number in (given['sandbox'], given['redfish']):
             self.assertIn('127.0.0.1:%d' % number, self.told(one))
         self.assertRegex(self.told(one), r'IPMI of vm-0 .*port %d\n'
@@ -132,7 +132,7 @@ class DemoTestCase(base.BaseTestCase):
             folder = self.useFixture(fixtures.TempDir()).path
             one = self.useFixture(process.Process(
                 ['python', '-m', 'tools.demonstration'],
-                ready=r'^Starting %s' % moment, cwd=checkout.ROOT,
+                ready=rf'^Starting {moment}', cwd=checkout.ROOT,
                 env=process.environment(folder, {'TMPDIR': folder})))
             one.folder = pathlib.Path(folder)
             one.send(signal.SIGINT)

@@ -116,7 +116,7 @@ class TestWhatHappens(EventsTestCase):
         name = redfish.new_name()
         vm = self.sandbox.create('virtualmachines',
                                  machines.vm(name, 'Halted'))
-        origin = '%s/%s' % (redfish.SYSTEMS, machines.uuid_of(vm))
+        origin = f'{redfish.SYSTEMS}/{machines.uuid_of(vm)}'
         self.one.wait('ResourceCreated', origin=origin)
         self.sandbox.delete('virtualmachines', name)
         self.one.wait('ResourceRemoved', origin=origin)

@@ -62,7 +62,7 @@ class Stream:
             while self.keys().count(key) < count:
                 left = deadline - time.monotonic()
                 if left <= 0 or self.ended.is_set():
-                    raise AssertionError('no %s but %s' % (key, self.keys()))
+                    raise AssertionError(f'no {key} but {self.keys()}')
                 self._news.wait(left)
 
     def __enter__(self):
@@ -129,7 +129,7 @@ class TestStream(StreamTestCase):
 
     def test_read(self):
         self.make()
-        mine = "OriginResource eq '%s'" % self.path
+        mine = f"OriginResource eq '{self.path}'"
         with self.stream(mine) as one, self.stream(
                 'RegistryPrefix eq SushyKubeVirt') as other:
             self.assertEqual('text/event-stream',

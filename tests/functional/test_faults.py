@@ -123,7 +123,7 @@ class Faults:
         begin = time.monotonic()
         while not condition():
             if time.monotonic() - begin > seconds:
-                self.fail('%s: not after %g s' % (what, seconds))
+                self.fail(f'{what}: not after {seconds:g} s')
             time.sleep(0.05)
         return time.monotonic() - begin
 
@@ -144,7 +144,7 @@ class Faults:
         # Reads stay as they are: they are told apart by their verb.
         for verb in 'PUT', 'PATCH', 'POST':
             self.sandbox.fault(action, verb=verb,
-                               where='/%s(/|$)' % self.name)
+                               where=f'/{self.name}(/|$)')
         yield
         hits = sum(fault['hits'] for fault in self.sandbox.faults()['faults'])
         self.assertGreater(hits, 0, 'the write was not disturbed')
@@ -262,7 +262,7 @@ class Faults:
 
     def test_hang(self):
         """A write that is never answered is given up and made again."""
-        self.sandbox.fault('hang', verb='PATCH', where='/%s$' % self.name,
+        self.sandbox.fault('hang', verb='PATCH', where=f'/{self.name}$',
                            delay=2)
         begin = time.monotonic()
         self.bmc.power('on')
@@ -280,10 +280,10 @@ class Faults:
                 for plural in ('virtualmachines',
                                'virtualmachineinstances'):
                     self.sandbox.fault(action, verb='WATCH', count=count,
-                                       where='/%s$' % plural, **more)
+                                       where=f'/{plural}$', **more)
                     # To have a look at it, the watch must begin anew.
                     self.sandbox.fault('break', verb='WATCH', count=1,
-                                       where='/%s$' % plural)
+                                       where=f'/{plural}$')
                 self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
                 self.eventually(lambda: not self.bmc.is_on(), 15, 'off')
                 self.sandbox.wait_stopped(self.name)
@@ -306,7 +306,7 @@ class Faults:
         for action in '403', '401':
             with self.case(action):
                 self.sandbox.fault(action, verb='PATCH',
-                                   where='/%s$' % self.name, count=100)
+                                   where=f'/{self.name}$', count=100)
                 begin = time.monotonic()
                 self.bmc.refused_access(action)
                 # Far from the deadline of a write that is tried again.

@@ -20,7 +20,7 @@ class IpmiTestCase(base.VbmcdTestCase):
 
         :returns: the name of both
         """
-        name = 'vm-%s' % self.id().rpartition('.')[2].replace('_', '-')[:50]
+        name = f"vm-{self.id().rpartition('.')[2].replace('_', '-')[:50]}"
         self.vm = machines.vm(name, run_strategy, **spec)
         self.sandbox.create('virtualmachines', self.vm)
         self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
@@ -47,9 +47,9 @@ class IpmiTestCase(base.VbmcdTestCase):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             answer = self.ipmi('power', 'status')
-            if answer == 'Chassis Power is %s' % state:
+            if answer == f'Chassis Power is {state}':
                 return
-        self.fail('%s, not %s' % (answer, state))
+        self.fail(f'{answer}, not {state}')
 
     def flags(self):
         """:returns: (first byte of the boot flags, device selector)"""
@@ -95,7 +95,7 @@ class PowerTest(IpmiTestCase):
         for count, (word, answer) in enumerate(
                 (('cycle', 'Cycle'), ('reset', 'Reset')), 2):
             before = self.sandbox.vmi(name)['metadata']['uid']
-            self.assertEqual('Chassis Power Control: %s' % answer,
+            self.assertEqual(f'Chassis Power Control: {answer}',
                              self.ipmi('power', word))
             self.sandbox.wait_running(name, other_than=before)
             self.sandbox.wait_boot(name, count)
@@ -137,7 +137,7 @@ class BootTest(IpmiTestCase):
         for device, number, kind in (('pxe', 1, 'Pxe'), ('cdrom', 5, 'Cd'),
                                      ('disk', 2, 'Hdd')):
             count = len(self.sandbox.boots(name))
-            self.assertEqual('Set Boot Device to %s' % device,
+            self.assertEqual(f'Set Boot Device to {device}',
                              self.ipmi('chassis', 'bootdev', device))
             self.assertEqual((0x80, number), self.flags())
             self.ipmi('power', 'cycle' if count else 'on')
@@ -241,7 +241,7 @@ class DeviceTest(IpmiTestCase):
                          r'(?s)IPMI Version +: 2\.0.*Chassis Device')
         firmware = self.vm['spec']['template']['spec']['domain']['firmware']
         self.assertRegex(self.ipmi('mc', 'guid'),
-                         'System GUID +: %s' % firmware['uuid'])
+                         f"System GUID +: {firmware['uuid']}")
 
     def test_cold_reset(self):
         self.bmc('RerunOnFailure')

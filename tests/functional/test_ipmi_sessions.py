@@ -149,7 +149,7 @@ class OldLoginTest(SessionTestCase):
 
     def test_other_types(self):
         for kind in 'NONE', 'MD2', 'PASSWORD', 'OEM':
-            self.assertIn('type %s not supported' % kind,
+            self.assertIn(f'type {kind} not supported',
                           self.refused('-A', kind))
         self.assertAlive()
 

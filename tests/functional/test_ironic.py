@@ -238,7 +238,7 @@ class IronicTestCase(base.SandboxTestCase):
         # It read them when the node was enrolled.
         node = self.nodes[REDFISH]
         found = self.ironic.baremetal.get(
-            '/nodes/%s/bios?detail=True' % node.id,
+            f'/nodes/{node.id}/bios?detail=True',
             microversion='1.74').json()['bios']
         settings = {each['name']: each for each in found}
         mode = settings['BootMode']
@@ -270,8 +270,7 @@ class IronicTestCase(base.SandboxTestCase):
             'get_all_subscriptions', 'GET').json()['Members']
         self.assertTrue(member['@odata.id'].endswith('/' + made['Id']))
         self.boot(REDFISH, 'power on', boots + 1)
-        origin = ('/redfish/v1/Systems/%s'
-                  % machines.uuid_of(self.vms[REDFISH]))
+        origin = f'/redfish/v1/Systems/{machines.uuid_of(self.vms[REDFISH])}'
         event = one.wait('ResourcePoweredOn', origin=origin)
         self.assertEqual('Alert', event['EventType'])
         self.assertEqual('for-me', one.posts[-1][0]['X-Token'])

@@ -623,7 +623,7 @@ class FaultTestCase(BootTestCase):
         spec = self.spec(machine.name)
         for moment in machinecase.BAD_MOMENTS:
             self.sandbox.fault(moment, verb='PATCH',
-                               where='virtualmachines/%s$' % machine.name)
+                               where=f'virtualmachines/{machine.name}$')
             machine.set_boot(PXE, ONCE)
             self.assertEqual(boot.BootState(PXE, ONCE, LEGACY),
                              machine.boot())
@@ -641,14 +641,14 @@ class FaultTestCase(BootTestCase):
             # Its two patches: the order back, then the strategy.
             self.sandbox.do(machine.name, 'start')
             self.sandbox.fault(moment, verb='PATCH',
-                               where='virtualmachines/%s$' % machine.name)
+                               where=f'virtualmachines/{machine.name}$')
             self.assertEqual(
                 'Pxe', self.sandbox.wait_boot(machine.name, 1)['class'])
             self.until('kept up', lambda: self.strategy(machine.name)
                        == 'Always')
             self.sandbox.clear_faults()
             self.sandbox.fault(moment, verb='PATCH',
-                               where='virtualmachines/%s$' % machine.name)
+                               where=f'virtualmachines/{machine.name}$')
             self.assertEqual('Hdd',
                              self.guest_reboots(machine, True)['class'])
             self.is_restored(machine.name, spec)

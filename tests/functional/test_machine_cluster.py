@@ -91,7 +91,7 @@ class ClusterTestCase(base.SandboxTestCase):
             except errors.Unavailable:
                 pass
             if time.monotonic() > end:
-                self.fail('it did not come in %g s' % seconds)
+                self.fail(f'it did not come in {seconds:g} s')
             time.sleep(0.01)
 
     def annotate(self, machine, value):
@@ -251,13 +251,13 @@ class ScopeTestCase(ClusterTestCase):
             self.vm(namespace=namespace, name='same')
         both = self.cluster((one, two))
         self.assertEqual(
-            ['%s/same' % one, '%s/same' % two],
+            [f'{one}/same', f'{two}/same'],
             [m.qualified_name for m in both.machines()])
         e = self.assertRaises(errors.AmbiguousName, both.machine, 'same')
-        self.assertEqual(('%s/same' % one, '%s/same' % two), e.candidates)
-        self.assertEqual(two, both.machine('%s/same' % two).namespace)
+        self.assertEqual((f'{one}/same', f'{two}/same'), e.candidates)
+        self.assertEqual(two, both.machine(f'{two}/same').namespace)
         self.assertRaises(errors.MachineNotFound, both.machine,
-                          '%s/same' % three)
+                          f'{three}/same')
         self.assertEqual(one, self.cluster((one,)).machine('same').namespace)
         everywhere = self.cluster(()).machines()
         self.assertLessEqual(
@@ -305,7 +305,7 @@ class ScopeTestCase(ClusterTestCase):
     def test_one_vm_alone(self):
         vm, other = self.vm(), self.vm()
         name = vm['metadata']['name']
-        c = self.cluster(vm='default/%s' % name)
+        c = self.cluster(vm=f'default/{name}')
         self.assertEqual([name], [m.name for m in c.machines()])
         for identity in (other['metadata']['name'], 'default/%s' % other[
                 'metadata']['name'], other['metadata']['uid']):

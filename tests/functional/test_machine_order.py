@@ -115,7 +115,7 @@ class BootOrderTestCase(OrderTestCase):
         template = self.template(machine.name)
         for moment in machinecase.BAD_MOMENTS:
             self.sandbox.fault(moment, verb='PATCH',
-                               where='virtualmachines/%s$' % machine.name)
+                               where=f'virtualmachines/{machine.name}$')
             machine.set_boot(order=(NIC, ROOT))
             self.assertEqual([1], self.fault_hits())
             self.assertEqual((NIC, ROOT), machine.boot_order())

@@ -425,7 +425,7 @@ class FaultTestCase(machinecase.MachineTestCase):
                 for verb in verbs:
                     self.sandbox.fault(
                         moment, verb=verb,
-                        where='virtualmachines/%s' % machine.name)
+                        where=f'virtualmachines/{machine.name}')
                     self.once(machine, action, boots, moment)
                     self.assertEqual([1], self.fault_hits())
                     self.sandbox.clear_faults()

@@ -198,7 +198,7 @@ class ApplyTestCase(ManifestsCase):
         cls.admin.apply(*(definition(one) for one in OTHERS))
         for one in OTHERS:
             api, _, plural = one.split()
-            cls.admin.wait('crd/%s.%s' % (plural, api.partition('/')[0]),
+            cls.admin.wait(f"crd/{plural}.{api.partition('/')[0]}",
                            'condition=Established')
 
     def apply(self, *words):
@@ -304,7 +304,7 @@ def definition(words):
     return {
         'apiVersion': 'apiextensions.k8s.io/v1',
         'kind': 'CustomResourceDefinition',
-        'metadata': {'name': '%s.%s' % (plural, group)},
+        'metadata': {'name': f'{plural}.{group}'},
         'spec': {'group': group, 'scope': 'Namespaced',
                  'names': {'kind': kind, 'plural': plural,
                            'singular': kind.lower()},

@@ -546,7 +546,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         machine.insert_media('Cd', source)
         medium = self.comes(machine, S.READY)
         [name] = self.owned('secrets', machine)
-        self.assertEqual('%s-%s' % (medium.data_volume, medium.task), name)
+        self.assertEqual(f'{medium.data_volume}-{medium.task}', name)
         # They stand in the Secret and nowhere else.
         for plural in ('virtualmachines', 'datavolumes',
                        'persistentvolumeclaims', 'events'):
@@ -556,7 +556,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
         # In the URL they do the same.
         machine.insert_media('Cd', self.source(source.url.replace(
-            '://', '://%s:%s@' % (self.images.USER, self.images.PASSWORD))))
+            '://', f'://{self.images.USER}:{self.images.PASSWORD}@')))
         self.assertEqual(source.url, self.comes(machine, S.READY).url)
 
     def noted(self, machine):

@@ -68,7 +68,7 @@ class NamedMixin:
         return self.handle(self.bmc_of(name, **settings), name)
 
     def private(self, name='n'):
-        return self.source(self.url('private/%s.iso' % name),
+        return self.source(self.url(f'private/{name}.iso'),
                            username=self.images.USER,
                            password=self.images.PASSWORD)
 

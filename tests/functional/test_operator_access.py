@@ -65,7 +65,7 @@ class OperatorAccountTestCase(accesscase.AccessTestCase):
         allow = 'bmc.kubevirt.io/allow-from'
         there = self.admin.within(far)
         for what in ('vm/far', 'secret/key'):
-            there('annotate', what, '%s=%s' % (allow, self.namespace))
+            there('annotate', what, f'{allow}={self.namespace}')
         self.kubectl.apply(operator.bmc_manifest(
             'away', virtualMachineRef=None,
             virtualMachine={'namespace': far, 'name': 'far'},

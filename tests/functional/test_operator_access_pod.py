@@ -41,7 +41,7 @@ class PodAccountTestCase(accesscase.AccessTestCase):
             '--upload-proxy-url', url, '--upload-proxy-ca', cls.proxy_ca)))
 
     def who(self, name):
-        return 'system:serviceaccount:%s:%s' % (self.namespace, name)
+        return f'system:serviceaccount:{self.namespace}:{name}'
 
     def ask(self, bmc, method, path, body=None, content='application/json'):
         """A request with the token of a BMC's pod."""
@@ -58,13 +58,13 @@ class PodAccountTestCase(accesscase.AccessTestCase):
         made = cluster.Cluster(
             connection.Connection.from_options(str(
                 self.sandbox.account(bmc.base, self.namespace))),
-            vm='%s/%s' % (self.namespace, bmc.name),
+            vm=f'{self.namespace}/{bmc.name}',
             options=options.Options(
                 gates_seconds=0, media=options.MediaOptions(
                     allow_loopback=True)))
         self.addCleanup(made.close)
         made.wait_ready()
-        return made.machine('%s/%s' % (self.namespace, bmc.name))
+        return made.machine(f'{self.namespace}/{bmc.name}')
 
     def work(self, box):
         """Do all that a BMC does."""
@@ -184,8 +184,8 @@ class PodAccountTestCase(accesscase.AccessTestCase):
         self.bmc(name='other', vm='other', secret='other-bmc').ready()
         box = self.bmc().ready()
         vms = sandbox.path('virtualmachines', namespace=self.namespace)
-        core = '/api/v1/namespaces/%s/' % self.namespace
-        cdi = '/apis/cdi.kubevirt.io/v1beta1/namespaces/%s/' % self.namespace
+        core = f'/api/v1/namespaces/{self.namespace}/'
+        cdi = f'/apis/cdi.kubevirt.io/v1beta1/namespaces/{self.namespace}/'
         for path in vms + '/box', core + 'secrets/box-bmc-state':
             self.assertEqual(200, self.ask(box, 'GET', path).status_code)
         for method, path, *body in (
@@ -306,7 +306,7 @@ class PodAccountTestCase(accesscase.AccessTestCase):
         theirs = next(one for one in found
                       if one['involvedObject']['kind'] == 'Pod')
         for method, path, *body in (
-                ('DELETE', '%s/%s' % (events, theirs['metadata']['name'])),
+                ('DELETE', f"{events}/{theirs['metadata']['name']}"),
                 ('POST', events, {**theirs, 'metadata': {'name': 'x'}})):
             self.assertIn('entries of its own log', self.ask(
                 box, method, path, *body).json()['message'])

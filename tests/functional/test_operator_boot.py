@@ -39,7 +39,7 @@ class BootTestCase(operator.OperatorTestCase):
             if not one.isdecimal():
                 continue
             try:
-                with open('/proc/%s/environ' % one, 'rb') as stream:
+                with open(f'/proc/{one}/environ', 'rb') as stream:
                     env = stream.read()
             except OSError:
                 continue

@@ -162,7 +162,7 @@ class CommandTestCase(operator.OperatorTestCase):
                          ready=r'^\S+Z INFO    ready$')
         self.bmc().ready()
         self.bmc('made', secret=None).ready()
-        one.wait_output(r'^\S+Z INFO    %s/box: ' % self.namespace)
+        one.wait_output(rf'^\S+Z INFO    {self.namespace}/box: ')
         self.assertNotIn('Metrics', one.output)
         # However much is said.
         self.assertIn('Z DEBUG   ', one.output)

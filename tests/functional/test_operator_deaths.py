@@ -97,7 +97,7 @@ class DeathTestCase(operator.OperatorTestCase):
                 'deployments,services,serviceaccounts,roles,rolebindings,'
                 'configmaps,secrets,networkpolicies', '-l',
                 operator.LABEL + 'box')['items']:
-            name = '%s/%s' % (one['kind'], one['metadata']['name'])
+            name = f"{one['kind']}/{one['metadata']['name']}"
             one = without(copy.deepcopy(one), CHOSEN)
             if one['kind'] == 'Secret':
                 one['data'] = sorted(one['data'])

@@ -41,7 +41,7 @@ class IronicTestCase(operator.OperatorTestCase):
         """Where the BMC is, for a node of driver ``redfish``."""
         url = parse.urlsplit(self.one.url())
         self.assertEqual('https', url.scheme)
-        return {'redfish_address': '%s://%s' % (url.scheme, url.netloc),
+        return {'redfish_address': f'{url.scheme}://{url.netloc}',
                 'redfish_system_id': url.path,
                 'redfish_username': self.one.username,
                 'redfish_password': self.one.password,
@@ -132,7 +132,7 @@ class IronicTestCase(operator.OperatorTestCase):
             done = subprocess.run(
                 ['bash', '-c', text], env={
                     **self.ironic.env, 'IP': self.one.status['serviceIP'],
-                    'PATH': '%s:/usr/bin:/bin' % process.BIN},
+                    'PATH': f'{process.BIN}:/usr/bin:/bin'},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, timeout=60)
             self.assertEqual(0, done.returncode, done.stdout)

@@ -29,7 +29,7 @@ class RecipesTestCase(operator.OperatorTestCase):
                   '--noproxy "*" --write-out "%{http_code}\n" "$@"; }',
                   'set -e']
         for title, text in steps:
-            script += ['echo "## %s"' % title.replace('`', ''), text]
+            script += [f"echo \"## {title.replace('`', '')}\"", text]
         (home / 'script').write_text('\n'.join(script))
         done = subprocess.run(
             ['bash', 'script'], cwd=home, stdin=subprocess.DEVNULL,

@@ -28,7 +28,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
         box = operator.Bmc(self.kubectl, 'box', 'admin', password)
         self.unready(box, 'VirtualMachineNotFound')
-        self.assertIn('There is no VirtualMachine %s/box' % self.namespace,
+        self.assertIn(f'There is no VirtualMachine {self.namespace}/box',
                       box.message())
         self.vm()
         box.ready()
@@ -63,7 +63,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
         box = operator.Bmc(self.kubectl, 'box', 'admin', None)
         self.unready(box, 'SecretNotFound')
-        self.assertIn('%s/box-bmc' % self.namespace, box.message())
+        self.assertIn(f'{self.namespace}/box-bmc', box.message())
         self.assertEqual(('True', 'VirtualMachineFound'), box.condition(
             'VirtualMachineAvailable'))
         self.kubectl('create', 'secret', 'generic', 'box-bmc',
@@ -130,7 +130,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
         """Whether the BMC's account may do something there."""
         return self.admin.run(
             'auth', 'can-i', verb, what, '-n', there.namespace, '--as',
-            'system:serviceaccount:%s:box-virtbmc' % self.namespace
+            f'system:serviceaccount:{self.namespace}:box-virtbmc'
         ).returncode == 0
 
     def test_elsewhere_needs_permission(self):
@@ -147,7 +147,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
                   ALLOW + '=' + allowed)
         # The VM alone.
         there('annotate', '--overwrite', 'vm/far',
-              '%s=other, %s' % (ALLOW, self.namespace))
+              f'{ALLOW}=other, {self.namespace}')
         self.until('vm', lambda: box.condition('VirtualMachineAvailable'),
                    ('True', 'VirtualMachineFound'))
         self.unready(box, 'ReferenceNotPermitted')

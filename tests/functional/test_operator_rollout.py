@@ -21,7 +21,7 @@ class Observer(threading.Thread):
         self.most = 0
         self._states = {}
         self._session = sandbox.request(
-            'GET', '/apis/apps/v1/namespaces/%s/deployments' % namespace,
+            'GET', f'/apis/apps/v1/namespaces/{namespace}/deployments',
             params={'watch': 'true'}, stream=True, timeout=(5, 120),
             expect=200)
 

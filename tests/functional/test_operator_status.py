@@ -29,7 +29,7 @@ class StatusTestCase(operator.OperatorTestCase):
             'authSecret': 'box-bmc', 'serviceIP': address,
             'clusterIP': address, 'endpoints': {
                 'redfish': {
-                    'url': 'https://%s/redfish/v1/Systems/1' % address,
+                    'url': f'https://{address}/redfish/v1/Systems/1',
                     'certificateAuthority': {
                         'configMap': 'box-virtbmc-ca', 'key': 'ca.crt'}},
                 'ipmi': {'address': address + ':623', 'host': address,
@@ -48,7 +48,7 @@ class StatusTestCase(operator.OperatorTestCase):
                           'REDFISH', 'READY', 'AGE'], lines[0].split())
         self.assertEqual(
             ['box', 'box', address, address + ':623',
-             'https://%s/redfish/v1/Systems/1' % address, 'True'],
+             f'https://{address}/redfish/v1/Systems/1', 'True'],
             lines[1].split()[:-1])
         self.assertEqual(lines[1].split()[0], self.kubectl(
             'get', 'vmbmcs', '--no-headers').split()[0])
@@ -165,7 +165,7 @@ class StatusTestCase(operator.OperatorTestCase):
             ['virtualmachine.kubevirt.io/box'], self.kubectl.names('vm'))
         self.assertIn('secret/box-bmc', self.kubectl.names('secrets'))
         self.assertRaises(AssertionError, operator.curl, url,
-                          config='cacert = "%s"\n' % ca)
+                          config=f'cacert = "{ca}"\n')
         self.kubectl('delete', 'vm', 'box')
         self.until('no state', lambda: self.kubectl.names('secrets'),
                    ['secret/box-bmc'])

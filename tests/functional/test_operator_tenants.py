@@ -19,7 +19,7 @@ class TenantTestCase(accesscase.AccessTestCase):
                      '--verb=get,list,watch,create,patch,delete',
                      '--resource=virtualmachinebmcs')
         self.kubectl('create', 'rolebinding', 'tenant', '--role=tenant',
-                     '--serviceaccount=%s:tenant' % self.namespace)
+                     f'--serviceaccount={self.namespace}:tenant')
         self.tenant = self.user('tenant')
         self.mark = self.operator.process.mark()
 
@@ -51,7 +51,7 @@ class TenantTestCase(accesscase.AccessTestCase):
         self.kubectl('create', 'serviceaccount', 'a-virtbmc')
         self.kubectl('create', 'rolebinding', 'a-virtbmc',
                      '--clusterrole=admin',
-                     '--serviceaccount=%s:a-virtbmc' % self.namespace)
+                     f'--serviceaccount={self.namespace}:a-virtbmc')
         labels = {'app': 'x'}
         self.kubectl.apply({
             'apiVersion': 'apps/v1', 'kind': 'Deployment',

@@ -125,7 +125,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
                  for one in service['spec']['ports']}
         port = 80 if plain else 443
         self.assertEqual({('UDP', 623), ('TCP', port)}, ports)
-        host = '%s.default.svc' % service['metadata']['name']
+        host = f"{service['metadata']['name']}.default.svc"
         lines = ['resolve = "%s:%d:%s"' % (host, port, address),
                  'noproxy = "*"', 'silent', 'show-error']
         if not plain:
@@ -133,14 +133,14 @@ class TranscriptTestCase(operator.OperatorTestCase):
             ca.write_text(self.shell(
                 'kubectl get configmap %s-virtbmc-ca -o '
                 'jsonpath="{.data.ca\\.crt}"' % name))
-            lines.append('cacert = "%s"' % ca)
+            lines.append(f'cacert = "{ca}"')
         (self.operator.home / '.curlrc').write_text('\n'.join(lines))
         self.addCleanup((self.operator.home / '.curlrc').unlink,
                         missing_ok=True)
         return address, ('http://' if plain else 'https://') + host
 
     def power_cycle_by_ipmi(self, address):
-        ipmi = 'ipmitool -I lan -U admin -P password -H %s ' % address
+        ipmi = f'ipmitool -I lan -U admin -P password -H {address} '
         self.assertEqual('Chassis Power is off\n',
                          self.shell(ipmi + 'power status'))
         self.assertEqual('Chassis Power Control: Up/On\n',
@@ -153,7 +153,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
 
     def all_by_redfish(self, url):
         """The README's transcript, a VM that is off before and after."""
-        root = json.loads(self.shell('curl -L %s/redfish/v1' % url))
+        root = json.loads(self.shell(f'curl -L {url}/redfish/v1'))
         self.assertEqual({'@odata.id': '/redfish/v1/Systems'},
                          root['Systems'])
         self.assertEqual('/redfish/v1/SessionService/Sessions',
@@ -174,7 +174,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         where = url + '/redfish/v1/Systems/1'
 
         def system():
-            return json.loads(self.shell('curl %s %s' % (token, where)))
+            return json.loads(self.shell(f'curl {token} {where}'))
         self.assertEqual('Off', system()['PowerState'])
 
         said, _, body = self.curl(
@@ -208,7 +208,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         said, _, body = self.curl('curl -i -X DELETE %s %s/redfish/%s'
                                   % (token, url, session))
         self.assertEqual(('204 NO CONTENT', ''), (said.upper(), body))
-        said, _, _ = self.curl('curl -i %s %s' % (token, where))
+        said, _, _ = self.curl(f'curl -i {token} {where}')
         self.assertEqual('401 UNAUTHORIZED', said.upper())
 
     def medium(self, url):
@@ -219,9 +219,9 @@ class TranscriptTestCase(operator.OperatorTestCase):
         user = '-u admin:password'
         where = url + '/redfish/v1/Managers/BMC/VirtualMedia/CD1'
         manager = json.loads(self.shell(
-            'curl %s %s/redfish/v1/Managers/BMC' % (user, url)))
+            f'curl {user} {url}/redfish/v1/Managers/BMC'))
         self.assertIn('VirtualMedia', manager)
-        said, _, body = self.curl('curl -i %s %s' % (user, where))
+        said, _, body = self.curl(f'curl -i {user} {where}')
         self.assertEqual('200 OK', said)
         self.assertFalse(json.loads(body)['Inserted'])
         said, _, _ = self.curl(
@@ -229,14 +229,14 @@ class TranscriptTestCase(operator.OperatorTestCase):
             '\'{"Image": "%s", "Inserted": true}\''
             % (JSON, user, where, images))
         self.assertEqual('204 NO CONTENT', said.upper())
-        _, _, body = self.curl('curl -i %s %s' % (user, where))
+        _, _, body = self.curl(f'curl -i {user} {where}')
         self.assertEqual((True, images), (
             json.loads(body)['Inserted'], json.loads(body)['Image']))
         said, _, _ = self.curl(
             'curl -i -X POST %s %s %s/Actions/VirtualMedia.EjectMedia '
             '-d \'{}\'' % (JSON, user, where))
         self.assertEqual('204 NO CONTENT', said.upper())
-        _, _, body = self.curl('curl -i %s %s' % (user, where))
+        _, _, body = self.curl(f'curl -i {user} {where}')
         self.assertFalse(json.loads(body)['Inserted'])
 
     def nothing_is_left(self, *names):
@@ -250,7 +250,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         self.addCleanup(self.default, 'delete', 'vm/test-vm',
                         'secret/vmbmc-auth-secret')
         # As it stands there, and then by HTTP as it is served there.
-        self.shell('cat <<EOF | kubectl apply -f -%sEOF' % BMC)
+        self.shell(f'cat <<EOF | kubectl apply -f -{BMC}EOF')
         self.shell('kubectl wait --for=condition=Ready '
                    'virtualmachinebmcs/test-vmbmc --timeout=60s')
         status = yaml.safe_load(self.shell(
@@ -306,7 +306,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
             self.default.wait('vmbmc/' + name, 'condition=Ready')
             address, url = self.find(name, plain=True)
             system = json.loads(self.shell(
-                'curl -u admin:admin123 %s/redfish/v1/Systems/1' % url))
+                f'curl -u admin:admin123 {url}/redfish/v1/Systems/1'))
             self.assertEqual('Off', system['PowerState'])
             token = self.shell(
                 'curl -s -i -X POST %s %s/redfish/v1/SessionService/Sessions '
@@ -324,11 +324,11 @@ class TranscriptTestCase(operator.OperatorTestCase):
         """Those of this project."""
         folder = operator.MANIFESTS / 'samples'
         for name in ('vm', 'secret', 'bmc'):
-            self.shell('kubectl apply -f %s/%s.yaml' % (folder, name))
+            self.shell(f'kubectl apply -f {folder}/{name}.yaml')
         self.addCleanup(self.default, 'delete', 'vm/node-0',
                         'secret/node-0-bmc')
         self.default('apply', '-f', '-', stdin=VM)
-        self.shell('kubectl apply -f %s/kubevirtbmc.yaml' % folder)
+        self.shell(f'kubectl apply -f {folder}/kubevirtbmc.yaml')
         self.addCleanup(self.default, 'delete', 'vm/test-vm',
                         'secret/vmbmc-auth-secret')
         for name in ('node-0', 'test-vmbmc'):

@@ -128,7 +128,7 @@ class UpkeepTestCase(operator.OperatorTestCase):
             if words and isinstance(words[0], dict):
                 words = ['--type=merge', '-p', json.dumps(words[0])]
             if verb == 'edit':
-                self.kubectl.edit('%s/%s' % (name, base), words[0])
+                self.kubectl.edit(f'{name}/{base}', words[0])
             elif verb in ('scale', 'set'):
                 self.kubectl(verb, *words)
             else:
@@ -225,7 +225,7 @@ def of_pod(uid):
     found = []
     for name in filter(str.isdigit, os.listdir('/proc')):
         try:
-            with open('/proc/%s/environ' % name, 'rb') as stream:
+            with open(f'/proc/{name}/environ', 'rb') as stream:
                 if uid.encode() in stream.read():
                     found.append(int(name))
         except OSError:

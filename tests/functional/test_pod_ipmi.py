@@ -73,7 +73,7 @@ class Pod(fixtures.Fixture):
 
     def metric(self, line):
         """:returns: the value of a metric with these labels, or None"""
-        found = re.search('^%s (.*)$' % re.escape(line),
+        found = re.search(f'^{re.escape(line)} (.*)$',
                           self.ask('/metrics').text, re.MULTILINE)
         return found and float(found[1])
 

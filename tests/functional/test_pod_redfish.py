@@ -39,7 +39,7 @@ class Case(base.SandboxTestCase):
         end = time.monotonic() + seconds
         while (found := look()) != expected:
             if time.monotonic() > end:
-                self.fail('%s: %r instead of %r' % (what, found, expected))
+                self.fail(f'{what}: {found!r} instead of {expected!r}')
             time.sleep(0.1)
 
     def login(self):

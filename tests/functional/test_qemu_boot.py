@@ -32,7 +32,7 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
         deadline = time.monotonic() + timeout
         while not (found := condition()):
             if time.monotonic() >= deadline:
-                raise AssertionError('not so within %g s' % timeout)
+                raise AssertionError(f'not so within {timeout:g} s')
             time.sleep(0.05)
         return found
 

@@ -66,7 +66,7 @@ class IronicDeployTestCase(qemu.QemuTestCase, base.SandboxTestCase):
     def media(self, uuid):
         """Read the CD-ROM device of a system."""
         return self.emulator.request(
-            'GET', '/redfish/v1/Systems/%s/VirtualMedia/Cd' % uuid,
+            'GET', f'/redfish/v1/Systems/{uuid}/VirtualMedia/Cd',
             expect=200).json()
 
     def volumes(self):

@@ -88,7 +88,7 @@ class TestReads(redfish.RedfishTestCase):
         for name in (self.name, 'default:' + self.name,
                      'default%2F' + self.name):
             response = self.emulator.request(
-                'GET', '%s/%s/BIOS?x=1' % (redfish.SYSTEMS, name),
+                'GET', f'{redfish.SYSTEMS}/{name}/BIOS?x=1',
                 allow_redirects=False, expect=307)
             self.assertEqual(
                 self.path + '/BIOS?x=1',
@@ -291,7 +291,7 @@ class TestErrors(redfish.RedfishTestCase):
                     'virtualmachines',
                     machines.vm(name, 'Halted', namespace), namespace)
 
-            path = '%s/%s' % (redfish.SYSTEMS, name)
+            path = f'{redfish.SYSTEMS}/{name}'
             self.until(lambda: everywhere.request(
                 'GET', path).status_code == 409)
             message = everywhere.request('GET', path).json()['error'][

@@ -30,7 +30,7 @@ class TestShown(redfish.RedfishTestCase):
         vm = self.sandbox.create('virtualmachines', _rich(
             machines.vm(name, 'Halted')))
         self.uuid = machines.uuid_of(vm)
-        self.path = '%s/%s' % (redfish.SYSTEMS, self.uuid)
+        self.path = f'{redfish.SYSTEMS}/{self.uuid}'
         self.appears(self.uuid)
         body = self.emulator.system(self.uuid)
         self.assertEqual('TPM2_0', body['TrustedModules'][0]['InterfaceType'])

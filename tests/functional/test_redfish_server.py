@@ -126,7 +126,7 @@ class TestAccess(base.SandboxTestCase):
         started = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), {**STATE, **settings}))
         mine, others = self.uuids['mine'], self.uuids['others']
-        self.assertEqual(['%s/%s' % (redfish.SYSTEMS, mine)],
+        self.assertEqual([f'{redfish.SYSTEMS}/{mine}'],
                          started.systems())
         started.reset('mine', 'On')
         self.sandbox.wait_running('mine')

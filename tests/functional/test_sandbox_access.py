@@ -61,10 +61,10 @@ class BmcAccountTestCase(base.SandboxTestCase):
         self.sandbox.reset_stats()
         self.vbmcd.add(self.name)
         # By Redfish: a medium, a boot from it, power.
-        device = '/redfish/v1/Systems/%s/VirtualMedia/Cd' % self.uuid
+        device = f'/redfish/v1/Systems/{self.uuid}/VirtualMedia/Cd'
         self.emulator.request(
             'POST', device + '/Actions/VirtualMedia.InsertMedia',
-            {'Image': '%s/%s.iso' % (self.images.url, self.name)},
+            {'Image': f'{self.images.url}/{self.name}.iso'},
             expect=(200, 202, 204))
         self.emulator.patch_system(self.uuid, {'Boot': {
             'BootSourceOverrideTarget': 'Cd',
@@ -98,7 +98,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
                       ['vm', self.name], ['kubevirts', '-A']):
             done = self.kubectl('get', *words)
             self.assertEqual(0, done.returncode, done.stderr)
-        cannot = 'User "%s" cannot ' % WHO
+        cannot = f'User "{WHO}" cannot '
         for sentence, words in (
                 ('get resource "secrets" in API group "" in the namespace '
                  '"default"', ['get', 'secret', 'private']),

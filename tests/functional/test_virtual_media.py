@@ -50,12 +50,12 @@ class MediaTestCase(redfish.RedfishTestCase):
             del vm['spec']['template']['spec']['volumes'][1]
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
-        self.path = '%s/%s' % (redfish.SYSTEMS, self.uuid)
+        self.path = f'{redfish.SYSTEMS}/{self.uuid}'
         self.device = self.path + '/VirtualMedia/Cd'
         self.appears(self.uuid)
 
     def url(self, name=None):
-        return '%s/%s' % (self.images.url, name or self.name + '.iso')
+        return f"{self.images.url}/{name or self.name + '.iso'}"
 
     def slow(self, url, **how):
         """Make CDI slow with a URL."""
@@ -89,7 +89,7 @@ class MediaTestCase(redfish.RedfishTestCase):
     def left(self):
         """What there is of any medium of any VM."""
         found = [
-            '%s/%s' % (plural, one['metadata']['name']) for plural in (
+            f"{plural}/{one['metadata']['name']}" for plural in (
                 'datavolumes', 'persistentvolumeclaims', 'secrets')
             for one in self.sandbox.list(plural)
             if '-bmc-' in one['metadata']['name']
@@ -107,7 +107,7 @@ class MediaTestCase(redfish.RedfishTestCase):
         try:
             self.until(lambda: self.left() == ([], []))
         except AssertionError:
-            self.fail('There is left: %r' % (self.left(),))
+            self.fail(f'There is left: {self.left()!r}')
 
     def nowhere(self, *secrets):
         """Nobody can read a secret where it does not belong."""
@@ -185,7 +185,7 @@ class TestMedia(MediaTestCase):
         self.eject()
         self.nothing_left()
         # Those in a URL are moved out of it.
-        self.insert(url.replace('//', '//me:%s@' % PASSWORD))
+        self.insert(url.replace('//', f'//me:{PASSWORD}@'))
         self.assertEqual(url, self.ready()['Image'])
         self.nowhere(PASSWORD)
         # Sushy's ways.
@@ -293,7 +293,7 @@ class TestMedia(MediaTestCase):
                 'http://224.0.0.1/', 'http://a\r\nb/', 'http://a b/',
                 'http://a\\@127.0.0.1/', 'http://host:99999/',
                 'http://x/' + 'y' * 5000, redirect.url + '/a.iso',
-                'http://me:%s@/x' % PASSWORD)
+                f'http://me:{PASSWORD}@/x')
         for url in urls:
             for method, where, body in (
                     ('POST', self.device + INSERT, {'Image': url}),
@@ -371,7 +371,7 @@ class TestHttpBoot(MediaTestCase):
         self.make()
         for uri, code in (('http://169.254.169.254/', 400), ('x', 400),
                           (self.url('none'), 400),
-                          ('http://me:%s@127.0.0.1/' % PASSWORD, 400)):
+                          (f'http://me:{PASSWORD}@127.0.0.1/', 400)):
             answer = self.patch(
                 code, BootSourceOverrideTarget='UefiHttp', HttpBootUri=uri,
                 BootSourceOverrideMode='UEFI')
@@ -397,7 +397,7 @@ class TestTasks(MediaTestCase):
         answer = self.start()
         monitor = answer.headers['Location']
         task = answer.json()
-        self.assertEqual('Import of %s.iso' % self.name, task['Name'])
+        self.assertEqual(f'Import of {self.name}.iso', task['Name'])
         seen = set()
 
         def over():

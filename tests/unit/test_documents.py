@@ -27,9 +27,9 @@ class OptionsTestCase(base.BaseTestCase):
         # As the term of a definition, alone or with others on the line.
         for line in (text or self.text).splitlines():
             if line.lstrip().startswith('``') and (
-                    '``%s``' % name in line or '``%s ' % name in line):
+                    f'``{name}``' in line or f'``{name} ' in line):
                 return
-        self.fail('the documents do not explain %s' % name)
+        self.fail(f'the documents do not explain {name}')
 
     def assertAllNamed(self, parser, text=None):
         for action in parser._actions:
@@ -71,4 +71,4 @@ class OptionsTestCase(base.BaseTestCase):
     def test_config_file_has_every_option(self):
         text = (ROOT / 'etc/sushy-emulator/kubevirt.conf').read_text()
         for name in settings.OPTIONS:
-            self.assertIn('\n# %s = ' % name, text)
+            self.assertIn(f'\n# {name} = ', text)

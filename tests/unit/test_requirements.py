@@ -46,7 +46,7 @@ class RequirementsTestCase(base.BaseTestCase):
             for package in {name.partition('.')[0] for name in imported}:
                 if package not in OURS and not declared.intersection(
                         map(normal, self.distributions.get(package, ()))):
-                    found.add('%s, by %s' % (package, module))
+                    found.add(f'{package}, by {module}')
         return sorted(found)
 
     def test_product(self):

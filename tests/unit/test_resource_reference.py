@@ -18,7 +18,7 @@ class ResourceReferenceTestCase(base.BaseTestCase):
 
     def fields(self, where, schema):
         for name, one in (schema.get('properties') or {}).items():
-            path = '%s.%s' % (where, name)
+            path = f'{where}.{name}'
             yield path, one
             yield from self.fields(path, one)
             yield from self.fields(path + '[]', one.get('items') or {})
@@ -39,7 +39,7 @@ class ResourceReferenceTestCase(base.BaseTestCase):
         self.assertEqual([], [path for path, one in found.items()
                               if not one.get('description')])
         for path in found:
-            self.assertIn('\n``%s``\n    ' % path, self.page)
+            self.assertIn(f'\n``{path}``\n    ', self.page)
 
     def test_what_a_value_may_be_is_told(self):
         for text in ('Text, needed, 1 to 253 letters.',

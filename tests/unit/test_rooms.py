@@ -83,7 +83,7 @@ def imports(tree):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, 'relative imports are not our style'
-            names = ['%s.%s' % (node.module, alias.name)
+            names = [f'{node.module}.{alias.name}'
                      for alias in node.names]
         else:
             continue
@@ -114,7 +114,7 @@ class RoomsTestCase(base.BaseTestCase):
                 continue
             room = max(rooms, key=len)
             seen.add(room)
-            wrong += ['%s imports %s' % (module, name)
+            wrong += [f'{module} imports {name}'
                       for name in names
                       if not within(name, {room} | ROOMS[room])]
         self.assertEqual([], wrong)
@@ -123,7 +123,7 @@ class RoomsTestCase(base.BaseTestCase):
     def test_sandbox_is_imported_by_tests_alone(self):
         """And they import nothing of it but its fixtures."""
         self.assertEqual([], [
-            '%s imports %s' % (module, name)
+            f'{module} imports {name}'
             for module, names in modules(*OURS, 'tests', 'tools').items()
             for name in names if within(name, {'kubevirt_sandbox'})
             if within(module, OURS)
@@ -135,14 +135,14 @@ class RoomsTestCase(base.BaseTestCase):
                # Words that the driver of upstream's own views needs too.
                'sushy_kubevirt.emulator.system_driver'} | resources
         self.assertEqual([], [
-            '%s imports %s' % (module, name)
+            f'{module} imports {name}'
             for module, names in modules().items()
             if not within(module, may)
             for name in names if within(name, resources)])
 
     def test_heavy_packages_are_for_the_short_lived(self):
         self.assertEqual([], [
-            '%s imports %s' % (module, name)
+            f'{module} imports {name}'
             for module, names in modules().items()
             if module != SHORT_LIVED
             for name in names if within(name, HEAVY)])

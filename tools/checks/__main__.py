@@ -80,7 +80,7 @@ def carry_out_all(options, top):
     """
     rows = []
     for name, suite in chosen(options):
-        print('===== %s' % name, flush=True)
+        print(f'===== {name}', flush=True)
         began = time.monotonic()
         folder = os.path.join(top, name)
         os.mkdir(folder)
@@ -89,7 +89,7 @@ def carry_out_all(options, top):
             result = carry_out(suite, folder)
         shutil.rmtree(folder, ignore_errors=True)
         rows.append((name, result, time.monotonic() - began))
-        print('===== %s: %s' % (name, result), flush=True)
+        print(f'===== {name}: {result}', flush=True)
         for said in result.said:
             print(telling.briefly(said), flush=True)
     return rows
@@ -134,7 +134,7 @@ def main(argv=None):
     for said in total.said:
         print(telling.fully(said), flush=True)
     if keep:
-        print('\nAll that was printed is in %s/*.log' % top)
+        print(f'\nAll that was printed is in {top}/*.log')
     print('\n%-14s %8s %8s %8s %9s' % ('suite', 'passed', 'failed',
                                        'skipped', 'seconds'))
     for name, result, seconds in rows:

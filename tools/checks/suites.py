@@ -112,7 +112,7 @@ def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
     :returns: exit code; negative when a signal ended it.
     """
     own = dict(os.environ, PYTHON=sys.executable,
-               PATH='%s%s%s' % (BIN, os.pathsep, os.environ['PATH']),
+               PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}",
                **(env or {}))
     with subprocess.Popen([str(word) for word in command], env=own, cwd=cwd,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -30,7 +30,7 @@ def parse(argv):
             ('sandbox', 'the Kubernetes API of the stand-in cluster'),
             ('redfish', 'sushy-emulator'),
             ('vbmcd', 'vbmcd, for the command vbmc')):
-        ports.add_argument('--%s-port' % name, type=port, metavar='PORT',
+        ports.add_argument(f'--{name}-port', type=port, metavar='PORT',
                            help=what)
     ports.add_argument(
         '--ipmi-port', type=port, metavar='PORT',
@@ -76,7 +76,7 @@ def main(argv=None):
             # The one way to end what is to stay up is no failure of it.
             return 130 if options.tour else 0
         if isinstance(exc, (stage.Unready, step.Failed)):
-            print('tools/demo: %s' % exc, file=sys.stderr)
+            print(f'tools/demo: {exc}', file=sys.stderr)
             return 1
         raise
 

@@ -39,7 +39,7 @@ class Script:
     # Beginnings of commands
 
     def kubectl(self, words):
-        return 'kubectl --kubeconfig %s %s' % (self.stage.kubeconfig, words)
+        return f'kubectl --kubeconfig {self.stage.kubeconfig} {words}'
 
     def ipmi(self, words):
         return lambda: 'ipmitool -I lanplus -H %s -U %s -P %s %s' % (
@@ -111,7 +111,7 @@ class Script:
 
     def logged_in(self, output):
         step.expect(output.strip() == '201',
-                    'the login was answered %s' % output)
+                    f'the login was answered {output}')
         return 'there is a session, its token is in the file'
 
     def reads(self, output):
@@ -120,16 +120,16 @@ class Script:
         return 'Redfish agrees: it is on'
 
     def next_is_pxe(self, output):
-        step.expect(output.strip() == '204', 'it was answered %s' % output)
+        step.expect(output.strip() == '204', f'it was answered {output}')
         self.guest.still()
         return 'set, and nothing was restarted'
 
     def boots_pxe(self, output):
-        step.expect(output.strip() == '204', 'it was answered %s' % output)
+        step.expect(output.strip() == '204', f'it was answered {output}')
         return self.guest.boots('Pxe')
 
     def logged_out(self, output):
-        step.expect(output.strip() == '204', 'it was answered %s' % output)
+        step.expect(output.strip() == '204', f'it was answered {output}')
         return 'the token is good for nothing any more'
 
     def deleted(self, output):
@@ -146,7 +146,7 @@ class Script:
     def making(self):
         """Until the BMC is ready."""
         return [
-            self._kubectl('Install the operator', 'apply -k %s' % MANIFESTS,
+            self._kubectl('Install the operator', f'apply -k {MANIFESTS}',
                           self.installed),
             self._kubectl(
                 'Look whether it has started',
@@ -154,7 +154,7 @@ class Script:
                 '--timeout 60s deployment/sushy-kubevirt-operator',
                 self.rolled_out),
             self._kubectl('Make a VM to try it with',
-                          'apply -f %s/samples/vm.yaml' % MANIFESTS,
+                          f'apply -f {MANIFESTS}/samples/vm.yaml',
                           self.has_a_vm),
             self._kubectl('Ask for a BMC for it',
                           'apply -f %s/samples/secret.yaml \\\n    '
@@ -172,9 +172,9 @@ class Script:
                           'get vmbmc %s\n%s' % (NAME, self.kubectl(
                               'get pods,services \\\n    --selector '
                               + _LABEL)), self.shown),
-            self._client('Switch %s on, over IPMI' % NAME,
+            self._client(f'Switch {NAME} on, over IPMI',
                          self.ipmi('power on'), self.switched_on),
-            self._client('Ask whether %s is on' % NAME,
+            self._client(f'Ask whether {NAME} is on',
                          self.ipmi('power status'), self.is_on),
             self._kubectl('Get the certificate to check Redfish with',
                           "get configmap %s-virtbmc-ca --output \\\n    "
@@ -193,7 +193,7 @@ class Script:
                     '', _SYSTEM + ' \\\n    | %s -m json.tool'
                     % (process.BIN / 'python')), self.reads),
             self._client(
-                'Let %s boot from the network, once' % NAME,
+                f'Let {NAME} boot from the network, once',
                 self.send('PATCH', _SYSTEM,
                           '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
                           ' "BootSourceOverrideEnabled": "Once"}}'),

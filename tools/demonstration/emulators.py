@@ -44,7 +44,7 @@ class Script:
             % self.stage.uuids[name], '{"ResetType": "%s"}' % reset_type)
 
     def kubectl(self, words):
-        return 'kubectl --kubeconfig %s %s' % (self.stage.kubeconfig, words)
+        return f'kubectl --kubeconfig {self.stage.kubeconfig} {words}'
 
     # What is looked at
 
@@ -74,7 +74,7 @@ class Script:
         boot = self.system(self.one)['Boot']
         step.expect((boot['BootSourceOverrideTarget'],
                      boot['BootSourceOverrideEnabled']) == ('Pxe', 'Once'),
-                    'it reads back as %s' % boot)
+                    f'it reads back as {boot}')
         self.guest.still()
         return 'it reads back as Pxe, Once; nothing was restarted'
 
@@ -92,7 +92,7 @@ class Script:
         found = self.guest.boots('Hdd')
         boot = self.system(self.one)['Boot']
         step.expect(boot['BootSourceOverrideEnabled'] == 'Disabled',
-                    'the override is still there: %s' % boot)
+                    f'the override is still there: {boot}')
         return found + ': once was once'
 
     def shuts_down(self, output):
@@ -100,18 +100,18 @@ class Script:
 
     def lists_vms(self, output):
         for name in self.stage.vms:
-            step.expect(name in output, '%s is not in it' % name)
-        return '%s are there' % ' and '.join(self.stage.vms)
+            step.expect(name in output, f'{name} is not in it')
+        return f"{' and '.join(self.stage.vms)} are there"
 
     def lists_bmcs(self, output):
         for name in self.stage.vms:
-            step.expect(name in output, '%s is not in it' % name)
+            step.expect(name in output, f'{name} is not in it')
         step.expect(output.count('running') == 2, 'not both are running')
         return 'both BMCs are running'
 
     def logs_in(self, output):
         step.expect(output.strip() == '201',
-                    'the login was answered %s' % output)
+                    f'the login was answered {output}')
         return 'there is a session, its token is in the file'
 
     def session_serves(self, output):
@@ -127,7 +127,7 @@ class Script:
     def inserts(self, output):
         found = self.medium()
         step.expect(found['Inserted'] and found['Image'] == self.stage.image,
-                    'the drive has %s' % found['Image'])
+                    f"the drive has {found['Image']}")
         self.guest.still()
         return 'the drive has it; nothing was started'
 
@@ -144,7 +144,7 @@ class Script:
         boot = self.system(self.one)['Boot']
         step.expect((boot['BootSourceOverrideTarget'],
                      boot['BootSourceOverrideEnabled']) == ('Cd', 'Once'),
-                    'it reads back as %s' % boot)
+                    f'it reads back as {boot}')
         return 'it reads back as Cd, Once'
 
     def boots_cd(self, output):
@@ -173,14 +173,14 @@ class Script:
                       'VIRTUALBMC_CONFIG=%s %s list' % (
                           self.stage.vbmcd.config_file, process.BIN / 'vbmc'),
                       self.lists_bmcs),
-            step.Step('Power %s on, over IPMI' % self.one,
+            step.Step(f'Power {self.one} on, over IPMI',
                       self.ipmi(self.one, 'chassis power on'), self.powers_on),
             step.Step('Ask whether it is on',
                       self.ipmi(self.one, 'chassis power status'),
                       self.status_on),
             step.Step('Read it over Redfish',
                       self.curl(system)
-                      + ' \\\n    | %s -m json.tool' % python,
+                      + f' \\\n    | {python} -m json.tool',
                       self.reads_on),
             step.Step('Let it boot from the network, once, over Redfish',
                       self.send('PATCH', system,
@@ -221,7 +221,7 @@ class Script:
                       self.inserts),
             step.Step('Look how far it is',
                       self.curl(media)
-                      + ' \\\n    | %s -m json.tool' % python,
+                      + f' \\\n    | {python} -m json.tool',
                       self.imported),
             step.Step('Let it boot from that, once',
                       self.send('PATCH', system,

@@ -94,7 +94,7 @@ class Stage(contextlib.AbstractContextManager):
         account = self.sandbox.bmc_account()
         self._say('Starting sushy-emulator')
         hashed = bcrypt.hashpw(self.password.encode(), bcrypt.gensalt(8))
-        users = self._keep('htpasswd', '%s:%s\n' % (USER, hashed.decode()))
+        users = self._keep('htpasswd', f'{USER}:{hashed.decode()}\n')
         self.emulator = emulator.Emulator(
             account, {
                 'SUSHY_EMULATOR_AUTH_FILE': str(users),

@@ -63,7 +63,7 @@ class Guest:
         self.booted = len(boots)
         expect(boot['vmi'] == self.vmi, 'the boot is of another VMI')
         expect(boot['class'] == device_class,
-               'it booted from %s (%s)' % (boot['device'], boot['class']))
+               f"it booted from {boot['device']} ({boot['class']})")
         return ('the guest of %s booted from %s (%s), in a new VMI'
                 % (self.name, boot['device'], boot['class']))
 

@@ -30,7 +30,7 @@ def prepare(stage):
           file=sys.stderr, flush=True)
     for one in bmc.Script(stage).making():
         code, output = run(one.text, stage.environment())
-        step.expect(code == 0, '%s: %s' % (one.text, output))
+        step.expect(code == 0, f'{one.text}: {output}')
         one.check(output)
     return True
 
@@ -41,7 +41,7 @@ def show(stage):
     sandbox, emulator = stage.sandbox, stage.emulator
     print('\nKubernetes API   %s\n                 '
           'KUBECONFIG=%s' % (sandbox.url, stage.kubeconfig))
-    print('Redfish          %s/redfish/v1' % emulator.url)
+    print(f'Redfish          {emulator.url}/redfish/v1')
     for name in stage.vms:
         one = stage.bmcs[name]
         print('IPMI of %-8s %s port %d\n                 Redfish UUID %s' % (
@@ -52,12 +52,12 @@ def show(stage):
         print('BMC of %-8s  %s: Redfish port 443, IPMI port 623\n'
               '                 User, password %s %s' % (
                   bmc.NAME, stage.address(bmc.NAME), bmc.USER, bmc.PASSWORD))
-    print('Logs and files   %s' % stage.home)
+    print(f'Logs and files   {stage.home}')
     print('\nCommands to paste into another terminal:')
     for script in scripts(stage):
         for one in script.steps():
             if not one.needs or shutil.which(one.needs):
-                print('\n# %s\n%s' % (one.title, one.text))
+                print(f'\n# {one.title}\n{one.text}')
     print('\n# See what the guest of %s has booted so far\n%s' % (
         stage.vms[0], 'curl --silent --cacert %s %s/sandbox/guests/default/%s'
         % (stage.ca, sandbox.url, stage.vms[0])))
@@ -90,7 +90,7 @@ def tour(stage, stream=None):
     for number, one in enumerate(steps, 1):
         tell('\n%s%d/%d %s%s' % (bold, number, len(steps), one.title, plain))
         if one.needs and not shutil.which(one.needs):
-            tell('  skipped: %s is not installed' % one.needs)
+            tell(f'  skipped: {one.needs} is not installed')
             skipped += 1
             continue
         command = one.text
@@ -106,7 +106,7 @@ def tour(stage, stream=None):
                         'the command ended with exit code %d' % code)
             tell('  -> ' + one.check(output))
         except (step.Failed, AssertionError, LookupError, OSError) as exc:
-            tell('  -> FAILED: %s' % exc)
+            tell(f'  -> FAILED: {exc}')
             return False
     tell('\nThe tour is over: each of %d steps did what it says%s.' % (
         len(steps) - skipped,

@@ -38,7 +38,7 @@ WATCH_SECONDS = 300.0
 
 #: Names of Kubernetes' objects, near enough.
 _NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'
-_VM = re.compile('%s/%s' % (_NAME, _NAME))
+_VM = re.compile(f'{_NAME}/{_NAME}')
 
 
 class Invalid(ValueError):
@@ -76,7 +76,7 @@ def read(environ):
 def _port(environ, name, default):
     text = environ.get(name) or str(default)
     if not text.isdecimal() or int(text) > 65535:
-        raise Invalid('%s has to be a port, not %r' % (name, text))
+        raise Invalid(f'{name} has to be a port, not {text!r}')
     return int(text)
 
 
@@ -100,7 +100,7 @@ def main(argv=None):
     try:
         asyncio.run(ipmi_container.Pod(read(os.environ)).serve())
     except (Invalid, OSError) as exc:
-        sys.stderr.write('sushy-kubevirt-ipmi: %s\n' % exc)
+        sys.stderr.write(f'sushy-kubevirt-ipmi: {exc}\n')
         return 2
     logging.shutdown()
     # A thread may be waiting for the API still; what it was doing has been

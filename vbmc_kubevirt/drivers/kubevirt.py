@@ -11,7 +11,7 @@ import stat
 #: RFC 1123: a namespace is a label, a VM's name a subdomain.
 _LABEL = r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
 _NAMESPACE = re.compile(_LABEL)
-_NAME = re.compile(r'%s(\.%s)*' % (_LABEL, _LABEL))
+_NAME = re.compile(rf'{_LABEL}(\.{_LABEL})*')
 
 #: Seconds a host has to answer an order; it takes milliseconds. At first it
 #: has to import what it needs, which a busy machine takes its time for.
@@ -83,13 +83,13 @@ class Driver:
         namespace, slash, name = domain_name.rpartition('/')
         if slash and chosen and namespace != chosen:
             raise self._refusal(
-                '%s is not in the namespace %s' % (domain_name, chosen))
+                f'{domain_name} is not in the namespace {chosen}')
         namespace = namespace or chosen or self._settings.namespace
         if namespace and (len(namespace) > 63
                           or not _NAMESPACE.fullmatch(namespace)):
-            raise self._refusal('No namespace can be named %r' % namespace)
+            raise self._refusal(f'No namespace can be named {namespace!r}')
         if len(name) > 253 or not _NAME.fullmatch(name):
-            raise self._refusal('No VM can be named %r' % name)
+            raise self._refusal(f'No VM can be named {name!r}')
         return namespace, name
 
     def _refusal(self, text):
@@ -116,9 +116,9 @@ class Driver:
         try:
             info = os.stat(path)
         except OSError as exc:
-            raise self._refusal('Kubeconfig %s: %s' % (path, exc.strerror))
+            raise self._refusal(f'Kubeconfig {path}: {exc.strerror}')
         if not stat.S_ISREG(info.st_mode):
-            raise self._refusal('Kubeconfig %s is no file' % path)
+            raise self._refusal(f'Kubeconfig {path} is no file')
         if (info.st_uid not in (0, os.geteuid())
                 or info.st_mode & stat.S_IWOTH):
             raise self._refusal(

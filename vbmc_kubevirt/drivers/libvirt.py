@@ -42,7 +42,7 @@ class Driver:
         self._upstream.load_libvirt()
         options = dict.fromkeys(self.options) | entry
         process = multiprocessing.get_context('fork').Process(
-            name='vbmcd-managing-domain-%s' % name,
+            name=f'vbmcd-managing-domain-{name}',
             target=self._upstream.serve_libvirt, args=(options,), daemon=True)
         process.start()
         self._processes[name] = process

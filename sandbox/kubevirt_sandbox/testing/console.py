@@ -138,7 +138,7 @@ class Console(fixtures.Fixture):
             while self._socket is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise AssertionError('%s has no console' % self._name)
+                    raise AssertionError(f'{self._name} has no console')
                 self._changed.wait(left)
             socket = self._socket
         socket.send_binary(text.encode() + b'\n')

@@ -44,7 +44,7 @@ def below(pid):
         if not entry.isdigit():
             continue
         try:
-            with open('/proc/%s/stat' % entry) as stat:
+            with open(f'/proc/{entry}/stat') as stat:
                 # The name, in brackets, may hold anything.
                 state, parent = stat.read().rpartition(')')[2].split()[:2]
         except OSError:
@@ -99,7 +99,7 @@ class Guard:
                 os.dup2(null, 0)
                 os.execvp(self.command[0], self.command)
             except BaseException as exc:
-                os.write(2, ('%s: %s\n' % (self.command[0], exc)).encode())
+                os.write(2, (f'{self.command[0]}: {exc}\n').encode())
             finally:
                 os._exit(127)
         self.say('pid %d' % self.child)

@@ -73,7 +73,7 @@ class Kubectl:
         # JSON: what text Python and Go take for a number differs in YAML, and
         # a random password may be one.
         text = ''.join(one if isinstance(one, str)
-                       else '---\n%s\n' % json.dumps(one) for one in objects)
+                       else f'---\n{json.dumps(one)}\n' for one in objects)
         return self('apply', *words, '-f', '-', stdin=text)
 
     def wait(self, what, condition, seconds=60):
@@ -84,4 +84,4 @@ class Kubectl:
     def edit(self, what, expression):
         """Edit an object, with ``sed`` in place of an editor."""
         return self('edit', what, env={
-            'KUBE_EDITOR': "sed -i -E '%s'" % expression})
+            'KUBE_EDITOR': f"sed -i -E '{expression}'"})

@@ -82,7 +82,7 @@ def environment(home, extra=None):
     env = {name: value for name, value in os.environ.items()
            if not _FOREIGN.match(name)}
     env.update(HOME=str(home), PYTHONUNBUFFERED='1',
-               PATH='%s%s%s' % (BIN, os.pathsep, os.environ['PATH']))
+               PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}")
     for name, value in (extra or {}).items():
         if value is None:
             env.pop(name, None)
@@ -234,7 +234,7 @@ class Process(fixtures.Fixture):
                                       self.tail()))
             return found
 
-        return self._wait(find, timeout, 'print %r' % pattern)
+        return self._wait(find, timeout, f'print {pattern!r}')
 
     def send(self, signum):
         """Send a signal to the program (not to what it forked)."""

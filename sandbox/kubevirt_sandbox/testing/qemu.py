@@ -113,8 +113,8 @@ class QemuTestCase(case.SandboxTestCase):
                 'bindep.txt): ' + ' '.join(missing))
         cls.SANDBOX_ARGUMENTS = (
             '--guests', 'qemu', '--qemu-accel', ACCELERATOR,
-            '--image', 'images.test/iso:1=%s' % images.iso(),
-            '--image', 'images.test/disk:1=%s' % images.disk())
+            '--image', f'images.test/iso:1={images.iso()}',
+            '--image', f'images.test/disk:1={images.disk()}')
         super().setUpClass()
         cls.web = cls.share(WebServer())
 

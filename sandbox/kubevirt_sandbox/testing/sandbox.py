@@ -217,7 +217,7 @@ class Sandbox(fixtures.Fixture):
         config['users'][0]['user']['token'] = token
         config['contexts'][0]['context']['namespace'] = namespace
         made = self.kubeconfig.with_name(
-            'kubeconfig-%s-%s' % (namespace, name))
+            f'kubeconfig-{namespace}-{name}')
         made.touch(0o600)
         made.write_text(yaml.safe_dump(config))
         return made

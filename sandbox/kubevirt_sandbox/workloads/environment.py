@@ -56,7 +56,7 @@ class Places:
         paths = sorted((p for p in self._mounts if p != '/'), key=len,
                        reverse=True)
         self._pattern = paths and re.compile(
-            r'(?<![\w./-])(%s)(?![\w.-])' % '|'.join(map(re.escape, paths)))
+            rf"(?<![\w./-])({'|'.join(map(re.escape, paths))})(?![\w.-])")
 
     def real(self, text):
         """A text with the real places in it."""

@@ -163,7 +163,7 @@ class ClaimTest(cdi.CdiTestCase):
         volume = self.wait_phase(name, 'WaitForFirstConsumer')
         bound = self.condition(volume, 'Bound')
         self.assertEqual(
-            ('False', 'Pending', 'PVC %s Pending' % name),
+            ('False', 'Pending', f'PVC {name} Pending'),
             (bound['status'], bound['reason'], bound['message']))
 
         def change(_vm, spec):

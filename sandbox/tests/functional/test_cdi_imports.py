@@ -24,16 +24,15 @@ class ImportTest(cdi.CdiTestCase):
                          (status['claimName'], status['progress']))
         self.assertNotIn('restartCount', status)
         self.assertEqual(
-            [('Bound', 'True', 'Bound', 'PVC %s Bound' % name),
+            [('Bound', 'True', 'Bound', f'PVC {name} Bound'),
              ('Ready', 'True', None, None),
              ('Running', 'False', 'Completed', 'Import Complete')],
             sorted((c['type'], c['status'], c.get('reason'),
                     c.get('message')) for c in status['conditions']))
         said = self.events(name)
         for reason, message in (
-                ('Bound', 'PVC %s Bound' % name),
-                ('ImportSucceeded', 'Successfully imported into PVC %s'
-                 % name)):
+                ('Bound', f'PVC {name} Bound'),
+                ('ImportSucceeded', f'Successfully imported into PVC {name}')):
             self.assertIn(('Normal', reason, message), said)
 
     def test_the_claim_has_room_for_a_file_system_too(self):
@@ -197,7 +196,7 @@ class WaysTest(cdi.CdiTestCase):
         self.cluster.delete('secrets', secret)
         name = self.create_volume({'http': {'url': url,
                                             'secretRef': secret}})
-        self.assertEqual('secret "%s" not found' % secret, self.wait_running(
+        self.assertEqual(f'secret "{secret}" not found', self.wait_running(
             name, 'CreateContainerConfigError'))
         self.assertEqual('ImportScheduled',
                          self.get_volume(name)['status']['phase'])

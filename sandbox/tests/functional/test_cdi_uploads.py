@@ -58,7 +58,7 @@ class UploadTest(cdi.CdiTestCase):
         self.assertEqual(('False', 'Completed', 'Upload Complete'), (
             running['status'], running['reason'], running['message']))
         self.assertIn(('Normal', 'UploadSucceeded',
-                       'Successfully uploaded into %s' % name),
+                       f'Successfully uploaded into {name}'),
                       self.events(name))
         if not self.elsewhere:
             self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))

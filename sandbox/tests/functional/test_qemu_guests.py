@@ -189,7 +189,7 @@ class GuestsTestCase(qemu.QemuTestCase):
             said += two.recv()
         # The log has it all.
         log = self.sandbox.request(
-            'GET', '/sandbox/guests/default/%s/console' % self.name,
+            'GET', f'/sandbox/guests/default/{self.name}/console',
             expect=200).text
         self.assertIn(qemu.DISK, log)
         # The display speaks VNC.

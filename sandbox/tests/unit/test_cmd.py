@@ -60,4 +60,4 @@ class DocumentsTestCase(unittest.TestCase):
             for option in action.option_strings:
                 if option.startswith('--') and option != '--help':
                     # As the term of a definition.
-                    self.assertRegex(text, r'(?m)^``%s[` ]' % option)
+                    self.assertRegex(text, rf'(?m)^``{option}[` ]')

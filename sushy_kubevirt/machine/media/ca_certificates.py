@@ -102,7 +102,7 @@ def delete(machine, device, number):
     ).certificates.get(device.id, {}):
         raise errors.InvalidValue(
             'Certificate', number,
-            message='There is no certificate %s' % number)
+            message=f'There is no certificate {number}')
 
     def step(vm, _vmi):
         found = media_annotation.read(vm)

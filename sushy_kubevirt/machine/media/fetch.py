@@ -182,7 +182,7 @@ class Fetcher:
         self._context = None
         self._authorization = None
         if source.username:
-            pair = '%s:%s' % (source.username, source.password)
+            pair = f'{source.username}:{source.password}'
             self._authorization = 'Basic %s' % base64.b64encode(
                 pair.encode()).decode()
 
@@ -226,7 +226,7 @@ class Fetcher:
             raise _redirected(self._place, e) from None
         if place.scheme == 'https' and found.scheme == 'http':
             raise errors.MediaUnreachable(
-                '%s redirects from https to http' % self._place.shown,
+                f'{self._place.shown} redirects from https to http',
                 self._place.shown, 'tls')
         return found
 
@@ -308,14 +308,12 @@ def broken(place, error):
             place.shown, 'tls')
     if isinstance(error, ssl.SSLError):
         return errors.MediaUnreachable(
-            '%s: TLS with its server fails: %s' % (place.shown,
-                                                   reason(error)),
+            f'{place.shown}: TLS with its server fails: {reason(error)}',
             place.shown, 'tls')
     if error is None or isinstance(error, TimeoutError):
         return _slow(place)
     return errors.MediaUnreachable(
-        '%s: its server cannot be reached: %s' % (place.shown,
-                                                  reason(error)),
+        f'{place.shown}: its server cannot be reached: {reason(error)}',
         place.shown)
 
 
@@ -330,16 +328,16 @@ def reason(error):
     if isinstance(error, http.client.RemoteDisconnected):
         return 'it hung up'
     if isinstance(error, http.client.HTTPException):
-        return 'it does not speak HTTP (%s)' % type(error).__name__
+        return f'it does not speak HTTP ({type(error).__name__})'
     return type(error).__name__
 
 
 def _slow(place):
     return errors.MediaUnreachable(
-        '%s: its server does not answer in time' % place.shown, place.shown)
+        f'{place.shown}: its server does not answer in time', place.shown)
 
 
 def _redirected(place, error):
     return errors.InvalidValue(
         error.property, place.shown,
-        message='%s redirects: %s' % (place.shown, error))
+        message=f'{place.shown} redirects: {error}')

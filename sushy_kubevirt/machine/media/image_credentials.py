@@ -39,7 +39,7 @@ def name(machine, entry):
     """:returns: the name of the Secret of a `record.Entry`"""
     if is_named(machine):
         return entry.volume
-    return '%s-%s' % (entry.volume, entry.id)
+    return f'{entry.volume}-{entry.id}'
 
 
 def make_way(machine, entry):

@@ -96,7 +96,7 @@ def _asked(fetcher, seconds, url):
     if size is None and not found.compression:
         size = length
     if not size:
-        what = ('is compressed (%s)' % found.compression
+        what = (f'is compressed ({found.compression})'
                 if found.compression else 'is empty' if length == 0
                 else 'has a server that does not tell its size')
         raise errors.MediaUnreachable(

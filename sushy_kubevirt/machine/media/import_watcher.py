@@ -113,7 +113,7 @@ class Following:
             if uid and uid in self._gone:
                 return Seen(uid, None, None, None, datavolumes.Status(
                     model.State.FAILED, None, 'DataVolumeNotFound',
-                    'Its DataVolume %s was deleted' % name), {})
+                    f'Its DataVolume {name} was deleted'), {})
         return None
 
     def put(self, volume):

@@ -121,7 +121,7 @@ def authorities(vm_name, device_id):
 
 def name(vm_name, key):
     """What the objects of a device are called, without their last part."""
-    whole = '%s-bmc-%s' % (vm_name, key)
+    whole = f'{vm_name}-bmc-{key}'
     if len(whole) <= _LONGEST - 4:
         return whole
     digest = hashlib.sha256(vm_name.encode()).hexdigest()[:10]

@@ -50,7 +50,7 @@ def read(path):
         raise errors.ConfigError('The certificates of %s cannot be read: %s'
                                  % (path, e.strerror)) from None
     if not certificates(text):
-        raise errors.ConfigError('%s holds no certificate' % path)
+        raise errors.ConfigError(f'{path} holds no certificate')
     return text
 
 

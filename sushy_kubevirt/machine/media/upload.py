@@ -44,7 +44,7 @@ def start(machine, entry, source, pem, probe):
     made = Upload(machine, entry, source, pem, probe)
     machine.cluster.media.uploads[entry.id] = made
     threading.Thread(target=made.run, daemon=True,
-                     name='upload-%s' % entry.volume).start()
+                     name=f'upload-{entry.volume}').start()
 
 
 class Upload:
@@ -127,8 +127,7 @@ class Upload:
                 'CDI was not ready for the upload in %d s' % _READY_SECONDS)
         status = found[0].status
         if status.state is model.State.FAILED:
-            raise errors.MachineError('%s: %s' % (
-                status.reason, status.message))
+            raise errors.MachineError(f'{status.reason}: {status.message}')
 
     def _send(self):
         machine = self.machine

@@ -146,10 +146,10 @@ class _Sender:
 
     def __init__(self, url, token, ca):
         found = parse.urlsplit(url if '://' in url else 'https://' + url)
-        self._name = '%s://%s' % (found.scheme, found.netloc)
+        self._name = f'{found.scheme}://{found.netloc}'
         if found.scheme not in ('http', 'https') or not found.hostname:
             raise errors.ConfigError(
-                'The upload proxy %s is no URL of http or https' % url)
+                f'The upload proxy {url} is no URL of http or https')
         self._path = found.path.rstrip('/') + PATH
         self._token = token
         self._chunked = False

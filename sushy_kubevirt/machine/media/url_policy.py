@@ -126,10 +126,10 @@ def place(url):
     path = parse.quote(parts.path, _PATH_SAFE) or '/'
     if parts.query:
         path += '?' + parse.quote(parts.query, _QUERY_SAFE)
-    shown = '[%s]' % host if ':' in host else host
+    shown = f'[{host}]' if ':' in host else host
     if port != _PORTS[scheme]:
         shown += ':%d' % port
-    return Place('%s://%s%s' % (scheme, shown, path), scheme, host, port,
+    return Place(f'{scheme}://{shown}{path}', scheme, host, port,
                  path, username, password)
 
 
@@ -216,16 +216,15 @@ def check(url, options):
     found = url if isinstance(url, Place) else place(url)
     rules = _rules(options.allowed_hosts, options.denied_hosts)
     if rules.denies_name(found.host):
-        raise _refused(found.shown, '%s is in MEDIA_DENIED_HOSTS'
-                       % found.host)
+        raise _refused(found.shown, f'{found.host} is in MEDIA_DENIED_HOSTS')
     addresses = _resolve(found)
     named = rules.allows_name(found.host)
     for address in addresses:
         why = _why_not(address, options, rules, named)
         if why:
             shown = str(address) if str(address) == found.host else (
-                '%s (%s)' % (address, found.host))
-            raise _refused(found.shown, '%s %s' % (shown, why))
+                f'{address} ({found.host})')
+            raise _refused(found.shown, f'{shown} {why}')
     return tuple(map(str, addresses))
 
 
@@ -352,7 +351,7 @@ def network(entry):
     if entry != '*' and (
             not all(map(_LABEL.fullmatch, name.split('.')))
             or re.fullmatch(r'\d+|0x[0-9a-f]*', name.rpartition('.')[2])):
-        raise ValueError('%r is no host, address or network' % entry)
+        raise ValueError(f'{entry!r} is no host, address or network')
     return None
 
 

@@ -48,7 +48,7 @@ def of(document, text=None):
         text = json.dumps({name: value for name, value in document.items()
                            if name not in VOLATILE})
     digest = hashlib.blake2b(text.encode(), digest_size=8)
-    return 'W/"%s"' % digest.hexdigest()
+    return f'W/"{digest.hexdigest()}"'
 
 
 def match(header, tag):

@@ -241,7 +241,7 @@ def _written(value):
         return json.dumps(value, ensure_ascii=False)
     except (RecursionError, TypeError, ValueError):
         # Nested as deeply as could just be read.
-        return '(%s)' % type(value).__name__
+        return f'({type(value).__name__})'
 
 
 def message(key, *args, detail='', resolution='', related=()):
@@ -262,8 +262,8 @@ def message(key, *args, detail='', resolution='', related=()):
         args[int(part[0]) - 1] + part[1:] for part in parts[1:])
     found = {
         '@odata.type': _TYPE,
-        'MessageId': '%s.%s' % (REGISTRY, key),
-        'Message': '%s %s' % (text, detail) if detail else text,
+        'MessageId': f'{REGISTRY}.{key}',
+        'Message': f'{text} {detail}' if detail else text,
         'MessageArgs': args,
         'MessageSeverity': severity,
         'Severity': severity,

@@ -56,11 +56,11 @@ def check():
         raise errors.general(
             501, 'The method %s is not implemented.'
             % messages.shown(request.method),
-            'Use one of %s.' % ', '.join(METHODS))
+            f"Use one of {', '.join(METHODS)}.")
     version = environ.get('HTTP_ODATA_VERSION')
     if version is not None and version.strip() not in _VERSIONS:
         raise errors.RedfishError(412, messages.message(
-            'HeaderInvalid', 'OData-Version: %s' % version,
+            'HeaderInvalid', f'OData-Version: {version}',
             resolution='Send OData-Version 4.0 or leave it out.'))
     if (environ.get('HTTP_SEC_FETCH_SITE') in _ELSEWHERE
             and request.method not in _READS):
@@ -74,8 +74,8 @@ def check():
         accept = environ.get('HTTP_ACCEPT')
         if accept is not None and not _accepts(accept, _media(request)):
             raise errors.RedfishError(406, messages.message(
-                'HeaderInvalid', 'Accept: %s' % accept,
-                resolution='Accept %s.' % _media(request)))
+                'HeaderInvalid', f'Accept: {accept}',
+                resolution=f'Accept {_media(request)}.'))
     return None
 
 

@@ -118,7 +118,7 @@ def properties(shape):
     if not any(value != {} for value in values.values()):
         takes = ', '.join(_names(shape)) or 'none'
         raise errors.RedfishError(400, messages.message(
-            'NoOperation', detail='Properties to set: %s.' % takes))
+            'NoOperation', detail=f'Properties to set: {takes}.'))
     return values
 
 
@@ -136,7 +136,7 @@ def _checked(given, shape, where, found):
     for name, value in given.items():
         if annotation(name):
             continue
-        pointer = '%s/%s' % (where, name)
+        pointer = f'{where}/{name}'
         kind = shape.get(name)
         if kind is None:
             found.append(messages.message('PropertyUnknown', name,
@@ -177,7 +177,7 @@ def not_in_list(name, value, allowed, pointer):
     """The message for a value that is none of those allowed."""
     return messages.message(
         'PropertyValueNotInList', value, name, related=[pointer],
-        detail='It takes %s.' % ', '.join(allowed))
+        detail=f"It takes {', '.join(allowed)}.")
 
 
 def parameters(action, shape, required=()):
@@ -204,7 +204,7 @@ def parameters(action, shape, required=()):
         elif isinstance(kind, tuple) and value not in kind:
             found.append(messages.message(
                 'ActionParameterValueNotInList', value, name, action,
-                detail='It takes %s.' % ', '.join(kind)))
+                detail=f"It takes {', '.join(kind)}."))
         else:
             values[name] = value
     for name in required:

@@ -109,7 +109,7 @@ def _read(request, response):
 
 @functools.lru_cache(maxsize=256)
 def _described_by(kind):
-    return '<%s>; rel=describedby' % schemas.json_uri(kind)
+    return f'<{schemas.json_uri(kind)}>; rel=describedby'
 
 
 def _written(request, response):

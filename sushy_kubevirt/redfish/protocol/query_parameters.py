@@ -75,7 +75,7 @@ def read(text):
             if name.startswith('$'):
                 raise errors.RedfishError(501, messages.message(
                     'QueryParameterUnsupported', name,
-                    detail='There are %s.' % ', '.join(_KNOWN)))
+                    detail=f"There are {', '.join(_KNOWN)}."))
             continue
         if name in given:
             raise _wrong('QueryParameterValueFormatError', value, name)

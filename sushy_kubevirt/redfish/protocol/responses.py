@@ -87,7 +87,7 @@ def collection(kind, name, path, members):
     """
     return resource({
         '@odata.id': path,
-        '@odata.type': '#%s.%s' % (kind, kind),
+        '@odata.type': f'#{kind}.{kind}',
         'Name': name,
         'Members@odata.count': len(members),
         'Members': [link(member) for member in members],

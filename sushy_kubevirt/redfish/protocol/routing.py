@@ -67,7 +67,7 @@ def replace(endpoint, view, feature='full'):
 def add(rule, view, methods=('GET',), feature='full',
         media='application/json'):
     """Answer at a rule that upstream does not have."""
-    name = re.sub(r'\W+', '_', '%s %s' % (rule, methods[0])).strip('_')
+    name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
     return Route(view, 'kubevirt_' + name, rule, tuple(methods), feature,
                  media)
 
@@ -124,7 +124,7 @@ def offered_below(app, rule, names):
     key = (rule, names, app.feature_set)
     if key not in known:
         known[key] = tuple(name for name in names
-                           if offered(app, '%s/%s' % (rule, name)))
+                           if offered(app, f'{rule}/{name}'))
     return known[key]
 
 

@@ -30,7 +30,7 @@ def json_uri(kind):
 
     :param kind: ``@odata.type``
     """
-    return '%s%s.json' % (PUBLISHED, kind.lstrip('#').rpartition('.')[0])
+    return f"{PUBLISHED}{kind.lstrip('#').rpartition('.')[0]}.json"
 
 
 def csdl_uri(name):
@@ -38,7 +38,7 @@ def csdl_uri(name):
 
     :param name: without a version
     """
-    return '%s%s_v1.xml' % (PUBLISHED, name)
+    return f'{PUBLISHED}{name}_v1.xml'
 
 
 @functools.cache

@@ -99,7 +99,7 @@ def _redirect(argument, uuid):
                         **{**request.view_args, argument: uuid})
     query = request.query_string.decode('latin-1')
     if query:
-        url = '%s?%s' % (url, query)
+        url = f'{url}?{query}'
     return flask.redirect(url, code=307, Response=flask.Response)
 
 

@@ -81,7 +81,7 @@ def collection():
     """GET /redfish/v1/AccountService/Accounts"""
     return responses.collection(
         'ManagerAccountCollection', 'Accounts', ACCOUNTS,
-        ['%s/%s' % (ACCOUNTS, identity(account))
+        [f'{ACCOUNTS}/{identity(account)}'
          for account in _login().accounts()])
 
 
@@ -105,10 +105,10 @@ def resource(account_id):
     if flask.request.method == 'PATCH':
         payload.properties(_ACCOUNT)
     return responses.resource({
-        '@odata.id': '%s/%s' % (ACCOUNTS, account_id),
+        '@odata.id': f'{ACCOUNTS}/{account_id}',
         '@odata.type': '#ManagerAccount.v1_12_1.ManagerAccount',
         'Id': account_id,
-        'Name': 'Account %s' % account.name,
+        'Name': f'Account {account.name}',
         'Description': _WHY,
         'UserName': account.name,
         'Password': None,
@@ -117,7 +117,7 @@ def resource(account_id):
         'Locked': False,
         'PasswordChangeRequired': False,
         'AccountTypes': ['Redfish'],
-        'Links': {'Role': responses.link('%s/%s' % (ROLES, account.role))},
+        'Links': {'Role': responses.link(f'{ROLES}/{account.role}')},
     })
 
 
@@ -125,7 +125,7 @@ def roles():
     """GET /redfish/v1/AccountService/Roles"""
     return responses.collection(
         'RoleCollection', 'Roles', ROLES,
-        ['%s/%s' % (ROLES, name) for name in account_files.ROLES])
+        [f'{ROLES}/{name}' for name in account_files.ROLES])
 
 
 def role(role_id):
@@ -135,10 +135,10 @@ def role(role_id):
     if flask.request.method == 'PATCH':
         payload.properties(_ROLE)
     return responses.resource({
-        '@odata.id': '%s/%s' % (ROLES, role_id),
+        '@odata.id': f'{ROLES}/{role_id}',
         '@odata.type': '#Role.v1_3_2.Role',
         'Id': role_id,
-        'Name': 'Role %s' % role_id,
+        'Name': f'Role {role_id}',
         'Description': 'One of the roles that Redfish defines',
         'RoleId': role_id,
         'IsPredefined': True,

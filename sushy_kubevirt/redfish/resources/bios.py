@@ -48,7 +48,7 @@ def bios(machine):
         '@odata.type': '#Bios.v1_2_1.Bios',
         'Id': 'Bios',
         'Name': 'BIOS Configuration Current Settings',
-        'AttributeRegistry': '%s.%s' % (REGISTRY, _VERSION),
+        'AttributeRegistry': f'{REGISTRY}.{_VERSION}',
         'Attributes': machine.current_attributes(),
         '@Redfish.Settings': _settings(machine, here),
         'Actions': {'#Bios.ResetBios': {
@@ -80,7 +80,7 @@ def bios_settings(machine):
         '@odata.type': '#Bios.v1_2_1.Bios',
         'Id': 'Settings',
         'Name': 'BIOS Configuration Pending Settings',
-        'AttributeRegistry': '%s.%s' % (REGISTRY, _VERSION),
+        'AttributeRegistry': f'{REGISTRY}.{_VERSION}',
         'Attributes': machine.attributes(),
     })
 
@@ -112,7 +112,7 @@ def _patch_bios(machine):
         raise errors.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, exc.value,
             detail=str(exc),
-            related=['#/Attributes/%s' % exc.property])) from exc
+            related=[f'#/Attributes/{exc.property}'])) from exc
     # Names only: one of them may be a password.
     flask.current_app.logger.info(
         'BIOS attributes of %s set: %r', machine.qualified_name,
@@ -132,7 +132,7 @@ def _apply_time(given):
     if wanted != _ON_RESET:
         return [messages.message(
             'PropertyValueNotInList', wanted, 'ApplyTime',
-            detail='It takes %s.' % _ON_RESET,
+            detail=f'It takes {_ON_RESET}.',
             related=[where[0] + '/ApplyTime'])]
     return []
 
@@ -212,7 +212,7 @@ def registry():
     """
     return {
         '@odata.type': '#AttributeRegistry.v1_3_8.AttributeRegistry',
-        'Id': '%s.%s' % (REGISTRY, _VERSION),
+        'Id': f'{REGISTRY}.{_VERSION}',
         'Name': 'BIOS attributes of KubeVirt VMs',
         'Description': 'Attributes that are not in it are notes of clients '
                        'and change nothing.',
@@ -241,7 +241,7 @@ def _entry(knob):
 
 
 REGISTRIES = (routing.Registry(
-    '%s.%s' % (REGISTRY, _VERSION), '%s.%s' % (REGISTRY, _VERSION),
+    f'{REGISTRY}.{_VERSION}', f'{REGISTRY}.{_VERSION}',
     'BIOS Attribute Registry', registry),)
 
 _SYSTEM = system_parts.SYSTEMS + '/<identity>'

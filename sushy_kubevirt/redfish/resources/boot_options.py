@@ -95,7 +95,7 @@ def check(machine, chosen):
     ) and machine.boot().target is boot.Target.NONE:
         raise errors.RedfishError(400, messages.message(
             'PropertyMissing', 'BootSourceOverrideTarget',
-            detail='There is none to be used %s.' % enabled,
+            detail=f'There is none to be used {enabled}.',
             related=['#/Boot/BootSourceOverrideTarget']))
     for place, reference in enumerate(chosen.get('BootOrder', ())):
         if not isinstance(reference, str):

@@ -19,7 +19,7 @@ from sushy_kubevirt.redfish.resources import virtual_media
 SERVICE = '/redfish/v1/CertificateService'
 
 _REPLACE = 'CertificateService.ReplaceCertificate'
-_REPLACE_PATH = '%s/Actions/%s' % (SERVICE, _REPLACE)
+_REPLACE_PATH = f'{SERVICE}/Actions/{_REPLACE}'
 _PEM = 'PEM'
 
 _URI = re.compile(r'/redfish/v1/(?:Systems|Managers)/([^/]+)/VirtualMedia/'
@@ -102,7 +102,7 @@ def collection(machine, device):
         return _add(machine, found, here)
     answer = responses.collection(
         'CertificateCollection', 'Certificate Collection', here,
-        ['%s/%s' % (here, one.id)
+        [f'{here}/{one.id}'
          for one in machine.media_certificates(found.id)])
     answer.document['@Redfish.SupportedCertificates'] = [_PEM]
     return answer
@@ -121,7 +121,7 @@ def _add(machine, device, here):
     flask.current_app.logger.info(
         'Certificate %s of %s of %s added', made.id, device.id,
         machine.qualified_name)
-    return responses.created(_body(made, '%s/%s' % (here, made.id)))
+    return responses.created(_body(made, f'{here}/{made.id}'))
 
 
 def _find(machine, device, cert_id):
@@ -157,7 +157,7 @@ def _body(found, here):
         '@odata.id': here,
         '@odata.type': '#Certificate.v1_9_1.Certificate',
         'Id': found.id,
-        'Name': 'Certificate %s' % found.id,
+        'Name': f'Certificate {found.id}',
         'Description': 'What servers of images are checked against',
         'CertificateString': found.pem,
         'CertificateType': _PEM,

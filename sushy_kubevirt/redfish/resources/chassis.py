@@ -43,7 +43,7 @@ def resource(machine):
         '@odata.id': system_parts.chassis(machine),
         '@odata.type': '#Chassis.v1_25_0.Chassis',
         'Id': machine.uuid,
-        'Name': '%s-Chassis' % machine.name,
+        'Name': f'{machine.name}-Chassis',
         'UUID': machine.uuid,
         'ChassisType': 'Other',
         'Description': 'Stands for no hardware',

@@ -87,7 +87,7 @@ def _body(machine, app):
         '@odata.type': '#ComputerSystem.v1_22_0.ComputerSystem',
         'Id': machine.uuid,
         'Name': machine.name,
-        'Description': 'KubeVirt VirtualMachine %s' % machine.qualified_name,
+        'Description': f'KubeVirt VirtualMachine {machine.qualified_name}',
         'UUID': machine.uuid,
         'SystemType': 'Virtual',
         'Manufacturer': 'KubeVirt',
@@ -292,7 +292,7 @@ def reset_info(machine):
 
 
 def _why_not(kind, allowed):
-    takes = 'It takes %s.' % ', '.join(allowed)
+    takes = f"It takes {', '.join(allowed)}."
     if kind == _NMI:
         return ('KubeVirt cannot send a diagnostic interrupt to a guest. '
                 + takes)

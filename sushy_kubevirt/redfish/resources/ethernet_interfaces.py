@@ -30,7 +30,7 @@ def resource(machine, nic_id):
         ),
         '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
         'Id': nic.name,
-        'Name': 'VNIC %s' % nic.name,
+        'Name': f'VNIC {nic.name}',
         'InterfaceEnabled': nic.plugged,
         # Until the VM has started once, KubeVirt may not have made one up.
         'MACAddress': nic.guest_mac or nic.mac or None,
@@ -42,7 +42,7 @@ def resource(machine, nic_id):
         ),
     }
     if nic.guest_name:
-        body['Description'] = '%s in the guest' % nic.guest_name
+        body['Description'] = f'{nic.guest_name} in the guest'
     if nic.link:
         body['LinkStatus'] = 'LinkUp' if nic.link == 'up' else 'LinkDown'
     four = [{'Address': ip} for ip in nic.ips if ':' not in ip]

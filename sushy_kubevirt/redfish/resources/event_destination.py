@@ -86,7 +86,7 @@ def collection():
                                 *events().streams.all())]
     return responses.collection(
         'EventDestinationCollection', 'Event Subscriptions', ROOT,
-        ['%s/%s' % (ROOT, id_) for id_ in found])
+        [f'{ROOT}/{id_}' for id_ in found])
 
 
 def resource(subscription):
@@ -115,7 +115,7 @@ def _missing(id_):
 
 
 def _path(id_):
-    return '%s/%s' % (ROOT, id_)
+    return f'{ROOT}/{id_}'
 
 
 def _body(one):
@@ -148,7 +148,7 @@ def _body(one):
         'HttpHeaders': [],
         'Status': {'State': 'Disabled' if one.suspended else 'Enabled',
                    'Health': 'Warning' if failures else 'OK'},
-        'Actions': {'#' + name: {'target': '%s/Actions/%s' % (here, name)}
+        'Actions': {'#' + name: {'target': f'{here}/Actions/{name}'}
                     for name in (_SUSPEND, _RESUME)},
     }
 
@@ -243,7 +243,7 @@ def _headers(value, found):
         except machine_errors.InvalidValue as exc:
             found.append(messages.message(
                 'PropertyValueIncorrect', 'HttpHeaders', exc.value or '…',
-                related=['#/HttpHeaders'], detail='%s.' % exc))
+                related=['#/HttpHeaders'], detail=f'{exc}.'))
     else:
         found.append(messages.message(
             'PropertyValueTypeError', '…', 'HttpHeaders',
@@ -322,10 +322,10 @@ _RULE = ROOT + '/<subscription>'
 ROUTES = (
     routing.add(ROOT, collection, ('GET', 'POST')),
     routing.add(_RULE, resource, ('GET', 'PATCH', 'DELETE')),
-    routing.add('%s/Actions/%s' % (_RULE, _SUSPEND), suspend, ('POST',)),
-    routing.add('%s/Actions/%s' % (_RULE, _RESUME), resume, ('POST',)),
+    routing.add(f'{_RULE}/Actions/{_SUSPEND}', suspend, ('POST',)),
+    routing.add(f'{_RULE}/Actions/{_RESUME}', resume, ('POST',)),
 )
 
-for _rule in (_RULE, *('%s/Actions/%s' % (_RULE, _name)
+for _rule in (_RULE, *(f'{_RULE}/Actions/{_name}'
                        for _name in (_SUSPEND, _RESUME))):
     authorization.owned(_rule, _owner)

@@ -28,7 +28,7 @@ ROOT = event_destination.SERVICE
 STREAM = ROOT + '/SSE'
 
 _TEST = 'EventService.SubmitTestEvent'
-_TEST_PATH = '%s/Actions/%s' % (ROOT, _TEST)
+_TEST_PATH = f'{ROOT}/Actions/{_TEST}'
 
 _SHAPE = {
     **payload.read_only(
@@ -170,7 +170,7 @@ def stream():
         raise errors.RedfishError(400, messages.message(
             'QueryParameterValueFormatError',
             request.args.get('$filter', ''), '$filter',
-            detail='Of it, %s.' % exc)) from None
+            detail=f'Of it, {exc}.')) from None
     answer = flask.Response(content_type='text/event-stream', headers={
         'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no'})
     if request.method == 'HEAD':
@@ -247,6 +247,6 @@ ROUTES = (
 ROOT_LINKS = {'EventService': ROOT}
 
 REGISTRIES = (routing.Registry(
-    '%s.%s' % (texts.PREFIX, texts.VERSION),
-    '%s.%s' % (texts.PREFIX, texts.VERSION.rpartition('.')[0]),
+    f'{texts.PREFIX}.{texts.VERSION}',
+    f"{texts.PREFIX}.{texts.VERSION.rpartition('.')[0]}",
     'Message Registry of sushy-kubevirt', texts.registry),)

@@ -61,5 +61,5 @@ def bios_version(inventory):
     """What the guest's firmware is and where it comes from."""
     kind = 'UEFI' if inventory.firmware == 'efi' else 'BIOS'
     if inventory.kubevirt_version:
-        return '%s of KubeVirt %s' % (kind, inventory.kubevirt_version)
-    return '%s of KubeVirt' % kind
+        return f'{kind} of KubeVirt {inventory.kubevirt_version}'
+    return f'{kind} of KubeVirt'

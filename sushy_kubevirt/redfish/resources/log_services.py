@@ -30,11 +30,11 @@ def _root(machine):
     manager.
     """
     owners = flask.request.path.split('/')[3]
-    return '/redfish/v1/%s/%s/LogServices' % (owners, machine.uuid)
+    return f'/redfish/v1/{owners}/{machine.uuid}/LogServices'
 
 
 def _path(machine):
-    return '%s/%s' % (_root(machine), ID)
+    return f'{_root(machine)}/{ID}'
 
 
 def collection(machine):
@@ -64,7 +64,7 @@ def resource(machine):
         'Status': {'State': 'Enabled', 'Health': 'OK'},
         'Entries': responses.link(here + '/Entries'),
         'Actions': {'#' + _CLEAR: {
-            'target': '%s/Actions/%s' % (here, _CLEAR)}},
+            'target': f'{here}/Actions/{_CLEAR}'}},
     })
 
 
@@ -94,7 +94,7 @@ def entry(machine, entry):
 
 def _entry(machine, one):
     body = {
-        '@odata.id': '%s/Entries/%s' % (_path(machine), one.id),
+        '@odata.id': f'{_path(machine)}/Entries/{one.id}',
         '@odata.type': '#LogEntry.v1_15_0.LogEntry',
         'Id': one.id,
         'Name': one.reason,
@@ -125,13 +125,13 @@ def clear(machine):
 
 
 def _routes(root):
-    one = '%s/%s' % (root, ID)
+    one = f'{root}/{ID}'
     return (
         routing.add(root, collection),
         routing.add(one, resource),
         routing.add(one + '/Entries', entries),
         routing.add(one + '/Entries/<entry>', entry),
-        routing.add('%s/Actions/%s' % (one, _CLEAR), clear, ('POST',)),
+        routing.add(f'{one}/Actions/{_CLEAR}', clear, ('POST',)),
     )
 
 

@@ -57,7 +57,7 @@ def _body(machine, app):
         '@odata.id': here,
         '@odata.type': '#Manager.v1_19_0.Manager',
         'Id': machine.uuid,
-        'Name': '%s-Manager' % machine.name,
+        'Name': f'{machine.name}-Manager',
         'UUID': machine.uuid,
         'ManagerType': 'BMC',
         'Links': {'ManagerForServers': system,

@@ -61,8 +61,7 @@ def restart(machine, device_id):
     return messages.message(
         'ResetRequired', system_parts.system(
             machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
-        detail='The medium of %s is there from the next start on.'
-        % device_id)
+        detail=f'The medium of {device_id} is there from the next start on.')
 
 
 def status(machine, device_id, medium, here):

@@ -43,7 +43,7 @@ def metadata():
     for name, version in _used():
         names = namespaces.setdefault(name, {name})
         if version:
-            names.add('%s.%s' % (name, version))
+            names.add(f'{name}.{version}')
     references = [_reference('RedfishExtensions',
                              ['RedfishExtensions.v1_0_0'], 'Redfish')]
     references += [_reference(name, sorted(names))
@@ -63,15 +63,15 @@ def _reference(name, namespaces, alias=None):
 
 def _quoted(text):
     # Not xml.sax.saxutils, which brings half of urllib and a parser along.
-    return '"%s"' % html.escape(text)
+    return f'"{html.escape(text)}"'
 
 
 def _files():
     """Id of each JSON schema: (its prefix, its ``@odata.type``)."""
     found = {}
     for name, version in _used():
-        prefix = '%s.%s' % (name, version) if version else name
-        found[prefix] = '#%s.%s' % (prefix, name)
+        prefix = f'{name}.{version}' if version else name
+        found[prefix] = f'#{prefix}.{name}'
     return found
 
 
@@ -79,7 +79,7 @@ def collection():
     """GET /redfish/v1/JsonSchemas"""
     return responses.collection(
         'JsonSchemaFileCollection', 'JSON Schemas', ROOT,
-        ['%s/%s' % (ROOT, one) for one in _files()])
+        [f'{ROOT}/{one}' for one in _files()])
 
 
 def resource(schema):
@@ -88,10 +88,10 @@ def resource(schema):
     if kind is None:
         raise errors.not_found('JsonSchemaFile', schema)
     return responses.resource({
-        '@odata.id': '%s/%s' % (ROOT, schema),
+        '@odata.id': f'{ROOT}/{schema}',
         '@odata.type': '#JsonSchemaFile.v1_1_5.JsonSchemaFile',
         'Id': schema,
-        'Name': '%s JSON Schema' % schema,
+        'Name': f'{schema} JSON Schema',
         'Languages': ['en'],
         'Schema': kind,
         'Location': [{'Language': 'en',

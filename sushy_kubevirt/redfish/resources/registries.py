@@ -36,16 +36,16 @@ def collection():
     """GET /redfish/v1/Registries"""
     return responses.collection(
         'MessageRegistryFileCollection', 'Registry File Collection', ROOT,
-        ['%s/%s' % (ROOT, one) for one in (*STANDARD.values(), *_own())])
+        [f'{ROOT}/{one}' for one in (*STANDARD.values(), *_own())])
 
 
 def resource(registry):
     """GET /redfish/v1/Registries/<registry>: where it is"""
-    here = '%s/%s' % (ROOT, registry)
+    here = f'{ROOT}/{registry}'
     for prefix, release in STANDARD.items():
         if release == registry:
             name = prefix.partition('.')[0] + ' Message Registry'
-            location = {'PublicationUri': '%s%s.json' % (PUBLISHED, release)}
+            location = {'PublicationUri': f'{PUBLISHED}{release}.json'}
             break
     else:
         own = _own().get(registry)

@@ -44,7 +44,7 @@ def resource():
         'RedfishVersion': REDFISH_VERSION,
         'UUID': app.systems.uuid_of_service,
         'Vendor': 'sushy-kubevirt',
-        'Product': 'sushy-kubevirt %s' % _version(),
+        'Product': f'sushy-kubevirt {_version()}',
         'ProtocolFeaturesSupported': {
             **query_parameters.FEATURES,
             'DeepOperations': {'DeepPATCH': False, 'DeepPOST': False},

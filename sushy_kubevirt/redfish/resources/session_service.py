@@ -71,7 +71,7 @@ def _set_timeout(seconds):
 
 
 def _path(session):
-    return '%s/%s' % (SESSIONS, session.id)
+    return f'{SESSIONS}/{session.id}'
 
 
 def _body(session):

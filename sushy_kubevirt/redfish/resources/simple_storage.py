@@ -30,7 +30,7 @@ def resource(machine, simple_storage_id):
                                          simple_storage_id),
         '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
         'Id': simple_storage_id,
-        'Name': '%s Controller' % simple_storage_id,
+        'Name': f'{simple_storage_id} Controller',
         'Status': system_parts.OK,
         'Devices': [_device(disk) for disk in disks],
         'Links': {'Chassis': responses.link(system_parts.chassis(machine))},

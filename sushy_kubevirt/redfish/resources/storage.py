@@ -77,7 +77,7 @@ def resource(machine, storage_id):
             '@odata.id': here,
             '@odata.type': '#Storage.v1_17_0.Storage',
             'Id': storage_id,
-            'Name': '%s disks' % storage_id,
+            'Name': f'{storage_id} disks',
             'Status': system_parts.OK,
             'Controllers': responses.link(here + '/Controllers'),
             'Drives': [
@@ -110,7 +110,7 @@ def controller(machine, storage_id, controller_id):
         '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
         '@odata.type': '#StorageController.v1_8_0.StorageController',
         'Id': CONTROLLER,
-        'Name': '%s Controller' % storage_id,
+        'Name': f'{storage_id} Controller',
         'SupportedRAIDTypes': ['None'],
         'Status': system_parts.OK,
     }
@@ -141,7 +141,7 @@ def _drive(machine, bus, disk):
         '@odata.type': '#Drive.v1_18_0.Drive',
         'Id': disk.name,
         'Name': disk.name,
-        'Description': '%s of the VM' % disk.kind,
+        'Description': f'{disk.kind} of the VM',
         # What is under a virtual disk is not known.
         'MediaType': None,
         'Protocol': _PROTOCOLS.get(bus, 'OEM'),

@@ -46,7 +46,7 @@ def collection(kind, name, here, ids):
     :param ids: of its members
     """
     return responses.collection(kind + 'Collection', name, here, [
-        '%s/%s' % (here, one) for one in ids])
+        f'{here}/{one}' for one in ids])
 
 
 def links(here, rule, names):
@@ -58,7 +58,7 @@ def links(here, rule, names):
     :returns: dict of property to link
     """
     app = flask.current_app._get_current_object()
-    return {name: responses.link('%s/%s' % (here, name))
+    return {name: responses.link(f'{here}/{name}')
             for name in routing.offered_below(app, rule, tuple(names))}
 
 
@@ -75,7 +75,7 @@ def refusals(machine, name, value):
         above = name.rpartition('/')[0]
         if above:
             # Of several that were set together, the one that is refused.
-            name = '%s/%s' % (above, exc.property)
+            name = f'{above}/{exc.property}'
         raise errors.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, refused, detail=str(exc),
             related=['#/' + name])) from exc

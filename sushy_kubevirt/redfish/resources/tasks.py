@@ -70,7 +70,7 @@ def collection():
     """GET /redfish/v1/TaskService/Tasks"""
     return responses.collection(
         'TaskCollection', 'Task Collection', TASKS,
-        ['%s/%s' % (TASKS, medium.task) for _, _, medium in _all()])
+        [f'{TASKS}/{medium.task}' for _, _, medium in _all()])
 
 
 def _find(task):
@@ -107,7 +107,7 @@ def monitor(task):
 
 def started(machine, device_id, medium):
     """202 with the task."""
-    return responses.accepted('%s/%s' % (MONITORS, medium.task),
+    return responses.accepted(f'{MONITORS}/{medium.task}',
                               _body(machine, device_id, medium), AGAIN)
 
 
@@ -122,10 +122,10 @@ def finished(machine, device_id, medium):
 def _body(machine, device_id, medium):
     state, health = _STATES[medium.state]
     body = {
-        '@odata.id': '%s/%s' % (TASKS, medium.task),
+        '@odata.id': f'{TASKS}/{medium.task}',
         '@odata.type': '#Task.v1_7_4.Task',
         'Id': medium.task,
-        'Name': 'Import of %s' % medium.image_name,
+        'Name': f'Import of {medium.image_name}',
         'Description': '%s for %s of %s' % (
             medium_.shown(medium), device_id, machine.qualified_name),
         'TaskState': state,
@@ -136,7 +136,7 @@ def _body(machine, device_id, medium):
             {name: value for name, value in entry.items()
              if name != 'Severity'}
             for entry in medium_.told(machine, device_id, medium)],
-        'TaskMonitor': '%s/%s' % (MONITORS, medium.task),
+        'TaskMonitor': f'{MONITORS}/{medium.task}',
     }
     if medium.since:
         body['StartTime'] = medium.since

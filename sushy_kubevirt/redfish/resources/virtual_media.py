@@ -120,10 +120,10 @@ def _body(machine, device):
         'Status': medium_.status(machine, device.id, medium, here),
         'Actions': {
             '#' + _INSERT: {
-                'target': '%s/Actions/%s' % (here, _INSERT),
+                'target': f'{here}/Actions/{_INSERT}',
                 '@Redfish.ActionInfo': here + '/InsertMediaActionInfo',
             },
-            '#' + _EJECT: {'target': '%s/Actions/%s' % (here, _EJECT)},
+            '#' + _EJECT: {'target': f'{here}/Actions/{_EJECT}'},
         },
     }
     if flask.current_app.feature_set == 'full':
@@ -169,7 +169,7 @@ def insert(machine, device):
     values = payload.parameters(_INSERT, _PARAMETERS, required=['Image'])
     wrong = [messages.message(
         'ActionParameterValueNotInList', values[name], name, _INSERT,
-        detail='It takes %s.' % ', '.join(allowed))
+        detail=f"It takes {', '.join(allowed)}.")
         for name, allowed in _CHOICES.items()
         if values.get(name) is not None and values[name] not in allowed]
     if values.get('Inserted') is False:
@@ -280,8 +280,7 @@ def _unchangeable(machine, device, values):
         if value is not None and value != now.get(name):
             found.append(messages.message(
                 'PropertyMissing', 'Image', related=['#/Image'],
-                detail='%s is set together with the image it is for.'
-                % name))
+                detail=f'{name} is set together with the image it is for.'))
     return found
 
 
@@ -317,9 +316,9 @@ def _routes():
                           feature='vmedia')
     yield routing.add(managers, collection, feature='vmedia')
     yield routing.add(managers + one, resource, ('GET', 'PATCH'), 'vmedia')
-    yield routing.add('%s%s/Actions/%s' % (managers, one, _INSERT), insert,
+    yield routing.add(f'{managers}{one}/Actions/{_INSERT}', insert,
                       ('POST',), 'vmedia')
-    yield routing.add('%s%s/Actions/%s' % (managers, one, _EJECT), eject,
+    yield routing.add(f'{managers}{one}/Actions/{_EJECT}', eject,
                       ('POST',), 'vmedia')
 
 

@@ -121,7 +121,7 @@ def _name(text):
 
 def _role(text):
     if text not in ROLES:
-        raise Invalid('a role is one of %s' % ', '.join(ROLES))
+        raise Invalid(f"a role is one of {', '.join(ROLES)}")
     return text
 
 
@@ -156,7 +156,7 @@ def _read(path, most):
         with open(path, 'rb') as stream:
             data = stream.read(most + 1)
     except OSError as exc:
-        raise Invalid('it cannot be read: %s' % exc.strerror) from None
+        raise Invalid(f'it cannot be read: {exc.strerror}') from None
     if len(data) > most:
         raise Invalid('it has more than %d bytes' % most)
     return data
@@ -206,7 +206,7 @@ class Source:
                 return self._folders()
             return self._lines()
         except Invalid as exc:
-            return [], ['%s: %s' % (self.path, exc)]
+            return [], [f'{self.path}: {exc}']
 
     def _is_changing(self, path):
         """Whether somebody may be writing it just now.
@@ -245,7 +245,7 @@ class Source:
             try:
                 found.append(self._secret(folder, digests))
             except Invalid as exc:
-                problems.append('%s: %s' % (folder, exc))
+                problems.append(f'{folder}: {exc}')
         self._digests = digests
         return found, problems
 
@@ -262,7 +262,7 @@ class Source:
             try:
                 data = _read(path, LONGEST_PASSWORD)
             except Invalid as exc:
-                raise Invalid('%s: %s' % (name, exc)) from None
+                raise Invalid(f'{name}: {exc}') from None
             # What an editor leaves at the end is none of it.
             ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
             values[name] = data.removesuffix(ending)
@@ -327,7 +327,7 @@ class Accounts:
         """
         problems = self._load()
         if not problems and not self._accounts:
-            problems = ['%s: it has no account' % source.path
+            problems = [f'{source.path}: it has no account'
                         for source in self._sources]
         if problems:
             raise Invalid('\n'.join(problems))

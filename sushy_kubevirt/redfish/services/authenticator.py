@@ -55,7 +55,7 @@ class Slowed(Exception):
     """
 
     def __init__(self, retry_after):
-        super().__init__('Wait %.1f s' % retry_after)
+        super().__init__(f'Wait {retry_after:.1f} s')
         self.retry_after = retry_after
 
 
@@ -238,7 +238,7 @@ class Login:
                 self._wrong[mark] = now
         # A user that is not known may be a password in the wrong place.
         known = name if account else None
-        LOG.warning('Login refused: %s, from %s', 'user %s' % known
+        LOG.warning('Login refused: %s, from %s', f'user {known}'
                     if known else 'an unknown user', source)
         for each in self.refused:
             each(known, source)

@@ -162,7 +162,7 @@ class State:
         data = {name: _encode(value) for name, value in sections.items()}
         if sum(map(len, data.values())) > LONGEST:
             raise errors.Rejected(
-                '%s holds as much as it can; delete something first' % self)
+                f'{self} holds as much as it can; delete something first')
         if secret is None:
             return self._create(data, owner), True
         return self._patch(secret, data, owner), True
@@ -191,7 +191,7 @@ class State:
             except errors.ObjectNotFound:
                 pass
             else:
-                raise errors.Conflict('%s is there by now' % self) from None
+                raise errors.Conflict(f'{self} is there by now') from None
             # Whoever gave the other rights makes it, the operator at once.
             raise errors.Unavailable(
                 '%s is not there, and this account may not make it: make '

@@ -152,7 +152,7 @@ class Bus:
         """
         data = json.dumps([topic, message]).encode()
         if len(data) > LONGEST:
-            raise ValueError('%d bytes are too many for the bus' % len(data))
+            raise ValueError(f'{len(data)} bytes are too many for the bus')
         if self._socket is not None:
             # Here as well in one order: that of the calls.
             with self._sending:

@@ -195,7 +195,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if isinstance(mood, tuple):
             return self._answer(*mood)
         if self.api.token and self.headers.get(
-                'Authorization') != 'Bearer %s' % self.api.token:
+                'Authorization') != f'Bearer {self.api.token}':
             return self._refuse(401, 'Unauthorized')
         try:
             code, answer = self._do(method, url.path, query, body)
@@ -223,8 +223,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return 200, self._list(objects, namespace, query)
             obj = objects.get((namespace, parts[1]))
             if obj is None:
-                return 404, {'message': '%s "%s" not found'
-                             % (plural, parts[1])}
+                return 404, {'message': f'{plural} "{parts[1]}" not found'}
             if method == 'PATCH':
                 return self._patch(plural, obj, body)
             if method == 'PUT':

@@ -71,8 +71,7 @@ class Cluster:
         name = body['metadata']['name']
         with self._write('create', resource, name):
             if (resource.kind, namespace, name) in self.objects:
-                raise errors.Conflict('there is a %s %s' % (
-                    resource.kind, name))
+                raise errors.Conflict(f'there is a {resource.kind} {name}')
             return _copy(self._put(_copy(body)))
 
     async def apply(self, resource, namespace, name, body):
@@ -151,8 +150,7 @@ class Cluster:
         try:
             return self.objects[resource.kind, namespace, name]
         except KeyError:
-            raise errors.ObjectNotFound('no %s %s' % (
-                resource.kind, name)) from None
+            raise errors.ObjectNotFound(f'no {resource.kind} {name}') from None
 
     def _put(self, obj):
         metadata = obj['metadata']
@@ -192,7 +190,7 @@ class Cluster:
         for part in ('uid', 'resourceVersion'):
             wanted = body.get('metadata', {}).get(part)
             if wanted and wanted != obj['metadata'][part]:
-                raise errors.Conflict('another %s' % part)
+                raise errors.Conflict(f'another {part}')
 
     def _fail(self, verb, resource, name):
         for fault in list(self.faults):

@@ -83,7 +83,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             self.answers('PATCH', 'virtualmachinebmcs/x')
             await self.api.patch(bmc_resources.BMC, 'lab', 'x', body, 'status')
             self.assertTrue(self.last[1].endswith('/x/status'))
-            self.assertEqual('application/%s-patch+json' % kind,
+            self.assertEqual(f'application/{kind}-patch+json',
                              self.last[3]['Content-Type'])
 
     async def test_replace(self):

@@ -13,7 +13,7 @@ PATH = (pathlib.Path(__file__).parents[3]
         / 'etc/kubernetes/crd/virtualmachinebmc.yaml')
 
 CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
-BMCS = '/apis/%s/namespaces/default/%s' % (naming.API_VERSION, naming.PLURAL)
+BMCS = f'/apis/{naming.API_VERSION}/namespaces/default/{naming.PLURAL}'
 
 VM = {'virtualMachineRef': {'name': 'vm'}}
 OLD = {'virtualMachine': {'name': 'vm', 'namespace': 'far'}}
@@ -168,8 +168,8 @@ class DefinitionTestCase(server.ServerTestCase):
     def test_each_field_is_described(self):
         def fields(schema, path):
             for name, below in schema.get('properties', {}).items():
-                yield '%s.%s' % (path, name), below
-                yield from fields(below, '%s.%s' % (path, name))
+                yield f'{path}.{name}', below
+                yield from fields(below, f'{path}.{name}')
 
         schema = self.definition['spec']['versions'][0]['schema'][
             'openAPIV3Schema']['properties']['spec']

@@ -197,7 +197,8 @@ class CommandTestCase(base.BaseTestCase):
             'from unittest import mock; '
             'from sushy_kubevirt.cmd import operator; '
             'operator.connection.Connection.from_options = mock.Mock('
-            'side_effect=KeyError("x")); raise SystemExit(operator.main([]))')],
+            'side_effect=KeyError("x")); '
+            'raise SystemExit(operator.main([]))')],
             capture_output=True, text=True, timeout=60)
         self.assertEqual(1, done.returncode)
         line = json.loads(done.stderr)

@@ -89,8 +89,7 @@ class Operator:
             self.see()
             if len(self.there.writes) == before:
                 return
-        raise AssertionError('it comes to no end: %s'
-                             % self.there.writes[-10:])
+        raise AssertionError(f'it comes to no end: {self.there.writes[-10:]}')
 
 
 def conditions(there, name='node'):

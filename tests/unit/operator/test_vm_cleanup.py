@@ -50,8 +50,7 @@ class Api:
                             if each['path'] != '/metadata/uid'])
 
     async def delete(self, resource, namespace, name, uid):
-        self.calls.append('delete %s %s/%s %s' % (
-            resource.kind, namespace, name, uid))
+        self.calls.append(f'delete {resource.kind} {namespace}/{name} {uid}')
 
 
 class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):

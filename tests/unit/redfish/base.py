@@ -86,7 +86,7 @@ class AccountsTestCase(RedfishTestCase):
     def write(self, *roles):
         """Write the accounts anew."""
         self.accounts.write_text(''.join(
-            '%s:%s:%s\n' % (role, _digest(role), role) for role in roles))
+            f'{role}:{_digest(role)}:{role}\n' for role in roles))
 
     def auth(self, role, password=None):
         """The header for HTTP Basic authentication."""

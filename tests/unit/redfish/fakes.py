@@ -106,7 +106,7 @@ class Machine:
 
     @property
     def qualified_name(self):
-        return '%s/%s' % (self.namespace, self.name)
+        return f'{self.namespace}/{self.name}'
 
     # Virtual media: what is in `media` and `certificates`
 

@@ -24,7 +24,7 @@ class TestAccounts(base.AccountsTestCase):
     def test_accounts(self):
         members = self.ask(ACCOUNTS)['Members']
         self.assertEqual(
-            ['%s/%s' % (ACCOUNTS, name) for name in (
+            [f'{ACCOUNTS}/{name}' for name in (
                 'Administrator', 'Operator', 'ReadOnly')],
             [member['@odata.id'] for member in members])
         for member in members:
@@ -37,19 +37,19 @@ class TestAccounts(base.AccountsTestCase):
             role = self.ask(body['Links']['Role']['@odata.id'])
             self.assertEqual(body['RoleId'], role['RoleId'])
         for name in 'none', '..', 'name-00', 'operator':
-            super().ask('%s/%s' % (ACCOUNTS, name), 404,
+            super().ask(f'{ACCOUNTS}/{name}', 404,
                         headers=self.auth('Administrator'))
 
     def test_ones_own_and_others(self):
         for role in 'Operator', 'ReadOnly':
-            self.ask('%s/%s' % (ACCOUNTS, role), role=role)
+            self.ask(f'{ACCOUNTS}/{role}', role=role)
             self.ask(ACCOUNTS + '/Administrator', 403, role=role)
 
     def test_odd_names(self):
         digest = self.accounts.read_text().split(':')[1]
         with self.accounts.open('a') as stream:
             for name in ('a b', 'ä/..', '.', '..', 'name', "'"):
-                stream.write('%s:%s\n' % (name, digest))
+                stream.write(f'{name}:{digest}\n')
         paths = [member['@odata.id']
                  for member in self.ask(ACCOUNTS)['Members']]
         self.assertEqual(9, len(set(paths)))

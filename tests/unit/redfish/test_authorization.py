@@ -70,7 +70,7 @@ class TestPrivileges(base.AccountsTestCase):
             self.assertEqual(set(roles), {
                 role for role, privileges in account_files.ROLES.items()
                 if not set(needed).isdisjoint(privileges)},
-                '%s %s' % (method, path))
+                f'{method} {path}')
 
     def test_enforced(self):
         reset = self.path + '/Actions/ComputerSystem.Reset'

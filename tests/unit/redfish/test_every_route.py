@@ -62,8 +62,7 @@ class TestEveryRoute(base.RedfishTestCase):
                 if method in ('POST', 'PATCH', 'PUT', 'DELETE'):
                     options = self.request_body()
                 answer = self.client.open(path, method=method, **options)
-                where = '%s %s %r: %s' % (method, path, options,
-                                          answer.text[:500])
+                where = f'{method} {path} {options!r}: {answer.text[:500]}'
                 self.assertIn(
                     answer.status_code,
                     (200, 204, 307, 308, 400, 404, 405, 409, 415, 501), where)

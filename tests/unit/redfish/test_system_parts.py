@@ -102,7 +102,7 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual([self.path + '/Storage/virtio'],
                          self.members('/Storage'))
         here = self.path + '/Storage/virtio'
-        drives = '/redfish/v1/Chassis/%s/Drives' % fakes.A
+        drives = f'/redfish/v1/Chassis/{fakes.A}/Drives'
         body = self.get(path=here)
         self.assertEqual(
             [{'@odata.id': drives + '/root'}, {'@odata.id': drives + '/more'}],
@@ -271,7 +271,7 @@ class TestBootOptions(base.RedfishTestCase):
              ('Boot1001', 'Pxe', True)],
             [(body['BootOptionReference'], body['Alias'],
               body['BootOptionEnabled']) for body in (root, cd, nic)])
-        self.assertEqual('/redfish/v1/Chassis/%s/Drives/root' % fakes.A,
+        self.assertEqual(f'/redfish/v1/Chassis/{fakes.A}/Drives/root',
                          root['RelatedItem'][0]['@odata.id'])
         self.assertNotIn('RelatedItem', cd)
         self.assertEqual(self.path + '/EthernetInterfaces/default',

@@ -20,8 +20,7 @@ class MediaTestCase(base.RedfishTestCase):
 
     def setUp(self):
         super().setUp()
-        self.path = '/redfish/v1/%s/%s/VirtualMedia/Cd' % (
-            self.ROOT, fakes.A)
+        self.path = f'/redfish/v1/{self.ROOT}/{fakes.A}/VirtualMedia/Cd'
 
     def put(self, **changes):
         """Have a medium in the drive."""
@@ -49,7 +48,7 @@ class TestSystems(MediaTestCase):
         self.put()
         text = self.client.get(self.path).text
         other = {'Systems': 'Managers', 'Managers': 'Systems'}[self.ROOT]
-        self.assertNotIn('/%s/%s/VirtualMedia' % (other, fakes.A), text)
+        self.assertNotIn(f'/{other}/{fakes.A}/VirtualMedia', text)
         body = self.get()
         for target in (body['Certificates']['@odata.id'],
                        body['Actions']['#VirtualMedia.InsertMedia'][
@@ -215,7 +214,7 @@ class TestInsert(MediaTestCase):
             pending_restart=True)
         answer = self.send('POST', INSERT, {'Image': URL}, 200)
         self.assertEqual([('ResetRequired', [
-            '/redfish/v1/Systems/%s/Actions/ComputerSystem.Reset' % fakes.A,
+            f'/redfish/v1/Systems/{fakes.A}/Actions/ComputerSystem.Reset',
             'PowerCycle'])], self.entries(answer))
 
     def test_respond_async(self):

@@ -14,7 +14,7 @@ class HostTest(unittest.IsolatedAsyncioTestCase):
         with mock.patch.object(
             bmc_process.bmc_server, 'Entry'
         ) as entry, mock.patch.object(
-            bmc_process.port, 'open_socket'
+            bmc_process.udp_port, 'open_socket'
         ) as open_socket:
             entry.return_value.watch = mock.AsyncMock()
             self.assertIsNone(await one.start({

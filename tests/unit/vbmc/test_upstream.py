@@ -48,7 +48,7 @@ class TouchesTest(base.BaseTestCase):
         source = inspect.getsource(control)
         for name in ('add', 'delete', 'start', 'stop', 'list', 'show',
                      'periodic'):
-            self.assertIn('vbmc_manager.%s(' % name, source)
+            self.assertIn(f'vbmc_manager.{name}(', source)
             self.assertTrue(callable(getattr(own.Manager, name)))
         self.assertEqual(
             [], [name for name, value in vars(

@@ -4,6 +4,7 @@ import json
 from unittest import mock
 
 from kubevirt_sandbox.api import bodies
+from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import negotiation
 from kubevirt_sandbox.api import selectors
 from kubevirt_sandbox.api import views
@@ -541,7 +542,7 @@ class WatchTestCase(base.ServerTestCase):
 
     async def test_bookmarks(self):
         version = str(self.store.version)
-        self.store.create(base.core.CONFIG_MAP, {'metadata': {
+        self.store.create(core.CONFIG_MAP, {'metadata': {
             'name': 'x', 'namespace': 'default'}})
         events = await self.watch(
             self.THINGS, lambda e: True, resourceVersion=version,

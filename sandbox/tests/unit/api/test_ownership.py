@@ -8,6 +8,7 @@ from kubevirt_sandbox.api import fieldsets
 from kubevirt_sandbox.api import merging
 from kubevirt_sandbox.api import ownership
 from kubevirt_sandbox.api import shapes
+from kubevirt_sandbox.api import store
 from tests.unit.api import base
 
 
@@ -145,7 +146,7 @@ class ManagersTestCase(unittest.TestCase):
         if 'size' not in spec:
             del config['spec']['size']
         new = ownership.apply(self.kind, self.live(), config, manager, force)
-        write = base.server.store_module.Write(manager, managed=True)
+        write = store.Write(manager, managed=True)
         if self.live() is None:
             return self.store.create(self.kind, new, write=write)
         return self.store.update(self.kind, new, write=write)
@@ -185,7 +186,7 @@ class ManagersTestCase(unittest.TestCase):
                 del config['metadata']['labels']
             new = ownership.apply(self.kind, self.live(), config, 'one',
                                   False)
-            write = base.server.store_module.Write('one', managed=True)
+            write = store.Write('one', managed=True)
             made = (self.store.update if self.live() else self.store.create)(
                 self.kind, new, write=write)
             self.assertEqual(labels, made['metadata'].get('labels', {}))

@@ -16,7 +16,7 @@ class TokensTestCase(unittest.IsolatedAsyncioTestCase):
 
     def issue(self, audiences, seconds):
         self.asked.append((audiences, seconds))
-        return 'token %d' % len(self.asked)
+        return f'token {len(self.asked)}'
 
     def get(self, tokens, **source):
         with mock.patch.object(asyncio.get_running_loop(), 'time',

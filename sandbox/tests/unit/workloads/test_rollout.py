@@ -40,7 +40,7 @@ class StepTestCase(base.BaseTestCase):
                 return steps
             new, (old,) = step
             steps.append((new, old))
-        raise AssertionError('it has no end: %s' % steps)
+        raise AssertionError(f'it has no end: {steps}')
 
     def test_all_new_ones_at_once_when_there_are_no_old_ones(self):
         self.assertEqual((3, []), rollout.step(spec(3), (0, 0, 0), []))

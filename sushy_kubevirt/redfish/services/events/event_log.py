@@ -159,7 +159,7 @@ class Log:
             'apiVersion': api_resources.EVENT.api_version,
             'kind': api_resources.EVENT.kind,
             'metadata': {
-                'name': '%s.%s' % (name, record.id), 'namespace': namespace,
+                'name': f'{name}.{record.id}', 'namespace': namespace,
                 'annotations': {ANNOTATION: json.dumps({
                     'id': record.id, 'message': record.message_id,
                     'args': record.args, 'severity': record.severity,

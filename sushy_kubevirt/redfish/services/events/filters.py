@@ -190,7 +190,7 @@ class Expression:
     def _about(self, name, value):
         if name == 'EventFormatType':
             if value not in ('Event', 'MetricReport'):
-                raise BadFilter('EventFormatType cannot be %s' % value[:40])
+                raise BadFilter(f'EventFormatType cannot be {value[:40]}')
             return lambda record: value == 'Event'
         if name == 'EventType':
             return lambda record: is_type(record, (value,))

@@ -49,7 +49,7 @@ class Poster:
         self._context = context if place.scheme == 'https' else None
         self._reader = self._writer = None
         self._used_at = 0
-        shown = '[%s]' % place.host if ':' in place.host else place.host
+        shown = f'[{place.host}]' if ':' in place.host else place.host
         self._host = shown if place.port in (80, 443) else (
             '%s:%d' % (shown, place.port))
 
@@ -61,10 +61,10 @@ class Poster:
         :raises: `Failed` unless it was a success; `OSError`,
             `ssl.SSLError`, `asyncio.IncompleteReadError`
         """
-        head = ['POST %s HTTP/1.1' % self._place.path,
+        head = [f'POST {self._place.path} HTTP/1.1',
                 'Host: ' + self._host, 'User-Agent: sushy-kubevirt',
                 'Accept: */*', 'Content-Type: application/json',
-                'OData-Version: 4.0', 'Content-Length: %d' % len(body)]
+                'OData-Version: 4.0', f'Content-Length: {len(body)}']
         head += ['%s: %s' % pair for pair in headers]
         data = '\r\n'.join([*head, '', '']).encode('latin-1') + body
         kept = self._writer is not None

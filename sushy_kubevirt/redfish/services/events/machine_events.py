@@ -48,7 +48,7 @@ class _Seen:
 
 def system_path(machine):
     """The path of a machine as a system."""
-    return '%s/%s' % (event_record.SYSTEMS, machine.uuid)
+    return f'{event_record.SYSTEMS}/{machine.uuid}'
 
 
 def _boot(vm, vmi, before):
@@ -263,7 +263,7 @@ class Watching:
     def _medium(self, machine, device, message, medium, *more):
         # The drive of HTTP boot is none of the devices that clients see.
         about = {} if device == media.HTTP_BOOT.id else {
-            'origin': '%s/VirtualMedia/%s' % (system_path(machine), device),
+            'origin': f'{system_path(machine)}/VirtualMedia/{device}',
             'resource_type': 'VirtualMedia'}
         self._record(
             machine, message, event_record.ALERT
@@ -277,4 +277,4 @@ class Watching:
         if medium.task:
             self._record(machine, message, event_record.STATUS, (medium.task,),
                          (medium.task,),
-                         '%s/%s' % (event_record.TASKS, medium.task), 'Task')
+                         f'{event_record.TASKS}/{medium.task}', 'Task')

@@ -44,7 +44,7 @@ class Message:
     @property
     def id(self):
         """The MessageId."""
-        return '%s.%s' % (self.registry, self.key)
+        return f'{self.registry}.{self.key}'
 
     def filled(self, args):
         """The text with arguments.
@@ -172,7 +172,7 @@ def registry():
            if isinstance(found, Message) and found.registry == _OWN]
     return {
         '@odata.type': '#MessageRegistry.v1_6_2.MessageRegistry',
-        'Id': '%s.%s' % (PREFIX, VERSION),
+        'Id': f'{PREFIX}.{VERSION}',
         'Name': 'Messages of sushy-kubevirt',
         'Language': 'en',
         'Description': 'What happens to virtual machines of KubeVirt and '

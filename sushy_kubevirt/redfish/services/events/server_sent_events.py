@@ -290,7 +290,7 @@ class Stream:
 
 def _message(record, context):
     body = json.dumps(event_record.event([record], context))
-    return ('id: %s\ndata: %s\n\n' % (record.id, body)).encode()
+    return (f'id: {record.id}\ndata: {body}\n\n').encode()
 
 
 def _worker():

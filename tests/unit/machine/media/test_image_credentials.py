@@ -36,7 +36,7 @@ class Client:
         self.asked.append(('create', named))
         if name in self.there:
             raise errors.Conflict('it has been modified' if named
-                                  else '"%s" already exists' % name)
+                                  else f'"{name}" already exists')
         self.there[name] = body
         if self.lost:
             self.lost -= 1

@@ -256,11 +256,11 @@ class TestNames(ProbeTestCase):
         asked = self.resolve('127.0.0.1', '169.254.169.254')
         server = self.serve(servers.image(b'x' * 10))
         where = 'images.test:%d' % server.port
-        self.assertEqual(10, self.probe('http://%s/a.iso' % where).bytes)
+        self.assertEqual(10, self.probe(f'http://{where}/a.iso').bytes)
         self.assertEqual(1, len(asked))
         self.assertEqual(where, server.requests[0][2]['Host'])
         self.assertRaises(errors.InvalidValue, self.probe,
-                          'http://%s/a.iso' % where)
+                          f'http://{where}/a.iso')
         self.assertEqual(1, len(server.requests))
 
     def test_certificates_are_of_the_name(self):

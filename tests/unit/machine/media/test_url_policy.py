@@ -172,8 +172,8 @@ class TestCheck(base.BaseTestCase):
             self.assertEqual(('10.0.0.1', '10.0.0.2'),
                              url_policy.check('http://good/', OPTIONS))
             for name in 'bad', 'mapped', 'metadata', 'zone':
-                error = self.refused('http://%s/' % name)
-                self.assertIn('(%s)' % name, str(error))
+                error = self.refused(f'http://{name}/')
+                self.assertIn(f'({name})', str(error))
             error = self.assertRaises(
                 errors.MediaUnreachable, url_policy.check, 'http://none/',
                 OPTIONS)
@@ -191,12 +191,12 @@ class TestCheck(base.BaseTestCase):
             for host in ('images.example.com', 'a.b.trusted.example',
                          'inside', '10.1.2.3', '192.0.2.7',
                          '[2001:db8::1]'):
-                url_policy.check('http://%s/' % host, options.MediaOptions(
+                url_policy.check(f'http://{host}/', options.MediaOptions(
                     allowed_hosts=allowed))
             for host in ('trusted.example', 'nottrusted.example', 'half',
                          '10.2.0.1', '192.0.2.8', '[2001:db9::1]',
                          '[::ffff:10.1.2.3]'):
-                error = self.refused('http://%s/' % host,
+                error = self.refused(f'http://{host}/',
                                      allowed_hosts=allowed)
                 self.assertIn('MEDIA_ALLOWED_HOSTS', str(error))
 
@@ -214,7 +214,7 @@ class TestCheck(base.BaseTestCase):
                        fine=['10.1.0.1']):
             for host in ('api.default.svc', 'bad.example', 'BAD.example.',
                          'sneaky', '10.100.0.1', '[::ffff:10.96.0.1]'):
-                error = self.refused('http://%s/' % host,
+                error = self.refused(f'http://{host}/',
                                      denied_hosts=denied,
                                      allowed_hosts=('*',))
                 self.assertIn('MEDIA_DENIED_HOSTS', str(error))

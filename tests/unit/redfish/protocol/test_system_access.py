@@ -72,7 +72,7 @@ class TestAllowed(Case):
             unknown = client.open(path.replace(identity, 'nobody'),
                                   method=method, json={})
             self.assertEqual(404, answer.status_code,
-                             '%s %s' % (method, path))
+                             f'{method} {path}')
             # Nothing tells a system that is denied from one that is not.
             self.assertEqual(
                 unknown.get_data(as_text=True).replace('nobody', identity),
@@ -201,7 +201,7 @@ class TestNames(Case):
         client = self.client()
         answer = client.get('/redfish/v1/Chassis/vm-a/Thermal')
         self.assertEqual(307, answer.status_code)
-        self.assertEqual('/redfish/v1/Chassis/%s/Thermal' % fakes.A,
+        self.assertEqual(f'/redfish/v1/Chassis/{fakes.A}/Thermal',
                          answer.headers['Location'])
         self.assertEqual(404, client.get(
             '/redfish/v1/Chassis/none').status_code)
@@ -251,7 +251,7 @@ class TestOnly(Case):
     def test_device(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         for owner in 'Managers/BMC', 'Systems/1', 'Systems/' + fakes.A:
-            answer = client.get('/redfish/v1/%s/VirtualMedia/CD1' % owner)
+            answer = client.get(f'/redfish/v1/{owner}/VirtualMedia/CD1')
             self.assertEqual(200, answer.status_code)
             self.assertEqual('Cd', answer.json['Id'])
         answer = client.post(
@@ -273,7 +273,7 @@ class TestOnly(Case):
         for prefix, alias in self.ALIASES:
             self.assertEqual(404, client.get(prefix + alias).status_code)
         self.assertEqual(404, client.get(
-            '/redfish/v1/Systems/%s/VirtualMedia/CD1' % fakes.A).status_code)
+            f'/redfish/v1/Systems/{fakes.A}/VirtualMedia/CD1').status_code)
 
     def test_vm_is_gone(self):
         self.cluster.all.remove(self.a)

@@ -69,7 +69,7 @@ class TestFile(Case):
 
     def test_htpasswd(self):
         """What Apache writes: $2y$."""
-        self.write('admin:%s\n' % ADMIN.replace('$2b$', '$2y$'))
+        self.write(f"admin:{ADMIN.replace('$2b$', '$2y$')}\n")
         self.assertEqual(['admin'], self.names(self.accounts(self.path)))
 
     def test_refused(self):
@@ -79,14 +79,14 @@ class TestFile(Case):
                 ('admin:', 'user:digest'),
                 ('admin:secret', 'htpasswd -nB'),
                 ('admin:$apr1$secret', 'htpasswd -nB'),
-                ('admin:%s' % ADMIN[:-1], 'htpasswd -nB'),
-                ('admin:%s:Root' % ADMIN, 'Administrator, Operator'),
-                ('admin:%s:' % ADMIN, 'Administrator, Operator'),
-                ('admin:%s' % ADMIN.replace('$04$', '$31$'), 'cost'),
-                (':%s' % ADMIN, 'a user name has'),
-                ('a\tb:%s' % ADMIN, 'control characters'),
-                ('%s:%s' % ('a' * 129, ADMIN), 'a user name has'),
-                ('a:%s\na:%s' % (ADMIN, ADMIN), 'a second time')):
+                (f'admin:{ADMIN[:-1]}', 'htpasswd -nB'),
+                (f'admin:{ADMIN}:Root', 'Administrator, Operator'),
+                (f'admin:{ADMIN}:', 'Administrator, Operator'),
+                (f"admin:{ADMIN.replace('$04$', '$31$')}", 'cost'),
+                (f':{ADMIN}', 'a user name has'),
+                (f'a\tb:{ADMIN}', 'control characters'),
+                (f"{'a' * 129}:{ADMIN}", 'a user name has'),
+                (f'a:{ADMIN}\na:{ADMIN}', 'a second time')):
             self.write(text)
             found = self.refused(self.path)
             self.assertIn(words, found)
@@ -98,69 +98,69 @@ class TestFile(Case):
         self.assertIn('UTF-8', self.refused(self.path))
 
     def test_changes(self):
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         before = accounts.current()['admin'].signature
         self.write('admin:%s\nbob:%s\n' % (digest(b'new'), ADMIN))
         self.assertEqual(['admin', 'bob'], self.names(accounts))
         self.assertNotEqual(before, accounts.current()['admin'].signature)
         self.settle()
-        self.write('admin:%s:ReadOnly\n' % ADMIN)
+        self.write(f'admin:{ADMIN}:ReadOnly\n')
         found = accounts.current(sure=True)['admin']
         self.assertEqual('ReadOnly', found.role)
         self.assertNotEqual(before, found.signature)
 
     def test_same_size_at_once(self):
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         for _ in range(20):
             new = digest(b'another')
-            self.write('admin:%s\n' % new)
+            self.write(f'admin:{new}\n')
             self.assertEqual(
                 new.encode(), accounts.current(sure=True)['admin'].digest)
 
     def test_half_written(self):
-        self.write('admin:%s\nbob:%s\n' % (ADMIN, ADMIN))
+        self.write(f'admin:{ADMIN}\nbob:{ADMIN}\n')
         accounts = self.accounts(self.path)
         self.settle()
-        self.write('admin:%s\nbob:%s' % (ADMIN, ADMIN[:20]))
+        self.write(f'admin:{ADMIN}\nbob:{ADMIN[:20]}')
         self.assertEqual(['admin'], self.names(accounts))
         self.write('')
         self.assertEqual([], self.names(accounts))
-        self.write('admin:%s\nbob:%s\n' % (ADMIN, ADMIN))
+        self.write(f'admin:{ADMIN}\nbob:{ADMIN}\n')
         self.assertEqual(['admin', 'bob'], self.names(accounts))
 
     def test_role_is_still_to_come(self):
         """Cut off before it, a reader would be an administrator."""
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
-        self.write('admin:%s\nann:%s' % (ADMIN, ADMIN))
+        self.write(f'admin:{ADMIN}\nann:{ADMIN}')
         self.assertEqual(['admin'], self.names(accounts))
-        self.write('admin:%s\nann:%s:ReadOnly\n' % (ADMIN, ADMIN))
+        self.write(f'admin:{ADMIN}\nann:{ADMIN}:ReadOnly\n')
         self.assertEqual('ReadOnly', accounts.current(sure=True)['ann'].role)
         # A file without an end of line is no error, in the end.
-        self.write('ann:%s' % ADMIN)
+        self.write(f'ann:{ADMIN}')
         self.assertEqual([], self.names(accounts))
         self.settle()
         self.assertEqual(['ann'], self.names(accounts))
 
     def test_no_end_of_line(self):
-        self.write('admin:%s' % ADMIN)
+        self.write(f'admin:{ADMIN}')
         self.assertEqual(['admin'], self.names(self.accounts(self.path)))
 
     def test_vanished(self):
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         self.path.unlink()
         for _ in range(3):
             self.assertEqual([], self.names(accounts))
         # Told once, not with each request.
         self.assertEqual(1, self.log.output.count('No such file'))
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         self.assertEqual(['admin'], self.names(accounts))
 
     def test_read_only_when_changed(self):
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         self.settle()
         accounts.current(sure=True)
@@ -172,7 +172,7 @@ class TestFile(Case):
 
     def test_noticed_in_time(self):
         """Also by a process that was stopped while it looked."""
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         stamps = accounts._stamps
         now = time.monotonic()
@@ -191,12 +191,12 @@ class TestFile(Case):
         self.assertEqual({}, accounts.current())
 
     def test_two_sources(self):
-        self.write('admin:%s\n' % ADMIN)
+        self.write(f'admin:{ADMIN}\n')
         other = self.base / 'other'
-        other.write_text('bob:%s\n' % ADMIN)
+        other.write_text(f'bob:{ADMIN}\n')
         self.assertEqual(['admin', 'bob'], self.names(
             self.accounts(self.path, other)))
-        other.write_text('admin:%s\n' % ADMIN)
+        other.write_text(f'admin:{ADMIN}\n')
         self.assertIn('a second time', self.refused(self.path, other))
 
 

@@ -19,8 +19,7 @@ HERE = '10.0.0.1'
 
 
 def line(name, password, cost=4):
-    return '%s:%s\n' % (name, bcrypt.hashpw(
-        password, bcrypt.gensalt(cost)).decode())
+    return f'{name}:{bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()}\n'
 
 
 class TestLogin(base.BaseTestCase):

@@ -95,7 +95,7 @@ class CheckTest(DriverTestCase):
                 ('password', ''), ('password', 'x' * 21),
                 ('password', 'ü' * 11), ('password', ' x'),
                 ('password', 'x\ny'), ('username', 'x\t')):
-            self.refused('The %s must have' % option, **{option: value})
+            self.refused(f'The {option} must have', **{option: value})
         self.driver.check(entry(username='ü' * 8, password='ü' * 10))
 
     def test_no_password_in_a_refusal(self):

@@ -90,7 +90,7 @@ class TestExpression(base.BaseTestCase):
                 ('EventFormatType eq MetricReport', ''),
                 ('EventType eq StatusChange', 'power'),
                 ('EventType eq Other', 'power media'),
-                ('OriginResource eq %s' % SYSTEM, 'power'),
+                (f'OriginResource eq {SYSTEM}', 'power'),
                 ('(OriginResource eq %s) and (SubordinateResources eq true)'
                  % SYSTEM, 'power media'),
                 ('RegistryPrefix eq TaskEvent or ResourceType eq '

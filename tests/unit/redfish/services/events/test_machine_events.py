@@ -24,7 +24,7 @@ class Machine:
 
     @property
     def qualified_name(self):
-        return '%s/%s' % (self.namespace, self.name)
+        return f'{self.namespace}/{self.name}'
 
 
 class Media:
