@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's authority, kept in a Secret of its own namespace.
+"""The operator's certificate authority, in a Secret of its own namespace.
 
-It is made when the first BMC needs it. One that is renewed leaves its old
-certificate beside it, so that clients can check with either until the BMCs'
-own were issued anew.
+It is created when the first BMC needs it. After a renewal, the Secret has the
+previous certificate too, so that clients can check with either of them until
+the certificates of the BMCs are issued again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from sushy_kubevirt.operator import secret_summary
 
 LOG = logging.getLogger(__name__)
 
-#: The certificate before the one that signs now.
+#: Key of the previous certificate.
 PREVIOUS = 'previous.crt'
 
 _COMMON_NAME = naming.OPERATOR
@@ -53,7 +53,7 @@ class CertificateAuthority:
             if self._fresh and not pki.due(
                     self._found.pair.certificate, ()):
                 return self._found
-            # Before it is read: should it be changed meanwhile, it is not.
+            # Set before the read, so that a change meanwhile resets it.
             self._fresh = True
             try:
                 self._found = await self._read_or_make()
@@ -66,8 +66,7 @@ class CertificateAuthority:
         try:
             secret = await self._get()
         except errors.ObjectNotFound:
-            # One that somebody deleted is put back: BMCs and their clients
-            # have it still.
+            # If it was deleted it is restored: BMCs and clients use it still.
             secret = await self._make(
                 self._found.pair if self._found else _new(),
                 self._found.bundle if self._found else '')
@@ -75,12 +74,12 @@ class CertificateAuthority:
         if not pki.usable(found.pair):
             raise errors.Rejected(
                 'Secret %s/%s has no certificate, or one without its key. '
-                'Mend it, or delete it to have a new one made'
+                'Correct it, or delete it to have a new one created'
                 % (self._namespace, naming.AUTHORITY))
         if not pki.due(found.pair.certificate, ()) or (
                 not naming.made_by_us(secret)):
             return found
-        LOG.info('The certificate authority is renewed')
+        LOG.info('The certificate authority is being renewed')
         return _read(await self._api.patch(
             bmc_resources.SECRET, self._namespace, naming.AUTHORITY, {
                 'metadata': {'resourceVersion': secret['metadata'][

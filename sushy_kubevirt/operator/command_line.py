@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator is told on its command line.
+"""The operator's command line.
 
-What it is told about one BMC stands in that BMC: see `spec`.
+Settings of one BMC are in its resource: see `spec`.
 """
 
 import argparse
@@ -17,23 +17,22 @@ from sushy_kubevirt.operator import permissions
 
 PROGRAM = 'sushy-kubevirt-operator'
 
-#: Where the Lease and the authority's Secret are, unless the operator runs
-#: in a pod or is told otherwise.
+#: Default namespace of the Lease and the CA's Secret outside of a pod.
 SYSTEM_NAMESPACE = 'sushy-kubevirt-system'
 
-#: The image of BMCs, as etc/kubernetes/base calls it.
+#: Image of BMCs, with its name in etc/kubernetes/base.
 IMAGE = 'sushy-kubevirt-emulator'
 
 PORT = 8080
 
 LEASE_SECONDS = 30
 
-#: How many BMCs may be without a ready pod while a new image is rolled out.
+#: BMCs that may be without a ready pod while a new image is rolled out.
 MAX_UNAVAILABLE = 5
 
 LEVELS = 'debug', 'info', 'warning', 'error'
 
-#: A label's prefix and name, and a value, as Kubernetes has them.
+#: Kubernetes' syntax of a label's prefix, name and value.
 _WORD = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
 _KEY = r'(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?' + _WORD
 _VALUES = rf'\(\s*(?:{_WORD})?(?:\s*,\s*(?:{_WORD})?)*\s*\)'
@@ -52,21 +51,22 @@ class Options:
     """
     :param kubeconfig: path, or None for the usual places
     :param context: name of a context in it, or None
-    :param namespaces: tuple of the namespaces to look after; () for all
-    :param system_namespace: where the Lease and the authority's Secret are
-    :param identity: this process' name in the Lease, unlike any other's
+    :param namespaces: tuple of the namespaces whose BMCs are served; () for
+        all
+    :param system_namespace: namespace of the Lease and of the CA's Secret
+    :param identity: unique name of this process in the Lease
     :param image: of BMCs that name none
     :param pull_policy: for pods, or None for Kubernetes' default
     :param allowed_images: tuple of what BMCs may name: see
         `permissions.image_allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
-    :param upload_proxy_url: of CDI's upload proxy as pods reach it, or None
-        when nothing is uploaded
-    :param upload_proxy_ca: certificates that it is known by, PEM; or None
-        for those of the image
-    :param max_unavailable: how many BMCs at a time an upgrade may stop
-    :param leader_election: whether the Lease is waited for
-    :param lease_seconds: how long it holds unless it is renewed
+    :param upload_proxy_url: of CDI's upload proxy as pods reach it; None if
+        nothing is uploaded
+    :param upload_proxy_ca: CA certificates that it is checked against, PEM;
+        None for those of the image
+    :param max_unavailable: number of BMCs that an upgrade may stop at a time
+    :param leader_election: whether to wait for the Lease
+    :param lease_seconds: duration of the Lease
     :param listen: (address, port) of probes and metrics, or None
     :param log_format: ``json`` or ``plain``
     :param log_level: one of `LEVELS`
@@ -92,11 +92,11 @@ class Options:
 
 
 def parse(arguments=None, environ=os.environ):
-    """Read a command line.
+    """Parse a command line.
 
     :param arguments: list of words; None for those of the process
-    :param environ: ``POD_NAME``, ``POD_NAMESPACE`` and ``POD_IP`` tell what
-        is not said, in a pod
+    :param environ: ``POD_NAME``, ``POD_NAMESPACE`` and ``POD_IP`` are the
+        defaults in a pod
     :returns: `Options`
     :raises: SystemExit, with the reason on standard error
     """
@@ -111,33 +111,33 @@ def parse(arguments=None, environ=os.environ):
 
 
 def parser(environ):
-    """The command line."""
+    """:returns: an `argparse.ArgumentParser`"""
     result = argparse.ArgumentParser(
         prog=PROGRAM, description=(
-            'Makes a BMC, with Redfish and IPMI, of each VirtualMachineBMC '
-            'in a cluster with KubeVirt, and keeps it so. Runs in the '
-            'cluster or outside; of several replicas, the one that holds '
-            'the Lease works. Ends on SIGTERM and Ctrl-C.'))
+            'Runs a BMC, with Redfish and IPMI, for each VirtualMachineBMC '
+            'in a cluster with KubeVirt. Runs in the cluster or outside of '
+            'it; of several replicas, the one that holds the Lease works. '
+            'Ends on SIGTERM and Ctrl-C.'))
     result.add_argument(
         '--version', action='version', version='%%(prog)s %s' % (
             metadata.version('sushy-kubevirt')))
 
     group = result.add_argument_group('cluster')
     group.add_argument(
-        '--kubeconfig', metavar='PATH', help='how to reach the cluster '
-        '(default: $KUBECONFIG, the account of the pod this runs in, '
-        '~/.kube/config; the first there is)')
+        '--kubeconfig', metavar='PATH', help='kubeconfig of the cluster '
+        '(default: the first that exists of $KUBECONFIG, the account of the '
+        'pod this runs in, ~/.kube/config)')
     group.add_argument(
         '--context', metavar='NAME', help='context of the kubeconfig '
         '(default: its current one)')
     group.add_argument(
         '--namespace', metavar='NAME', action='append', default=[],
-        dest='namespaces', type=_namespace, help='look after this namespace '
-        'alone; may be given many times (default: all namespaces)')
+        dest='namespaces', type=_namespace, help='serve the BMCs of this '
+        'namespace only; may be repeated (default: all namespaces)')
     group.add_argument(
         '--system-namespace', metavar='NAME', type=_namespace,
         default=environ.get('POD_NAMESPACE') or SYSTEM_NAMESPACE,
-        help='where the Lease and the certificate authority are kept '
+        help='namespace of the Lease and the certificate authority '
         '(default: the namespace of the pod this runs in, else %s)'
         % SYSTEM_NAMESPACE)
 
@@ -147,22 +147,22 @@ def parser(environ):
         help='container image of BMCs that name none (default: %(default)s)')
     group.add_argument(
         '--image-pull-policy', metavar='POLICY', dest='pull_policy',
-        choices=_PULL_POLICIES, help='of the pods: %s (default: as '
-        'Kubernetes has it for that image)' % ', '.join(_PULL_POLICIES))
+        choices=_PULL_POLICIES, help='imagePullPolicy of the pods: %s '
+        "(default: Kubernetes' default)" % ', '.join(_PULL_POLICIES))
     group.add_argument(
         '--allowed-images', metavar='REPOSITORY', type=_image,
         action='append', default=[], help='images a BMC may name: a '
         'repository, all below one (registry.test/lab/*), or * for any; may '
-        'be given many times. What runs in a BMC can read the Secrets that '
+        'be repeated. What runs in a BMC can read the Secrets that '
         'the BMC names (default: the repository of --image)')
     group.add_argument(
         '--max-unavailable', metavar='N', type=_count,
-        default=MAX_UNAVAILABLE, help='how many BMCs may be without a ready '
-        'pod while a new image is rolled out (default: %(default)s)')
+        default=MAX_UNAVAILABLE, help='number of BMCs that may be without a '
+        'ready pod while a new image is rolled out (default: %(default)s)')
     group.add_argument(
-        '--auto-create', metavar='SELECTOR', type=_selector, help='make a '
+        '--auto-create', metavar='SELECTOR', type=_selector, help='create a '
         'BMC for each VirtualMachine whose labels match, such as bmc=auto, '
-        'and remove it with them')
+        'and delete it when they do not match any more')
 
     group.add_argument(
         '--upload-proxy-url', metavar='URL', type=_url, help="CDI's upload "
@@ -171,30 +171,30 @@ def parser(environ):
         'nothing is uploaded)')
     group.add_argument(
         '--upload-proxy-ca', metavar='FILE', type=_certificates,
-        help='certificates that it is known by, PEM (default: those that '
-        'the image has)')
+        help='CA certificates that the upload proxy is checked against, PEM '
+        '(default: those of the image)')
 
     group = result.add_argument_group('replicas')
     group.add_argument(
         '--no-leader-election', dest='leader_election',
-        action='store_false', help='work without holding the Lease: nothing '
-        'keeps two such processes from working against each other')
+        action='store_false', help='work without the Lease; run one such '
+        'process only, as two would undo the changes of each other')
     group.add_argument(
         '--lease-seconds', metavar='S', type=_lease, default=LEASE_SECONDS,
-        help='after so long without a sign of life of the one that works, '
-        'another one takes over (default: %(default)s)')
+        help='seconds without a renewal of the Lease after which another '
+        'replica takes it (default: %(default)s)')
 
-    group = result.add_argument_group('what it tells')
+    group = result.add_argument_group('metrics and logs')
     group.add_argument(
         '--metrics-address', metavar='ADDRESS:PORT', type=_address,
         default='%s:%d' % (_host(environ), PORT), dest='listen',
-        help='where /metrics, /livez and /readyz are served, without a '
-        'password; port 0 chooses a free one and the log says which; an '
-        'empty text for nowhere (default: port %d of the pod this runs in, '
+        help='address of /metrics, /livez and /readyz, which need no '
+        'password; port 0 for a free one, which the log tells; an '
+        'empty text to serve none (default: port %d of the pod this runs in, '
         'else of 127.0.0.1)' % PORT)
     group.add_argument(
         '--log-format', choices=('json', 'plain'), default='json',
-        help='a JSON object a line, or text (default: %(default)s)')
+        help='one JSON object per line, or text (default: %(default)s)')
     group.add_argument(
         '--log-level', choices=LEVELS, default='info',
         help='(default: %(default)s)')

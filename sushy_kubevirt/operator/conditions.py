@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status says, from what there is.
+"""The status of a BMC: conditions and addresses.
 
 Each condition has a reason, one word for programs, and a message that says
-what to do. ``Ready`` repeats the first of the others that is not true and does
-not only wait for another, or the one that the cluster refuses.
+what to do. ``Ready`` repeats the first condition that tells of a refusal, or
+else the first that is false and does not only wait for another.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ NOT_PERMITTED = 'ReferenceNotPermitted'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
 
-#: Of `EMULATOR`: another condition tells why.
+#: Reasons of `EMULATOR` whose cause another condition tells.
 _WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
             'WaitingForCertificate')
 
-#: Which user names and passwords protocols take (see `credentials`).
+#: User names and passwords that the protocols accept (see `credentials`).
 _TAKES = {
     credentials.IPMI: 'IPMI takes user names of up to 16 bytes and passwords '
     'of up to 20, without control characters.',
@@ -60,32 +60,30 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """What there is, for one BMC. Objects are dicts; None is not there.
+    """The objects that matter to a BMC: dicts, None for those that do not
+    exist.
 
     :param vm: the VM
-    :param secret: the Secret with user name and password: that which the BMC
-        names, or the one made for it; its metadata are enough
+    :param secret: the Secret with user name and password: the one that the
+        BMC names, or the one made for it; its metadata is enough
     :param secret_lacks: what it lacks: see `credentials.missing`
     :param secret_unfit: what a protocol cannot use of it: see
         `credentials.unfit`
-    :param copied: whether the Secret that the pod mounts is there, if it is
-        the copy of one in another namespace
+    :param copied: whether the copy exists, if the Secret is in another
+        namespace
     :param account: the ServiceAccount of the pod
     :param deployment: of the pod
     :param service: of the pod
-    :param certificate: whether the certificate that Redfish is to be served
-        with is there
-    :param certificate_fault: why not, if the Secret that the BMC names for it
-        has one: see `pki.fault`
-    :param validity: from when to when the certificate of that Secret is
-        valid, two `datetime.datetime`; None if none is served with
+    :param certificate: whether the certificate for Redfish exists
+    :param certificate_fault: why the certificate in the Secret that the BMC
+        names cannot be used: see `pki.fault`
+    :param validity: begin and end of the validity of that certificate, two
+        `datetime.datetime`; None if there is none
     :param now: `datetime.datetime`
-    :param taken: objects that would be the BMC's but are somebody else's,
-        as 'Kind name'
+    :param taken: foreign objects with the names of the BMC's, as 'Kind name'
     :param image_allowed: whether the BMC may have the image that it names
-    :param pod_allowed: whether all images of the pod that there is may be
-        had
-    :param refused: what the cluster did not let the operator do, as pairs of
+    :param pod_allowed: whether all images of the present pod are allowed
+    :param refused: objects that the API server refused to write, as pairs of
         'Kind name' and a sentence
     :param waiting: whether an upgrade waits for those of other BMCs
     """
@@ -110,7 +108,7 @@ class World:
 
 
 def conditions(bmc, world):
-    """Judge.
+    """Compute the conditions.
 
     :param bmc: a `spec.Bmc`
     :param world: `World`
@@ -119,8 +117,8 @@ def conditions(bmc, world):
     vm, secret = _vm(bmc, world), _secret(bmc, world)
     found = (vm, secret, _emulator(bmc, world, vm, secret),
              _endpoint(bmc, world))
-    # What is refused is why the others wait; and what only waits for another
-    # one tells less than that.
+    # A refusal is the cause of others; one that waits for another tells less
+    # than that one.
     bad = sorted(
         (one for one in found if not one.status),
         key=lambda one: (one.reason != REFUSED, one.reason in _WAITING))
@@ -131,14 +129,14 @@ def conditions(bmc, world):
 
 
 def merge(old, new, generation, now):
-    """Conditions as the status has them.
+    """Convert conditions for the status.
 
-    :param old: list of dicts, those that were there
+    :param old: list of dicts, the present conditions
     :param new: tuple of `Condition`
     :param generation: of the resource
     :param now: RFC 3339 text
-    :returns: list of dicts; of those that hold, or do not, as they did
-        before, ``lastTransitionTime`` stays
+    :returns: list of dicts; ``lastTransitionTime`` stays the same where the
+        status does
     """
     times = {(one['type'], one['status']): one['lastTransitionTime']
              for one in old or ()}
@@ -156,8 +154,8 @@ def _vm(bmc, world):
     if bmc.vm.namespace != bmc.namespace and not (
             world.vm and permissions.reference_permitted(
                 bmc.namespace, world.vm)):
-        # The same for one that is not there: nobody learns by a BMC which
-        # VMs there are elsewhere.
+        # The same for a VM that does not exist: a BMC must not reveal which
+        # VMs there are in other namespaces.
         return _not_permitted(VM, bmc, 'VirtualMachine', bmc.vm)
     if world.vm is None:
         return Condition(
@@ -214,9 +212,9 @@ def _secret(bmc, world):
 
 
 def _unfit(bmc, world):
-    """What of a Secret the BMC's protocols cannot use, and what they take.
+    """Find the keys of a Secret that the BMC's protocols cannot use.
 
-    :returns: (keys, sentences), both lists; empty if all fits
+    :returns: (keys, sentences that say what is accepted), both lists
     """
     spoken = [protocol for protocol, enabled in (
         (credentials.IPMI, bmc.ipmi),
@@ -264,11 +262,11 @@ def _emulator(bmc, world, vm, secret):
     if world.deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          f'Deployment {name} is being made.')
-    told = world.deployment.get('status') or {}
+    present = world.deployment.get('status') or {}
     if not deployments.is_ready(world.deployment):
         where = 'kubectl describe pods --namespace %s --selector %s=%s' % (
             bmc.namespace, naming.LABEL, naming.label(bmc.name))
-        # Until it was ready once, as it is to be now, it is on its way.
+        # Until the present pod was ready once, it is starting.
         if _is_coming(world.deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
@@ -277,7 +275,7 @@ def _emulator(bmc, world, vm, secret):
         return Condition(
             EMULATOR, False, 'EmulatorNotReady',
             'The pod of Deployment %s is not ready.%s See %s.'
-            % (name, _why(told), where))
+            % (name, _why(present), where))
     if world.waiting:
         return Condition(
             EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
@@ -330,8 +328,10 @@ def _lacks_certificate(bmc, world):
 
 
 def _untimely(bmc, world):
-    """What there is to say of a user's certificate that is served with, but
-    is not valid now."""
+    """Check whether a user's certificate is valid now.
+
+    :returns: `Condition`; None if it is
+    """
     if world.validity is None:
         return None
     begin, end = world.validity
@@ -355,17 +355,17 @@ def _time(when):
 
 
 def _runs(world):
-    told = (world.deployment or {}).get('status') or {}
-    return told.get('readyReplicas', 0) > 0
+    present = (world.deployment or {}).get('status') or {}
+    return present.get('readyReplicas', 0) > 0
 
 
 def _is_coming(deployment):
-    """Whether Kubernetes says that a Deployment gets on."""
-    told = deployment.get('status') or {}
-    if (told.get('observedGeneration', 0)
+    """Tell by its conditions whether a Deployment is progressing."""
+    present = deployment.get('status') or {}
+    if (present.get('observedGeneration', 0)
             < deployment['metadata'].get('generation', 0)):
         return True
-    found = {one.get('type'): one for one in told.get('conditions') or ()}
+    found = {one.get('type'): one for one in present.get('conditions') or ()}
     if found.get('ReplicaFailure', {}).get('status') == 'True':
         return False
     progress = found.get('Progressing', {})
@@ -373,9 +373,9 @@ def _is_coming(deployment):
             and progress.get('reason') != _COMPLETE)
 
 
-def _why(told):
-    """What Kubernetes says of a Deployment that does not get on."""
-    return next((f" {one['message']}" for one in told.get(
+def _why(present):
+    """:returns: why a Deployment does not progress, with a space before it"""
+    return next((f" {one['message']}" for one in present.get(
         'conditions') or () if one.get('type') in (
             'ReplicaFailure', 'Progressing')
         and one.get('message') and (
@@ -395,12 +395,12 @@ def _name_taken(type_, what):
 
 
 def _of_secret(bmc):
-    """What may be refused, that is of `SECRET`."""
+    """:returns: object whose refusal belongs to condition `SECRET`"""
     return 'Secret ' + naming.auth(bmc.name)
 
 
 def _of_endpoint(bmc):
-    """What may be refused, that is of `ENDPOINT`."""
+    """:returns: objects whose refusal belongs to condition `ENDPOINT`"""
     return ('Service ' + naming.base(bmc.name),
             'Secret ' + naming.tls(bmc.name),
             'Secret ' + naming.AUTHORITY,

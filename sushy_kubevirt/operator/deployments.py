@@ -131,12 +131,12 @@ def is_ready(deployment):
 
     :param deployment: dict, as the cluster has it
     """
-    told = deployment.get('status') or {}
-    return (told.get('observedGeneration', 0)
+    present = deployment.get('status') or {}
+    return (present.get('observedGeneration', 0)
             >= deployment['metadata'].get('generation', 0)
-            and told.get('updatedReplicas', 0) > 0
-            and told.get('replicas', 0) <= told['updatedReplicas']
-            and told.get('readyReplicas', 0) > 0)
+            and present.get('updatedReplicas', 0) > 0
+            and present.get('replicas', 0) <= present['updatedReplicas']
+            and present.get('readyReplicas', 0) > 0)
 
 
 def auth_secret(bmc):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an object is as it is to be.
+"""Compares an object with its desired state.
 
-The cluster adds to what it is given: defaults, addresses, labels of others.
-So everything that was asked for has to be there, and lists have to have no
-item more. Further fields are a difference if somebody else put them there,
-which managedFields tell; what controllers may add is in metadata and status.
+The cluster adds defaults and addresses, others add labels. So an object must
+have everything that is desired, and lists must have no further items. Other
+fields are a difference if managedFields say that another client set them in a
+part that is the operator's alone; metadata and status are open to others.
 """
 
 import hashlib
@@ -13,32 +13,31 @@ import json
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import naming
 
-#: What stands for nothing, and may be left out by the cluster.
+#: Empty values, which the cluster may leave out.
 _NOTHING = ({}, [], '', None)
 
-#: Fields that cannot be changed: an object that has another is made anew.
+#: Immutable fields: an object with another value is recreated.
 _IMMUTABLE = {'RoleBinding': ('roleRef',), 'Deployment': ('spec', 'selector')}
 
-#: The cluster writes quantities its own way.
+#: Fields with quantities, which the cluster may write in another form.
 _QUANTITIES = ('requests', 'limits', 'sizeLimit')
 
 
-#: Parts of an object that are the operator's alone, as managedFields have
-#: them.
+#: Parts of an object that are the operator's alone, as in managedFields.
 _ALONE = ('f:spec', 'f:data', 'f:rules', 'f:subjects')
 
 #: What ``kubectl rollout restart`` writes into a Deployment.
 _RESTART = ('f:spec', 'f:template', 'f:metadata', 'f:annotations')
 
-#: What is left to others of a Service: makers of load balancers give it an
-#: address, such as kube-vip's cloud provider.
+#: Field of a Service that others may set: load balancer controllers do, such
+#: as kube-vip's cloud provider.
 _ADDRESS = 'f:loadBalancerIP'
 
 
 def digest(wanted):
-    """What changes when something else is asked for.
+    """Make a digest of a desired object.
 
-    :param wanted: dict, an object that is to be
+    :param wanted: dict
     :returns: short text
     """
     return hashlib.sha256(json.dumps(
@@ -46,7 +45,7 @@ def digest(wanted):
 
 
 def asked(live):
-    """The digest of what an object was made, or last changed, by.
+    """Find the digest of the desired object that was last written.
 
     :param live: dict, as the API has it
     """
@@ -54,9 +53,9 @@ def asked(live):
 
 
 def differs(wanted, live):
-    """Whether an object lacks what it is to have, or has too much.
+    """Tell whether an object differs from the desired one.
 
-    :param wanted: dict
+    :param wanted: dict, the desired object
     :param live: dict, as the API has it
     """
     mine, its = wanted['metadata'], live['metadata']
@@ -74,11 +73,11 @@ def differs(wanted, live):
 
 
 def touched(live):
-    """Who else has fields in what is the operator's alone.
+    """Find other clients that own fields in parts that are the operator's.
 
-    A field that is there no more is nobody's: of a Service whose type
-    changes, the API server takes away what belongs to the type, and leaves
-    in managedFields whose that was.
+    Fields that do not exist any more are ignored: when the type of a Service
+    changes, the API server removes the fields of the type, and leaves their
+    owners in managedFields.
 
     :param live: dict, as the API has it
     :returns: list of entries of managedFields, with no more than is needed
@@ -101,7 +100,7 @@ def touched(live):
 
 
 def _is_there(fields, value):
-    """Whether anything of a set of fields is in a value.
+    """Tell whether any of a set of fields is in a value.
 
     :param fields: dict, as in managedFields
     """
@@ -118,24 +117,24 @@ def _has(name, inner, value):
         try:
             of = json.loads(of)
         except (ValueError, RecursionError):
-            # No item is like that.
+            # No item has such a key.
             return False
         if what == 'v':
             return of in value
         return isinstance(of, dict) and any(
             _is_there(inner, one) for one in value
             if isinstance(one, dict) and of.items() <= one.items())
-    # All of it, or an item by its number.
+    # The whole value, or an item by its index.
     return value is not None
 
 
 def _is_address(fields, part):
-    """Whether nothing but the address of a load balancer is in a part."""
+    """Tell whether a part has nothing but a load balancer's address."""
     return set(fields[part]) - {'.'} == {_ADDRESS}
 
 
 def _is_restart(fields, part):
-    """Whether nothing but a restart is in a part."""
+    """Tell whether a part has nothing but the annotation of a restart."""
     if part != _RESTART[0]:
         return False
     for name, inner in zip(_RESTART, _RESTART[1:]):
@@ -146,7 +145,7 @@ def _is_restart(fields, part):
 
 
 def must_recreate(wanted, live):
-    """Whether an object has to be deleted and made anew.
+    """Tell whether an object has to be deleted and created again.
 
     :param wanted: dict
     :param live: dict, as the API has it

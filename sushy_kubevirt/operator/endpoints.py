@@ -102,11 +102,11 @@ def _redfish(bmc, at, port):
     where = _bracketed(at)
     if port != _DEFAULT_PORTS[scheme]:
         where = '%s:%d' % (where, port)
-    told = {'url': f'{scheme}://{where}{SYSTEM}'}
+    found = {'url': f'{scheme}://{where}{SYSTEM}'}
     if not bmc.redfish.plain and not bmc.redfish.secret:
-        told['certificateAuthority'] = {
+        found['certificateAuthority'] = {
             'configMap': naming.authority(bmc.name), 'key': AUTHORITY_KEY}
-    return told
+    return found
 
 
 def _balancers(service):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes Events of BMCs: what somebody looks for in ``kubectl describe``.
+"""Kubernetes Events of BMCs, which ``kubectl describe`` shows.
 
-An Event tells of a condition that has changed. Its name follows from what it
-says, so that what happens again is counted and fills no list.
+An Event reports a condition that has changed. Its name is a digest of its
+content, so that a repeated Event is counted and does not become another one.
 """
 
 import hashlib
@@ -14,20 +14,20 @@ from sushy_kubevirt.operator import naming
 
 NORMAL, WARNING = 'Normal', 'Warning'
 
-#: What a condition goes through by itself, or because of another one that is
-#: told of, and is no event.
+#: Reasons that pass by themselves, or follow from another condition that is
+#: reported: no Event.
 _PASSING = ('SecretPending', 'EmulatorStarting', 'ServicePending',
             'CertificatePending', 'LoadBalancerPending', 'WaitingForSecret',
             'WaitingForVirtualMachine', 'WaitingForCertificate')
 
-#: Of what is good, this.
+#: Reasons of conditions that are true and are reported; None for all.
 _GOOD = {conditions.SECRET: ('SecretGenerated',),
          conditions.EMULATOR: ('RolloutWaiting',),
          conditions.READY: None}
 
 
 def of_change(old, new):
-    """What there is to tell of a new status.
+    """List the Events for a change of the status.
 
     :param old: list of conditions as they were, dicts
     :param new: list of conditions as they are, dicts
@@ -52,7 +52,7 @@ def of_change(old, new):
 
 
 def manifest(bmc, type_, reason, message, now):
-    """An Event.
+    """Make an Event.
 
     :param bmc: a `spec.Bmc`
     :param type_: `NORMAL` or `WARNING`
@@ -77,7 +77,7 @@ def manifest(bmc, type_, reason, message, now):
 
 
 async def record(api, made):
-    """Make an Event, or count it once more.
+    """Create an Event, or increase its count.
 
     :param api: an `api.Api`
     :param made: of `event`

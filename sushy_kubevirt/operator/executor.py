@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the steps of a plan, one call or a few each.
+"""Executes the steps of a plan, with one or a few requests each.
 
-What the calls answer becomes known at once; the watches tell it again.
+The answers are put into the cache at once; the watches show them again.
 """
 
 import logging
@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 
 
 def subject(step, bmc):
-    """What a step is about.
+    """Name the object of a step.
 
     :param step: one of `plan`
     :param bmc: a `spec.Bmc`
@@ -43,12 +43,12 @@ def subject(step, bmc):
 
 
 class PlanOutdated(Exception):
-    """Something is not as it was thought to be: the steps that were to follow
-    may be wrong, and a new plan is needed."""
+    """The state is not the one that was planned for: the remaining steps may
+    be wrong, and a new plan is needed."""
 
 
 class Executor:
-    """Carries out steps.
+    """Executes steps.
 
     :param api: an `api.Api`
     :param cache: a `cache.Cache`
@@ -65,12 +65,13 @@ class Executor:
             plan.Finalizer: self._finalizer}
 
     async def execute(self, bmc, step, seen, tried):
-        """Carry out a step.
+        """Execute a step.
 
         :param bmc: a `spec.Bmc`
         :param step: one of `plan`
         :param seen: `observed_state.ObservedState`
-        :param tried: dict: see `plan.steps`; what did not help is added
+        :param tried: dict, see `plan.steps`; steps that did not have the
+            desired effect are added
         :raises: `PlanOutdated`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
@@ -81,7 +82,7 @@ class Executor:
         try:
             made = await self._api.create(resource, namespace, step.body)
         except errors.Conflict:
-            # Made by who worked before, or somebody else's.
+            # Created by the previous leader, or foreign.
             await self._look(resource, namespace, name)
             raise PlanOutdated from None
         self._take(resource, made)
@@ -91,7 +92,7 @@ class Executor:
         resource, *names = at = _where(body)
         entries = _adopted(live['metadata'].get('managedFields') or ())
         if entries:
-            # What was made by a POST, apply would never take away again.
+            # Apply would never remove fields that a POST has set.
             live = await self._api.patch(*at, [
                 {'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': live['metadata']['resourceVersion']},
@@ -102,8 +103,8 @@ class Executor:
             made = await self._api.apply(*at, {
                 **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
         except errors.Rejected:
-            # What somebody else set may not go with it: such as numbers of a
-            # rolling update with Recreate.
+            # Fields of others may exclude ours: such as the numbers of a
+            # rolling update with strategy Recreate.
             if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
                 raise
             tried[ref] = plan.Apply, *plan.attempt(body, live)
@@ -130,7 +131,8 @@ class Executor:
         made = await self._api.patch(*at, patch)
         self._take(resource, made)
         if drift.differs(body, made):
-            # What was asked for, not what it was completed to: see `plan`.
+            # The desired object, as `plan` compares it, without what the
+            # cluster has set.
             tried[body['kind'], *names] = (
                 plan.Replace, *plan.attempt(step.body, made))
 
@@ -142,7 +144,7 @@ class Executor:
         except errors.ObjectNotFound:
             pass
         except errors.Conflict:
-            # Another one by now.
+            # Another object of that name by now.
             await self._look(step.resource, at.namespace, at.name)
             raise PlanOutdated from None
         if step.resource == bmc_resources.SECRET:
@@ -206,7 +208,7 @@ class Executor:
                 'resourceVersion': metadata['resourceVersion'],
                 'finalizers': wanted or None}})
         if not step.on and not wanted:
-            # That was its end.
+            # Without finalizers the BMC is deleted.
             self._cache.drop_bmc((bmc.namespace, bmc.name))
             return
         self._cache.put_bmc(body)
@@ -218,7 +220,7 @@ class Executor:
             {'metadata': {'uid': uid}, 'data': data}))
 
     async def _meant(self, step):
-        """The object that a step is to change, as it is now."""
+        """Read the object that a step is to change."""
         live = await self._look(*_where(step.body))
         if live is None or live['metadata']['uid'] != step.uid:
             raise PlanOutdated
@@ -246,14 +248,14 @@ def _where(body):
 
 
 def _adopted(entries):
-    """Have server-side apply own what this operator wrote otherwise.
+    """Make server-side apply the owner of the operator's other writes.
 
-    A POST or another patch leaves an entry of its own in managedFields; a
-    field that is in it stays when an apply leaves it out. (client-go has
-    ``util/csaupgrade`` for the same.)
+    A POST or another patch has an entry of its own in managedFields, and its
+    fields stay when an apply leaves them out. client-go has
+    ``util/csaupgrade`` for the same.
 
     :param entries: list of dicts, managedFields
-    :returns: what they have to be; None if they are so
+    :returns: what they have to become; None if nothing is to be changed
     """
     mine = [one for one in entries if one.get('manager') == naming.OPERATOR
             and not one.get('subresource')]

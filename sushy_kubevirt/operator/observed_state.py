@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the world of one BMC, put together from what was seen.
+"""The observed state of one BMC, assembled from the cache.
 
-No calls are made here, and nothing is decided.
+No requests are made here, and nothing is decided.
 """
 
 import dataclasses
@@ -21,20 +21,20 @@ from sushy_kubevirt.redfish.services import state_secret
 
 @dataclasses.dataclass(frozen=True)
 class ObservedState:
-    """The world of one BMC.
+    """The observed state of one BMC.
 
     :param world: `conditions.World`
     :param live: dict of a (kind, namespace, name) and the object, for all
-        but Secrets; also those of somebody else
+        but Secrets; also foreign objects
     :param auth: `secret_summary.Summary` of what the operator made or copied,
         or None
     :param source: of the Secret that the BMC names, the same
     :param tls: of the certificate that the operator issued, the same
     :param state: of the state Secret, the same
     :param authority: the `Authority`; None if the BMC needs none
-    :param finalizer: whether the BMC has ours
-    :param settled: whether the spec as it is was carried out once, so that
-        what differs now is the operator's own change
+    :param finalizer: whether the BMC has the operator's finalizer
+    :param settled: whether the present spec was carried out once, so that
+        differences are changes of the operator's own desired state
     """
 
     world: conditions.World
@@ -50,7 +50,7 @@ class ObservedState:
 
 @dataclasses.dataclass(frozen=True)
 class Authority:
-    """Who signs.
+    """The certificate authority.
 
     :param pair: `pki.Pair`
     :param bundle: PEM text of all certificates that clients may check with
@@ -61,7 +61,7 @@ class Authority:
 
 
 def objects(bmc):
-    """Where everything of a BMC is, apart from Secrets.
+    """List the places of a BMC's objects, without Secrets.
 
     :param bmc: a `spec.Bmc`
     :returns: list of (resource, namespace, name)
@@ -90,13 +90,13 @@ class Names:
     state: spec.Reference
 
     def all(self):
-        """:returns: tuple of those that there are, each once"""
+        """:returns: tuple of those that are not None, each once"""
         return tuple(dict.fromkeys(filter(None, (
             self.auth, self.source, self.tls, self.given, self.state))))
 
 
 def names(bmc):
-    """Which Secrets a BMC has to do with.
+    """Name the Secrets that a BMC uses.
 
     :param bmc: a `spec.Bmc`
     :returns: `Names`
@@ -112,7 +112,7 @@ def names(bmc):
 
 def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
              refused=(), now=None):
-    """Make the whole of its parts.
+    """Assemble the observed state.
 
     :param bmc: a `spec.Bmc`
     :param body: dict, the BMC as the API has it
@@ -136,8 +136,8 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
                                   (tls, _is_issued(bmc)))
               if needed and one and not naming.is_ours(bmc, one.obj)]
     if store and not _is_state(store):
-        # The pod would read somebody else's, or what another controller
-        # writes into one of another type.
+        # The pod would read a foreign Secret; or, in one of another type,
+        # what another controller writes into it.
         taken.append('Secret ' + named.state.name)
     secret = source if bmc.auth else _ours(bmc, auth)
     given = seen.get(named.given) if deployments.tls_secret(bmc) else None
@@ -177,7 +177,7 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
 
 
 def needs_authority(bmc):
-    """Whether the operator signs the certificate of a BMC.
+    """Tell whether the operator issues the certificate of a BMC.
 
     :param bmc: a `spec.Bmc`
     """
@@ -185,7 +185,7 @@ def needs_authority(bmc):
 
 
 def _is_state(seen):
-    """Whether a Secret was made for what a BMC keeps, by whichever of us."""
+    """Tell whether a Secret is a BMC's state, created by operator or BMC."""
     return seen.type == secret_summary.TYPE and (
         seen.obj['metadata'].get('labels') or {}).get(
             naming.MANAGED_BY) in (naming.OPERATOR, state_secret.MANAGER)

@@ -5,7 +5,7 @@ Creating a BMC must not give anyone a VM, a Secret or a pod that they could
 not reach otherwise, as the operator can reach all of them.
 
 - An image runs with the Secrets that the BMC names and with the rights of its
-  account, so only images that the operator was told of are allowed.
+  account, so only images that --allowed-images names are allowed.
 - A VM or a Secret of another namespace names in an annotation the namespaces
   that it may be used from. Whoever may write that annotation may read the
   Secret, or change the VM, anyway. Patterns are not supported: they would

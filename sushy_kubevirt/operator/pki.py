@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's own certificate authority, and what it issues.
+"""X.509: creates a certificate authority, issues and checks certificates.
 
-It signs the certificates of BMCs whose users gave none. Keys are PEM texts,
-to be kept in Secrets; where, is others' affair.
+The operator issues certificates for BMCs whose users give none. Certificates
+and keys are PEM texts; `certificate_authority` stores them.
 """
 
 import base64
@@ -18,38 +18,39 @@ from cryptography.hazmat.primitives import serialization
 from cryptography import x509
 from cryptography.x509 import oid
 
-#: How long each lives. One is renewed when a third of that is left.
+#: Validity. A certificate is renewed when a third of it is left.
 AUTHORITY_LIFE = datetime.timedelta(days=3650)
 CERTIFICATE_LIFE = datetime.timedelta(days=365)
 
-#: Clocks differ: what is issued has been valid for a while.
+#: Begin of the validity before the issue, as clocks differ.
 _BEFORE = datetime.timedelta(minutes=10)
 
-#: Characters of a server's key, with what is around it. RSA of 16384 bits,
-#: the most that OpenSSL serves with, has 12,700.
+#: Most characters of a Secret's key. RSA of 16384 bits, the largest key that
+#: OpenSSL serves with, has 12,700.
 _LONGEST_KEY = 2 ** 14
 
-#: A key; without a kind before it, it says inside of which one it is.
+#: A PEM key; PKCS #8 has no algorithm in its label.
 _KEY = re.compile('-----BEGIN (RSA |EC |)PRIVATE KEY-----'
                   r'([A-Za-z0-9+/=\s]+)'
                   r'-----END \1PRIVATE KEY-----\n?')
 
-#: The kinds that TLS 1.2 and 1.3 have: RSA, RSASSA-PSS, of elliptic curves,
-#: Ed25519 and Ed448 (RFC 8017, 5480 and 8410); within the first bytes.
+#: DER identifiers of the algorithms of TLS 1.2 and 1.3: RSA, RSASSA-PSS,
+#: elliptic curves, Ed25519 and Ed448 (RFC 8017, 5480 and 8410), which are in
+#: the first bytes of a key. They are searched before it is parsed: see `_key`.
 _KINDS = tuple(map(bytes.fromhex, (
     '06092a864886f70d010101', '06092a864886f70d01010a', '06072a8648ce3d0201',
     '06032b6570', '06032b6571')))
 _HEAD = 32
 
-#: Bytes of a server's certificate, which is remembered: with a key of 16384
-#: bits and a thousand names it has less.
+#: Most bytes of a certificate in a Secret, which is cached; one with a key of
+#: 16384 bits and a thousand names has less.
 _LONGEST = 2 ** 16
 
-#: Characters of a certificate and its names, of which more are seldom and
-#: not remembered: anybody may write others again and again.
+#: Most characters of a certificate and its names whose check is cached:
+#: otherwise users could fill the cache with large ones.
 _USUAL = 2 ** 12
 
-#: The longest common name (X.520, ub-common-name).
+#: Longest common name (X.520, ub-common-name).
 _LONGEST_NAME = 64
 
 _USAGES = ('digital_signature', 'content_commitment', 'key_encipherment',
@@ -59,9 +60,9 @@ _USAGES = ('digital_signature', 'content_commitment', 'key_encipherment',
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, PEM texts.
+    """A certificate and its key, as PEM text.
 
-    :param certificate: of a server: its own alone, without the authority's
+    :param certificate: of a server: without those of its chain
     :param key: PKCS #8
     """
 
@@ -70,10 +71,10 @@ class Pair:
 
 
 def make(name, now=None):
-    """Make an authority.
+    """Create a certificate authority.
 
     :param name: its common name
-    :param now: aware `datetime.datetime`; the present when left out
+    :param now: aware `datetime.datetime`; default: the present
     :returns: `Pair`
     """
     key = ec.generate_private_key(ec.SECP256R1())
@@ -87,11 +88,11 @@ def make(name, now=None):
 
 
 def issue(authority, names, now=None):
-    """Issue a certificate for a server, with a key of its own.
+    """Issue a server certificate with a new key.
 
     :param authority: `Pair`
     :param names: host names and addresses, at least one
-    :param now: aware `datetime.datetime`; the present when left out
+    :param now: aware `datetime.datetime`; default: the present
     :returns: `Pair`
     """
     names = tuple(dict.fromkeys(names))
@@ -115,14 +116,14 @@ def issue(authority, names, now=None):
 
 
 def due(certificate, names, authority=None, now=None):
-    """Whether a certificate is to be made anew.
+    """Tell whether a certificate has to be issued again.
 
-    :param certificate: PEM text, maybe of somebody else's making
-    :param names: host names and addresses that it is to be good for; ()
+    :param certificate: PEM text, which may be invalid
+    :param names: host names and addresses that it has to be valid for; ()
         for an authority's own
-    :param authority: `Pair` that should have issued it, or None for an
+    :param authority: `Pair` that has to be its issuer; None for an
         authority's own
-    :param now: aware `datetime.datetime`; the present when left out
+    :param now: aware `datetime.datetime`; default: the present
     """
     look = _is_as_wanted
     if sum(map(len, (certificate, *names))) > _USUAL:
@@ -133,7 +134,7 @@ def due(certificate, names, authority=None, now=None):
     return (now or _now()) >= renewal(certificate)
 
 
-# It is asked whenever something about a BMC has changed, mostly in vain.
+# Cached, as each reconcile checks it and it seldom changes.
 @functools.lru_cache(maxsize=4096)
 def _is_as_wanted(certificate, names, issuer):
     try:
@@ -150,18 +151,18 @@ def _is_as_wanted(certificate, names, issuer):
 
 
 def usable(pair):
-    """Whether a server can serve with a certificate, were it valid now.
+    """Tell whether a server can use a certificate, if it were valid now.
 
-    :param pair: `Pair`, maybe of somebody else's making
+    :param pair: `Pair`, which may be invalid
     """
     return not fault(pair)
 
 
 def fault(pair):
-    """Why a server cannot serve with a certificate, whatever its age.
+    """Find why a server cannot use a certificate, apart from its validity.
 
-    :param pair: `Pair`, maybe of somebody else's making
-    :returns: words that say nothing of what is in it; '' if it can
+    :param pair: `Pair`, which may be invalid
+    :returns: words that reveal nothing of its content; '' if it can be used
     """
     try:
         found = x509.load_pem_x509_certificate(pair.certificate.encode())
@@ -169,7 +170,7 @@ def fault(pair):
         validity(pair.certificate)
         size = len(found.public_bytes(serialization.Encoding.DER))
     except Exception:
-        # Whatever the library makes of it: x509.InvalidVersion, say.
+        # The library raises many kinds, such as x509.InvalidVersion.
         return 'its certificate cannot be read'
     if size > _LONGEST:
         return 'its certificate has more than %d bytes' % _LONGEST
@@ -182,13 +183,14 @@ def fault(pair):
 
 
 def _key(text):
-    """Read a key of somebody else's making, in no time.
+    """Read a key that a user wrote, within milliseconds.
 
-    Anybody may make a Secret, and nothing else happens meanwhile. To see
-    whether a large key's primes are primes takes minutes, and to find out
-    what is public of a large one of another kind, seconds.
+    The event loop waits meanwhile. To check the primes of a large RSA key
+    takes minutes, and to compute the public part of a large key of another
+    kind takes seconds; so the former is left out, and the latter is refused
+    by its first bytes, before the library parses it.
 
-    :raises: ValueError and others, if it is none for a server
+    :raises: ValueError and others, if it is not a server's key
     """
     block = _KEY.search(text[:_LONGEST_KEY])
     if block is None:
@@ -201,7 +203,7 @@ def _key(text):
 
 
 def renewal(certificate):
-    """When a certificate is to be made anew for its age.
+    """Compute when a certificate has to be renewed.
 
     :param certificate: PEM text
     :returns: aware `datetime.datetime`
@@ -211,9 +213,9 @@ def renewal(certificate):
 
 
 def first(certificate):
-    """The certificate that a server shows, without the rest of its chain.
+    """Extract a server's certificate from its chain.
 
-    :param certificate: PEM text, of which `fault` finds none
+    :param certificate: PEM text, of which `fault` finds nothing
     :returns: PEM text
     """
     return x509.load_pem_x509_certificate(certificate.encode()).public_bytes(
@@ -221,7 +223,7 @@ def first(certificate):
 
 
 def validity(certificate):
-    """From when to when a certificate is valid.
+    """Read the validity of a certificate.
 
     :param certificate: PEM text; the first one in it counts
     :returns: two aware `datetime.datetime`

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do next for a BMC: a pure function of what is there.
+"""Computes the steps from a BMC's observed state to its desired state.
 
-Nothing is remembered of what was done. An operator that was killed between
-any two steps looks again, and what is left is its plan.
+A pure function: nothing is stored about steps that were executed. An operator
+that was killed between any two of them plans again from what it observes.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from sushy_kubevirt.operator import spec
 
 @dataclasses.dataclass(frozen=True)
 class Create:
-    """Make an object; if there is one of that name, look at it.
+    """Create an object; if there is one of that name, read it.
 
     :param body: dict
     """
@@ -36,9 +36,9 @@ class Apply:
     """Change an object by server-side apply.
 
     :param body: dict
-    :param uid: of the object that is meant
-    :param upgrade: whether the reason is the operator's own change, which
-        may have to wait for its turn
+    :param uid: of the object
+    :param upgrade: whether the operator's own desired state has changed, so
+        that the change may have to wait for a slot of `rollout`
     """
 
     body: dict
@@ -48,11 +48,11 @@ class Apply:
 
 @dataclasses.dataclass(frozen=True)
 class Replace:
-    """Put the whole of an object in the place of what is there, because
-    others added to it what apply does not take away, or cannot be with it.
+    """Replace an object, because others added fields that apply does not
+    remove, or that exclude ours.
 
     :param body: dict
-    :param uid: of the object that is meant
+    :param uid: of the object
     """
 
     body: dict
@@ -65,7 +65,7 @@ class Delete:
 
     :param resource: a `api_resources.Resource`
     :param at: `spec.Reference`
-    :param uid: of the object that is meant
+    :param uid: of the object
     """
 
     resource: api_resources.Resource
@@ -75,10 +75,10 @@ class Delete:
 
 @dataclasses.dataclass(frozen=True)
 class Generate:
-    """Make a user name and a password, or what lacks of them.
+    """Generate a user name and a password, or the missing one of them.
 
-    :param uid: of the Secret that lacks them; None if there is none
-    :param lacks: keys
+    :param uid: of the Secret that lacks them; None if there is no Secret
+    :param lacks: keys that are missing
     """
 
     uid: str | None = None
@@ -89,7 +89,7 @@ class Generate:
 class Copy:
     """Copy user name and password from the Secret of another namespace.
 
-    :param uid: of the copy that is there; None if there is none
+    :param uid: of the present copy; None if there is none
     """
 
     uid: str | None = None
@@ -100,7 +100,7 @@ class Issue:
     """Issue a certificate.
 
     :param names: host names and addresses
-    :param uid: of the Secret that has another one; None if there is none
+    :param uid: of the Secret with the present one; None if there is none
     """
 
     names: tuple
@@ -109,7 +109,7 @@ class Issue:
 
 @dataclasses.dataclass(frozen=True)
 class Settle:
-    """Take from a Deployment the mark of an upgrade that is over.
+    """Remove the annotation of an upgrade that has ended from a Deployment.
 
     :param uid: of the Deployment
     """
@@ -119,26 +119,26 @@ class Settle:
 
 @dataclasses.dataclass(frozen=True)
 class Finalizer:
-    """Give the BMC our finalizer, or take it away.
+    """Add the operator's finalizer to the BMC, or remove it.
 
-    :param on: whether it is to be there
+    :param on: whether to add it
     """
 
     on: bool
 
 
 def steps(bmc, seen, defaults, tried=None, now=None):
-    """The steps to take, in their order.
+    """Compute the next steps, in their order.
 
-    After them there may be others; who has taken these asks again.
+    More steps may follow from their results, so plan again after them.
 
     :param bmc: a `spec.Bmc`
     :param seen: `observed_state.ObservedState`
     :param defaults: `deployments.Defaults`
-    :param tried: dict of a (kind, namespace, name) and (step's class,
-        `attempt`), what did not help
-    :param now: aware `datetime.datetime`; the present when left out
-    :returns: list; empty if all is as it is to be
+    :param tried: dict of (kind, namespace, name) and (step's class,
+        `attempt`): steps that did not have the desired effect
+    :param now: aware `datetime.datetime`; default: the present
+    :returns: list; empty if the desired state is reached
     """
     if bmc.deleting:
         return _cleanup_steps(bmc, seen)
@@ -158,12 +158,12 @@ def steps(bmc, seen, defaults, tried=None, now=None):
 
 
 def attempt(wanted, live):
-    """What an attempt to put something right was about.
+    """Identify an attempt to change an object.
 
-    :param wanted: dict, an object that is to be
+    :param wanted: dict, the desired object
     :param live: dict, as the API has it
-    :returns: tuple that is another one when something else is asked for, or
-        somebody changes the object; not when its status changes
+    :returns: tuple that changes with the desired object and with changes of
+        the object by others; not with its status
     """
     metadata = live['metadata']
     return (drift.digest(unmarked(wanted)),
@@ -171,7 +171,7 @@ def attempt(wanted, live):
 
 
 def marked(obj):
-    """An object with the digest of what is asked for.
+    """Add the digest of the desired object to it.
 
     :param obj: dict
     """
@@ -182,7 +182,7 @@ def marked(obj):
 
 
 def unmarked(obj):
-    """An object without what `marked` and an upgrade put into it.
+    """Remove from an object what `marked` and an upgrade have added.
 
     :param obj: dict
     """
@@ -226,18 +226,17 @@ def _towards(bmc, obj, seen, tried):
     if last == (Apply, *attempt(obj, live)):
         return [Replace(marked(obj), uid)]
     if last == (Replace, *attempt(obj, live)):
-        # The cluster will have it so.
+        # The cluster changes it back.
         return []
     return [Apply(marked(obj), uid, other and seen.settled
                   and _is_rolled_out(bmc, obj, seen.world.deployment))]
 
 
 def _is_rolled_out(bmc, obj, live):
-    """Whether a change of an object stops the pod, which works or did so
-    until the upgrade before.
+    """Tell whether a change of an object stops a pod that works, or worked
+    until the previous upgrade.
 
-    Of one that does not work, for whichever reason, nobody is bereft; if it
-    were to wait for its turn, it would keep that for ever, from all others.
+    A pod that does not work anyway needs no slot: it would never release it.
 
     :param live: dict, the Deployment as it is, or None
     """
@@ -245,7 +244,7 @@ def _is_rolled_out(bmc, obj, live):
             live['metadata'].get('annotations') or {})):
         return False
     if obj['kind'] == 'Deployment':
-        # One without an account does not work.
+        # A pod whose account was replaced does not work.
         return deployments.account(live) in (None, deployments.account(obj))
     return (
         obj['kind'] == 'ConfigMap'
@@ -296,7 +295,7 @@ def _settle(seen):
 
 
 def _away(bmc, seen, objects, out):
-    """What is ours and not to be there."""
+    """Delete the objects of the BMC that are not desired."""
     stay = {(obj['kind'], obj['metadata']['namespace'],
              obj['metadata']['name']) for obj in objects}
     base = naming.base(bmc.name)
@@ -315,7 +314,7 @@ def _away(bmc, seen, objects, out):
                                 live['metadata'].get('uid')))
     spare = []
     if held:
-        # The pod that there is may mount them.
+        # The present pod may mount them.
         return found
     if bmc.auth is not None and (out or not desired_state.copies(bmc)):
         spare.append(seen.auth)

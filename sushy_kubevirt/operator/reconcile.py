@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings one BMC to what it is to be: looks, plans, acts, and says so.
+"""Reconciles one BMC: observe, plan, execute, write the status.
 
-Everything here may be ended between any two calls. Each round begins with
-what there is, and nothing is kept that the next process would need.
+The process may be killed between any two requests: each round begins with the
+observed state, and the next process needs nothing of this one.
 """
 
 import dataclasses
@@ -26,16 +26,16 @@ from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: A BMC that still has steps after so many rounds is at odds with somebody
-#: who changes it back, and gets a rest.
+#: After so many rounds with steps, another client must be changing the objects
+#: back, and the BMC has to pause.
 _ROUNDS = 8
 
-#: The longest text of the cluster that is repeated in a condition.
+#: Longest text of the API server that is repeated in a condition.
 _LONGEST = 1024
 
 
 class Reconciler:
-    """Brings BMCs to what they are to be.
+    """Reconciles BMCs.
 
     :param options: `command_line.Options`
     :param api: an `api.Api`
@@ -61,11 +61,11 @@ class Reconciler:
         self._tried = {}
 
     async def reconcile(self, key):
-        """Bring one BMC to what it is to be.
+        """Reconcile one BMC.
 
         :param key: (namespace, name)
-        :returns: seconds after which to look again; None if that is when
-            something happens
+        :returns: seconds after which to reconcile again if nothing happens;
+            None if nothing changes by time
         :raises: `workqueue.Failure`
         """
         body = self._cache.bmc(key)
@@ -85,7 +85,7 @@ class Reconciler:
             raise workqueue.Failure from None
 
     def forget(self, key):
-        """A BMC is gone."""
+        """Drop a BMC that was deleted."""
         self._tried.pop(key, None)
 
     async def _reconcile(self, key, body):
@@ -101,8 +101,8 @@ class Reconciler:
                     if not naming.is_ours(bmc, obj)])
                 break
             if not looked:
-                # Its watch may be behind: nothing is made for a BMC that is
-                # gone.
+                # The watch may lag behind: nothing is created for a BMC that
+                # is gone.
                 body = await self._fresh(key)
                 if body is None:
                     return None
@@ -121,8 +121,9 @@ class Reconciler:
             if body is None:
                 return None
         else:
-            LOG.warning('Somebody changes what belongs to this BMC as soon '
-                        'as it is put right')
+            LOG.warning('Another client changes the objects of this BMC back '
+                        'again and again: find it by their managedFields; '
+                        'next try in %d s', workqueue.LONGEST_PAUSE / 4)
             raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
         if bmc.deleting:
             return None
@@ -152,7 +153,7 @@ class Reconciler:
         try:
             issuer = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
-            # Nothing is planned without it, but somebody has to know.
+            # Nothing is planned without it, but the status tells it.
             if not _is_passing(e):
                 await self._tell(bmc, body, observed_state.assemble(
                     *parts, None, *images, [(
@@ -162,9 +163,9 @@ class Reconciler:
         return observed_state.assemble(*parts, issuer, *images)
 
     async def _fresh(self, key):
-        """Ask for a BMC.
+        """Read a BMC.
 
-        :returns: dict; None if it is gone, or another one by now
+        :returns: dict; None if it is gone
         """
         known = self._cache.bmc(key)
         try:
@@ -174,12 +175,12 @@ class Reconciler:
             return None
         self._cache.put_bmc(body)
         if known and body['metadata']['uid'] != known['metadata']['uid']:
-            # What is known was the other's.
+            # The cache has another BMC of that name.
             raise workqueue.Failure
         return body
 
     def _turn(self, key, steps):
-        """Leave out what has to wait until it is this BMC's turn.
+        """Leave out the steps that have to wait for a slot of the rollout.
 
         :returns: the steps, and whether some are left out
         """
@@ -194,28 +195,27 @@ class Reconciler:
                 for step in steps], False
 
     async def _refused(self, bmc, body, step, error):
-        """Say in the status what the cluster does not let the operator do.
-        """
+        """Write into the status what the API server has refused."""
         what = executor.subject(step, bmc)
         seen = await self._look(bmc, body)
         await self._tell(bmc, body, dataclasses.replace(
             seen.world, refused=((what, str(error)[:_LONGEST]),)))
 
     async def _tell(self, bmc, body, world):
-        """Write status and Events, if there is something new."""
+        """Write status and Events, if they have changed."""
         old = body.get('status') or {}
         now = _now()
         new = conditions.status(bmc, world, old, now)
         if new == old:
             return
-        # Before the status: what was told twice is counted, what was never
-        # told is lost.
+        # Before the status: an Event that is repeated is counted, one that
+        # was never written is lost.
         for type_, reason, message in events.of_change(
                 old.get('conditions'), new['conditions']):
             await self._event(bmc, type_, reason, message, now)
         try:
-            # Not by a merge patch, of which the API server takes nothing but
-            # the status: another BMC of that name would have it.
+            # Not by a merge patch, of which the API server reads the status
+            # alone: it could change another BMC of that name.
             answer = await self._api.patch(
                 bmc_resources.BMC, bmc.namespace, bmc.name, [
                     {'op': 'test', 'path': '/metadata/uid',
@@ -226,8 +226,8 @@ class Reconciler:
             self._cache.drop_bmc((bmc.namespace, bmc.name))
             return
         if _asked(answer) == _asked(body):
-            # Else a user was quicker. That is for the watch to tell: what is
-            # known already would be no news, and nobody would look again.
+            # Else a user has changed the BMC meanwhile, which the watch has
+            # to show: an object that is cached already wakes nothing.
             self._cache.put_bmc(answer)
         before = conditions.ready_reason(old)
         after = conditions.ready_reason(new)
@@ -239,23 +239,22 @@ class Reconciler:
             await events.record(self._api, events.manifest(bmc, *what))
         except errors.MachineError as e:
             # Nothing depends on it.
-            LOG.info('%s', e)
+            LOG.info('Event not written: %s', e)
 
 
 def _asked(body):
-    """What of a BMC, as the API has it, decides what is done."""
+    """:returns: the parts of a BMC that the plan depends on"""
     return spec.read(body), body['metadata'].get('finalizers') or []
 
 
 def _is_passing(error):
-    """Whether something went while it was worked on: an object, or the
-    namespace that it is in."""
+    """Tell whether an object was deleted meanwhile, or its namespace is."""
     return isinstance(error, (errors.ObjectNotFound,
                               errors.NamespaceTerminating))
 
 
 def _marked(step):
-    """An upgrade of a Deployment says so until its pod is ready again."""
+    """Annotate a Deployment that an upgrade stops; see `rollout`."""
     if step.body['kind'] != 'Deployment':
         return step
     metadata = step.body['metadata']
@@ -265,8 +264,8 @@ def _marked(step):
 
 
 def _next_look(seen):
-    """Seconds until the certificate has to be made anew, or there is
-    something else to say of a user's own; None if nothing changes by time.
+    """:returns: seconds until the certificate has to be renewed, or a user's
+        own becomes valid or expires; None if nothing changes by time
     """
     at = None
     if seen.world.validity:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator remembers of a Secret: nothing that is secret.
+"""Summaries of Secrets, without anything secret.
 
-A Secret is read by name when its version moves, looked at, and forgotten.
+A Secret is read by name when its version changes, summarized and dropped.
 """
 
 import base64
@@ -22,14 +22,14 @@ _KEPT = ('name', 'namespace', 'uid', 'resourceVersion', 'labels',
 
 CERTIFICATE, KEY = 'tls.crt', 'tls.key'
 
-# Credentials are told apart by a digest that is good for nothing outside of
-# this process.
+# Key of the digests by which credentials are compared, which makes them
+# worthless outside of this process.
 _SALT = os.urandom(32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """A Secret, as far as it is remembered.
+    """What is kept of a Secret.
 
     :param obj: dict with its metadata alone
     :param type: its type
@@ -51,12 +51,12 @@ class Summary:
 
     @property
     def version(self):
-        """The resourceVersion that was looked at."""
+        """The resourceVersion that was summarized."""
         return self.obj['metadata'].get('resourceVersion', '')
 
 
 def summarize(secret):
-    """Look at a Secret.
+    """Summarize a Secret.
 
     :param secret: dict, as the API has it
     :returns: `Summary`
@@ -75,9 +75,9 @@ def summarize(secret):
 
 
 def trimmed(metadata):
-    """What is remembered of metadata.
+    """Trim metadata.
 
-    The annotation of ``kubectl apply`` is not: a Secret's holds it all.
+    The annotation of ``kubectl apply`` is dropped: it repeats the Secret.
     """
     kept = {name: metadata[name] for name in _KEPT if name in metadata}
     allowed = (metadata.get('annotations') or {}).get(permissions.ANNOTATION)
@@ -95,7 +95,7 @@ def digest(data):
 
 
 def pair(secret):
-    """The certificate and the key of a Secret.
+    """Read the certificate and the key of a Secret.
 
     :param secret: dict
     :returns: `pki.Pair`
@@ -106,12 +106,12 @@ def pair(secret):
 
 
 def text(secret, key):
-    """:returns: what stands under a key; '' if that is no text"""
+    """:returns: the value of a key; '' if it is not text"""
     return _text((secret.get('data') or {}).get(key))
 
 
 def data(pair):
-    """What a Secret with a certificate holds.
+    """Make the data of a Secret with a certificate.
 
     :param pair: `pki.Pair`
     :returns: dict

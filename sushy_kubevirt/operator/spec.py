@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A VirtualMachineBMC, read: either spelling becomes the same words.
+"""Reads a VirtualMachineBMC, in either spelling of its fields.
 
-The CustomResourceDefinition has checked all that is read here, unless it was
-stored before, under KubeVirtBMC's, which requires nothing. What is missing
-gets the value that the definition says. What the operator itself was told
-(images, resources) is no part of it: see `deployments.Defaults`.
+The CustomResourceDefinition has validated what is read here, unless it was
+stored under the definition of KubeVirtBMC, which requires nothing. Missing
+fields get the defaults of the definition. Settings of the operator (images,
+resources) are in `deployments.Defaults`.
 """
 
 import dataclasses
@@ -83,15 +83,14 @@ class Media:
 
 @dataclasses.dataclass(frozen=True)
 class Bmc:
-    """What somebody wants.
+    """The spec of a BMC.
 
     :param namespace: of the resource
     :param name: of the resource
     :param uid: of the resource
     :param generation: of the resource
     :param vm: `Reference` of the VM; None for a resource that was stored
-        under another definition than ours, and nobody can serve: KubeVirtBMC
-        requires none
+        under KubeVirtBMC's definition, which does not require it
     :param auth: `Reference` of the Secret; None when the operator makes one
     :param ipmi: whether there is IPMI
     :param redfish: `Redfish`
@@ -103,7 +102,7 @@ class Bmc:
     :param image: or None for the operator's
     :param node_selector: dict
     :param tolerations: tuple of dicts
-    :param deleting: whether the resource is on its way out
+    :param deleting: whether the resource is being deleted
     """
 
     namespace: str
