@@ -171,13 +171,8 @@ def _of_http(exc):
     return general(code, exc.description or exc.name, headers=headers)
 
 
-def _of_upstream(exc, log):
-    """What sushy-tools raises."""
-    if isinstance(exc.__cause__, machine_errors.MachineError):
-        return _of_machine(exc.__cause__, log)
-    if isinstance(exc, upstream.AliasAccessError):
-        # The guard sends the client to the right place where there is one.
-        return missing()
+def _of_upstream(exc):
+    """What sushy-tools raises, where a view or driver of its own runs."""
     if isinstance(exc, upstream.NotFound):
         return missing()
     return general(exc.code, str(exc))
@@ -196,7 +191,7 @@ def redfish_error(exc, log):
     if isinstance(exc, http.HTTPException):
         return _of_http(exc)
     if isinstance(exc, upstream.FishyError):
-        return _of_upstream(exc, log)
+        return _of_upstream(exc)
     log.error('Unexpected %s', type(exc).__name__, exc_info=exc)
     return internal()
 
