@@ -179,7 +179,7 @@ def _secret(bmc, world):
             return _name_taken(SECRET, 'Secret ' + name)
         if world.secret is None:
             return Condition(SECRET, False, 'SecretPending',
-                             f'Secret {name} is being made.')
+                             f'Secret {name} is being created.')
     else:
         if bmc.auth.namespace != bmc.namespace and not (
                 world.secret
@@ -195,13 +195,13 @@ def _secret(bmc, world):
     if world.secret_lacks:
         return Condition(
             SECRET, False, 'SecretIncomplete',
-            'Secret %s has nothing, or no text, under %s.'
+            'Secret %s has no value, or one that is no text, under %s: set it.'
             % (name, ' and '.join(world.secret_lacks)))
     keys, said = _unfit(bmc, world)
     if keys:
         return Condition(
             SECRET, False, 'SecretUnusable',
-            'Secret %s has what cannot be used under %s. %s'
+            'Secret %s has an unusable value under %s. %s'
             % (name, ' and '.join(keys), ' '.join(said)))
     if bmc.auth is None:
         return Condition(
@@ -261,7 +261,7 @@ def _emulator(bmc, world, vm, secret):
     name = naming.base(bmc.name)
     if world.deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
-                         f'Deployment {name} is being made.')
+                         f'Deployment {name} is being created.')
     present = world.deployment.get('status') or {}
     if not deployments.is_ready(world.deployment):
         where = 'kubectl describe pods --namespace %s --selector %s=%s' % (
@@ -300,10 +300,10 @@ def _endpoint(bmc, world):
     if world.service and bmc.service.type == network.LOAD_BALANCER:
         return Condition(
             ENDPOINT, False, 'LoadBalancerPending',
-            'Service %s has got no load balancer yet. Is there anything in '
-            'this cluster that makes them?' % name)
+            'Service %s has no load balancer address yet. Check '
+            'that the cluster has a load balancer controller.' % name)
     return Condition(ENDPOINT, False, 'ServicePending',
-                     f'Service {name} has got no address yet.')
+                     f'Service {name} has no address yet.')
 
 
 def _lacks_certificate(bmc, world):
@@ -313,7 +313,7 @@ def _lacks_certificate(bmc, world):
     if bmc.redfish.secret and world.certificate_fault:
         return Condition(
             ENDPOINT, False, 'CertificateUnusable',
-            'Secret %s/%s cannot be served with: %s. Put a certificate under '
+            'The certificate of Secret %s/%s is unusable: %s. Put one under '
             'tls.crt and its key, without a password, under tls.key, or '
             'leave out redfish.tls.'
             % (bmc.namespace, bmc.redfish.secret, world.certificate_fault))
@@ -340,12 +340,12 @@ def _untimely(bmc, world):
         return Condition(
             ENDPOINT, False, 'CertificateExpired',
             '%s was valid until %s. Clients that check it refuse the BMC, '
-            'which goes on with it: renew it.' % (what, _time(end)))
+            'which still serves it: renew it.' % (what, _time(end)))
     if world.now < begin:
         return Condition(
             ENDPOINT, False, 'CertificateNotYetValid',
             '%s is valid from %s. Until then clients that check it refuse '
-            'the BMC, which goes on with it: wait, or issue it anew.'
+            'the BMC, which serves it already: wait, or issue it anew.'
             % (what, _time(begin)))
     return None
 

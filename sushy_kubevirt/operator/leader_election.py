@@ -174,7 +174,7 @@ class LeaderElector:
         """Watch the Lease, without end."""
         async for kind, found in self._api.watch(
                 bmc_resources.LEASE, self._namespace,
-                field_selector='metadata.name=%s' % naming.OPERATOR):
+                field_selector=f'metadata.name={naming.OPERATOR}'):
             if kind == api_.LISTED:
                 if not found:
                     self._observe(None)

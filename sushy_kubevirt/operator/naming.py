@@ -25,7 +25,7 @@ MANAGED_BY = 'app.kubernetes.io/managed-by'
 OPERATOR = 'sushy-kubevirt-operator'
 
 #: Label selector for that.
-OURS = '%s=%s' % (MANAGED_BY, OPERATOR)
+OURS = f'{MANAGED_BY}={OPERATOR}'
 
 #: The Secret with the operator's certificate authority.
 AUTHORITY = 'sushy-kubevirt-ca'
