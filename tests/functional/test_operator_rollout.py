@@ -6,9 +6,9 @@ import threading
 
 import yaml
 
+from kubevirt_sandbox.testing import process
 from tests.functional import operator
 from tests.functional.test_operator_upkeep import of_pod
-from tests.functional.test_workloads import processes
 
 IMAGE = 'registry.test/emulator:'
 
@@ -178,8 +178,12 @@ class AwayTestCase(operator.OperatorTestCase):
     def redfish_of(self, name):
         uids = [one['metadata']['uid'] for one in self.kubectl.get(
             'pods', '-l', operator.LABEL + name)['items']]
-        return {pid for uid in uids for pid in
-                set(of_pod(uid)) & set(processes('sushy-kubevirt-redfish'))}
+        return {
+            pid
+            for uid in uids
+            for pid in set(of_pod(uid))
+            & set(process.running('sushy-kubevirt-redfish'))
+        }
 
 
 class ReplicasTestCase(operator.OperatorTestCase):
@@ -229,7 +233,7 @@ class ReplicasTestCase(operator.OperatorTestCase):
         # It is killed: the other one comes when its time is up.
         holder = self.holder()
         for pid in of_pod(self.pods()[self.leader()]):
-            if pid in processes(operator.NAME):
+            if pid in process.running(operator.NAME):
                 operator.os.kill(pid, signal.SIGKILL)
         self.bmc('third', 'box').ready()
         self.assertNotEqual(holder, self.holder())

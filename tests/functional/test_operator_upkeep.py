@@ -6,8 +6,8 @@ import json
 import os
 import signal
 
+from kubevirt_sandbox.testing import process
 from tests.functional import operator
-from tests.functional.test_workloads import processes
 
 # What the cluster says of an object and the operator has no say in.
 GIVEN = ('annotations', 'creationTimestamp', 'generation', 'managedFields',
@@ -185,7 +185,7 @@ class UpkeepTestCase(operator.OperatorTestCase):
         pod = self.kubectl.get('pods', '-l', operator.LABEL + self.box.name)[
             'items'][0]['metadata']
         for command in ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi'):
-            for pid in set(processes(command)) & set(of_pod(pod['uid'])):
+            for pid in set(process.running(command)) & set(of_pod(pod['uid'])):
                 os.kill(pid, signal.SIGKILL)
         self.until('restarts', lambda: [one[2] for one in
                                         self.box.processes()], [1, 1])

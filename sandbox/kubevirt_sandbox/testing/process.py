@@ -71,6 +71,22 @@ def cause(exc):
     return exc
 
 
+def running(text):
+    """List the processes whose command line contains a text.
+
+    :returns: list of process ids
+    """
+    found = []
+    for name in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            line = pathlib.Path('/proc', name, 'cmdline').read_bytes()
+        except OSError:
+            continue
+        if text.encode() in line:
+            found.append(int(name))
+    return found
+
+
 def environment(home, extra=None):
     """Make the environment for a program under test.
 

@@ -16,6 +16,7 @@ import requests
 import yaml
 
 from kubevirt_sandbox.testing import case
+from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import sandbox
 
 KUBECTL = shutil.which('kubectl')
@@ -80,19 +81,6 @@ def web():
 
 
 WORD = [{'name': 'word', 'secret': {'secretName': 'word'}}]
-
-
-def processes(text):
-    """The processes whose command line has a text in it."""
-    found = []
-    for name in filter(str.isdigit, os.listdir('/proc')):
-        try:
-            line = pathlib.Path('/proc', name, 'cmdline').read_bytes()
-        except OSError:
-            continue
-        if text.encode() in line:
-            found.append(int(name))
-    return found
 
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
@@ -166,12 +154,12 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         marks = [p['metadata']['uid'] for p in self.get('pods')['items']]
         self.assertEqual(2, len(marks))
         for mark in marks:
-            self.assertTrue(processes(mark))
+            self.assertTrue(process.running(mark))
         self.mine('delete', 'deployment/web', 'service/web')
         self.mine('wait', 'pod', '-l', 'app=web', '--for=delete',
                   '--timeout=30s')
         for mark in marks:
-            self.assertEqual([], processes(mark))
+            self.assertEqual([], process.running(mark))
         for what in ('pods', 'replicasets', 'endpoints', 'endpointslices'):
             self.until(lambda what=what: self.get(what)['items'], [])
         self.assertRaises(requests.ConnectionError, word)
@@ -291,10 +279,10 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                 **os.environ, 'HOME': str(self.home),
                 'KUBECONFIG': str(self.sandbox.kubeconfig)})
         self.addCleanup(waiting.kill)
-        self.until(lambda: len(processes(mark)) > 1, True)
+        self.until(lambda: len(process.running(mark)) > 1, True)
         self.mine('delete', 'pod', 'host')
         self.assertNotEqual(0, waiting.wait(30))
-        self.until(lambda: processes(mark), [])
+        self.until(lambda: process.running(mark), [])
 
     def test_a_node_is_drained(self):
         self.apply(
@@ -396,13 +384,14 @@ class KilledTestCase(case.FunctionalTestCase):
             '"sleep 1000; : $0" %s & wait; : %s' % (mark, mark, mark)))))
         end = time.monotonic() + 60
         # What a shell is about to start looks like the shell for a moment.
-        while len(found := processes(mark)) != 3 and time.monotonic() < end:
+        while len(found := process.running(mark)
+                  ) != 3 and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual(3, len(found))
         os.kill(one.process.pid, 9)
-        while processes(mark) and time.monotonic() < end:
+        while process.running(mark) and time.monotonic() < end:
             time.sleep(0.05)
-        self.assertEqual([], processes(mark))
+        self.assertEqual([], process.running(mark))
 
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
@@ -423,7 +412,7 @@ class PretendedTestCase(case.FunctionalTestCase):
             deployment('web', pod_spec(container('sleep', mark)),
                        replicas=40), service('web', 80, 80)]))
         kubectl('rollout', 'status', 'deployment/web', '--timeout=30s')
-        self.assertEqual([], processes(mark))
+        self.assertEqual([], process.running(mark))
         pods = json.loads(kubectl('get', 'pods', '-o', 'json'))['items']
         self.assertEqual(40, len({p['status']['podIP'] for p in pods}))
         found = json.loads(kubectl('get', 'endpoints', 'web', '-o', 'json'))
