@@ -16,7 +16,7 @@ import time
 import fixtures
 
 from tests.bench import load
-from tests.functional import emulator
+from tests.fixtures import emulator
 
 _SERVICE = '/redfish/v1/EventService'
 _TEST = _SERVICE + '/Actions/EventService.SubmitTestEvent'

@@ -4,7 +4,7 @@
 import statistics
 import time
 
-from tests.functional import imageserver
+from tests.fixtures import image_server
 
 #: Of the image; small, so that what is not CDI's own time shows.
 _BYTES = 1 << 20
@@ -22,7 +22,7 @@ def overhead(ours, sizes):
         ``post``, the time until the insert is answered
     """
     times = {'cdi': [], 'insert': [], 'post': []}
-    server = ours.useFixture(imageserver.ImageServer())
+    server = ours.useFixture(image_server.ImageServer())
     url = '%s/size-%d.iso' % (server.url.rstrip('/'), _BYTES)
     for number in range(sizes.insert):
         name = 'bench-%d' % number

@@ -155,7 +155,7 @@ def ipmi(bmc, count, ipmitool):
     """Ask for the power status so many times, with ``ipmitool``.
 
     :param bmc: what `ipmitool` takes.
-    :param ipmitool: :func:`tests.functional.vbmcd.ipmitool`
+    :param ipmitool: :func:`tests.fixtures.vbmcd.ipmitool`
     :returns: list of the seconds of each, the start of the command included.
     """
     times = []

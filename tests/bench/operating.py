@@ -16,8 +16,8 @@ import psutil
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
 from tests.bench import memory
-from tests.functional import operator
-from tests.functional import sandbox
+from tests.fixtures import operator
+from tests.fixtures import sandbox
 
 BMCS = '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/virtualmachinebmcs'
 

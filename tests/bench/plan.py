@@ -12,7 +12,7 @@ from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
 from tests.bench import subjects
-from tests.functional import vbmcd
+from tests.fixtures import vbmcd
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,9 @@ import bcrypt
 import fixtures
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import emulator
-from tests.functional import sandbox
-from tests.functional import vbmcd
+from tests.fixtures import emulator
+from tests.fixtures import sandbox
+from tests.fixtures import vbmcd
 
 #: The test driver's own domain, as ``vbmc add`` is told.
 STOCK_URI = 'test:///default'

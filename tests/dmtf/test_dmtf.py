@@ -20,9 +20,9 @@ from testtools import content
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
 from tests.dmtf import validators
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import imageserver
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import image_server
 
 _USER = 'admin'
 
@@ -99,7 +99,7 @@ class _Case:
     @classmethod
     def _fill(cls):
         """Wait until it runs, and put a medium into its drive."""
-        images = cls.share(imageserver.ImageServer())
+        images = cls.share(image_server.ImageServer())
         cls._until(lambda: cls.emulator.request(
             'GET', cls.path).json()['PowerState'] == 'On')
         device = cls.path + '/VirtualMedia/Cd'

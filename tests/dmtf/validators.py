@@ -15,7 +15,7 @@ import subprocess
 import openpyxl
 
 from kubevirt_sandbox.testing import process
-from tests.functional import checkout
+from tests.fixtures import checkout
 
 #: With the folder ``csdl`` and Ironic's profile; see
 #: ``doc/source/reference/conformance.rst``.

@@ -9,10 +9,10 @@ import time
 
 import yaml
 
-from tests.functional import base
-from tests.functional import checkout
-from tests.functional import mediacase
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import checkout
+from tests.fixtures import media_case
+from tests.fixtures import vbmcd
 
 MANIFEST = checkout.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
 
@@ -121,11 +121,11 @@ class AccessTestCase(base.EmulatorTestCase):
             set(), granted() - used - RARE - MEDIA - SERVICES)
 
 
-class MediaAccessTestCase(mediacase.UploadingTestCase):
+class MediaAccessTestCase(media_case.UploadingTestCase):
 
     def test_no_more_and_no_less(self):
         bmc = self.uploading()
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         self.sandbox.reset_stats()
         certificate = machine.add_media_certificate(
             'Cd', self.sandbox.ca.read_text())
@@ -134,7 +134,7 @@ class MediaAccessTestCase(mediacase.UploadingTestCase):
             one.insert_media('Cd', self.source(
                 self.url(f'private/{mode}.iso'),
                 username=self.images.USER, password=self.images.PASSWORD))
-            self.comes(one, mediacase.S.READY)
+            self.comes(one, media_case.S.READY)
         # What was begun and given up may have been made or not.
         self.drive(machine.name, 'insert', 'USBStick', self.url(), writes=2)
         self.until('no half insert', lambda: '"gone"' not in (

@@ -15,9 +15,9 @@ from requests import adapters
 import sushy
 from sushy import auth
 
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import redfish
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import redfish_case
 
 SERVICE = '/redfish/v1/SessionService'
 SESSIONS = SERVICE + '/Sessions'
@@ -329,7 +329,7 @@ class TestWorkers(AccountsTestCase):
                     headers={'X-Auth-Token': token}).status_code == 200)
 
 
-class TestFile(redfish.RedfishTestCase):
+class TestFile(redfish_case.RedfishTestCase):
     """A file of users that upstream takes as well."""
 
     def start(self, text, server='werkzeug'):
@@ -350,13 +350,13 @@ class TestFile(redfish.RedfishTestCase):
         started, path = self.start(line(b'secret'))
         for password in 'secret', 'another', 'secret':
             path.write_text(line(password.encode()))
-            started.request('GET', redfish.SYSTEMS, expect=200,
+            started.request('GET', redfish_case.SYSTEMS, expect=200,
                             auth=('admin', password))
         path.unlink()
         self.until(lambda: started.request(
-            'GET', redfish.SYSTEMS,
+            'GET', redfish_case.SYSTEMS,
             auth=('admin', 'secret')).status_code == 401)
-        started.request('GET', redfish.SYSTEMS, expect=401)
+        started.request('GET', redfish_case.SYSTEMS, expect=401)
         started.request('GET', '/redfish/v1/', expect=200)
 
     def test_wrong_at_the_start(self):

@@ -13,9 +13,9 @@ import sushy
 
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import vbmcd
 
 ANNOTATION = 'sushy-kubevirt.openstack.org/'
 

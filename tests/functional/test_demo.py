@@ -18,7 +18,7 @@ from kubevirt_sandbox.testing import guard
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
-from tests.functional import checkout
+from tests.fixtures import checkout
 
 
 class DemoTestCase(base.BaseTestCase):

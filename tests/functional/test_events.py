@@ -11,10 +11,10 @@ import requests
 import sushy
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import emulator
-from tests.functional import listener
-from tests.functional import redfish
-from tests.unit.machine.media import servers
+from tests.fixtures import emulator
+from tests.fixtures import event_listener
+from tests.fixtures import file_servers
+from tests.fixtures import redfish_case
 
 SERVICE = '/redfish/v1/EventService'
 SUBSCRIPTIONS = SERVICE + '/Subscriptions'
@@ -23,12 +23,12 @@ SUBSCRIPTIONS = SERVICE + '/Subscriptions'
 SETTINGS = {'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True}
 
 
-class EventsTestCase(redfish.RedfishTestCase):
+class EventsTestCase(redfish_case.RedfishTestCase):
 
     SETTINGS = SETTINGS
 
     def listen(self, *args, **kwargs):
-        return self.useFixture(listener.Listener(*args, **kwargs))
+        return self.useFixture(event_listener.Listener(*args, **kwargs))
 
     def subscribe(self, url, own=True, **more):
         """Make a subscription, which goes with the test; its path.
@@ -113,10 +113,10 @@ class TestWhatHappens(EventsTestCase):
     def test_comes_and_goes(self):
         self.subscribe(self.one.url, own=False,
                        RegistryPrefixes=['ResourceEvent'])
-        name = redfish.new_name()
+        name = redfish_case.new_name()
         vm = self.sandbox.create('virtualmachines',
                                  machines.vm(name, 'Halted'))
-        origin = f'{redfish.SYSTEMS}/{machines.uuid_of(vm)}'
+        origin = f'{redfish_case.SYSTEMS}/{machines.uuid_of(vm)}'
         self.one.wait('ResourceCreated', origin=origin)
         self.sandbox.delete('virtualmachines', name)
         self.one.wait('ResourceRemoved', origin=origin)
@@ -264,7 +264,7 @@ class TestSubscriptions(EventsTestCase):
         one.wait('TestMessage')
 
     def test_https(self):
-        certificate, key = servers.pair()
+        certificate, key = file_servers.pair()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         folder = self.useFixture(fixtures.TempDir())
         with open(folder.join('pem'), 'w') as stream:
@@ -331,7 +331,7 @@ class TestWorkers(EventsTestCase):
 
     @classmethod
     def setUpClass(cls):
-        super(redfish.base.EmulatorTestCase, cls).setUpClass()
+        super(redfish_case.base.EmulatorTestCase, cls).setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), SETTINGS, 'gunicorn', workers=3))
 

@@ -4,8 +4,8 @@
 import bcrypt
 import fixtures
 
-from tests.functional import listener
-from tests.functional import redfish
+from tests.fixtures import event_listener
+from tests.fixtures import redfish_case
 from tests.functional import test_events
 from tests.functional import test_virtual_media
 
@@ -19,7 +19,7 @@ class TestMedia(test_virtual_media.MediaTestCase):
 
     def test_media(self):
         self.make()
-        one = self.useFixture(listener.Listener())
+        one = self.useFixture(event_listener.Listener())
         answer = self.emulator.request(
             'POST', test_events.SUBSCRIPTIONS, {
                 'Destination': one.url, 'Protocol': 'Redfish',
@@ -56,7 +56,7 @@ class TestMedia(test_virtual_media.MediaTestCase):
             self.assertNotIn(test_virtual_media.PASSWORD, text)
 
 
-class TestLogins(redfish.RedfishTestCase):
+class TestLogins(redfish_case.RedfishTestCase):
 
     @classmethod
     def setUpClass(cls):
@@ -71,7 +71,7 @@ class TestLogins(redfish.RedfishTestCase):
         super().setUpClass()
 
     def test_refused(self):
-        one = self.useFixture(listener.Listener())
+        one = self.useFixture(event_listener.Listener())
         self.emulator.request(
             'POST', test_events.SUBSCRIPTIONS, {
                 'Destination': one.url, 'Protocol': 'Redfish'},

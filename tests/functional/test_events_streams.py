@@ -9,8 +9,8 @@ import time
 
 import requests
 
-from tests.functional import emulator
-from tests.functional import redfish
+from tests.fixtures import emulator
+from tests.fixtures import redfish_case
 from tests.functional import test_events
 
 STREAM = test_events.SERVICE + '/SSE'
@@ -84,7 +84,7 @@ class StreamTestCase(test_events.EventsTestCase):
 
     @classmethod
     def setUpClass(cls):
-        super(redfish.base.EmulatorTestCase, cls).setUpClass()
+        super(redfish_case.base.EmulatorTestCase, cls).setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), cls.SETTINGS, cls.SERVER,
             workers=2, threads=4))

@@ -17,10 +17,10 @@ import testtools
 from testtools import content
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import sandbox as sandbox_
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import sandbox as sandbox_
+from tests.fixtures import vbmcd
 
 #: What can happen to one call. After the last, it was carried out.
 BAD_MOMENTS = ('409', '429', '500', '503', 'reset', 'drop-after')

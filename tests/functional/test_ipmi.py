@@ -7,8 +7,8 @@ The guest's record of its boots decides whether a boot step worked.
 import time
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import vbmcd
 
 
 class IpmiTestCase(base.VbmcdTestCase):

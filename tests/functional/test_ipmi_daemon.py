@@ -14,9 +14,9 @@ from oslotest import base as oslotest_base
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
-from tests.functional import base
-from tests.functional import memory
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import processes
+from tests.fixtures import vbmcd
 
 LIBVIRT = ('--libvirt-uri', 'test:///default')
 
@@ -207,7 +207,7 @@ class EntriesTest(base.VbmcdTestCase):
                           self.vbmcd.ipmi(name, 'power', 'status'))
         # A process for libvirt's entry, and one for both of KubeVirt's.
         self.assertEqual(
-            2, len(memory.children(self.vbmcd.process.pid)))
+            2, len(processes.children(self.vbmcd.process.pid)))
         self.vbmcd.vbmc('stop', 'vm-0')
         for name in 'test', 'vm-1':
             self.assertIn('Chassis Power',
@@ -221,12 +221,12 @@ class EntriesTest(base.VbmcdTestCase):
     def test_a_host_that_dies(self):
         for name in 'vm-0', 'vm-1':
             self.vbmcd.add(name)
-        host, = memory.children(self.vbmcd.process.pid)
+        host, = processes.children(self.vbmcd.process.pid)
         os.kill(host, signal.SIGKILL)
         for name in 'vm-0', 'vm-1':
             self.vbmcd.wait_answer(self.vbmcd.bmcs[name])
         self.assertNotEqual([host],
-                            memory.children(self.vbmcd.process.pid))
+                            processes.children(self.vbmcd.process.pid))
         self.assertEqual({'running'}, {state for state, driver in
                                        status(self.vbmcd).values()})
 

@@ -9,9 +9,9 @@ import time
 
 from pyghmi.ipmi import command
 
-from tests.functional import base
-from tests.functional import memory
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import processes
+from tests.fixtures import vbmcd
 
 
 class SessionTestCase(base.VbmcdTestCase):
@@ -23,13 +23,13 @@ class SessionTestCase(base.VbmcdTestCase):
         super().setUpClass()
         # With a letter, so that it is another one in capitals.
         cls.bmc = cls.vbmcd.add('vm-0', password='p' + secrets.token_hex(7))
-        cls.host, = memory.children(cls.vbmcd.process.pid)
+        cls.host, = processes.children(cls.vbmcd.process.pid)
 
     def assertAlive(self):
         self.assertIn('Chassis Power',
                       self.vbmcd.ipmi('vm-0', 'power', 'status'))
         self.assertEqual([self.host],
-                         memory.children(self.vbmcd.process.pid))
+                         processes.children(self.vbmcd.process.pid))
         self.assertNotIn('Traceback', self.vbmcd.process.output)
 
 
@@ -182,7 +182,7 @@ class GarbageTest(SessionTestCase):
 
     def test_nothing_comes_of_it(self):
         self.assertAlive()
-        before = memory.anonymous(self.host)
+        before = processes.anonymous(self.host)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.connect((self.bmc.address, self.bmc.port))
             for number in range(20000):
@@ -193,7 +193,7 @@ class GarbageTest(SessionTestCase):
                            b'\x06\x00\xff\x07\x06\x12\0\0\0\0\0\0\0\0',
                            )[number % 5] + noise)
         self.assertAlive()
-        self.assertLess(memory.anonymous(self.host) - before, 512)
+        self.assertLess(processes.anonymous(self.host) - before, 512)
 
     def test_open_requests(self):
         """From many ports, as if forged, while an honest client works.
@@ -201,7 +201,7 @@ class GarbageTest(SessionTestCase):
         Two thousand a second: what no network lets through is no test.
         """
         self.assertAlive()
-        before = memory.anonymous(self.host)
+        before = processes.anonymous(self.host)
         request = (b'\x06\x00\xff\x07\x06\x10' + bytes(8) + b'\x20\x00'
                    + b'\0\0\0\0abcd' + b''.join(
                        bytes((kind, 0, 0, 8, number, 0, 0, 0))
@@ -225,7 +225,7 @@ class GarbageTest(SessionTestCase):
         finally:
             stop.set()
             thread.join()
-        self.assertLess(memory.anonymous(self.host) - before, 1536)
+        self.assertLess(processes.anonymous(self.host) - before, 1536)
 
 
 class LossTest(SessionTestCase):
@@ -307,8 +307,8 @@ class GrowthTest(SessionTestCase):
     def test_1200_polls(self):
         for _number in range(100):
             self.assertAlive()
-        before = memory.anonymous(self.host)
+        before = processes.anonymous(self.host)
         for _number in range(1200):
             self.vbmcd.ipmi('vm-0', 'power', 'status')
-        self.assertLess(memory.anonymous(self.host) - before, 256)
+        self.assertLess(processes.anonymous(self.host) - before, 256)
         self.assertAlive()

@@ -7,11 +7,11 @@ guests keep of their boots, and from the cluster.
 """
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import ironic
-from tests.functional import listener
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import event_listener
+from tests.fixtures import ironic
+from tests.fixtures import vbmcd
 
 REDFISH = 'by-redfish'
 IPMI = 'by-ipmi'
@@ -257,7 +257,7 @@ class IronicTestCase(base.SandboxTestCase):
 
     def test_events(self):
         boots = self.start_over(REDFISH)
-        one = self.useFixture(listener.Listener())
+        one = self.useFixture(event_listener.Listener())
         made = self.passthru('create_subscription', 'POST', {
             'Destination': one.url, 'Context': 'node',
             'HttpHeaders': [{'X-Token': 'for-me'}]}).json()

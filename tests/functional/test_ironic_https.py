@@ -7,11 +7,11 @@ sessions and keeps them, and an ISO goes into the node and out of it.
 
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import imageserver
-from tests.functional import ironic
-from tests.functional import mediacase
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import image_server
+from tests.fixtures import ironic
+from tests.fixtures import media_case
 from tests.functional import test_accounts
 
 ADMIN = ('ironic', 'correct horse')
@@ -34,7 +34,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},
             server='gunicorn', workers=2, auth=ADMIN,
             tls=cls.certificate.tls))
-        cls.images = cls.share(imageserver.ImageServer())
+        cls.images = cls.share(image_server.ImageServer())
         cls.ironic = cls.share(ironic.Ironic({
             # The BMC is given the URL as it is.
             'deploy': {'ramdisk_image_download_source': 'http'},
@@ -52,7 +52,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
     def make(self, name):
         """Make a VM with an empty CD-ROM drive."""
         vm = machines.vm(name, 'Halted')
-        mediacase.drop_medium(vm['spec']['template']['spec'])
+        media_case.drop_medium(vm['spec']['template']['spec'])
         return self.sandbox.create('virtualmachines', vm)
 
     def sessions(self):

@@ -7,7 +7,7 @@ import itertools
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
-from tests.functional import machinecase
+from tests.fixtures import machine_case
 
 R = power_state.ResetType
 ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
@@ -32,7 +32,7 @@ def numbered(spec):
     devices['interfaces'][0]['bootOrder'] = 7
 
 
-class BootTestCase(machinecase.MachineTestCase):
+class BootTestCase(machine_case.MachineTestCase):
 
     GATE = True
 
@@ -152,7 +152,7 @@ class OnceTestCase(BootTestCase):
 
     def test_there_is_something_to_fall_back_to(self):
         machine = self.machine('Manual', annotations={
-            machinecase.UNBOOTABLE: 'default,cd'})
+            machine_case.UNBOOTABLE: 'default,cd'})
         for target in (PXE, CD):
             machine.set_boot(target, ONCE)
             booted = self.start_over(
@@ -164,7 +164,7 @@ class OnceTestCase(BootTestCase):
     def test_volume_without_a_disk_is_one_to_fall_back_to(self):
         machine = self.machine('Manual', change=lambda spec: spec['domain'][
             'devices']['disks'].pop(0), annotations={
-                machinecase.UNBOOTABLE: 'default,cd'})
+                machine_case.UNBOOTABLE: 'default,cd'})
         spec = self.spec(machine.name)
         self.assertIn(HDD, machine.boot_targets())
         machine.set_boot(PXE, ONCE)
@@ -621,7 +621,7 @@ class FaultTestCase(BootTestCase):
     def test_each_write_of_setting_it(self):
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
-        for moment in machinecase.BAD_MOMENTS:
+        for moment in machine_case.BAD_MOMENTS:
             self.sandbox.fault(moment, verb='PATCH',
                                where=f'virtualmachines/{machine.name}$')
             machine.set_boot(PXE, ONCE)
@@ -634,7 +634,7 @@ class FaultTestCase(BootTestCase):
 
     def test_each_write_of_the_keeper(self):
         bmc = self.bmc()
-        for moment in machinecase.BAD_MOMENTS:
+        for moment in machine_case.BAD_MOMENTS:
             machine = self.machine('Manual', bmc)
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)

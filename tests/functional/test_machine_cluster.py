@@ -25,7 +25,7 @@ from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
-from tests.functional import base
+from tests.fixtures import base
 
 MIB = 1024 * 1024
 

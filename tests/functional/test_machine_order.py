@@ -9,16 +9,16 @@ import threading
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
-from tests.functional import machinecase
+from tests.fixtures import machine_case
 
 R = power_state.ResetType
 Policy = power_restore_policy.Policy
-OFF, ON = machinecase.OFF, machinecase.ON
+OFF, ON = machine_case.OFF, machine_case.ON
 
 ROOT, CD, NIC = 'Boot0001', 'Boot0002', 'Boot1001'
 
 
-class OrderTestCase(machinecase.MachineTestCase):
+class OrderTestCase(machine_case.MachineTestCase):
 
     def setUp(self):
         super().setUp()
@@ -113,7 +113,7 @@ class BootOrderTestCase(OrderTestCase):
     def test_each_write(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
-        for moment in machinecase.BAD_MOMENTS:
+        for moment in machine_case.BAD_MOMENTS:
             self.sandbox.fault(moment, verb='PATCH',
                                where=f'virtualmachines/{machine.name}$')
             machine.set_boot(order=(NIC, ROOT))

@@ -7,7 +7,7 @@ import requests
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
-from tests.functional import machinecase
+from tests.fixtures import machine_case
 
 R = power_state.ResetType
 ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
@@ -19,7 +19,7 @@ PAUSED = power_state.PowerState.PAUSED
 
 STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once')
 
-DEAF = {machinecase.IGNORE_ACPI: 'true'}
+DEAF = {machine_case.IGNORE_ACPI: 'true'}
 
 
 def unschedulable(spec):
@@ -27,10 +27,10 @@ def unschedulable(spec):
 
 
 def without_image(spec):
-    spec['volumes'][1]['containerDisk']['image'] = machinecase.MISSING_IMAGE
+    spec['volumes'][1]['containerDisk']['image'] = machine_case.MISSING_IMAGE
 
 
-class SwitchTestCase(machinecase.MachineTestCase):
+class SwitchTestCase(machine_case.MachineTestCase):
 
     def test_on_and_off_under_every_strategy(self):
         bmc = self.bmc()
@@ -128,7 +128,7 @@ class SwitchTestCase(machinecase.MachineTestCase):
             self.assertRaises(errors.MachineNotFound, machine.reset, action)
 
 
-class InBetweenTestCase(machinecase.MachineTestCase):
+class InBetweenTestCase(machine_case.MachineTestCase):
 
     def test_plug_is_pulled_while_a_shutdown_hangs(self):
         bmc = self.bmc()
@@ -201,7 +201,7 @@ class InBetweenTestCase(machinecase.MachineTestCase):
         self.stays(lambda: len(self.vmis(machine.name)) == 2)
 
 
-class RestartTestCase(machinecase.MachineTestCase):
+class RestartTestCase(machine_case.MachineTestCase):
 
     def test_under_every_strategy(self):
         bmc = self.bmc()
@@ -276,7 +276,7 @@ class RestartTestCase(machinecase.MachineTestCase):
         self.stays(lambda: machine.power_state() is OFF)
 
 
-class PauseTestCase(machinecase.MachineTestCase):
+class PauseTestCase(machine_case.MachineTestCase):
 
     def test_pause_and_resume(self):
         machine = self.machine('Manual', off=False)
@@ -305,7 +305,7 @@ class PauseTestCase(machinecase.MachineTestCase):
             self.assertRaises(errors.WrongState, machine.reset, action)
 
 
-class ProblemTestCase(machinecase.MachineTestCase):
+class ProblemTestCase(machine_case.MachineTestCase):
 
     def stuck(self, strategy, reason, bmc, **kwargs):
         name = self.make(strategy, **kwargs)
@@ -357,11 +357,11 @@ class ProblemTestCase(machinecase.MachineTestCase):
         for strategy in ('Always', 'RerunOnFailure'):
             machine = self.stuck(
                 strategy, ('CrashLoopBackOff',), bmc,
-                annotations={machinecase.FAIL_START: 'true'})
+                annotations={machine_case.FAIL_START: 'true'})
             self.stops_trying(machine)
             self.sandbox.patch('virtualmachines', machine.name, {
                 'spec': {'template': {'metadata': {'annotations': {
-                    machinecase.FAIL_START: None}}}}})
+                    machine_case.FAIL_START: None}}}}})
             machine.reset(R.ON)
             self.becomes(machine, ON, 40)
             self.assertEqual(strategy, self.strategy(machine.name))
@@ -399,7 +399,7 @@ class ProblemTestCase(machinecase.MachineTestCase):
         self.assertEqual('RerunOnFailure', self.strategy(name))
 
 
-class FaultTestCase(machinecase.MachineTestCase):
+class FaultTestCase(machine_case.MachineTestCase):
     """Each write survives a bad moment, and happens once."""
 
     #: What is done, the strategy, whether it is off before, how many boots
@@ -421,7 +421,7 @@ class FaultTestCase(machinecase.MachineTestCase):
         bmc = self.bmc()
         for action, strategy, off, boots, verbs in self.CASES:
             machine = self.machine(strategy, bmc, off=off)
-            for moment in machinecase.BAD_MOMENTS:
+            for moment in machine_case.BAD_MOMENTS:
                 for verb in verbs:
                     self.sandbox.fault(
                         moment, verb=verb,
@@ -480,7 +480,7 @@ class FaultTestCase(machinecase.MachineTestCase):
             return False
 
 
-class KilledTestCase(machinecase.MachineTestCase):
+class KilledTestCase(machine_case.MachineTestCase):
     """A process is killed after each write; the next one goes on."""
 
     def test_next_bmc_finishes_what_was_begun(self):

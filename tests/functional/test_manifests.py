@@ -15,10 +15,10 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
-from tests.functional import base
-from tests.functional import checkout
-from tests.functional import operator
-from tests.functional import sandbox
+from tests.fixtures import base
+from tests.fixtures import checkout
+from tests.fixtures import operator
+from tests.fixtures import sandbox
 
 OVERLAYS = operator.MANIFESTS / 'overlays'
 COMPONENTS = operator.MANIFESTS / 'components'

@@ -11,15 +11,15 @@ from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
-from tests.functional import machinecase
-from tests.functional import mediacase
+from tests.fixtures import machine_case
+from tests.fixtures import media_case
 
 R = power_state.ResetType
-S = mediacase.S
-ON, OFF = machinecase.ON, machinecase.OFF
+S = media_case.S
+ON, OFF = machine_case.ON, machine_case.OFF
 
 
-class DriveTestCase(mediacase.MediaTestCase):
+class DriveTestCase(media_case.MediaTestCase):
 
     def check_untouched(self, machine, before):
         """The VM was not started, stopped or given another boot order."""
@@ -32,7 +32,7 @@ class DriveTestCase(mediacase.MediaTestCase):
                     'devices'][kind] if 'bootOrder' in device])
 
     def test_empty_drive_of_a_vm_that_is_off(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         before = self.sandbox.vm(machine.name)
         source = self.source()
         self.assertIsNone(machine.medium('Cd'))
@@ -57,13 +57,13 @@ class DriveTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
         self.assertEqual(({'name': 'cd', 'cdrom': {'bus': 'sata'}}, None),
                          self.drive_of(machine))
-        self.until('an empty drive', lambda: not mediacase.find(
+        self.until('an empty drive', lambda: not media_case.find(
             self.sandbox.vmi(machine.name)['spec']['volumes'], 'cd'))
         self.assertEqual(vmi, self.uid(machine.name))
         machine.eject_media('Cd')
 
     def test_empty_drive_of_a_running_vm_is_filled_at_once(self):
-        machine = self.machine('Always', change=mediacase.drop_medium,
+        machine = self.machine('Always', change=media_case.drop_medium,
                                off=False)
         before = self.sandbox.vm(machine.name)
         vmi = self.uid(machine.name)
@@ -74,7 +74,7 @@ class DriveTestCase(mediacase.MediaTestCase):
             # The import may be done before KubeVirt has seen the change.
             self.sandbox.wait(
                 'virtualmachineinstances', machine.name,
-                lambda vmi: (mediacase.find(vmi['spec']['volumes'], 'cd')
+                lambda vmi: (media_case.find(vmi['spec']['volumes'], 'cd')
                              or {}).get('dataVolume', {}).get('name')
                 == medium.data_volume)
         self.assertEqual(vmi, self.uid(machine.name))
@@ -84,7 +84,7 @@ class DriveTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_drive_is_added_to_a_vm_without(self):
-        machine = self.machine('Halted', change=mediacase.drop_drive)
+        machine = self.machine('Halted', change=media_case.drop_drive)
         before = self.sandbox.vm(machine.name)
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
@@ -107,7 +107,7 @@ class DriveTestCase(mediacase.MediaTestCase):
     def test_boot_once_set_before_the_medium_is_there(self):
         bmc = self.bmc()
         self.until('CDI', lambda: bmc.media.offered)
-        for change in (mediacase.drop_drive, mediacase.drop_medium):
+        for change in (media_case.drop_drive, media_case.drop_medium):
             machine = self.machine('Halted', bmc, change=change)
             machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
             self.assertEqual(boot.Target.CD, machine.boot().target)
@@ -129,7 +129,7 @@ class DriveTestCase(mediacase.MediaTestCase):
             self.nothing_left(machine)
 
     def test_lasting_override_outlives_media(self):
-        machine = self.machine('Halted', change=mediacase.drop_drive)
+        machine = self.machine('Halted', change=media_case.drop_drive)
         machine.insert_media('Cd', self.source())
         machine.set_boot(boot.Target.CD, boot.Enabled.CONTINUOUS)
         spec = None
@@ -157,7 +157,7 @@ class DriveTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_drive_that_the_guest_lacks_waits_for_the_next_start(self):
-        machine = self.machine('Always', change=mediacase.drop_drive,
+        machine = self.machine('Always', change=media_case.drop_drive,
                                off=False)
         vmi = self.uid(machine.name)
         medium = machine.insert_media('Cd', self.source())
@@ -179,7 +179,7 @@ class DriveTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_guest_that_keeps_a_medium_gets_others(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('USBStick', self.source())
         self.comes(machine, S.READY, 'USBStick')
         machine.reset(R.ON)
@@ -189,7 +189,7 @@ class DriveTestCase(mediacase.MediaTestCase):
             machine.insert_media('Cd', self.source())
             self.comes(machine, S.READY)
         machine.eject_media('Cd')
-        self.until('the drive is empty', lambda: not mediacase.find(
+        self.until('the drive is empty', lambda: not media_case.find(
             self.sandbox.vmi(machine.name)['spec']['volumes'], 'cd'))
         self.assertEqual([], [
             condition for condition in self.sandbox.vmi(machine.name)[
@@ -204,7 +204,7 @@ class DriveTestCase(mediacase.MediaTestCase):
 
     def test_vm_without_hotplug(self):
         def change(spec):
-            mediacase.drop_medium(spec)
+            media_case.drop_medium(spec)
             spec['domain']['devices']['disableHotplug'] = True
 
         machine = self.machine('Halted', change=change)
@@ -268,12 +268,12 @@ class DriveTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
 
-class WithoutGateTestCase(mediacase.MediaTestCase):
+class WithoutGateTestCase(media_case.MediaTestCase):
 
     GATE = False
 
     def test_drive_comes_and_goes_with_its_medium(self):
-        machine = self.machine('Halted', change=mediacase.drop_drive)
+        machine = self.machine('Halted', change=media_case.drop_drive)
         spec = self.sandbox.vm(machine.name)['spec']
         for _ in range(2):
             machine.insert_media('Cd', self.source())
@@ -303,7 +303,7 @@ class WithoutGateTestCase(mediacase.MediaTestCase):
     def test_gate_that_is_switched_off_meanwhile(self):
         self.sandbox.set_gates(on=['DeclarativeHotplugVolumes'])
         machine = self.machine('Halted', self.bmc(gates_seconds=600),
-                               change=mediacase.drop_drive)
+                               change=media_case.drop_drive)
         machine.insert_media('Cd', self.source())
         self.sandbox.set_gates(off=['DeclarativeHotplugVolumes'])
         machine.eject_media('Cd')
@@ -311,10 +311,10 @@ class WithoutGateTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
 
-class ImportTestCase(mediacase.MediaTestCase):
+class ImportTestCase(media_case.MediaTestCase):
 
     def test_import_under_way(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         url = self.url('size-8000000.iso')
         self.slow('size-8000000', rate=4000000)
         machine.insert_media('Cd', self.source(url))
@@ -331,7 +331,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_bmc_for_one_vm_watches_by_name(self):
-        names = [self.make('Halted', change=mediacase.drop_medium)
+        names = [self.make('Halted', change=media_case.drop_medium)
                  for _ in range(2)]
         bmcs = []
         for name in names:
@@ -357,7 +357,7 @@ class ImportTestCase(mediacase.MediaTestCase):
     def test_child_process(self):
         """What a fork leaves is of no use; the child begins anew."""
         bmc = self.bmc()
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
         child = os.fork()
@@ -379,7 +379,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_start_during_the_import_waits_for_it(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         source = self.source()
         self.slow(source.url, delay=1)
         machine.insert_media('Cd', source)
@@ -392,7 +392,7 @@ class ImportTestCase(mediacase.MediaTestCase):
 
     def test_wait(self):
         bmc = self.bmc({'wait': True})
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         source = self.source()
         self.slow(source.url, delay=0.5)
         self.assertEqual(S.READY, machine.insert_media('Cd', source).state)
@@ -433,7 +433,7 @@ class ImportTestCase(mediacase.MediaTestCase):
     def test_failed_import_says_why_and_blocks_nothing(self):
         bmc = self.bmc()
         told = self.told(bmc)
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         source = self.failing()
         machine.insert_media('Cd', source)
         medium = self.comes(machine, S.FAILED)
@@ -461,14 +461,14 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_failed_import_that_comes_right_by_itself(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.failing())
         self.comes(machine, S.FAILED)
         self.images.missing = None
         self.comes(machine, S.READY)
 
     def test_vm_that_waits_for_a_failed_import_starts_without(self):
-        machine = self.machine('Manual', change=mediacase.drop_medium)
+        machine = self.machine('Manual', change=media_case.drop_medium)
         machine.insert_media('Cd', self.failing())
         self.comes(machine, S.FAILED)
         machine.reset(R.ON)
@@ -481,7 +481,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_same_image_again_changes_nothing(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         source = self.source()
         machine.insert_media('Cd', source)
         first = self.comes(machine, S.READY)
@@ -495,7 +495,7 @@ class ImportTestCase(mediacase.MediaTestCase):
 
     def test_what_another_process_ejected_is_inserted_again(self):
         one, two = self.bmc(), self.bmc()
-        machine = self.machine('Halted', one, change=mediacase.drop_medium)
+        machine = self.machine('Halted', one, change=media_case.drop_medium)
         other = self.handle(two, machine.name)
         source = self.source()
         for _ in range(5):
@@ -511,7 +511,7 @@ class ImportTestCase(mediacase.MediaTestCase):
             'metadata': {'name': 'small'},
             'spec': {'hard': {'requests.storage': '1Mi'}}})
         self.addCleanup(self.sandbox.delete, 'resourcequotas', 'small')
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         try:
             machine.insert_media('Cd', self.source())
         except errors.Rejected as e:
@@ -524,7 +524,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_what_is_refused_leaves_nothing(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         for url, error in (
                 ('ftp://127.0.0.1/a.iso', errors.InvalidValue),
                 ('http://169.254.169.254/a.iso', errors.InvalidValue),
@@ -539,7 +539,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.assertEqual([], self.data_volumes(machine))
 
     def test_credentials(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         source = self.source(
             self.images.url + '/private/p.iso',
             username=self.images.USER, password=self.images.PASSWORD)
@@ -566,7 +566,7 @@ class ImportTestCase(mediacase.MediaTestCase):
 
     def test_no_call_at_rest(self):
         bmc = self.bmc()
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
         self.noted(machine)
@@ -585,7 +585,7 @@ class ImportTestCase(mediacase.MediaTestCase):
     def test_told_in_every_process(self):
         one, two = self.bmc(), self.bmc()
         told = [self.told(one), self.told(two)]
-        machine = self.machine('Halted', one, change=mediacase.drop_medium)
+        machine = self.machine('Halted', one, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
         machine.eject_media('Cd')
@@ -601,7 +601,7 @@ class ImportTestCase(mediacase.MediaTestCase):
             self.assertNotIn(S.FAILED, states)
 
     def test_what_was_there_before_is_told_as_such(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
         self.noted(machine)
@@ -614,7 +614,7 @@ class ImportTestCase(mediacase.MediaTestCase):
         self.assertEqual(machine.medium('Cd'), new)
 
 
-class NoCdiTestCase(mediacase.MediaTestCase):
+class NoCdiTestCase(media_case.MediaTestCase):
 
     SANDBOX_ARGUMENTS = ('--no-cdi',)
 
@@ -622,7 +622,7 @@ class NoCdiTestCase(mediacase.MediaTestCase):
         return []
 
     def test_says_what_to_install(self):
-        machine = self.machine('Halted', change=mediacase.drop_drive)
+        machine = self.machine('Halted', change=media_case.drop_drive)
         e = self.assertRaises(errors.Unsupported, machine.insert_media, 'Cd',
                               self.source())
         self.assertIn('CDI', str(e))

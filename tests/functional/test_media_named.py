@@ -11,11 +11,11 @@ from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
-from tests.functional import machinecase
-from tests.functional import mediacase
+from tests.fixtures import machine_case
+from tests.fixtures import media_case
 from tests.functional import test_media_robust as robust
 
-S = mediacase.S
+S = media_case.S
 
 
 class NamedMixin:
@@ -64,7 +64,7 @@ class NamedMixin:
 
     def alone(self, strategy='Halted', **settings):
         """A machine, and a BMC of its own."""
-        name = self.make(strategy, change=mediacase.drop_medium)
+        name = self.make(strategy, change=media_case.drop_medium)
         return self.handle(self.bmc_of(name, **settings), name)
 
     def private(self, name='n'):
@@ -73,7 +73,7 @@ class NamedMixin:
                            password=self.images.PASSWORD)
 
 
-class NamedTestCase(NamedMixin, mediacase.UploadingTestCase):
+class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
 
     def test_all_of_it(self):
         machine = self.alone()
@@ -134,17 +134,17 @@ class NamedTestCase(NamedMixin, mediacase.UploadingTestCase):
         machine = self.alone()
         machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
         machine.reset(robust.R.ON)
-        self.becomes(machine, machinecase.ON)
+        self.becomes(machine, machine_case.ON)
         machine.reset(robust.R.FORCE_RESTART)
         machine.set_boot(boot.Target.HDD, boot.Enabled.CONTINUOUS)
         machine.reset(robust.R.FORCE_OFF)
-        self.becomes(machine, machinecase.OFF)
+        self.becomes(machine, machine_case.OFF)
 
 
-class NamedDeathTestCase(NamedMixin, mediacase.MediaTestCase):
+class NamedDeathTestCase(NamedMixin, media_case.MediaTestCase):
 
     def test_insert(self):
-        name = self.make('Halted', change=mediacase.drop_medium)
+        name = self.make('Halted', change=media_case.drop_medium)
         for writes in itertools.count(1):
             finished = self.drive(
                 name, 'insert', 'Cd', self.images.url + '/private/k.iso',
@@ -181,7 +181,7 @@ class NamedDeathTestCase(NamedMixin, mediacase.MediaTestCase):
                        lambda: not self.data_volumes(machine))
 
     def test_two_processes(self):
-        name = self.make('Halted', change=mediacase.drop_medium)
+        name = self.make('Halted', change=media_case.drop_medium)
         both = [self.handle(self.bmc_of(name), name) for _ in range(2)]
         for _ in range(4):
             found = robust.at_once(*[

@@ -8,11 +8,11 @@ import time
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
-from tests.functional import machinecase
-from tests.functional import mediacase
+from tests.fixtures import machine_case
+from tests.fixtures import media_case
 
 R = power_state.ResetType
-S = mediacase.S
+S = media_case.S
 
 KIND = {'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume'}
 
@@ -36,7 +36,7 @@ def at_once(*calls):
     return found
 
 
-class DeathTestCase(mediacase.MediaTestCase):
+class DeathTestCase(media_case.MediaTestCase):
     """A process dies after each of its writes; another one comes."""
 
     def each_death(self, machine, *words):
@@ -66,7 +66,7 @@ class DeathTestCase(mediacase.MediaTestCase):
 
     def test_insert(self):
         bmc = self.bmc(keeper=False)
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         url = self.images.url + '/private/k.iso'
         for finished in self.each_death(
                 machine, 'insert', 'Cd', url, self.images.USER,
@@ -92,7 +92,7 @@ class DeathTestCase(mediacase.MediaTestCase):
 
     def test_replace(self):
         bmc = self.bmc(keeper=False)
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         for number in itertools.count():
             url = self.url()
@@ -113,7 +113,7 @@ class DeathTestCase(mediacase.MediaTestCase):
 
     def test_eject(self):
         machine = self.machine('Halted', self.bmc(keeper=False),
-                               change=mediacase.drop_drive)
+                               change=media_case.drop_drive)
         for number in itertools.count(1):
             machine.insert_media('Cd', self.source())
             finished = self.drive(machine.name, 'eject', 'Cd', writes=number)
@@ -127,7 +127,7 @@ class DeathTestCase(mediacase.MediaTestCase):
 
     def test_next_insert_does_not_wait_for_what_was_given_up(self):
         bmc = self.bmc({'lapse_seconds': 20})
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         self.drive(machine.name, 'insert', 'Cd', self.url(), writes=2)
         began = time.monotonic()
         machine.insert_media('Cd', self.source())
@@ -140,7 +140,7 @@ class DeathTestCase(mediacase.MediaTestCase):
     def test_many_die_in_a_row(self):
         # Each leaves a reservation that nobody gives up for now.
         bmc = self.bmc({'lapse_seconds': 60}, keeper=False)
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for number in range(5):
             self.drive(machine.name, 'insert', 'Cd', self.url(),
                        writes=1 + number % 3)
@@ -151,7 +151,7 @@ class DeathTestCase(mediacase.MediaTestCase):
         self.assertEqual([], self.data_volumes(machine))
 
     def test_vm_that_is_deleted(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.source(
             self.images.url + '/private/d.iso', username=self.images.USER,
             password=self.images.PASSWORD))
@@ -164,11 +164,11 @@ class DeathTestCase(mediacase.MediaTestCase):
                        lambda: not self.owned(plural, machine))
 
 
-class RaceTestCase(mediacase.MediaTestCase):
+class RaceTestCase(media_case.MediaTestCase):
 
     def test_insert_and_eject(self):
         one, two = self.bmc(), self.bmc()
-        machine = self.machine('Halted', one, change=mediacase.drop_medium)
+        machine = self.machine('Halted', one, change=media_case.drop_medium)
         other = two.machine(machine.name)
         for number in range(6):
             def eject():
@@ -188,7 +188,7 @@ class RaceTestCase(mediacase.MediaTestCase):
     def test_two_insert(self):
         bmcs = [self.bmc(), self.bmc()]
         machine = self.machine('Halted', bmcs[0],
-                               change=mediacase.drop_medium)
+                               change=media_case.drop_medium)
         for _ in range(4):
             found = at_once(*[
                 lambda bmc=bmc: bmc.machine(machine.name).insert_media(
@@ -203,7 +203,7 @@ class RaceTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_two_devices(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         found = at_once(*[
             lambda device=device: machine.insert_media(device, self.source())
             for device in ('Cd', 'USBStick')])
@@ -220,7 +220,7 @@ class RaceTestCase(mediacase.MediaTestCase):
         one, two = self.bmc(), self.bmc()
         for _ in range(3):
             machine = self.machine('Halted', one,
-                                   change=mediacase.drop_drive)
+                                   change=media_case.drop_drive)
             other = self.handle(two, machine.name)
             found = at_once(
                 lambda: machine.insert_media('Cd', self.source()),
@@ -230,7 +230,7 @@ class RaceTestCase(mediacase.MediaTestCase):
             machine.reset(R.ON)
             self.assertEqual('Pxe', self.sandbox.wait_boot(
                 machine.name, 1)['class'])
-            self.becomes(machine, machinecase.ON)
+            self.becomes(machine, machine_case.ON)
             at_once(lambda: machine.eject_media('Cd'), lambda: self.until(
                 'over',
                 lambda: other.boot().enabled is boot.Enabled.DISABLED))
@@ -242,7 +242,7 @@ class RaceTestCase(mediacase.MediaTestCase):
                               if 'bootOrder' in each])
 
     def test_a_hundred_in_a_row(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         for _ in range(100):
             machine.insert_media('Cd', self.source())
             machine.eject_media('Cd')
@@ -251,7 +251,7 @@ class RaceTestCase(mediacase.MediaTestCase):
 
     def test_twenty_at_once(self):
         bmc = self.bmc()
-        names = [self.make('Halted', change=mediacase.drop_medium)
+        names = [self.make('Halted', change=media_case.drop_medium)
                  for _ in range(20)]
         each = [self.handle(bmc, name) for name in names]
         found = at_once(*[
@@ -269,13 +269,13 @@ class RaceTestCase(mediacase.MediaTestCase):
             self.nothing_left(machine)
 
 
-class BadMomentTestCase(mediacase.MediaTestCase):
+class BadMomentTestCase(media_case.MediaTestCase):
 
     def test_every_write_survives_one(self):
         bmc = self.bmc()
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for action, where in itertools.product(
-                machinecase.BAD_MOMENTS,
+                machine_case.BAD_MOMENTS,
                 ('datavolumes', 'secrets', 'virtualmachines')):
             self.sandbox.clear_faults()
             for verb in ('POST', 'PATCH', 'DELETE'):
@@ -291,7 +291,7 @@ class BadMomentTestCase(mediacase.MediaTestCase):
         self.sandbox.clear_faults()
 
     def test_names_that_are_taken(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         name = machine.name + '-bmc-cd-%d'
         blank = {'source': {'blank': {}}, 'storage': {
             'resources': {'requests': {'storage': '1Mi'}}}}
@@ -378,7 +378,7 @@ class BadMomentTestCase(mediacase.MediaTestCase):
                               lambda it: it is None)
 
     def test_annotation_that_names_somebody_elses(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         name = machine.name + '-bmc-cd-0'
         made = self.sandbox.create('datavolumes', {
             **KIND, 'metadata': {'name': name},
@@ -399,7 +399,7 @@ class BadMomentTestCase(mediacase.MediaTestCase):
             'datavolumes', name)['metadata']['uid'])
 
     def test_medium_that_somebody_takes_out_of_the_vm(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
         volumes = self.sandbox.vm(machine.name)['spec']['template']['spec'][
@@ -411,7 +411,7 @@ class BadMomentTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
     def test_data_volume_that_somebody_deletes(self):
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         url = self.url()
         self.slow(url, delay=30)
         machine.insert_media('Cd', self.source(url))

@@ -9,12 +9,12 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine.media import reconciler
 from sushy_kubevirt.machine import power_state
-from tests.functional import checkout
-from tests.functional import machinecase
-from tests.functional import mediacase
+from tests.fixtures import checkout
+from tests.fixtures import machine_case
+from tests.fixtures import media_case
 
 R = power_state.ResetType
-S = mediacase.S
+S = media_case.S
 HTTP = boot.Target.UEFI_HTTP
 
 _UPLOADER = '''
@@ -34,7 +34,7 @@ time.sleep(60)
 '''
 
 
-class StorageTestCase(mediacase.MediaTestCase):
+class StorageTestCase(media_case.MediaTestCase):
 
     def test_storage_that_cdi_does_not_know(self):
         # CDI's StorageProfile of such a class recommends nothing.
@@ -49,7 +49,7 @@ class StorageTestCase(mediacase.MediaTestCase):
             chosen = {'access_mode': mode} if mode else {}
             machine = self.machine(
                 'Halted', self.bmc({'storage_class': 'of-a-kind', **chosen}),
-                change=mediacase.drop_medium)
+                change=media_case.drop_medium)
             machine.insert_media('Cd', self.source())
             medium = self.comes(machine, state)
             if mode:
@@ -59,11 +59,11 @@ class StorageTestCase(mediacase.MediaTestCase):
             self.nothing_left(machine)
 
 
-class UploadTestCase(mediacase.UploadingTestCase):
+class UploadTestCase(media_case.UploadingTestCase):
 
     def test_upload(self):
         machine = self.machine('Halted', self.uploading(),
-                               change=mediacase.drop_medium)
+                               change=media_case.drop_medium)
         source = self.source(
             self.url('private/size-3000000.iso'),
             username=self.images.USER, password=self.images.PASSWORD)
@@ -78,7 +78,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
 
     def test_auto_uploads_what_cdi_cannot_import(self):
         bmc = self.bmc(self.proxy)
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for fields, kind in (({}, 'http'), ({'verify': False}, 'upload'),
                              ({'method': 'Upload'}, 'upload')):
             machine.insert_media('Cd', self.source(**fields))
@@ -93,7 +93,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
 
     def test_without_a_proxy(self):
         machine = self.machine('Halted', self.bmc({'mode': 'upload'}),
-                               change=mediacase.drop_medium)
+                               change=media_case.drop_medium)
         self.assertRaises(errors.Unsupported, machine.insert_media, 'Cd',
                           self.source())
         self.assertIsNone(self.remembered(machine))
@@ -102,7 +102,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
         machine = self.machine(
             'Halted', self.bmc({
                 'mode': 'upload', 'upload_proxy_url': 'http://127.0.0.1:9'}),
-            change=mediacase.drop_medium)
+            change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         medium = self.comes(machine, S.FAILED)
         self.assertEqual('UploadFailed', medium.reason)
@@ -112,7 +112,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
 
     def test_ejected_half_way(self):
         bmc = self.uploading()
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source(
             self.url('size-50000000000.iso')))
         self.assertTrue(bmc.media.wait(
@@ -125,7 +125,7 @@ class UploadTestCase(mediacase.UploadingTestCase):
         self.addCleanup(setattr, reconciler, 'UPLOAD_SECONDS',
                         reconciler.UPLOAD_SECONDS)
         reconciler.UPLOAD_SECONDS = 4
-        machine = self.machine('Halted', change=mediacase.drop_medium)
+        machine = self.machine('Halted', change=media_case.drop_medium)
         with subprocess.Popen(
                 [sys.executable, '-c', _UPLOADER,
                  str(self.account), machine.name,
@@ -142,11 +142,11 @@ class UploadTestCase(mediacase.UploadingTestCase):
         self.nothing_left(machine)
 
 
-class HttpBootTestCase(mediacase.MediaTestCase):
+class HttpBootTestCase(media_case.MediaTestCase):
 
     def uefi(self, **kwargs):
         machine = self.machine('Manual', change=lambda spec: (
-            mediacase.drop_drive(spec), spec['domain']['firmware'].update(
+            media_case.drop_drive(spec), spec['domain']['firmware'].update(
                 bootloader={'efi': {'secureBoot': False}})), **kwargs)
         self.until('CDI', lambda: machine.cluster.media.offered)
         return machine
@@ -166,7 +166,7 @@ class HttpBootTestCase(mediacase.MediaTestCase):
         machine.reset(R.ON)
         self.assertEqual('cdrom:bmc-http', self.sandbox.wait_boot(
             machine.name, 1)['device'])
-        self.becomes(machine, machinecase.ON)
+        self.becomes(machine, machine_case.ON)
         self.until('over', lambda: machine.boot().enabled
                    is boot.Enabled.DISABLED)
         # It reads as over a moment before the drive is taken out. The guest
@@ -236,14 +236,14 @@ class HttpBootTestCase(mediacase.MediaTestCase):
         self.nothing_left(machine)
 
 
-class CertificateTestCase(mediacase.MediaTestCase):
+class CertificateTestCase(media_case.MediaTestCase):
 
     def certificate(self):
         return self.sandbox.ca.read_text()
 
     def test_kept_and_given_to_cdi(self):
         bmc = self.bmc()
-        machine = self.machine('Halted', bmc, change=mediacase.drop_medium)
+        machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         self.assertEqual((), machine.media_certificates('Cd'))
         made = machine.add_media_certificate('Cd', self.certificate())
         self.assertEqual((made,), machine.media_certificates('Cd'))

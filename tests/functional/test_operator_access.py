@@ -9,15 +9,15 @@ import json
 from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
-from tests.functional import accesscase
-from tests.functional import operator
+from tests.fixtures import access_case
+from tests.fixtures import operator
 
 # For clusters with OwnerReferencesPermissionEnforcement; the sandbox has not
 # got that.
 OWNERSHIP = {('update', 'virtualmachinebmcs.bmc.kubevirt.io/finalizers')}
 
 
-class OperatorAccountTestCase(accesscase.AccessTestCase):
+class OperatorAccountTestCase(access_case.AccessTestCase):
 
     # Renewed every four seconds; its work takes longer.
     ARGUMENTS = ('--lease-seconds', '12')
@@ -88,7 +88,7 @@ class OperatorAccountTestCase(accesscase.AccessTestCase):
         bmc = spec.read(operator.bmc_manifest('a') | {'metadata': {
             'name': 'a', 'namespace': 'b', 'uid': 'c', 'generation': 1}})
         # Nobody can give what he has not.
-        given = set(accesscase.of_rules(rbac.rules(bmc, True)))
+        given = set(access_case.of_rules(rbac.rules(bmc, True)))
         me = kubectl.Kubectl(self.account)
         everywhere = self.can(me)
         # Its CA and the Lease are in its own namespace.
@@ -132,7 +132,7 @@ class OperatorAccountTestCase(accesscase.AccessTestCase):
             '--serviceaccount=default:default', '-n', self.namespace))
 
 
-class AutoCreateAccountTestCase(accesscase.AccessTestCase):
+class AutoCreateAccountTestCase(access_case.AccessTestCase):
 
     FOLDER = operator.MANIFESTS / 'overlays' / 'auto-create'
     ARGUMENTS = ('--auto-create', 'bmc=auto')
@@ -152,7 +152,7 @@ class AutoCreateAccountTestCase(accesscase.AccessTestCase):
             kubectl.Kubectl(self.account))))
 
 
-class NamespacedAccountTestCase(accesscase.AccessTestCase):
+class NamespacedAccountTestCase(access_case.AccessTestCase):
     """An operator for the namespaces ``default`` and ``lab``."""
 
     RUNS = False

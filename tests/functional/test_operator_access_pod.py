@@ -15,10 +15,10 @@ from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
-from tests.functional import accesscase
-from tests.functional import imageserver
-from tests.functional import operator
-from tests.functional import sandbox
+from tests.fixtures import access_case
+from tests.fixtures import image_server
+from tests.fixtures import operator
+from tests.fixtures import sandbox
 
 R = power_state.ResetType
 
@@ -27,7 +27,7 @@ UNNAMED = {('create', 'events'), ('list', 'events'), ('delete', 'events'),
            ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io')}
 
 
-class PodAccountTestCase(accesscase.AccessTestCase):
+class PodAccountTestCase(access_case.AccessTestCase):
     """The account of a BMC's pod, of an operator that knows CDI's proxy."""
 
     RUNS = False
@@ -35,7 +35,7 @@ class PodAccountTestCase(accesscase.AccessTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.images = cls.share(imageserver.ImageServer())
+        cls.images = cls.share(image_server.ImageServer())
         url, cls.proxy_ca = cls.sandbox.upload_proxy()
         cls.operator = cls.share(operator.Operator(cls.account, (
             '--upload-proxy-url', url, '--upload-proxy-ca', cls.proxy_ca)))
@@ -109,7 +109,7 @@ class PodAccountTestCase(accesscase.AccessTestCase):
             machine.delete_media_certificate('Cd', one.id)
         # The pod itself uploads one.
         device = self.system(box) + '/VirtualMedia/Cd'
-        images = self.useFixture(imageserver.ImageServer(self.here))
+        images = self.useFixture(image_server.ImageServer(self.here))
         self.post(box, device + '/Actions/VirtualMedia.InsertMedia',
                   Image=images.url + '/b.iso', TransferMethod='Upload')
         self.until('there', lambda: [

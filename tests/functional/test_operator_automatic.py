@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BMCs that come with their VMs."""
 
-from tests.functional import operator
+from tests.fixtures import operator
 
 LABEL = 'bmc.kubevirt.io/auto-created=true'
 

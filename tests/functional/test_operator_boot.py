@@ -8,8 +8,8 @@ import json
 import os
 import signal
 
-from tests.functional import machinecase
-from tests.functional import operator
+from tests.fixtures import machine_case
+from tests.fixtures import operator
 
 
 class BootTestCase(operator.OperatorTestCase):
@@ -238,7 +238,7 @@ class BootRunsTest(BootTestCase):
         # A guest that does not heed the power button: a restart takes a
         # while, in which the BMC is deleted.
         template = {'metadata': {'annotations': {
-            machinecase.IGNORE_ACPI: 'true'}},
+            machine_case.IGNORE_ACPI: 'true'}},
             'spec': {'terminationGracePeriodSeconds': 3}}
         self.kubectl('patch', 'vm', 'box', '--type=merge', '--patch',
                      json.dumps({'spec': {'template': template}}))

@@ -14,7 +14,7 @@ import requests
 import yaml
 
 from kubevirt_sandbox.testing import process
-from tests.functional import operator
+from tests.fixtures import operator
 
 VERSION = r'^sushy-kubevirt-operator \d+\.\d+\.\d+'
 PORT = r'Metrics and probes are at (http://127\.0\.0\.1:\d+)"'

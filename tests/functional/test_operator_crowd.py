@@ -10,7 +10,7 @@ import time
 from testtools import content
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import operator
+from tests.fixtures import operator
 
 
 class CrowdTestCase(operator.OperatorTestCase):

@@ -11,7 +11,7 @@ import itertools
 import json
 import time
 
-from tests.functional import operator
+from tests.fixtures import operator
 
 FIRST = {'ipmi': {'enabled': True}, 'redfish': {'plainHTTP': False},
          'networkPolicy': {'enabled': False}, 'service': {

@@ -3,7 +3,7 @@
 
 import random
 
-from tests.functional import operator
+from tests.fixtures import operator
 
 PATHS = ('/virtualmachinebmcs', '/deployments', '/services', '/secrets',
          '/roles', '/configmaps', '/serviceaccounts', '/events', '/leases')

@@ -4,7 +4,7 @@
 import json
 import time
 
-from tests.functional import operator
+from tests.fixtures import operator
 
 # What the definition lets through and the cluster, or the operator, refuses:
 # the spec, and a word of what the status says.

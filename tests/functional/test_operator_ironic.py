@@ -12,11 +12,11 @@ from urllib import parse
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import webserver
-from tests.functional import imageserver
-from tests.functional import ironic
-from tests.functional import mediacase
-from tests.functional import operator
-from tests.functional import pages
+from tests.fixtures import documents
+from tests.fixtures import image_server
+from tests.fixtures import ironic
+from tests.fixtures import media_case
+from tests.fixtures import operator
 
 
 class IronicTestCase(operator.OperatorTestCase):
@@ -33,7 +33,7 @@ class IronicTestCase(operator.OperatorTestCase):
     def make(self):
         """Make a VM with an empty CD-ROM drive, and its BMC."""
         vm = machines.vm('box', 'Halted', self.namespace)
-        mediacase.drop_medium(vm['spec']['template']['spec'])
+        media_case.drop_medium(vm['spec']['template']['spec'])
         self.sandbox.create('virtualmachines', vm, self.namespace)
         self.one = self.bmc().ready()
 
@@ -93,7 +93,7 @@ class IronicTestCase(operator.OperatorTestCase):
         here = webserver.own_address()
         if here is None:
             self.skipTest('only loopback: a BMC takes nothing from there')
-        images = self.useFixture(imageserver.ImageServer(here))
+        images = self.useFixture(image_server.ImageServer(here))
         self.make()
         before = self.template()
         self.enrol('redfish')
@@ -120,8 +120,8 @@ class IronicTestCase(operator.OperatorTestCase):
     def test_commands_of_the_recipes(self):
         """They enrol nodes that Ironic can read the power state of."""
         self.make()
-        commands = [text for title, text, _ in pages.blocks(
-            pages.RECIPES.read_text()) if title == 'Ironic']
+        commands = [text for title, text, _ in documents.blocks(
+            documents.RECIPES.read_text()) if title == 'Ironic']
         self.assertEqual(2, len(commands))
         for number, text in enumerate(commands):
             name = '%s-%d' % (self.namespace, number)

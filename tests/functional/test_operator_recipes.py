@@ -9,9 +9,9 @@ import fixtures
 import yaml
 
 from kubevirt_sandbox.testing import process
-from tests.functional import checkout
-from tests.functional import operator
-from tests.functional import pages
+from tests.fixtures import checkout
+from tests.fixtures import documents
+from tests.fixtures import operator
 
 
 class RecipesTestCase(operator.OperatorTestCase):
@@ -46,15 +46,15 @@ class RecipesTestCase(operator.OperatorTestCase):
     def test_readme(self):
         title = 'A BMC by ``kubectl apply``'
         steps = [
-            (one, text) for one, text, _ in pages.blocks(
-                pages.README.read_text()) if one == title]
+            (one, text) for one, text, _ in documents.blocks(
+                documents.README.read_text()) if one == title]
         # What to look at is tried while there is something to see. (The
         # operator that made the BMC is not one of those pods.)
         steps[2:2] = [('wait', 'kubectl --namespace %s rollout status '
                        '--timeout=60s deployment/%s' % (
                            operator.NAMESPACE, operator.NAME))] + [
-            ('look', text) for _, text, _ in pages.blocks(
-                pages.NOT_READY.read_text())]
+            ('look', text) for _, text, _ in documents.blocks(
+                documents.NOT_READY.read_text())]
         found = self.shell(steps)
         said = found[title.replace('`', '')]
         self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
@@ -72,7 +72,7 @@ class RecipesTestCase(operator.OperatorTestCase):
             operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
 
     def test_recipes(self):
-        found = pages.blocks(pages.RECIPES.read_text())
+        found = documents.blocks(documents.RECIPES.read_text())
         manifests = [yaml.safe_load(text) for _, text, _ in found
                      if text.startswith('apiVersion:')]
         steps = [(title, text) for title, text, runs in found

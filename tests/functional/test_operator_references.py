@@ -4,7 +4,7 @@
 import json
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import operator
+from tests.fixtures import operator
 
 ALLOW = 'bmc.kubevirt.io/allow-from'
 

@@ -7,8 +7,8 @@ import threading
 import yaml
 
 from kubevirt_sandbox.testing import process
-from tests.functional import operator
-from tests.functional.test_operator_upkeep import of_pod
+from tests.fixtures import operator
+from tests.fixtures import processes
 
 IMAGE = 'registry.test/emulator:'
 
@@ -178,12 +178,9 @@ class AwayTestCase(operator.OperatorTestCase):
     def redfish_of(self, name):
         uids = [one['metadata']['uid'] for one in self.kubectl.get(
             'pods', '-l', operator.LABEL + name)['items']]
-        return {
-            pid
-            for uid in uids
-            for pid in set(of_pod(uid))
-            & set(process.running('sushy-kubevirt-redfish'))
-        }
+        return {pid for uid in uids for pid in
+                set(processes.with_environment(uid))
+                & set(process.running('sushy-kubevirt-redfish'))}
 
 
 class ReplicasTestCase(operator.OperatorTestCase):
@@ -232,7 +229,7 @@ class ReplicasTestCase(operator.OperatorTestCase):
         self.bmc('second', 'box').ready()
         # It is killed: the other one comes when its time is up.
         holder = self.holder()
-        for pid in of_pod(self.pods()[self.leader()]):
+        for pid in processes.with_environment(self.pods()[self.leader()]):
             if pid in process.running(operator.NAME):
                 operator.os.kill(pid, signal.SIGKILL)
         self.bmc('third', 'box').ready()

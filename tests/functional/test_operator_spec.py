@@ -8,8 +8,8 @@ import ssl
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import webserver
 from sushy_kubevirt.operator import pki
-from tests.functional import imageserver
-from tests.functional import operator
+from tests.fixtures import image_server
+from tests.fixtures import operator
 
 
 class SpecTestCase(operator.OperatorTestCase):
@@ -252,7 +252,7 @@ class SpecTestCase(operator.OperatorTestCase):
         here = webserver.own_address()
         if here is None:
             self.skipTest('only loopback: a BMC takes nothing from there')
-        url = self.useFixture(imageserver.ImageServer(here)).url + '/a.iso'
+        url = self.useFixture(image_server.ImageServer(here)).url + '/a.iso'
         where = '/redfish/v1/Managers/BMC/VirtualMedia/CD1/Actions/' \
                 'VirtualMedia.%sMedia'
 

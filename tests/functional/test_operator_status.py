@@ -4,7 +4,7 @@
 import re
 import time
 
-from tests.functional import operator
+from tests.fixtures import operator
 
 CONDITIONS = ['VirtualMachineAvailable', 'SecretAvailable',
               'BMCEmulatorReady', 'EndpointReady', 'Ready']

@@ -3,11 +3,11 @@
 
 import json
 
-from tests.functional import accesscase
-from tests.functional import operator
+from tests.fixtures import access_case
+from tests.fixtures import operator
 
 
-class TenantTestCase(accesscase.AccessTestCase):
+class TenantTestCase(access_case.AccessTestCase):
     """Somebody who may make BMCs in his namespace, and nothing else."""
 
     SANDBOX = ('--pods', 'pretended')

@@ -14,8 +14,8 @@ import yaml
 
 from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import webserver
-from tests.functional import imageserver
-from tests.functional import operator
+from tests.fixtures import image_server
+from tests.fixtures import operator
 
 # The VM of that README, its Secret and its VirtualMachineBMC.
 VM = '''
@@ -214,7 +214,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
     def medium(self, url):
         """Virtual media, by the manager's name that is written there."""
         # A BMC takes nothing from loopback.
-        images = self.useFixture(imageserver.ImageServer(
+        images = self.useFixture(image_server.ImageServer(
             webserver.own_address())).url + '/live-server-amd64.iso'
         user = '-u admin:password'
         where = url + '/redfish/v1/Managers/BMC/VirtualMedia/CD1'

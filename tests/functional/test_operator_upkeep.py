@@ -7,7 +7,8 @@ import os
 import signal
 
 from kubevirt_sandbox.testing import process
-from tests.functional import operator
+from tests.fixtures import operator
+from tests.fixtures import processes
 
 # What the cluster says of an object and the operator has no say in.
 GIVEN = ('annotations', 'creationTimestamp', 'generation', 'managedFields',
@@ -185,7 +186,8 @@ class UpkeepTestCase(operator.OperatorTestCase):
         pod = self.kubectl.get('pods', '-l', operator.LABEL + self.box.name)[
             'items'][0]['metadata']
         for command in ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi'):
-            for pid in set(process.running(command)) & set(of_pod(pod['uid'])):
+            for pid in (set(process.running(command))
+                        & set(processes.with_environment(pod['uid']))):
                 os.kill(pid, signal.SIGKILL)
         self.until('restarts', lambda: [one[2] for one in
                                         self.box.processes()], [1, 1])
@@ -218,16 +220,3 @@ class UpkeepTestCase(operator.OperatorTestCase):
         other.ready()
         self.kubectl('delete', 'vmbmc', 'other')
         self.until('gone', lambda: self.owned('other'), [])
-
-
-def of_pod(uid):
-    """Process ids of a pod, by the mark in their environment."""
-    found = []
-    for name in filter(str.isdigit, os.listdir('/proc')):
-        try:
-            with open(f'/proc/{name}/environ', 'rb') as stream:
-                if uid.encode() in stream.read():
-                    found.append(int(name))
-        except OSError:
-            continue
-    return found

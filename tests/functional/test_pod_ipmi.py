@@ -21,10 +21,10 @@ from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
-from tests.functional import base
-from tests.functional import memory
-from tests.functional import mount
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import processes
+from tests.fixtures import secret_volume
+from tests.fixtures import vbmcd
 
 #: MiB. Both containers of a pod that has nothing to do are to have less than
 #: 64 of PSS together; what no file has is what does not depend on who else
@@ -49,7 +49,7 @@ class Pod(fixtures.Fixture):
 
     def _setUp(self):
         self.password = secrets.token_hex(8)
-        self.mount = self.useFixture(mount.Mount(
+        self.mount = self.useFixture(secret_volume.Mount(
             username=b'admin', password=self.password.encode()))
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.process = self.useFixture(process.Process(
@@ -197,7 +197,7 @@ class ServeTest(PodTestCase):
         self.wait_ready(pod)
         for _number in range(20):
             pod.ipmi('power', 'status')
-        self.assertLess(memory.anonymous(pod.process.pid),
+        self.assertLess(processes.anonymous(pod.process.pid),
                         MOST_MEMORY * 1024)
 
     def test_it_ends_when_it_is_told_to(self):

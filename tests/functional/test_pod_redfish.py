@@ -14,10 +14,10 @@ from sushy import auth
 
 from kubevirt_sandbox.testing import process
 from sushy_kubevirt.pod import http_server
-from tests.functional import base
-from tests.functional import crawler
-from tests.functional import memory
-from tests.functional import redfishpod
+from tests.fixtures import base
+from tests.fixtures import link_crawler
+from tests.fixtures import processes
+from tests.fixtures import redfish_pod
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
 SYSTEM = '/redfish/v1/Systems/1'
@@ -32,8 +32,8 @@ class Case(base.SandboxTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.pod = cls.share(redfishpod.RedfishPod(cls.sandbox,
-                                                  plain=cls.PLAIN))
+        cls.pod = cls.share(redfish_pod.RedfishPod(cls.sandbox,
+                                                   plain=cls.PLAIN))
 
     def until(self, what, look, expected=True, seconds=30):
         end = time.monotonic() + seconds
@@ -45,7 +45,7 @@ class Case(base.SandboxTestCase):
     def login(self):
         answer = self.pod.curl(
             SESSIONS, '-X', 'POST', '-H', 'Content-Type: application/json',
-            '-d', json.dumps({'UserName': redfishpod.USER,
+            '-d', json.dumps({'UserName': redfish_pod.USER,
                               'Password': self.pod.password}))
         self.assertEqual(201, answer.code)
         return answer
@@ -110,7 +110,7 @@ class RedfishPodTestCase(Case):
         self.assertNotIn(answer.code, (307, 404))
 
     def test_sushy_by_the_aliases(self):
-        account = auth.SessionOrBasicAuth(redfishpod.USER, self.pod.password)
+        account = auth.SessionOrBasicAuth(redfish_pod.USER, self.pod.password)
         client = sushy.Sushy(self.pod.url, verify=str(self.pod.ca),
                              auth=account)
         self.addCleanup(account.close)
@@ -129,7 +129,7 @@ class RedfishPodTestCase(Case):
             enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
 
     def test_everything_is_there_by_the_aliases(self):
-        found = crawler.crawl(
+        found = link_crawler.crawl(
             lambda path: self.pod.request('GET', path, stream=True),
             SYSTEM)
         wrong = {path: code for path, (code, _body, _source) in found.items()
@@ -165,7 +165,7 @@ class RedfishPodTestCase(Case):
         pid, old = self.pod.process.pid, self.pod.ca
         with requests.get(
                 self.pod.url + STREAM, stream=True, verify=str(old),
-                auth=(redfishpod.USER, self.pod.password),
+                auth=(redfish_pod.USER, self.pod.password),
                 timeout=30) as stream:
             self.assertEqual(200, stream.status_code)
             lines = stream.iter_lines()
@@ -243,13 +243,13 @@ class RedfishPodTestCase(Case):
 
     def test_small_after_all_was_read(self):
         def crawl():
-            crawler.crawl(
+            link_crawler.crawl(
                 lambda path: self.pod.request('GET', path, stream=True))
 
         crawl()
-        before = memory.anonymous(self.pod.process.pid)
+        before = processes.anonymous(self.pod.process.pid)
         crawl()
-        after = memory.anonymous(self.pod.process.pid)
+        after = processes.anonymous(self.pod.process.pid)
         # 31 MiB on Python 3.11; the drivers that are not loaded are 25.
         self.assertLess(after, 38 * 1024)
         self.assertLess(after - before, 1024)
@@ -268,11 +268,11 @@ class PlainTestCase(Case):
         self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
 
     def test_end(self):
-        pod = self.useFixture(redfishpod.RedfishPod(self.sandbox, 'vm-1',
-                                                    plain=True))
+        pod = self.useFixture(redfish_pod.RedfishPod(self.sandbox, 'vm-1',
+                                                     plain=True))
         with requests.get(
                 pod.url + STREAM, stream=True, timeout=30,
-                auth=(redfishpod.USER, pod.password)) as stream:
+                auth=(redfish_pod.USER, pod.password)) as stream:
             self.assertEqual(200, stream.status_code)
             next(stream.iter_lines())
             with socket.create_connection(('127.0.0.1', pod.port)):
@@ -289,7 +289,7 @@ class StartTestCase(base.SandboxTestCase):
     VMS = 1
 
     def start(self, settings):
-        pod = redfishpod.RedfishPod(self.sandbox, settings=settings)
+        pod = redfish_pod.RedfishPod(self.sandbox, settings=settings)
         error = self.assertRaises(fixtures.MultipleExceptions, pod.setUp)
         return str(process.cause(error))
 

@@ -9,9 +9,9 @@ by CDI from a web server, the ISO because it was inserted into the drive.
 import time
 
 from kubevirt_sandbox.testing import qemu
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import vbmcd
 
 SYSTEMS = '/redfish/v1/Systems/'
 IPXE = 'Open Source Network Boot Firmware'

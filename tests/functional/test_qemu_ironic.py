@@ -11,9 +11,9 @@ import fixtures
 
 from kubevirt_sandbox.testing import qemu
 from kubevirt_sandbox.testing import webserver
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import ironic
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import ironic
 
 
 class IronicDeployTestCase(qemu.QemuTestCase, base.SandboxTestCase):

@@ -11,11 +11,11 @@ from urllib import parse
 import sushy
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import emulator
-from tests.functional import redfish
+from tests.fixtures import emulator
+from tests.fixtures import redfish_case
 
 
-class TestReads(redfish.RedfishTestCase):
+class TestReads(redfish_case.RedfishTestCase):
 
     def test_sushy_reads_everything(self):
         vm = self.make('RerunOnFailure')
@@ -70,7 +70,7 @@ class TestReads(redfish.RedfishTestCase):
             '', '/Processors', '/EthernetInterfaces', '/SimpleStorage',
             '/BIOS', '/Bios/Settings', '/SecureBoot', '/BootOptions',
             '/Storage', '/Memory/RAM')] + [
-                redfish.SYSTEMS, '/redfish/v1/Managers/' + self.uuid,
+                redfish_case.SYSTEMS, '/redfish/v1/Managers/' + self.uuid,
                 '/redfish/v1/Chassis/' + self.uuid]
         # What other threads do by themselves comes by the second; what a GET
         # costs, by the GET.
@@ -88,7 +88,7 @@ class TestReads(redfish.RedfishTestCase):
         for name in (self.name, 'default:' + self.name,
                      'default%2F' + self.name):
             response = self.emulator.request(
-                'GET', f'{redfish.SYSTEMS}/{name}/BIOS?x=1',
+                'GET', f'{redfish_case.SYSTEMS}/{name}/BIOS?x=1',
                 allow_redirects=False, expect=307)
             self.assertEqual(
                 self.path + '/BIOS?x=1',
@@ -100,7 +100,7 @@ class TestReads(redfish.RedfishTestCase):
 
     def test_cannot_start(self):
         # No cluster has a node with this.
-        vm = machines.vm(redfish.new_name(), 'RerunOnFailure')
+        vm = machines.vm(redfish_case.new_name(), 'RerunOnFailure')
         vm['spec']['template']['spec']['nodeSelector'] = {'no': 'such'}
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
@@ -114,7 +114,7 @@ class TestReads(redfish.RedfishTestCase):
             'MessageArgs'][1])
 
 
-class TestWrites(redfish.RedfishTestCase):
+class TestWrites(redfish_case.RedfishTestCase):
 
     def test_power(self):
         self.make()
@@ -219,7 +219,7 @@ class TestWrites(redfish.RedfishTestCase):
                          self.sandbox.wait_boot(self.name, 1)['firmware'])
 
 
-class TestErrors(redfish.RedfishTestCase):
+class TestErrors(redfish_case.RedfishTestCase):
 
     def test_values(self):
         self.make()
@@ -279,7 +279,7 @@ class TestErrors(redfish.RedfishTestCase):
         self.refused('GET', self.path, None, 404)
 
     def test_ambiguous(self):
-        name = redfish.new_name()
+        name = redfish_case.new_name()
         with emulator.Emulator(
                 self.sandbox.bmc_account(everywhere=True),
                 {'SUSHY_EMULATOR_KUBEVIRT_NAMESPACES': '*'}) as everywhere:
@@ -291,7 +291,7 @@ class TestErrors(redfish.RedfishTestCase):
                     'virtualmachines',
                     machines.vm(name, 'Halted', namespace), namespace)
 
-            path = f'{redfish.SYSTEMS}/{name}'
+            path = f'{redfish_case.SYSTEMS}/{name}'
             self.until(lambda: everywhere.request(
                 'GET', path).status_code == 409)
             message = everywhere.request('GET', path).json()['error'][
@@ -303,7 +303,7 @@ class TestErrors(redfish.RedfishTestCase):
                 everywhere.system('other:' + name)['Description'])
 
 
-class TestOutage(redfish.RedfishTestCase):
+class TestOutage(redfish_case.RedfishTestCase):
     """The API goes away and comes back."""
 
     SETTINGS = {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 1,

@@ -6,12 +6,12 @@ import json
 import time
 import urllib.parse
 
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import redfish
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import redfish_case
 
 
-class HttpTestCase(redfish.RedfishTestCase):
+class HttpTestCase(redfish_case.RedfishTestCase):
     """One connection, kept as long as the server keeps it."""
 
     def setUp(self):
@@ -68,7 +68,7 @@ class HttpTestCase(redfish.RedfishTestCase):
         self.ask('PATCH', self.path, b'text' * 1000, code=415,
                  Content_Type='text/plain')
         self.ask('GET', self.path + '?$select=Name')
-        self.ask('GET', redfish.SYSTEMS + '?$expand=.($levels=2)')
+        self.ask('GET', redfish_case.SYSTEMS + '?$expand=.($levels=2)')
         self.ask('GET', '/redfish/v1/Nonsense', code=404)
         self.ask('GET', self.path, code=406, Accept='text/html')
 

@@ -9,9 +9,9 @@ import bcrypt
 import fixtures
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import crawler
-from tests.functional import emulator
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import link_crawler
 
 _PASSWORD = 'Tests-have-no-secrets-1'
 _OPEN = ('/redfish', '/redfish/v1/', '/redfish/v1', '/redfish/v1/odata',
@@ -42,7 +42,7 @@ class TestLinks(base.SandboxTestCase):
         return self.emulator.request('GET', path, stream=True)
 
     def crawl(self):
-        found = crawler.crawl(self.get)
+        found = link_crawler.crawl(self.get)
         broken = ['%d %s, linked from %s' % (code, path, source)
                   for path, (code, _body, source) in found.items()
                   if code != 200]
@@ -52,7 +52,7 @@ class TestLinks(base.SandboxTestCase):
     def check_actions(self, found):
         """Each is there, and says what it wants of an empty request."""
         for _code, body, _source in found.values():
-            for target in crawler.targets(body):
+            for target in link_crawler.targets(body):
                 answer = self.emulator.request('OPTIONS', target)
                 self.assertEqual(200, answer.status_code, target)
                 self.assertIn('POST', answer.headers['Allow'], target)
@@ -71,7 +71,7 @@ class TestLinks(base.SandboxTestCase):
             else:
                 self.assertEqual(
                     path.rstrip('/').rpartition('/')[2]
-                    if path != crawler.ROOT else body['Id'],
+                    if path != link_crawler.ROOT else body['Id'],
                     body['Id'])
 
     def check_schemas(self, found):
@@ -114,7 +114,7 @@ class TestLinks(base.SandboxTestCase):
             stream.write('admin:%s\n' % bcrypt.hashpw(
                 _PASSWORD.encode(), bcrypt.gensalt(4)).decode())
         served = self.serve(SUSHY_EMULATOR_AUTH_FILE=path)
-        found = crawler.crawl(self.get)
+        found = link_crawler.crawl(self.get)
         for where, (code, body, _source) in found.items():
             self.assertEqual(200 if where in _OPEN else 401, code, where)
             if code == 401:

@@ -7,7 +7,7 @@ import sushy
 from sushy.resources import settings
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import redfish
+from tests.fixtures import redfish_case
 
 
 def _rich(vm):
@@ -23,14 +23,14 @@ def _rich(vm):
     return vm
 
 
-class TestShown(redfish.RedfishTestCase):
+class TestShown(redfish_case.RedfishTestCase):
 
     def test_parts(self):
-        name = redfish.new_name()
+        name = redfish_case.new_name()
         vm = self.sandbox.create('virtualmachines', _rich(
             machines.vm(name, 'Halted')))
         self.uuid = machines.uuid_of(vm)
-        self.path = f'{redfish.SYSTEMS}/{self.uuid}'
+        self.path = f'{redfish_case.SYSTEMS}/{self.uuid}'
         self.appears(self.uuid)
         body = self.emulator.system(self.uuid)
         self.assertEqual('TPM2_0', body['TrustedModules'][0]['InterfaceType'])
@@ -91,7 +91,7 @@ class TestShown(redfish.RedfishTestCase):
             self.sandbox.calls()['get'].keys())
 
 
-class TestBootOrder(redfish.RedfishTestCase):
+class TestBootOrder(redfish_case.RedfishTestCase):
 
     def order(self):
         return self.emulator.system(self.uuid)['Boot']['BootOrder']
@@ -134,7 +134,7 @@ class TestBootOrder(redfish.RedfishTestCase):
         self.assertEqual(['Boot0001'], self.order())
 
 
-class TestSettings(redfish.RedfishTestCase):
+class TestSettings(redfish_case.RedfishTestCase):
 
     def test_bios(self):
         """As Ironic's BIOS interface goes about it."""

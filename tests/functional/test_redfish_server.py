@@ -17,9 +17,9 @@ import yaml
 
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import redfish
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import redfish_case
 
 
 # The Secret that the account may read; one VM's would have another.
@@ -75,7 +75,7 @@ class TestStart(base.SandboxTestCase):
         path = self.sandbox.kubeconfig.with_name('unreachable')
         path.write_text(yaml.safe_dump(kubeconfig))
         started = self.start(kubeconfig=path)
-        response = started.request('GET', redfish.SYSTEMS, expect=503)
+        response = started.request('GET', redfish_case.SYSTEMS, expect=503)
         self.assertIn('Retry-After', response.headers)
         started.request('GET', '/redfish/v1/', expect=200)
 
@@ -85,7 +85,7 @@ class TestStart(base.SandboxTestCase):
         path = self.sandbox.kubeconfig.with_name('wrong-token')
         path.write_text(yaml.safe_dump(kubeconfig))
         started = self.start(kubeconfig=path)
-        response = started.request('GET', redfish.SYSTEMS, expect=500)
+        response = started.request('GET', redfish_case.SYSTEMS, expect=500)
         self.assertEqual('AccessDenied', response.json()['error'][
             'code'].rpartition('.')[2])
         self.assertNotIn('Retry-After', response.headers)
@@ -126,23 +126,27 @@ class TestAccess(base.SandboxTestCase):
         started = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), {**STATE, **settings}))
         mine, others = self.uuids['mine'], self.uuids['others']
-        self.assertEqual([f'{redfish.SYSTEMS}/{mine}'],
+        self.assertEqual([f'{redfish_case.SYSTEMS}/{mine}'],
                          started.systems())
         started.reset('mine', 'On')
         self.sandbox.wait_running('mine')
         for identity in (others, others.upper(), 'others', 'default:others',
                          'default%2Fothers'):
-            for where in (redfish.SYSTEMS + '/%s',
-                          redfish.SYSTEMS + '/%s/BIOS',
-                          redfish.SYSTEMS + '/%s/VirtualMedia',
-                          redfish.SYSTEMS + '/%s/VirtualMedia/Cd',
-                          redfish.SYSTEMS + '/%s/Storage',
+            for where in (redfish_case.SYSTEMS + '/%s',
+                          redfish_case.SYSTEMS + '/%s/BIOS',
+                          redfish_case.SYSTEMS + '/%s/VirtualMedia',
+                          redfish_case.SYSTEMS + '/%s/VirtualMedia/Cd',
+                          redfish_case.SYSTEMS + '/%s/Storage',
                           '/redfish/v1/Managers/%s',
                           '/redfish/v1/Chassis/%s'):
                 started.request('GET', where % identity, expect=404)
             started.request(
-                'POST', redfish.SYSTEMS + '/%s/Actions/ComputerSystem.Reset'
-                % identity, {'ResetType': 'On'}, expect=404)
+                'POST',
+                redfish_case.SYSTEMS
+                + '/%s/Actions/ComputerSystem.Reset' % identity,
+                {'ResetType': 'On'},
+                expect=404,
+            )
         for where in '/redfish/v1/Managers', '/redfish/v1/Chassis':
             text = started.request('GET', where, expect=200).text
             self.assertIn(mine, text)
@@ -190,7 +194,7 @@ class TestTls(base.SandboxTestCase):
                                headers={'Connection': 'close'})
 
 
-class TestGunicorn(redfish.RedfishTestCase):
+class TestGunicorn(redfish_case.RedfishTestCase):
     """Several workers with several threads each."""
 
     SERVER = 'gunicorn'

@@ -16,10 +16,10 @@ import fixtures
 
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import imageserver
-from tests.functional import vbmcd
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import image_server
+from tests.fixtures import vbmcd
 
 KUBECTL = shutil.which('kubectl')
 WHO = 'system:serviceaccount:default:emulator-virtbmc'
@@ -34,7 +34,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.kubeconfig = cls.sandbox.bmc_account()
-        cls.images = cls.share(imageserver.ImageServer())
+        cls.images = cls.share(image_server.ImageServer())
         cls.emulator = cls.share(emulator.Emulator(cls.kubeconfig, {
             'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
         cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.kubeconfig))

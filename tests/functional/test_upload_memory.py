@@ -12,8 +12,8 @@ import sys
 
 from oslotest import base
 
-from tests.functional import checkout
-from tests.unit.machine.media import servers
+from tests.fixtures import checkout
+from tests.fixtures import file_servers
 
 SIZE = int(float(os.environ.get('GIB', '0.25')) * 2 ** 30)
 
@@ -67,15 +67,15 @@ def take(handler):
         if not got:
             raise OSError
         left -= got
-    servers.send(handler, 200)
+    file_servers.send(handler, 200)
 
 
 class TestUploadMemory(base.BaseTestCase):
 
     def test_memory(self):
-        pair = servers.pair()
-        source = self.useFixture(servers.Server(generate))
-        proxy = self.useFixture(servers.Server(take, pair))
+        pair = file_servers.pair()
+        source = self.useFixture(file_servers.Server(generate))
+        proxy = self.useFixture(file_servers.Server(take, pair))
         found = json.loads(subprocess.run(
             [sys.executable, '-c', _PROGRAM, source.url + '/a.iso',
              proxy.url, pair[0]], cwd=checkout.ROOT, check=True,

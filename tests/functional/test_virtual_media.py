@@ -12,11 +12,11 @@ import time
 import sushy
 
 from kubevirt_sandbox.testing import machines
-from tests.functional import base
-from tests.functional import emulator
-from tests.functional import imageserver
-from tests.functional import redfish
-from tests.unit.machine.media import servers
+from tests.fixtures import base
+from tests.fixtures import emulator
+from tests.fixtures import file_servers
+from tests.fixtures import image_server
+from tests.fixtures import redfish_case
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
 INSERT = '/Actions/VirtualMedia.InsertMedia'
@@ -24,10 +24,10 @@ EJECT = '/Actions/VirtualMedia.EjectMedia'
 TASKS = '/redfish/v1/TaskService/Tasks'
 
 #: What must be nowhere but in the request: see `nowhere`.
-PASSWORD = imageserver.ImageServer.PASSWORD
+PASSWORD = image_server.ImageServer.PASSWORD
 
 
-class MediaTestCase(redfish.RedfishTestCase):
+class MediaTestCase(redfish_case.RedfishTestCase):
     """``device`` is the path of the VM's CD-ROM drive."""
 
     SETTINGS = {PREFIX + 'ALLOW_LOOPBACK': True}
@@ -35,7 +35,7 @@ class MediaTestCase(redfish.RedfishTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.images = cls.share(imageserver.ImageServer())
+        cls.images = cls.share(image_server.ImageServer())
 
     def setUp(self):
         super().setUp()
@@ -43,14 +43,14 @@ class MediaTestCase(redfish.RedfishTestCase):
         self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
 
     def make(self, run_strategy='Halted', empty=True):
-        self.name = redfish.new_name()
+        self.name = redfish_case.new_name()
         vm = machines.vm(self.name, run_strategy)
         if empty:
             # Without the installer that the VM comes with.
             del vm['spec']['template']['spec']['volumes'][1]
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
-        self.path = f'{redfish.SYSTEMS}/{self.uuid}'
+        self.path = f'{redfish_case.SYSTEMS}/{self.uuid}'
         self.device = self.path + '/VirtualMedia/Cd'
         self.appears(self.uuid)
 
@@ -198,9 +198,9 @@ class TestMedia(MediaTestCase):
 
     def test_certificates(self):
         self.make()
-        ca = servers.pair('CA', ca=True)
-        server = self.useFixture(servers.Server(
-            servers.image(b'x' * 5000), servers.pair(issuer=ca)))
+        ca = file_servers.pair('CA', ca=True)
+        server = self.useFixture(file_servers.Server(
+            file_servers.image(b'x' * 5000), file_servers.pair(issuer=ca)))
         url = server.url + '/a.iso'
         [(key, where)] = self.refused(
             'POST', self.device + INSERT, {'Image': url}, 400)
@@ -219,7 +219,7 @@ class TestMedia(MediaTestCase):
         cd.eject_media()
         self.nothing_left_but_certificates()
         # It is replaced by one that does not help.
-        other = servers.pair('Other CA', ca=True)
+        other = file_servers.pair('Other CA', ca=True)
         root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
         root.get_certificate_service().replace_certificate(
             member.path, other[0], sushy.CertificateType.PEM)
@@ -240,7 +240,7 @@ class TestMedia(MediaTestCase):
 
     def test_bad_certificates(self):
         self.make()
-        certificate, key = servers.pair()
+        certificate, key = file_servers.pair()
         for text in ('', 'x', certificate + key, key, certificate * 2,
                      certificate[:100]):
             answer = self.emulator.request(
@@ -279,8 +279,8 @@ class TestMedia(MediaTestCase):
 
     def test_hostile_urls(self):
         self.make()
-        redirect = self.useFixture(servers.Server(
-            lambda handler: servers.send(
+        redirect = self.useFixture(file_servers.Server(
+            lambda handler: file_servers.send(
                 handler, 302,
                 Location='http://169.254.169.254/latest/meta-data')))
         urls = ('', 'x', 'file:///etc/passwd', 'ftp://127.0.0.1/a',
@@ -515,7 +515,7 @@ class TestUpload(MediaTestCase):
     @classmethod
     def setUpClass(cls):
         base.SandboxTestCase.setUpClass.__func__(cls)
-        cls.images = cls.share(imageserver.ImageServer())
+        cls.images = cls.share(image_server.ImageServer())
         url, ca = cls.sandbox.upload_proxy()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), {
@@ -526,10 +526,10 @@ class TestUpload(MediaTestCase):
 
     def test_uploaded(self):
         self.make()
-        pair = servers.pair()
+        pair = file_servers.pair()
         content = b'0123456789' * 300000
-        server = self.useFixture(servers.Server(
-            servers.image(content), pair))
+        server = self.useFixture(file_servers.Server(
+            file_servers.image(content), pair))
         self.emulator.request('PATCH', self.device,
                               {'VerifyCertificate': False}, expect=204)
         self.insert(server.url + '/a.iso', expect=204)
@@ -552,8 +552,8 @@ class TestUpload(MediaTestCase):
         def slow(handler):
             if handler.command == 'GET':
                 time.sleep(0.5)
-            servers.send(handler, 200, b'x' * 5000)
-        server = self.useFixture(servers.Server(slow))
+            file_servers.send(handler, 200, b'x' * 5000)
+        server = self.useFixture(file_servers.Server(slow))
         answer = self.insert(server.url + '/a.iso', 202,
                              {'Prefer': 'respond-async'})
         self.until(lambda: self.emulator.request(
@@ -577,14 +577,14 @@ class TestUpload(MediaTestCase):
 
         def short(handler):
             if handler.command == 'HEAD':
-                servers.send(handler, 200, b'x' * 500000)
+                file_servers.send(handler, 200, b'x' * 500000)
                 return
             handler.close_connection = True
             handler.send_response(200)
             handler.send_header('Content-Length', '500000')
             handler.end_headers()
             handler.wfile.write(b'x' * 200000)
-        server = self.useFixture(servers.Server(short))
+        server = self.useFixture(file_servers.Server(short))
         began = time.monotonic()
         self.insert(server.url + '/a.iso', expect=400)
         self.assertLess(time.monotonic() - began, 40)
@@ -593,7 +593,7 @@ class TestUpload(MediaTestCase):
         self.nothing_left()
 
 
-class TestWithoutCdi(redfish.RedfishTestCase):
+class TestWithoutCdi(redfish_case.RedfishTestCase):
 
     SANDBOX_ARGUMENTS = ('--no-cdi',)
     SETTINGS = {PREFIX + 'ALLOW_LOOPBACK': True}
@@ -603,7 +603,7 @@ class TestWithoutCdi(redfish.RedfishTestCase):
         device = self.path + '/VirtualMedia/Cd'
         body = self.emulator.request('GET', device, expect=200).json()
         self.assertFalse(body['Inserted'])
-        images = self.useFixture(imageserver.ImageServer())
+        images = self.useFixture(image_server.ImageServer())
         began = time.monotonic()
         answer = self.emulator.request(
             'POST', device + INSERT, {'Image': images.url + '/a.iso'},

@@ -15,7 +15,7 @@ import fixtures
 from oslotest import base
 
 from kubevirt_sandbox.testing import guard
-from tests.functional import checkout
+from tests.fixtures import checkout
 from tools.checks import __main__ as checks
 from tools.checks import suites
 from tools.checks import telling

@@ -69,7 +69,7 @@ def modules(*tops):
 
 
 def sources(top):
-    for path in sorted((ROOT / top).rglob('*.py')):
+    for path in sorted((ROOT / top.replace('.', '/')).rglob('*.py')):
         parts = path.relative_to(ROOT).with_suffix('').parts
         if parts[-1] == '__init__':
             parts = parts[:-1]
@@ -128,6 +128,15 @@ class RoomsTestCase(base.BaseTestCase):
             for name in names if within(name, {'kubevirt_sandbox'})
             if within(module, OURS)
             or not within(name, {'kubevirt_sandbox.testing'})])
+
+    def test_tools_import_fixtures_alone(self):
+        """Fixtures import no tests either."""
+        fixtures = {'tests.fixtures'}
+        self.assertEqual([], [
+            f'{module} imports {name}'
+            for module, names in modules('tools', 'tests.fixtures').items()
+            for name in names if within(name, {'tests'})
+            and not within(name, fixtures)])
 
     def test_views_alone_know_the_resources(self):
         resources = {'sushy_kubevirt.redfish.resources'}

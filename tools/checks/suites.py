@@ -17,8 +17,8 @@ import xml.etree.ElementTree
 
 from kubevirt_sandbox.testing import guard
 from kubevirt_sandbox.testing import process
-from tests.functional import checkout
-from tests.functional import sandbox
+from tests.fixtures import checkout
+from tests.fixtures import sandbox
 
 BIN = process.BIN
 

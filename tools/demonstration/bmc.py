@@ -6,7 +6,7 @@ made of them: the operator and the BMC run as pods of the sandbox.
 """
 
 from kubevirt_sandbox.testing import process
-from tests.functional import checkout
+from tests.fixtures import checkout
 from tools.demonstration import step
 
 MANIFESTS = checkout.ROOT / 'etc' / 'kubernetes'

@@ -19,10 +19,10 @@ import tempfile
 import bcrypt
 
 from kubevirt_sandbox.testing import process
-from tests.functional import emulator
-from tests.functional import imageserver
-from tests.functional import sandbox
-from tests.functional import vbmcd
+from tests.fixtures import emulator
+from tests.fixtures import image_server
+from tests.fixtures import sandbox
+from tests.fixtures import vbmcd
 
 USER = 'admin'
 
@@ -110,7 +110,7 @@ class Stage(contextlib.AbstractContextManager):
             {'UserName': USER, 'Password': self.password}) + '\n')
 
         self._say('Starting a web server with an image')
-        self.images = imageserver.ImageServer()
+        self.images = image_server.ImageServer()
         self.images.setUp()
         self.image = self.images.url + '/size-8000000/install.iso'
 

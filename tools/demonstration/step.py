@@ -42,7 +42,7 @@ def expect(condition, text):
 class Guest:
     """What the sandbox has recorded of a VM's guest, as far as it was seen.
 
-    :param sandbox: ``tests.functional.sandbox.Sandbox``
+    :param sandbox: ``tests.fixtures.sandbox.Sandbox``
     :param name: of the VM
     """
 

@@ -17,7 +17,7 @@ class Certificate(fixtures.Fixture):
     :param names: names and addresses that it is good for.
 
     ``certificate``, ``key`` and ``ca`` are paths; ``tls`` is all three, as
-    :class:`tests.functional.emulator.Emulator` takes them.
+    :class:`tests.fixtures.emulator.Emulator` takes them.
     """
 
     def __init__(self, names=('127.0.0.1', 'localhost')):

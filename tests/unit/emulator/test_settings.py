@@ -7,11 +7,11 @@ from oslotest import base
 
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.machine import options
-from tests.unit.machine.media import servers
+from tests.fixtures import file_servers
 
 CONFIG = (pathlib.Path(__file__).parents[3] / 'etc' / 'sushy-emulator'
           / 'kubevirt.conf')
-CERTIFICATE = servers.pair()[0]
+CERTIFICATE = file_servers.pair()[0]
 
 
 class TestSettings(base.BaseTestCase):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from sushy_kubevirt.machine import media
-from tests.unit.machine.media import servers
+from tests.fixtures import file_servers
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
-PEM, KEY = servers.pair('images.example', ca=True)
-OTHER = servers.pair('other.example')[0]
+PEM, KEY = file_servers.pair('images.example', ca=True)
+OTHER = file_servers.pair('other.example')[0]
 SERVICE = '/redfish/v1/CertificateService'
 REPLACE = SERVICE + '/Actions/CertificateService.ReplaceCertificate'
 

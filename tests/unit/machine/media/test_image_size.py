@@ -12,7 +12,7 @@ from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import image_size
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
-from tests.unit.machine.media import servers
+from tests.fixtures import file_servers
 
 OPTIONS = options.MediaOptions(allow_loopback=True, probe_seconds=10)
 
@@ -22,7 +22,7 @@ QCOW2 = b'QFI\xfb' + struct.pack('>IQIIQ', 3, 0, 0, 16, 5 << 30)
 class ProbeTestCase(base.BaseTestCase):
 
     def serve(self, answer, pair=None):
-        return self.useFixture(servers.Server(answer, pair))
+        return self.useFixture(file_servers.Server(answer, pair))
 
     def probe(self, url, *credentials, verify=True, certificates='',
               **changes):
@@ -40,7 +40,7 @@ class ProbeTestCase(base.BaseTestCase):
 class TestSize(ProbeTestCase):
 
     def test_head(self):
-        server = self.serve(servers.image(b'x' * 5000))
+        server = self.serve(file_servers.image(b'x' * 5000))
         self.assertEqual(image_size.Probe(5000, 5000),
                          self.probe(server.url + '/a.ISO?x=y'))
         [(method, path, headers)] = server.requests
@@ -49,7 +49,7 @@ class TestSize(ProbeTestCase):
         self.assertNotIn('Authorization', headers)
 
     def test_ranged_get(self):
-        server = self.serve(servers.image(b'x' * 5000, head=False))
+        server = self.serve(file_servers.image(b'x' * 5000, head=False))
         self.assertEqual(image_size.Probe(5000, 5000),
                          self.probe(server.url + '/a.iso'))
         self.assertEqual(['HEAD', 'GET'], [each[0] for each in
@@ -57,8 +57,8 @@ class TestSize(ProbeTestCase):
         self.assertEqual('bytes=0-511', server.requests[1][2]['Range'])
 
     def test_get_of_a_server_without_ranges(self):
-        server = self.serve(servers.image(b'x' * 5000, ranges=False,
-                                          head=False))
+        server = self.serve(file_servers.image(b'x' * 5000, ranges=False,
+                                               head=False))
         self.assertEqual(image_size.Probe(5000, 5000),
                          self.probe(server.url + '/a.iso'))
 
@@ -67,7 +67,7 @@ class TestSize(ProbeTestCase):
             if handler.command == 'HEAD':
                 handler.connection.close()
                 raise OSError
-            servers.send(handler, 200, b'x' * 700)
+            file_servers.send(handler, 200, b'x' * 700)
         server = self.serve(answer)
         self.assertEqual(700, self.probe(server.url + '/a.iso').bytes)
 
@@ -92,9 +92,9 @@ class TestSize(ProbeTestCase):
                         {'Content_Range': 'bytes 0-511/' + '9' * 30}):
             def answer(handler, headers=headers):
                 if handler.command == 'HEAD':
-                    servers.send(handler, 403)
+                    file_servers.send(handler, 403)
                 else:
-                    servers.send(handler, 206, b'x' * 512, **headers)
+                    file_servers.send(handler, 206, b'x' * 512, **headers)
             self.refused('size', self.serve(answer).url + '/a.iso')
         for length in '-1', '1e3', '9' * 40, '', '٣':
             def answer(handler, length=length):
@@ -107,31 +107,32 @@ class TestSize(ProbeTestCase):
             self.refused('size', self.serve(answer).url + '/a.iso')
 
     def test_empty(self):
-        server = self.serve(servers.image(b'', ranges=False))
+        server = self.serve(file_servers.image(b'', ranges=False))
         self.assertIn('is empty', str(
             self.refused('missing', server.url + '/a.iso')))
 
     def test_an_encoding_is_no_size(self):
         def answer(handler):
-            servers.send(handler, 200, b'x' * 600, Content_Encoding='gzip')
+            file_servers.send(handler, 200, b'x' * 600,
+                              Content_Encoding='gzip')
         self.refused('size', self.serve(answer).url + '/a.iso')
 
 
 class TestFormats(ProbeTestCase):
 
     def test_qcow2(self):
-        server = self.serve(servers.image(QCOW2 + bytes(5000)))
+        server = self.serve(file_servers.image(QCOW2 + bytes(5000)))
         self.assertEqual(
             image_size.Probe(5 << 30, len(QCOW2) + 5000, 'qcow2'),
             self.probe(server.url + '/a.img'))
 
     def test_raw(self):
-        server = self.serve(servers.image(bytes(70000)))
+        server = self.serve(file_servers.image(bytes(70000)))
         self.assertEqual(image_size.Probe(70000, 70000),
                          self.probe(server.url + '/a.img'))
 
     def test_compressed(self):
-        server = self.serve(servers.image(b'\xfd7zXZ\x00' + bytes(5000)))
+        server = self.serve(file_servers.image(b'\xfd7zXZ\x00' + bytes(5000)))
         self.assertIn('compressed (xz)', str(
             self.refused('size', server.url + '/a.xz')))
         self.assertTrue(self.probe(server.url + '/a.xz',
@@ -155,7 +156,7 @@ class TestFormats(ProbeTestCase):
 
     def test_a_disk_larger_than_any(self):
         head = b'QFI\xfb' + struct.pack('>IQIIQ', 3, 0, 0, 16, 2 ** 63)
-        server = self.serve(servers.image(head + bytes(600)))
+        server = self.serve(file_servers.image(head + bytes(600)))
         self.refused('size', server.url + '/a.img')
 
 
@@ -167,7 +168,7 @@ class TestRefusals(ProbeTestCase):
                            (500, 'server'), (503, 'server'),
                            (400, 'unreachable')):
             server = self.serve(
-                lambda handler, code=code: servers.send(handler, code))
+                lambda handler, code=code: file_servers.send(handler, code))
             error = self.refused(kind, server.url + '/a.iso?sig=1',
                                  default_size=1 << 30
                                  if kind != 'unreachable' else None)
@@ -175,7 +176,7 @@ class TestRefusals(ProbeTestCase):
             self.assertEqual(server.url + '/a.iso', error.url)
 
     def test_nobody_there(self):
-        server = servers.Server(servers.image(b''))
+        server = file_servers.Server(file_servers.image(b''))
         with server:
             url = server.url
         error = self.refused('unreachable', url + '/a.iso')
@@ -194,7 +195,7 @@ class TestRefusals(ProbeTestCase):
             url, default_size=1 << 30, allowed_hosts=('*.invalid',)).guessed)
 
     def test_forbidden_address(self):
-        server = self.serve(servers.image(b'x'))
+        server = self.serve(file_servers.image(b'x'))
         self.assertRaises(errors.InvalidValue, self.probe,
                           server.url + '/a.iso', allow_loopback=False,
                           default_size=1 << 30)
@@ -224,7 +225,7 @@ class TestRefusals(ProbeTestCase):
     def test_endless(self):
         def answer(handler):
             if handler.command == 'HEAD':
-                servers.send(handler, 405)
+                file_servers.send(handler, 405)
                 return
             handler.send_response(200)
             handler.send_header('Content-Length', str(10 << 40))
@@ -254,7 +255,7 @@ class TestNames(ProbeTestCase):
     def test_connects_to_what_was_checked(self):
         # A name that leads elsewhere when it is asked for once more.
         asked = self.resolve('127.0.0.1', '169.254.169.254')
-        server = self.serve(servers.image(b'x' * 10))
+        server = self.serve(file_servers.image(b'x' * 10))
         where = 'images.test:%d' % server.port
         self.assertEqual(10, self.probe(f'http://{where}/a.iso').bytes)
         self.assertEqual(1, len(asked))
@@ -265,17 +266,17 @@ class TestNames(ProbeTestCase):
 
     def test_certificates_are_of_the_name(self):
         self.resolve(*['127.0.0.1'] * 3)
-        pair = servers.pair('images.test')
-        server = self.serve(servers.image(b'x' * 10), pair)
+        pair = file_servers.pair('images.test')
+        server = self.serve(file_servers.image(b'x' * 10), pair)
         url = 'https://images.test:%d/a.iso' % server.port
         self.assertEqual(10, self.probe(url, certificates=pair[0]).bytes)
-        other = servers.pair()
-        server = self.serve(servers.image(b'x' * 10), other)
+        other = file_servers.pair()
+        server = self.serve(file_servers.image(b'x' * 10), other)
         url = 'https://images.test:%d/a.iso' % server.port
         self.refused('tls', url, certificates=other[0])
 
     def test_the_next_address(self):
-        server = self.serve(servers.image(b'x' * 10))
+        server = self.serve(file_servers.image(b'x' * 10))
 
         def getaddrinfo(host, port, *_args, **_kwargs):
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, '',
@@ -291,14 +292,14 @@ class TestNames(ProbeTestCase):
 class TestCredentials(ProbeTestCase):
 
     def test_sent(self):
-        server = self.serve(servers.image(b'x' * 10))
+        server = self.serve(file_servers.image(b'x' * 10))
         self.probe(server.url + '/a.iso', 'me', 'pä:ss')
         self.assertEqual('Basic bWU6cMOkOnNz',
                          server.requests[0][2]['Authorization'])
 
     def test_not_sent_elsewhere(self):
-        other = self.serve(servers.image(b'x' * 10))
-        server = self.serve(lambda handler: servers.send(
+        other = self.serve(file_servers.image(b'x' * 10))
+        server = self.serve(lambda handler: file_servers.send(
             handler, 302, Location=(
                 '/there' if handler.path == '/here' else other.url + '/x')))
         self.assertEqual(10, self.probe(server.url + '/here', 'me',
@@ -310,17 +311,17 @@ class TestCredentials(ProbeTestCase):
 class TestRedirects(ProbeTestCase):
 
     def redirecting(self, location, code=302, pair=None):
-        return self.serve(lambda handler: servers.send(
+        return self.serve(lambda handler: file_servers.send(
             handler, code, Location=location), pair)
 
     def test_codes(self):
-        target = self.serve(servers.image(b'x' * 10))
+        target = self.serve(file_servers.image(b'x' * 10))
         for code in 301, 302, 303, 307, 308:
             server = self.redirecting(target.url + '/x.iso', code)
             self.assertEqual(10, self.probe(server.url + '/').bytes)
 
     def test_every_hop_is_checked(self):
-        target = self.serve(servers.image(b'x' * 10))
+        target = self.serve(file_servers.image(b'x' * 10))
         for location in (
                 'http://169.254.169.254/latest/meta-data',
                 'http://127.2.0.1:%d/' % target.port, 'ftp://127.0.0.1/',
@@ -341,14 +342,14 @@ class TestRedirects(ProbeTestCase):
             self.refused('unreachable', server.url + '/a.iso')))
 
     def test_circle(self):
-        server = self.serve(lambda handler: servers.send(
+        server = self.serve(lambda handler: file_servers.send(
             handler, 302, Location='/x' + handler.path))
         self.assertIn('more than 5', str(
             self.refused('unreachable', server.url + '/a.iso')))
 
     def test_no_way_down_from_https(self):
-        target = self.serve(servers.image(b'x' * 10))
-        pair = servers.pair()
+        target = self.serve(file_servers.image(b'x' * 10))
+        pair = file_servers.pair()
         server = self.redirecting(target.url + '/x', pair=pair)
         self.refused('tls', server.url + '/a.iso', certificates=pair[0])
         self.assertEqual([], target.requests)
@@ -357,23 +358,23 @@ class TestRedirects(ProbeTestCase):
 class TestTls(ProbeTestCase):
 
     def test_verification(self):
-        ca = servers.pair('CA', ca=True)
-        server = self.serve(servers.image(b'x' * 10),
-                            servers.pair(issuer=ca))
+        ca = file_servers.pair('CA', ca=True)
+        server = self.serve(file_servers.image(b'x' * 10),
+                            file_servers.pair(issuer=ca))
         url = server.url + '/a.iso'
         error = self.refused('tls', url, default_size=1 << 30)
         self.assertIn('VerifyCertificate', str(error))
         self.assertEqual([], server.requests)
-        other = servers.pair('Other CA', ca=True)
+        other = file_servers.pair('Other CA', ca=True)
         self.refused('tls', url, certificates=other[0])
         self.assertEqual(10, self.probe(
             url, certificates=other[0] + '\n' + ca[0]).bytes)
         self.assertEqual(10, self.probe(url, verify=False).bytes)
 
     def test_file(self):
-        ca = servers.pair('CA', ca=True)
-        server = self.serve(servers.image(b'x' * 10),
-                            servers.pair(issuer=ca))
+        ca = file_servers.pair('CA', ca=True)
+        server = self.serve(file_servers.image(b'x' * 10),
+                            file_servers.pair(issuer=ca))
         path = self.create_tempfiles([('ca', 'A comment\n' + ca[0])])[0]
         self.assertEqual(10, self.probe(server.url + '/a.iso',
                                         ca_file=path).bytes)
@@ -384,16 +385,16 @@ class TestTls(ProbeTestCase):
                           server.url + '/a.iso', ca_file=path)
 
     def test_a_servers_own_certificate(self):
-        pair = servers.pair()
-        server = self.serve(servers.image(b'x' * 10), pair)
+        pair = file_servers.pair()
+        server = self.serve(file_servers.image(b'x' * 10), pair)
         self.assertEqual(10, self.probe(server.url + '/a.iso',
                                         certificates=pair[0]).bytes)
 
     def test_wrong_name(self):
-        pair = servers.pair('other.example')
-        server = self.serve(servers.image(b'x' * 10), pair)
+        pair = file_servers.pair('other.example')
+        server = self.serve(file_servers.image(b'x' * 10), pair)
         self.refused('tls', server.url + '/a.iso', certificates=pair[0])
 
     def test_no_tls_there(self):
-        server = self.serve(servers.image(b'x'))
+        server = self.serve(file_servers.image(b'x'))
         self.refused('tls', server.url.replace('http:', 'https:') + '/a')

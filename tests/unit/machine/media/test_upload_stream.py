@@ -9,7 +9,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import upload_stream
 from sushy_kubevirt.machine import options
-from tests.unit.machine.media import servers
+from tests.fixtures import file_servers
 
 OPTIONS = options.MediaOptions(allow_loopback=True)
 TOKEN = 'the.token'
@@ -43,7 +43,7 @@ class Proxy:
             else:
                 self.complete = True
             handler.close_connection = True
-            servers.send(handler, self.code, self.text)
+            file_servers.send(handler, self.code, self.text)
         finally:
             self.over.set()
 
@@ -71,10 +71,10 @@ class TestUpload(base.BaseTestCase):
         self.proxy = Proxy()
 
     def serve(self, answer, pair=None):
-        return self.useFixture(servers.Server(answer, pair))
+        return self.useFixture(file_servers.Server(answer, pair))
 
     def stream(self, answer=None, proxy_pair=None, proxy_ca='', **more):
-        self.source = self.serve(answer or servers.image(self.CONTENT))
+        self.source = self.serve(answer or file_servers.image(self.CONTENT))
         self.target = self.serve(self.proxy, proxy_pair)
         upload_stream.stream(
             model.Source(self.source.url + '/a.iso', 'me', 'secret'),
@@ -108,13 +108,13 @@ class TestUpload(base.BaseTestCase):
         self.assertEqual('Basic bWU6c2VjcmV0', headers['Authorization'])
 
     def test_tls(self):
-        pair = servers.pair()
+        pair = file_servers.pair()
         self.stream(proxy_pair=pair, proxy_ca=pair[0])
         self.check()
 
     def test_a_proxy_that_is_not_known(self):
-        error = self.fails(errors.Unavailable, proxy_pair=servers.pair(),
-                           proxy_ca=servers.pair('Other')[0])
+        error = self.fails(errors.Unavailable, proxy_pair=file_servers.pair(),
+                           proxy_ca=file_servers.pair('Other')[0])
         self.assertIn('self-signed', str(error))
         self.assertEqual([], self.target.requests)
 
@@ -160,7 +160,7 @@ class TestUpload(base.BaseTestCase):
 
     def test_the_source_refuses(self):
         error = self.fails(errors.MediaUnreachable,
-                           lambda handler: servers.send(handler, 404))
+                           lambda handler: file_servers.send(handler, 404))
         self.assertEqual('missing', error.kind)
         self.assertEqual([], self.target.requests)
 
@@ -176,16 +176,16 @@ class TestUpload(base.BaseTestCase):
                 self.assertIn('too small', str(error))
 
     def test_nobody_there(self):
-        with servers.Server(self.proxy) as gone:
+        with file_servers.Server(self.proxy) as gone:
             url = gone.url
-        source = self.serve(servers.image(b'x'))
+        source = self.serve(file_servers.image(b'x'))
         error = self.assertRaises(
             errors.Unavailable, upload_stream.stream,
             model.Source(source.url + '/a'), url, TOKEN, OPTIONS)
         self.assertIn('Connection refused', str(error))
 
     def test_urls_of_proxies(self):
-        source = self.serve(servers.image(b'x'))
+        source = self.serve(file_servers.image(b'x'))
         for url in 'ftp://a', 'http://', '':
             self.assertRaises(
                 errors.ConfigError, upload_stream.stream,
@@ -202,8 +202,8 @@ class TestUpload(base.BaseTestCase):
 class TestStop(base.BaseTestCase):
 
     def run_upload(self, stop, answer, proxy):
-        source = self.useFixture(servers.Server(answer))
-        target = self.useFixture(servers.Server(proxy))
+        source = self.useFixture(file_servers.Server(answer))
+        target = self.useFixture(file_servers.Server(proxy))
         upload_stream.stream(
             model.Source(source.url + '/a'),
             target.url,
@@ -231,7 +231,7 @@ class TestStop(base.BaseTestCase):
         stop.set()
         self.assertTrue(stop.is_set())
         self.assertRaises(upload_stream.Stopped, self.run_upload, stop,
-                          servers.image(b'x'), Proxy())
+                          file_servers.image(b'x'), Proxy())
 
     def test_while_the_source_is_silent(self):
         gate = threading.Event()
@@ -264,4 +264,4 @@ class TestStop(base.BaseTestCase):
         self.addCleanup(thread.join)
         self.assertRaises(
             upload_stream.Stopped, self.run_upload, stop,
-            servers.image(bytes(50 << 20), ranges=False), proxy)
+            file_servers.image(bytes(50 << 20), ranges=False), proxy)
