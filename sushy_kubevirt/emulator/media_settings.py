@@ -10,7 +10,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import url_policy
-from sushy_kubevirt.machine import options as options_
+from sushy_kubevirt.machine import options
 
 MODES = ('auto', 'import', 'upload')
 
@@ -31,7 +31,7 @@ def wait(value):
     """Whether an insert waits for its end, or how long: seconds, 0 for not.
     """
     if value is True:
-        return options_.MediaOptions.wait_seconds
+        return options.MediaOptions.wait_seconds
     if not isinstance(value, (int, float)) or not 0 <= value < _DAY:
         raise ValueError('must be True, False or a number of seconds')
     return float(value)
@@ -54,7 +54,7 @@ def certificates(value):
         raise ValueError('must be the path of a file')
     try:
         tls.context(True, tls.bundle(
-            options_.MediaOptions(ca_file=value)))
+            options.MediaOptions(ca_file=value)))
     except errors.ConfigError as exc:
         raise ValueError(f'cannot be used: {exc}') from None
     return value
@@ -83,7 +83,7 @@ def url(value):
     return value
 
 
-def options(given):
+def media_options(given):
     """Put the options together.
 
     :param given: dict of field to checked value
@@ -94,4 +94,4 @@ def options(given):
         given['wait'] = given['wait_seconds'] > 0
         if not given['wait']:
             del given['wait_seconds']
-    return options_.MediaOptions(**given)
+    return options.MediaOptions(**given)

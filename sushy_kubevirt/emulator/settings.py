@@ -324,4 +324,4 @@ def read(config):
                     events=event_options.EventOptions(**given(events)),
                     machine=options.Options(
                         **given(machine),
-                        media=media_settings.options(given(media))))
+                        media=media_settings.media_options(given(media))))

@@ -81,8 +81,8 @@ class Cluster:
         self._keeper = None
         self._started = False
         self._cache = vm_cache.Cache(self._client, self.options, **self._scope)
-        #: What is known of virtual media, a `media.room.Room`.
-        self.media = manager.Room(self, self._scope['namespaces'])
+        #: What is known of virtual media, a `media.manager.Manager`.
+        self.media = manager.Manager(self, self._scope['namespaces'])
 
     def after_fork(self):
         """Start anew: the threads and sockets are the parent's."""
@@ -207,7 +207,7 @@ class Cluster:
             self.media.start()
             self._cache.start()
             self.gates.ask_aside()
-            self.media.ask_aside()
+            self.media.check_cdi_in_background()
             self._started = True
 
     def subscribe(self, callback):

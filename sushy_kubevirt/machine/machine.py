@@ -190,12 +190,12 @@ class Machine:
                      order=order, coming=self._coming())
         except errors.MachineError:
             if target is boot.Target.UEFI_HTTP:
-                http_boot.take_back(self)
+                http_boot.undo(self)
             raise
 
     def _coming(self):
         """Targets whose devices come with a medium."""
-        if not self.cluster.media.offered:
+        if not self.cluster.media.cdi_available:
             return ()
         return boot.Target.CD, boot.Target.UEFI_HTTP
 

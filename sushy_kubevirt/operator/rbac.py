@@ -143,7 +143,8 @@ def _media(vm):
             '',
             ['configmaps'],
             ['create', 'get', 'patch', 'delete'],
-            [media_annotation.authorities(vm, device) for device in _DEVICES],
+            [media_annotation.ca_config_map(vm, device)
+             for device in _DEVICES],
         ),
     ]
 

@@ -393,7 +393,7 @@ class MindTestCase(BootTestCase):
             spec['domain']['devices'].update(
                 autoattachPodInterface=False)))
         # With CDI, a medium can come for whoever wants to boot one.
-        self.until('CDI', lambda: machine.cluster.media.offered)
+        self.until('CDI', lambda: machine.cluster.media.cdi_available)
         e = self.assertRaises(errors.InvalidValue, machine.set_boot, PXE,
                               ONCE)
         self.assertEqual(('None', 'Hdd', 'Cd', 'UefiHttp'), e.allowed)

@@ -106,7 +106,7 @@ class DriveTestCase(media_case.MediaTestCase):
 
     def test_boot_once_set_before_the_medium_is_there(self):
         bmc = self.bmc()
-        self.until('CDI', lambda: bmc.media.offered)
+        self.until('CDI', lambda: bmc.media.cdi_available)
         for change in (media_case.drop_drive, media_case.drop_medium):
             machine = self.machine('Halted', bmc, change=change)
             machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)

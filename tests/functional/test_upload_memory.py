@@ -38,7 +38,7 @@ def progress(count, total):
 with open('/proc/self/clear_refs', 'w') as f:
     f.write('5')
 before = figure('VmRSS')
-upload.stream(
+upload_stream.stream(
     model.Source(source), proxy, 'token',
     options.MediaOptions(allow_loopback=True), proxy_ca=ca,
     progress=progress)

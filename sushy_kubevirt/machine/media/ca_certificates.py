@@ -21,10 +21,10 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
 
 #: Certificates that a device may have.
-MOST = 16
+MAX_CERTIFICATES = 16
 
 #: Key of what the operator's file holds.
-_OPERATOR = 'operator.pem'
+_CA_FILE_KEY = 'operator.pem'
 
 
 def verify(machine, device):
@@ -80,11 +80,11 @@ def add(machine, device, text):
             if known_digest == digest:
                 number[:] = [known]
                 return
-        if len(kept) >= MOST:
+        if len(kept) >= MAX_CERTIFICATES:
             raise errors.WrongState(
                 '%s of %s has %d certificates; delete one first'
                 % (device.id, machine.qualified_name, len(kept)))
-        number[:] = [str(next(n for n in range(1, MOST + 1)
+        number[:] = [str(next(n for n in range(1, MAX_CERTIFICATES + 1)
                               if str(n) not in kept))]
         kept[number[0]] = digest
         _write(machine, vm, found)
@@ -113,19 +113,19 @@ def delete(machine, device, number):
     _remove(machine, device, number + '.pem')
 
 
-def provide(machine, device):
+def publish(machine, device):
     """See to it that CDI finds the certificates it is to check against.
 
     :returns: name of the ConfigMap, None if there are none
     """
     path = machine.options.media.ca_file
     if path:
-        _put(machine, device, _OPERATOR, tls.read(path))
+        _put(machine, device, _CA_FILE_KEY, tls.read(path))
     elif not media_annotation.read(machine.objects()[0]).certificates.get(
         device.id
     ):
         return None
-    return media_annotation.authorities(machine.name, device.id)
+    return media_annotation.ca_config_map(machine.name, device.id)
 
 
 def _checked(text):
@@ -159,10 +159,10 @@ def _write(machine, vm, found):
 
 def _place(machine, device):
     return (api_resources.CONFIG_MAP, machine.namespace,
-            media_annotation.authorities(machine.name, device.id))
+            media_annotation.ca_config_map(machine.name, device.id))
 
 
-def _ours(machine):
+def _owner_test(machine):
     return {'op': 'test', 'path': '/metadata/ownerReferences/0/uid',
             'value': machine.uid}
 
@@ -188,19 +188,19 @@ def _put(machine, device, key, text):
 
     def step():
         try:
-            client.patch(*place, [_ours(machine), {
+            client.patch(*place, [_owner_test(machine), {
                 'op': 'add', 'path': '/data/' + key, 'value': text}])
         except errors.ObjectNotFound:
             client.create(*place[:2], body,
                           named=image_credentials.is_named(machine))
         except errors.Conflict:
-            _whose(machine, device)
+            _check_owner(machine, device)
             raise
 
     retry.run(step, machine.options, machine.cluster.closing)
 
 
-def _whose(machine, device):
+def _check_owner(machine, device):
     """:raises: `errors.WrongState` if the ConfigMap is somebody else's"""
     place = _place(machine, device)
     try:
@@ -226,10 +226,10 @@ def _remove(machine, device, key):
         if key not in (found.get('data') or {}):
             return
         if len(found['data']) > 1:
-            client.patch(*place, [_ours(machine), {
+            client.patch(*place, [_owner_test(machine), {
                 'op': 'remove', 'path': '/data/' + key}])
             return
-        _whose(machine, device)
+        _check_owner(machine, device)
         client.delete(*place, {'preconditions': {
             'uid': found['metadata']['uid'],
             'resourceVersion': found['metadata']['resourceVersion']}})

@@ -19,56 +19,56 @@ from sushy_kubevirt.machine.media import media_annotation
 LOG = logging.getLogger(__name__)
 
 
-def due(vm, look):
+def due(vm, context):
     """Whether a VM's record holds something that is to be deleted now.
 
-    :param look: a `caretaker.Look`
+    :param context: a `reconciler.Context`
     """
     found = media_annotation.read(vm)
-    return bool(_untried(found, look) or _ripe(found, look))
+    return bool(_unsearched(found, context) or _deletable(found, context))
 
 
-def _untried(found, look):
+def _unsearched(found, context):
     """Names of what may or may not have been made, and was not looked for."""
     return [name for name, uid in found.gone.items()
-            if not uid and name not in look.tried]
+            if not uid and name not in context.searched]
 
 
-def _ripe(found, look):
+def _deletable(found, context):
     """What may be deleted and forgotten: {name: uid}.
 
     What may not have been made yet is remembered for a while: whoever is late
     may still make it.
     """
     return {name: uid for name, uid in found.gone.items()
-            if not look.held(name)
-            and (uid or look.due(('gone', name), look.lapse))}
+            if not context.in_use(name)
+            and (uid or context.due(('gone', name), context.lapse))}
 
 
-def clean(machine, room, vm, look):
+def clean(machine, media, vm, context):
     """Delete what is to go, and forget it. One try.
 
     :param vm: the VM, fresh
     """
     found = media_annotation.read(vm)
-    ripe = _ripe(found, look)
-    for name in {*_untried(found, look), *ripe}:
-        delete(machine, room, name, found.gone[name])
+    deletable = _deletable(found, context)
+    for name in {*_unsearched(found, context), *deletable}:
+        delete(machine, media, name, found.gone[name])
         if not found.gone[name]:
-            look.tried.add(name)
-    if ripe:
-        forget(machine, vm, ripe)
-        look.tried.difference_update(ripe)
+            context.searched.add(name)
+    if deletable:
+        remove_from_record(machine, vm, deletable)
+        context.searched.difference_update(deletable)
 
 
-def delete(machine, room, name, uid=''):
+def delete(machine, media, name, uid=''):
     """Delete a DataVolume, if it is there and ours.
 
     :param uid: its uid; '' for whichever was made for this machine
     """
     client = machine.cluster.client
-    seen = room.volumes.get(machine.namespace, name, uid)
-    if not uid or seen is None or seen.vm != machine.uid:
+    observed = media.volumes.get(machine.namespace, name, uid)
+    if not uid or observed is None or observed.vm != machine.uid:
         # The record alone proves nothing: any editor of the VM can write it.
         try:
             volume = client.get(api_resources.DATA_VOLUME, machine.namespace,
@@ -96,10 +96,10 @@ def delete(machine, room, name, uid=''):
             there = None
         if there is not None and there['metadata']['uid'] == uid:
             raise
-    room.volumes.forget(machine.namespace, name, uid)
+    media.volumes.mark_deleted(machine.namespace, name, uid)
 
 
-def forget(machine, vm, names):
+def remove_from_record(machine, vm, names):
     """Take names off the record of what is to go. One try.
 
     :param names: {name: uid} as the record had it
@@ -113,11 +113,11 @@ def forget(machine, vm, names):
     json_patch.send(machine, vm, edited)
 
 
-def ask(machine, room, entry):
+def read(machine, media, entry):
     """Find out about a DataVolume that no watch has told of."""
     try:
-        room.volumes.put(machine.cluster.client.get(
+        media.volumes.put(machine.cluster.client.get(
             api_resources.DATA_VOLUME, machine.namespace, entry.volume))
     except errors.ObjectNotFound:
-        room.volumes.forget(machine.namespace, entry.volume, entry.uid)
-        room.look(machine)
+        media.volumes.mark_deleted(machine.namespace, entry.volume, entry.uid)
+        media.refresh(machine)

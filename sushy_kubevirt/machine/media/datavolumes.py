@@ -53,7 +53,7 @@ def body(machine, device, entry, size, authorities=None):
 
     :param machine: the `machine.Machine` it belongs to
     :param device: a `model.Device`
-    :param entry: its `record.Entry`
+    :param entry: its `media_annotation.Entry`
     :param size: of the image, bytes
     :param authorities: name of the ConfigMap with certificates, or None
     """
@@ -97,14 +97,14 @@ def body(machine, device, entry, size, authorities=None):
     }
 
 
-def verifies_anyway(volume, entry):
+def ignores_verify_option(volume, entry):
     """Whether CDI is too old to leave certificates unchecked.
 
     The API drops what such a CDI does not know. Where there is no
     certificate nothing is lost.
 
     :param volume: the DataVolume as it was made
-    :param entry: its `record.Entry`
+    :param entry: its `media_annotation.Entry`
     """
     http = volume['spec']['source'].get('http')
     return (http is not None and not entry.verify
@@ -136,7 +136,7 @@ def is_claim_of(claim, name):
 
 
 def attempt(volume):
-    """:returns: the `record.Entry.id` it was made for, or None"""
+    """:returns: the `media_annotation.Entry.id` it was made for, or None"""
     return (volume['metadata'].get('annotations') or {}).get(
         annotations.MEDIA_ATTEMPT)
 

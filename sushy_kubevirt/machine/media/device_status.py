@@ -21,18 +21,22 @@ from sushy_kubevirt.machine import run_strategy
 _PLUGGED = ('Ready',)
 
 
-def medium(device, entry, vm, vmi, seen):
-    """Tell what is in a device.
+def medium(device, entry, vm, vmi, observed):
+    """Build the `model.Medium` of a device.
 
     :param device: a `model.Device`
     :param entry: its `media_annotation.Entry`, or None
-    :param seen: `following.Seen` of its DataVolume; None while unknown
-    :returns: `model.Medium`, or None
+    :param vm: the VM
+    :param vmi: its VMI or None
+    :param observed: the `import_watcher.ObservedVolume` of its DataVolume;
+        None while unknown
+    :returns: `model.Medium`; None for an empty device
+
     """
     if entry is None or not drives.holds(vm, entry.drive, entry.volume):
         return None
-    waits = drives.will_wait(vm, vmi, entry.drive, entry.volume)
-    status = _status(entry, seen)
+    waits = drives.waits_for_start(vm, vmi, entry.drive, entry.volume)
+    status = _status(entry, observed)
     if status.state is model.State.READY and not waits:
         status = _plugged(entry, vm, vmi) or status
     return model.Medium(
@@ -52,27 +56,29 @@ def image_name(url):
         parts.hostname or '')
 
 
-def _status(entry, seen):
+def _status(entry, observed):
     if entry.reason:
         return datavolumes.Status(model.State.FAILED, None, entry.reason,
                                   entry.message)
     if entry.ready:
         return datavolumes.Status(model.State.READY, 100.0)
-    if seen is None:
+    if observed is None:
         return datavolumes.Status(model.State.WAITING)
-    status = seen.status
+    status = observed.status
     if entry.upload and status.state is not model.State.READY:
-        progress = upload_progress(seen)
+        progress = upload_progress(observed)
         if progress is not None and status.state is not model.State.FAILED:
             return datavolumes.Status(model.State.IMPORTING, progress,
                                       status.reason, status.message)
     return status
 
 
-def upload_progress(seen):
+def upload_progress(observed):
     """:returns: how far an upload is, per cent; None if it has not begun"""
     try:
-        value = json.loads(seen.annotations.get(annotations.UPLOAD) or '{}')
+        value = json.loads(
+            observed.annotations.get(
+                annotations.UPLOAD) or '{}')
         return float(value['progress'])
     except (ValueError, KeyError, TypeError):
         return None

@@ -22,8 +22,8 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import run_strategy
 
 #: Names of the drives that are added.
-OWN = {model.CD.id: 'bmc-cd', model.USB_STICK.id: 'bmc-usb',
-       model.HTTP_BOOT.id: boot_order.HTTP_DRIVE}
+ADDED_DRIVES = {model.CD.id: 'bmc-cd', model.USB_STICK.id: 'bmc-usb',
+                model.HTTP_BOOT.id: boot_order.HTTP_DRIVE}
 
 
 def choose(vm, vmi, device):
@@ -36,17 +36,17 @@ def choose(vm, vmi, device):
     taken = _names(spec, 'volumes') | {
         name for name in _names((vmi or {}).get('spec') or {}, 'volumes')
         if would_migrate(vm, vmi, name)}
-    own = OWN[device.id]
+    own = ADDED_DRIVES[device.id]
     if device is model.CD:
-        empty = [disk['name'] for disk in _disks(spec)
-                 if 'cdrom' in disk and disk['name'] not in taken
-                 and disk['name'] != boot_order.HTTP_DRIVE]
+        free = [disk['name'] for disk in _disks(spec)
+                if 'cdrom' in disk and disk['name'] not in taken
+                and disk['name'] != boot_order.HTTP_DRIVE]
         if run_strategy.living(vmi):
             there = {disk['name'] for disk in _disks(vmi['spec'])
                      if 'cdrom' in disk}
-            empty.sort(key=lambda name: name not in there)
-        if empty:
-            return empty[0]
+            free.sort(key=lambda name: name not in there)
+        if free:
+            return free[0]
     taken |= {disk['name'] for disk in _disks(spec)}
     number = 1
     name = own
@@ -71,7 +71,7 @@ def _migrates_volumes(vm):
     return vm['spec'].get('updateVolumesStrategy') == 'Migration'
 
 
-def may_be_hot(vm, vmi, device, drive):
+def can_hotplug(vm, vmi, device, drive):
     """Whether KubeVirt could fill the drive of this guest, or has none to
     fill.
     """
@@ -90,7 +90,7 @@ def may_be_hot(vm, vmi, device, drive):
         for disk in _disks(vmi['spec']))
 
 
-def put(vm, vmi, device, drive, volume, hot, write_protected=True):
+def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
     """Put a medium into a drive, which is added if need be.
 
     :param vm: the VM, which is changed
@@ -98,7 +98,7 @@ def put(vm, vmi, device, drive, volume, hot, write_protected=True):
     :param device: a `model.Device`
     :param drive: name of the drive
     :param volume: name of the DataVolume
-    :param hot: whether KubeVirt may fill and empty it in a running guest
+    :param hotplug: whether KubeVirt may fill and empty it in a running guest
     """
     spec = vm['spec']['template']['spec']
     if drive not in {disk['name'] for disk in _disks(spec)}:
@@ -107,11 +107,11 @@ def put(vm, vmi, device, drive, volume, hot, write_protected=True):
             disk = {'name': drive, 'disk': {'bus': 'usb'}}
             if write_protected:
                 disk['disk']['readonly'] = True
-        _with_layers_off(vm, vmi, lambda: spec.setdefault(
+        _without_overrides(vm, vmi, lambda: spec.setdefault(
             'domain', {}).setdefault('devices', {}).setdefault(
             'disks', []).append(disk))
     source = {'name': volume}
-    if hot and may_be_hot(vm, vmi, device, drive):
+    if hotplug and can_hotplug(vm, vmi, device, drive):
         source['hotpluggable'] = True
     for each in spec.setdefault('volumes', []):
         if each.get('name') == drive:
@@ -123,7 +123,7 @@ def put(vm, vmi, device, drive, volume, hot, write_protected=True):
     spec['volumes'].append({'name': drive, 'dataVolume': source})
 
 
-def take(vm, vmi, device, drive, volume, keep):
+def empty(vm, vmi, device, drive, volume, keep):
     """Take a medium out of its drive, if it is still there.
 
     A drive that was added stays, empty, where that may be: the guest that
@@ -138,12 +138,13 @@ def take(vm, vmi, device, drive, volume, keep):
     spec = vm['spec']['template']['spec']
     spec['volumes'] = [each for each in spec['volumes']
                        if each['name'] != drive]
-    if device is not model.CD or not keep and _is_own(device, drive):
+    if device is not model.CD or not keep and _is_added(device, drive):
         remove(vm, vmi, drive)
 
 
-def _is_own(device, drive):
-    return drive == OWN[device.id] or drive.startswith(OWN[device.id] + '-')
+def _is_added(device, drive):
+    return drive == ADDED_DRIVES[device.id] or drive.startswith(
+        ADDED_DRIVES[device.id] + '-')
 
 
 def remove(vm, vmi, drive):
@@ -156,10 +157,10 @@ def remove(vm, vmi, drive):
                             if disk['name'] != drive]
 
     if drive in {disk['name'] for disk in _disks(spec)}:
-        _with_layers_off(vm, vmi, drop)
+        _without_overrides(vm, vmi, drop)
 
 
-def cool(vm, drive):
+def disable_hotplug(vm, drive):
     """Have a medium wait for the next start."""
     for each in vm['spec']['template']['spec'].get('volumes') or ():
         if each.get('name') == drive and 'dataVolume' in each:
@@ -206,7 +207,7 @@ def is_held(vmi, volume):
                        vmi['spec'].get('volumes') or ()))
 
 
-def will_wait(vm, vmi, drive, volume):
+def waits_for_start(vm, vmi, drive, volume):
     """Whether a medium waits for the VM's next start.
 
     :returns: True if the guest that runs will not get it
@@ -225,7 +226,7 @@ def will_wait(vm, vmi, drive, volume):
     return not there.get('hotpluggable')
 
 
-def _with_layers_off(vm, vmi, edit):
+def _without_overrides(vm, vmi, edit):
     """Add or remove a drive below the boot overrides.
 
     They number the devices there are; so they are taken off and put on

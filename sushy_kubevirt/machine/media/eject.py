@@ -27,7 +27,7 @@ def eject(machine, device):
 
     :param device: a `model.Device`
     """
-    room = machine.cluster.media
+    media = machine.cluster.media
     ejected = []
 
     def step(vm, vmi):
@@ -50,19 +50,19 @@ def eject(machine, device):
 
     machine.write(step)
     for entry in ejected:
-        upload = room.uploads.get(entry.id)
+        upload = media.uploads.get(entry.id)
         if upload is not None:
             upload.stop()
         LOG.info('%s of %s: %s is ejected', device.id,
                  machine.qualified_name, entry.volume)
-    room.look(machine)
-    insert.tidy(machine)
+    media.refresh(machine)
+    insert.delete_obsolete(machine)
 
 
 def _take_out(machine, device, vm, vmi, entry, found, keep, any_drive=False):
     edited = copy.deepcopy(vm)
     if entry is not None:
-        drives.take(edited, vmi, device, entry.drive, entry.volume, keep)
+        drives.empty(edited, vmi, device, entry.drive, entry.volume, keep)
         if any_drive and not drives.source_of(
                 edited['spec']['template']['spec'], entry.drive):
             drives.remove(edited, vmi, entry.drive)

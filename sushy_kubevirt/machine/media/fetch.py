@@ -42,7 +42,7 @@ _KINDS = {401: 'unauthorized', 403: 'unauthorized', 407: 'unauthorized',
 class Answer:
     """What a server answered; a context manager that hangs up.
 
-    :param place: `url_policy.Place` of who answered, after all redirects
+    :param place: `url_policy.ParsedUrl` of who answered, after all redirects
     :param response: an `http.client.HTTPResponse`, its body not read
     :param limit: the `_Limit` of the request
     """
@@ -168,14 +168,14 @@ def _number(text):
 class Fetcher:
     """Asks for one image.
 
-    :param source: a `model.Source`, from `url_policy.separated`
+    :param source: a `model.Source`, from `url_policy.separate_credentials`
     :param options: an `options.MediaOptions`
     :param verify: whether certificates are checked
     :param certificates: PEM, those installed for the device
     """
 
     def __init__(self, source, options, verify, certificates=''):
-        self._place = url_policy.place(source.url)
+        self._place = url_policy.parse(source.url)
         self._options = options
         self._verify = verify
         self._pem = tls.bundle(options, certificates) if verify else ''
@@ -221,7 +221,7 @@ class Fetcher:
         except ValueError:
             target = ''
         try:
-            found = url_policy.place(target)
+            found = url_policy.parse(target)
         except errors.InvalidValue as e:
             raise _redirected(self._place, e) from None
         if place.scheme == 'https' and found.scheme == 'http':

@@ -49,16 +49,16 @@ def prepare(machine, target, enabled, mode, http_uri):
 def _prepare(machine, target, enabled, mode, http_uri):
     vm, vmi = machine.objects()
     if http_uri:
-        source = url_policy.separated(model.Source(http_uri))
+        source = url_policy.separate_credentials(model.Source(http_uri))
         if source.username:
             raise errors.InvalidValue(
                 'HttpBootUri', source.url,
                 message='HttpBootUri may not hold credentials')
         http_uri = source.url
     if http_uri is not None and http_uri != uri(vm):
-        machine.write(lambda vm, _vmi: _remember(machine, vm, http_uri))
+        machine.write(lambda vm, _vmi: _store_uri(machine, vm, http_uri))
         vm, vmi = machine.objects()
-    if not _wanted(vm, vmi, target, enabled):
+    if not _is_requested(vm, vmi, target, enabled):
         return
     wanted = uri(vm)
     if not wanted:
@@ -72,13 +72,13 @@ def _prepare(machine, target, enabled, mode, http_uri):
     insert.insert(machine, model.HTTP_BOOT, model.Source(wanted))
 
 
-def take_back(machine):
+def undo(machine):
     """Remove what was fetched for an override that could not be set."""
     if boot.state(*machine.objects()).target is not boot.Target.UEFI_HTTP:
         eject.eject(machine, model.HTTP_BOOT)
 
 
-def _wanted(vm, vmi, target, enabled):
+def _is_requested(vm, vmi, target, enabled):
     if enabled is boot.Enabled.DISABLED:
         return False
     if target is None:
@@ -86,7 +86,7 @@ def _wanted(vm, vmi, target, enabled):
     return target is boot.Target.UEFI_HTTP
 
 
-def _remember(machine, vm, http_uri):
+def _store_uri(machine, vm, http_uri):
     edited = copy.deepcopy(vm)
     found = media_annotation.read(edited)
     found.http_uri = http_uri

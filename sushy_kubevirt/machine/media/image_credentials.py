@@ -22,11 +22,11 @@ from sushy_kubevirt.machine import annotations
 TYPE = 'sushy-kubevirt.openstack.org/image-server'
 
 
-class Foreign(Exception):
+class ForeignSecret(Exception):
     """A Secret that is none of ours has the name."""
 
 
-class Lingering(Exception):
+class StaleSecret(Exception):
     """The Secret of the DataVolume that had the name is still there."""
 
 
@@ -36,33 +36,33 @@ def is_named(machine):
 
 
 def name(machine, entry):
-    """:returns: the name of the Secret of a `record.Entry`"""
+    """:returns: the name of the Secret of a `media_annotation.Entry`"""
     if is_named(machine):
         return entry.volume
     return f'{entry.volume}-{entry.id}'
 
 
-def make_way(machine, entry):
+def check_name(machine, entry):
     """See to it that CDI takes no other Secret for that of an insert.
 
     Before its DataVolume is made: CDI would show the image's server the
     password that another one was to be shown.
 
-    :raises: `Foreign`, `Lingering`
+    :raises: `ForeignSecret`, `StaleSecret`
     """
     if not entry.credentials or entry.upload or not is_named(machine):
         return
     found = _find(machine, entry)
     if found is None or _attempt(found) == entry.id:
         return
-    raise Lingering() if found.get('type') == TYPE else Foreign()
+    raise StaleSecret() if found.get('type') == TYPE else ForeignSecret()
 
 
 def create(machine, device, entry, volume, source):
     """Make the Secret, if the image's server wants a password.
 
     :param device: a `model.Device`
-    :param entry: its `record.Entry`
+    :param entry: its `media_annotation.Entry`
     :param volume: the DataVolume that uses it, as the API has it
     :param source: a `model.Source`
     """

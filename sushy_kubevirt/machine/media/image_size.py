@@ -47,7 +47,7 @@ def probe(source, options, verify=True, certificates=''):
     either sends with the size of the whole or has to be cut off from. Images
     that by their names may be packed are looked into.
 
-    :param source: a `model.Source`, from `url_policy.separated`
+    :param source: a `model.Source`, from `url_policy.separate_credentials`
     :param options: an `options.MediaOptions`
     :param verify: whether the server's certificate is checked
     :param certificates: PEM, those installed for the device
@@ -78,12 +78,12 @@ def _may_guess(error, url, options):
     try:
         url_policy.check(url, options)
     except errors.MediaUnreachable:
-        return url_policy.trusted_name(url, options)
+        return url_policy.is_allowed_name(url, options)
     return True
 
 
 def _asked(fetcher, seconds, url):
-    place = url_policy.place(url)
+    place = url_policy.parse(url)
     seconds /= 2        # two requests at most
     length = _head(fetcher, seconds)
     found = image_format.Format()

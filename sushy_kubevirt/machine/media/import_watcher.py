@@ -18,13 +18,13 @@ from sushy_kubevirt.machine.media import model
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class ObservedVolume:
     """What is known of one DataVolume.
 
     :param uid: its uid
     :param version: its resourceVersion, a number or None
     :param vm: uid of the VM that it belongs to, None if it is not ours
-    :param attempt: the `record.Entry.id` it was made for
+    :param attempt: the `media_annotation.Entry.id` it was made for
     :param status: `datavolumes.Status`
     :param annotations: dict
     :param vm_name: the VM's name
@@ -39,119 +39,132 @@ class Seen:
     vm_name: str = ''
 
 
-class Following:
+class ImportWatcher:
     """What is known of the DataVolumes of a scope.
 
     :param client: a `client.Client`
     :param options: an `options.Options`
     :param namespaces: names, () for all
     :param by_name: whether each is watched by its name
-    :param tell: function of (namespace, name of the VM), called when
+    :param notify: function of (namespace, name of the VM), called when
         something about one of its DataVolumes is new; must not block
     """
 
-    def __init__(self, client, options, namespaces, by_name, tell):
+    def __init__(self, client, options, namespaces, by_name, notify):
         self._client = client
         self._options = options
         self._namespaces = tuple(namespaces) or ('',)
         self._by_name = by_name
-        self._tell = tell
+        self._notify = notify
         self._lock = threading.Lock()
-        self._seen = {}             # (namespace, name): Seen
-        self._gone = {}             # uid: True, bounded
+        self._observed = {}             # (namespace, name): ObservedVolume
+        self._deleted = {}             # uid: True, bounded
         self._watchers = {}         # (namespace, name or ''): Watcher
-        self._wanted = {}           # VM key: set of names
+        self._watched = {}           # VM key: set of names
         self._closed = False
 
-    def want(self, key, names):
+    def watch(self, key, names):
         """Follow these DataVolumes of a VM, and no others.
 
         :param key: (namespace, name) of the VM
         :param names: set of names, empty for none
         """
         with self._lock:
-            if self._closed or names == self._wanted.get(key, set()):
+            if self._closed or names == self._watched.get(key, set()):
                 return
             if names:
-                self._wanted[key] = set(names)
+                self._watched[key] = set(names)
             else:
-                del self._wanted[key]
-            self._adjust()
+                del self._watched[key]
+            self._update_watchers()
 
-    def _adjust(self):
+    def _update_watchers(self):
         if self._by_name:
             needed = {(namespace, name)
-                      for (namespace, _), names in self._wanted.items()
+                      for (namespace, _), names in self._watched.items()
                       for name in names}
         else:
             needed = {(namespace, '') for namespace in self._namespaces
                       if any(namespace in ('', each)
-                             for each, _ in self._wanted)}
-        for place in self._watchers.keys() - needed:
-            self._watchers.pop(place).stop()
-        for place in needed - self._watchers.keys():
-            namespace, name = place
-            made = self._watchers[place] = watcher.Watcher(
+                             for each, _ in self._watched)}
+        for key in self._watchers.keys() - needed:
+            self._watchers.pop(key).stop()
+        for key in needed - self._watchers.keys():
+            namespace, name = key
+            made = self._watchers[key] = watcher.Watcher(
                 self._client, self._options, api_resources.DATA_VOLUME,
                 namespace, '' if name else datavolumes.LABEL,
                 'metadata.name=' + name if name else '', self)
             made.start()
-        if not self._wanted:
-            self._seen.clear()
-            self._gone.clear()
+        if not self._watched:
+            self._observed.clear()
+            self._deleted.clear()
 
     def get(self, namespace, name, uid=''):
-        """:returns: the `Seen` of a DataVolume; None while nothing is known
+        """Return what is known of a DataVolume.
 
-        :param uid: the one that is meant; of one that was seen to go, a
-            `Seen` says that it failed
+        :param namespace: its namespace
+        :param name: its name
+        :param uid: its uid, '' for any. For a uid that was deleted, the result
+            has the state FAILED
+        :returns: `ObservedVolume`; None while nothing is known
         """
         with self._lock:
-            seen = self._seen.get((namespace, name))
-            if seen is not None and uid in ('', seen.uid):
-                return seen
-            if uid and uid in self._gone:
-                return Seen(uid, None, None, None, datavolumes.Status(
-                    model.State.FAILED, None, 'DataVolumeNotFound',
-                    f'Its DataVolume {name} was deleted'), {})
+            observed = self._observed.get((namespace, name))
+            if observed is not None and uid in ('', observed.uid):
+                return observed
+            if uid and uid in self._deleted:
+                return ObservedVolume(
+                    uid,
+                    None,
+                    None,
+                    None,
+                    datavolumes.Status(
+                        model.State.FAILED,
+                        None,
+                        'DataVolumeNotFound',
+                        f'Its DataVolume {name} was deleted',
+                    ),
+                    {},
+                )
         return None
 
     def put(self, volume):
         """Take in the answer to a read or write, or an event."""
-        place = object_cache.key_of(volume)
+        key = object_cache.key_of(volume)
         metadata = volume['metadata']
         vm, vm_name = _vm(volume)
-        fresh = Seen(
+        fresh = ObservedVolume(
             metadata.get('uid', ''),
             object_cache.number(metadata.get('resourceVersion')), vm,
             datavolumes.attempt(volume), datavolumes.status(volume),
             metadata.get('annotations') or {}, vm_name)
         with self._lock:
-            held = self._seen.get(place)
-            if fresh.uid in self._gone or held is not None and (
-                    held.uid == fresh.uid and _older(fresh, held)):
+            held = self._observed.get(key)
+            if fresh.uid in self._deleted or held is not None and (
+                    held.uid == fresh.uid and _is_older(fresh, held)):
                 return
             if held is not None and held.uid == fresh.uid:
-                fresh = dataclasses.replace(fresh, status=_steady(
+                fresh = dataclasses.replace(fresh, status=_keep_failure(
                     held.status, fresh.status))
-            self._seen[place] = fresh
+            self._observed[key] = fresh
             same = held is not None and dataclasses.replace(
                 held, version=None) == dataclasses.replace(
                 fresh, version=None)
         if not same:
-            self._tell(place[0], fresh.vm_name)
+            self._notify(key[0], fresh.vm_name)
 
-    def forget(self, namespace, name, uid):
+    def mark_deleted(self, namespace, name, uid):
         """Take in that a DataVolume is gone."""
         with self._lock:
-            held = self._seen.get((namespace, name))
-            self._gone[uid] = True
-            while len(self._gone) > 200:
-                del self._gone[next(iter(self._gone))]
+            held = self._observed.get((namespace, name))
+            self._deleted[uid] = True
+            while len(self._deleted) > 200:
+                del self._deleted[next(iter(self._deleted))]
             if held is None or held.uid != uid:
                 return
-            del self._seen[namespace, name]
-        self._tell(namespace, held.vm_name)
+            del self._observed[namespace, name]
+        self._notify(namespace, held.vm_name)
 
     def close(self):
         with self._lock:
@@ -173,21 +186,22 @@ class Following:
                 self.put(volume)
         number = object_cache.number(version)
         with self._lock:
-            place = next((place for place, each in self._watchers.items()
+            scope = next((scope for scope, each in self._watchers.items()
                           if each is source), None)
-            lost = [] if place is None else [
-                (*key, seen.uid) for key, seen in self._seen.items()
-                if seen.uid not in listed and place[0] in ('', key[0])
-                and place[1] in ('', key[1])
-                and (seen.version or 0) <= (number or 0)]
+            lost = [] if scope is None else [
+                (*key, observed.uid)
+                for key, observed in self._observed.items()
+                if observed.uid not in listed and scope[0] in ('', key[0])
+                and scope[1] in ('', key[1])
+                and (observed.version or 0) <= (number or 0)]
         for each in lost:
-            self.forget(*each)
+            self.mark_deleted(*each)
         return version
 
     def event(self, _source, kind, obj):
         """Take in one event of a watch, see `watcher.Watcher`."""
         if kind == 'DELETED':
-            self.forget(
+            self.mark_deleted(
                 *object_cache.key_of(obj),
                 obj['metadata'].get(
                     'uid',
@@ -206,12 +220,12 @@ def _vm(volume):
     return None, ''
 
 
-def _older(fresh, held):
+def _is_older(fresh, held):
     return None not in (fresh.version, held.version) and (
         fresh.version <= held.version)
 
 
-def _steady(before, now):
+def _keep_failure(before, now):
     """A status without the ups and downs of trying again.
 
     CDI starts a pod anew for each try, whose conditions hide why the last

@@ -28,7 +28,7 @@ from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import image_size
-from sushy_kubevirt.machine.media import manager as room_
+from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import upload
@@ -37,17 +37,17 @@ from sushy_kubevirt.machine.media import url_policy
 LOG = logging.getLogger(__name__)
 
 #: What KubeVirt's admission says of an empty drive without its gate.
-_NO_GATE = 'DeclarativeHotplugVolumes'
+_GATE = 'DeclarativeHotplugVolumes'
 
 #: Tries to delete what is left of another insert before another name is used.
-_LEFTOVERS = 6
+_LEFTOVER_TRIES = 6
 
 
-class _Taken(Exception):
+class _NameTaken(Exception):
     """The name of a DataVolume is taken by another object."""
 
 
-class _Lingering(Exception):
+class _NameBusy(Exception):
     """The claim of the DataVolume that had the name is still there."""
 
 
@@ -56,8 +56,8 @@ def insert(machine, device, source, wait=None):
 
     :param device: a `model.Device`
     """
-    room = machine.cluster.media
-    asked = url_policy.separated(source)
+    media = machine.cluster.media
+    asked = url_policy.separate_credentials(source)
     # Into the cache as well: what another process did a moment ago, an eject
     # or a certificate, is to count.
     machine.write(lambda vm, vmi: None)
@@ -65,7 +65,7 @@ def insert(machine, device, source, wait=None):
     if verify is None:
         verify = ca_certificates.verify(machine, device)
     asked = dataclasses.replace(asked, verify=verify)
-    room.require()
+    media.require_cdi()
     medium = _same(machine, device, asked)
     if medium is None:
         medium = _Insertion(machine, device, asked).run()
@@ -76,10 +76,10 @@ def insert(machine, device, source, wait=None):
 
 def _same(machine, device, asked):
     """What is in the device, if it is what is asked for and did not fail."""
-    room = machine.cluster.media
+    media = machine.cluster.media
     vm, _ = machine.objects()
     entry = media_annotation.read(vm).media.get(device.id)
-    medium = room.medium(machine, device)
+    medium = media.medium(machine, device)
     if medium is None or medium.state is model.State.FAILED or (
             entry.url, entry.verify, entry.credentials,
             entry.write_protected) != (
@@ -100,17 +100,17 @@ def _wait(machine, device, medium):
 
     :raises: `errors.MediaUnreachable` if it failed
     """
-    room = machine.cluster.media
+    media = machine.cluster.media
     found = [medium]
 
     def done():
-        found[0] = room.medium(machine, device)
+        found[0] = media.medium(machine, device)
         return (found[0] is None or found[0].task != medium.task
                 or found[0].state in (model.State.READY, model.State.FAILED))
 
-    room.wait(done, machine.options.media.wait_seconds)
+    media.wait(done, machine.options.media.wait_seconds)
     if found[0] is None or found[0].task != medium.task:
-        raise _overtaken(machine, device)
+        raise _superseded(machine, device)
     if found[0].state is model.State.FAILED:
         raise errors.MediaUnreachable(
             '%s cannot be imported (%s): %s' % (
@@ -119,7 +119,7 @@ def _wait(machine, device, medium):
     return found[0]
 
 
-def _overtaken(machine, device):
+def _superseded(machine, device):
     return errors.WrongState(
         '%s of %s was ejected, or another medium inserted, while this one '
         'was being inserted' % (device.id, machine.qualified_name))
@@ -135,18 +135,18 @@ class _Insertion:
         self._machine = machine
         self._device = device
         self._asked = asked
-        self._room = machine.cluster.media
-        self._tried = set()         # names that are taken
-        self._busy = set()          # names whose last claim is still there
+        self._media = machine.cluster.media
+        self._taken_names = set()         # names that are taken
+        self._busy_names = set()  # names whose last claim is still there
         self._reserved = False
         self._uid = ''              # of the DataVolume that was made
-        self._maybe = False         # whether one may have been made
+        self._may_exist = False         # whether one may have been made
         self._leftovers = 0         # how often one was in the way
-        self._waits = False         # for a claim to go: all names have one
-        self._authorities = None
+        self._wait_for_claim = False  # for a claim to go: all names have one
+        self._ca_config_map = None
         self._entry = media_annotation.Entry(
             id=boot_overrides.new_id(), url=asked.url, volume='-',
-            since=room_.now(), verify=asked.verify,
+            since=manager.now(), verify=asked.verify,
             write_protected=_protected(device, asked),
             upload=self._is_upload(), credentials=bool(asked.username),
             method=asked.method, protocol=asked.protocol)
@@ -168,27 +168,28 @@ class _Insertion:
         size = image_size.probe(self._asked, machine.options.media,
                                 self._asked.verify, pem)
         if self._asked.verify and not self._entry.upload:
-            self._authorities = ca_certificates.provide(machine, self._device)
-        self._room.inserting.add(self._entry.id)
+            self._ca_config_map = ca_certificates.publish(
+                machine, self._device)
+        self._media.inserting.add(self._entry.id)
         try:
-            volume = self._make(size)
-            machine.write(self._fill)
+            volume = self._create_objects(size)
+            machine.write(self._put_into_drive)
         except Exception:
-            self._give_up()
+            self._roll_back()
             raise
         finally:
-            self._room.inserting.discard(self._entry.id)
-        self._room.volumes.put(volume)
-        self._room.look(machine)
+            self._media.inserting.discard(self._entry.id)
+        self._media.volumes.put(volume)
+        self._media.look(machine)
         LOG.info('%s of %s: %s is being imported into %s',
                  self._device.id, machine.qualified_name,
-                 url_policy.place(self._entry.url).shown, self._entry.volume)
+                 url_policy.parse(self._entry.url).shown, self._entry.volume)
         if self._entry.upload:
             upload.start(machine, self._entry, self._asked, pem, size)
-        tidy(machine)
-        medium = self._room.medium(machine, self._device)
+        delete_obsolete(machine)
+        medium = self._media.medium(machine, self._device)
         if medium is None:
-            raise _overtaken(machine, self._device)
+            raise _superseded(machine, self._device)
         return medium
 
     # Step 2
@@ -197,23 +198,23 @@ class _Insertion:
         found = media_annotation.read(vm)
         mine = found.nexts.get(self._device.id)
         if (mine is not None and mine.id == self._entry.id
-                and mine.volume not in self._tried | self._busy):
+                and mine.volume not in self._taken_names | self._busy_names):
             self._entry = mine      # the answer was lost, the write was not
             self._reserved = True
             return
         if self._reserved and (mine is None or mine.id != self._entry.id):
-            raise _overtaken(self._machine, self._device)
+            raise _superseded(self._machine, self._device)
         if mine is not None and mine.id != self._entry.id:
             found.discard(mine)
         names = [name for name in media_annotation.slots(
             self._machine.name, self._device.id)
-            if name not in self._tried]
+            if name not in self._taken_names]
         if not names:
             raise errors.WrongState(
                 'All names for a DataVolume of %s of %s are taken by others: '
                 '%s. Delete what has these names and is not needed' % (
                     self._device.id, self._machine.qualified_name,
-                    ', '.join(sorted(self._tried))))
+                    ', '.join(sorted(self._taken_names))))
         if mine is not None and mine.id == self._entry.id:
             del found.nexts[self._device.id]
         # Those that are kept for somebody who may be late come late, those
@@ -221,16 +222,16 @@ class _Insertion:
         taken = found.names() - {
             name for name, uid in found.gone.items() if not uid}
         free = sorted((name for name in names if name not in taken),
-                      key=lambda name: (name in self._busy,
+                      key=lambda name: (name in self._busy_names,
                                         name in found.gone))
         if not free:
-            tidy(self._machine)
+            delete_obsolete(self._machine)
             raise errors.Conflict(
                 'What was in %s of %s before is still being deleted'
                 % (self._device.id, self._machine.qualified_name))
         found.gone.pop(free[0], None)
-        self._waits = free[0] in self._busy
-        self._busy.discard(free[0])
+        self._wait_for_claim = free[0] in self._busy_names
+        self._busy_names.discard(free[0])
         self._entry = dataclasses.replace(self._entry, volume=free[0])
         found.nexts[self._device.id] = self._entry
         edited = copy.deepcopy(vm)
@@ -240,7 +241,7 @@ class _Insertion:
 
     # Step 3
 
-    def _make(self, size):
+    def _create_objects(self, size):
         while True:
             self._machine.write(self._reserve)
             try:
@@ -255,30 +256,30 @@ class _Insertion:
                     self._asked,
                 )
                 return volume
-            except _Taken as e:
+            except _NameTaken as e:
                 LOG.info('%s of %s: the name %s is taken: %s',
                          self._device.id, self._machine.qualified_name,
                          self._entry.volume, e)
-                self._tried.add(self._entry.volume)
-            except _Lingering:
-                self._busy.add(self._entry.volume)
+                self._taken_names.add(self._entry.volume)
+            except _NameBusy:
+                self._busy_names.add(self._entry.volume)
 
-    def _run(self, step):
+    def _retry(self, step):
         return retry.run(step, self._machine.options,
                          self._machine.cluster.closing)
 
     def _create(self, size):
         client = self._machine.cluster.client
         body = datavolumes.body(self._machine, self._device, self._entry,
-                                size, self._authorities)
+                                size, self._ca_config_map)
         place = (api_resources.DATA_VOLUME, self._machine.namespace)
 
         def step():
-            if not self._maybe:
-                if there := self._look_for_claim():
+            if not self._may_exist:
+                if there := self._check_claim():
                     return there
-                self._look_for_secret()
-            self._maybe = True
+                self._check_secret()
+            self._may_exist = True
             try:
                 return client.create(
                     *place,
@@ -286,20 +287,20 @@ class _Insertion:
                     named=image_credentials.is_named(self._machine),
                 )
             except errors.Conflict as e:
-                return self._find(e)
+                return self._existing_volume(e)
             except errors.Rejected as e:
-                self._maybe = False
+                self._may_exist = False
                 # CDI's webhook, of a claim that has the name.
                 if 'already exists' not in str(e):
                     raise
-                raise _Taken(str(e)) from None
+                raise _NameTaken(str(e)) from None
             except errors.AccessDenied:
-                self._maybe = False
+                self._may_exist = False
                 raise
 
-        return self._run(step)
+        return self._retry(step)
 
-    def _look_for_claim(self):
+    def _check_claim(self):
         """See to it that there is no claim of the name.
 
         :returns: the DataVolume, if it is that of this insert; else None
@@ -316,7 +317,7 @@ class _Insertion:
         except errors.ObjectNotFound:
             return None
         if not datavolumes.is_claim_of(claim, name):
-            raise _Taken('a claim that is not ours has it')
+            raise _NameTaken('a claim that is not ours has it')
         lingers = errors.Conflict(
             'The claims of what was in %s of %s before are still there'
             % (self._device.id, machine.qualified_name))
@@ -327,27 +328,27 @@ class _Insertion:
             pass
         else:
             # Its claim goes with it, and nobody else may delete it.
-            return self._find(lingers)
-        self._linger(lingers)
+            return self._existing_volume(lingers)
+        self._name_busy(lingers)
 
-    def _look_for_secret(self):
+    def _check_secret(self):
         """See to it that there is no Secret of the name."""
         try:
-            image_credentials.make_way(self._machine, self._entry)
-        except image_credentials.Foreign:
-            raise _Taken('a Secret that is not ours has it') from None
-        except image_credentials.Lingering:
-            self._linger(errors.Conflict(
+            image_credentials.check_name(self._machine, self._entry)
+        except image_credentials.ForeignSecret:
+            raise _NameTaken('a Secret that is not ours has it') from None
+        except image_credentials.StaleSecret:
+            self._name_busy(errors.Conflict(
                 'The password of what was in %s of %s before is still there'
                 % (self._device.id, self._machine.qualified_name)))
 
-    def _linger(self, lingers):
+    def _name_busy(self, lingers):
         """Something of before is still there: another name, or wait."""
-        if not self._waits:
-            raise _Lingering
+        if not self._wait_for_claim:
+            raise _NameBusy
         raise lingers
 
-    def _find(self, conflict):
+    def _existing_volume(self, conflict):
         """What has the name that is to be created."""
         machine = self._machine
         try:
@@ -357,27 +358,27 @@ class _Insertion:
                 self._entry.volume,
             )
         except errors.ObjectNotFound:
-            self._maybe = False
+            self._may_exist = False
             raise conflict from None        # it has just gone: once more
         if not datavolumes.is_ours(there, machine):
-            raise _Taken('it is not ours')
+            raise _NameTaken('it is not ours')
         attempt = datavolumes.attempt(there)
         if attempt == self._entry.id:
             return there
         vm, _ = machine.fetch()
         if attempt in media_annotation.read(vm).attempts():
-            raise _Taken('another insert has it')
+            raise _NameTaken('another insert has it')
         self._leftovers += 1
-        if self._leftovers > _LEFTOVERS:
-            raise _Taken('what is left of another insert does not go')
+        if self._leftovers > _LEFTOVER_TRIES:
+            raise _NameTaken('what is left of another insert does not go')
         # Made by somebody who died, or is late: nothing speaks of it.
-        datavolume_cleanup.delete(machine, self._room, self._entry.volume,
+        datavolume_cleanup.delete(machine, self._media, self._entry.volume,
                                   there['metadata']['uid'])
-        self._maybe = False
+        self._may_exist = False
         raise conflict
 
     def _check(self, volume):
-        if datavolumes.verifies_anyway(volume, self._entry):
+        if datavolumes.ignores_verify_option(volume, self._entry):
             raise errors.Unsupported(
                 'This CDI always verifies certificates. Set '
                 'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload what '
@@ -385,17 +386,17 @@ class _Insertion:
 
     # Step 4
 
-    def _fill(self, vm, vmi):
+    def _put_into_drive(self, vm, vmi):
         hot = self._machine.gates.fills_drives()
         try:
-            self._fill_once(vm, vmi, hot)
+            self._patch_vm(vm, vmi, hot)
         except errors.Rejected as e:
             # The gate was switched off a moment ago.
-            if not hot or _NO_GATE not in str(e):
+            if not hot or _GATE not in str(e):
                 raise
-            self._fill_once(vm, vmi, False)
+            self._patch_vm(vm, vmi, False)
 
-    def _fill_once(self, vm, vmi, hot):
+    def _patch_vm(self, vm, vmi, hot):
         found = media_annotation.read(vm)
         before = found.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
@@ -403,30 +404,30 @@ class _Insertion:
             return              # the answer was lost, the write was not
         mine = found.nexts.pop(self._device.id, None)
         if mine is None or mine.id != self._entry.id:
-            raise _overtaken(self._machine, self._device)
+            raise _superseded(self._machine, self._device)
         edited = copy.deepcopy(vm)
         drive = None
         if before is not None and drives.holds(vm, before.drive,
                                                before.volume):
             drive = before.drive
         if drive is not None and drives.would_migrate(vm, vmi, drive):
-            drives.take(edited, vmi, self._device, drive, before.volume,
-                        False)
+            drives.empty(edited, vmi, self._device, drive, before.volume,
+                         False)
             drive = None
         if drive is None:
             drive = drives.choose(edited, vmi, self._device)
         if (self._device is model.HTTP_BOOT
-                and drive != drives.OWN[self._device.id]):
+                and drive != drives.ADDED_DRIVES[self._device.id]):
             raise errors.WrongState(
                 '%s of %s is taken; switch it off, and on again when the '
-                'image is there' % (drives.OWN[self._device.id],
+                'image is there' % (drives.ADDED_DRIVES[self._device.id],
                                     self._machine.qualified_name))
         if self._device is model.USB_STICK and before is not None:
             # Another disk: whether it may be written to may differ.
-            drives.take(edited, vmi, self._device, drive, before.volume,
-                        False)
-        drives.put(edited, vmi, self._device, drive, self._entry.volume, hot,
-                   self._entry.write_protected)
+            drives.empty(edited, vmi, self._device, drive, before.volume,
+                         False)
+        drives.fill(edited, vmi, self._device, drive, self._entry.volume, hot,
+                    self._entry.write_protected)
         found.discard(before)
         self._entry = found.media[self._device.id] = dataclasses.replace(
             self._entry, uid=self._uid, drive=drive)
@@ -435,7 +436,7 @@ class _Insertion:
 
     # After a failure
 
-    def _give_up(self):
+    def _roll_back(self):
         """Take back what was done; what cannot be is left to others."""
         if self._entry.volume == '-':
             return
@@ -443,22 +444,22 @@ class _Insertion:
         try:
             if self._uid:
                 datavolume_cleanup.delete(
-                    machine, self._room, volume, self._uid)
-                self._maybe = False
-            machine.write(self._unreserve)
-            tidy(machine)
+                    machine, self._media, volume, self._uid)
+                self._may_exist = False
+            machine.write(self._remove_reservation)
+            delete_obsolete(machine)
         except errors.MachineError as e:
             LOG.warning('What was begun for %s of %s is cleaned up later: %s',
                         self._device.id, machine.qualified_name, e)
 
-    def _unreserve(self, vm, _vmi):
+    def _remove_reservation(self, vm, _vmi):
         found = media_annotation.read(vm)
         mine = found.nexts.get(self._device.id)
         if mine is not None and mine.id == self._entry.id:
             del found.nexts[self._device.id]
-            if self._maybe:
+            if self._may_exist:
                 found.discard(mine)
-        elif found.gone.get(self._entry.volume) == '' and not self._maybe:
+        elif found.gone.get(self._entry.volume) == '' and not self._may_exist:
             # Noted by whoever has overtaken this.
             del found.gone[self._entry.volume]
         edited = copy.deepcopy(vm)
@@ -466,11 +467,11 @@ class _Insertion:
         json_patch.send(self._machine, vm, edited)
 
 
-def tidy(machine):
+def delete_obsolete(machine):
     """Delete what is to go, at once if it can be; else it is done later."""
-    room = machine.cluster.media
+    media = machine.cluster.media
     try:
-        room.tidy(machine)
+        media.delete_obsolete(machine)
     except errors.MachineNotFound:
         pass
     except errors.Unavailable as e:

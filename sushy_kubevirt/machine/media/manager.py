@@ -27,7 +27,7 @@ DEVICES = {device.id: device for device in (
     *model.DEVICES, model.HTTP_BOOT)}
 
 
-class Room:
+class Manager:
     """The media of one cluster.
 
     :param cluster: a `cluster.Cluster`
@@ -36,39 +36,39 @@ class Room:
 
     def __init__(self, cluster, namespaces):
         self.cluster = cluster
-        self.volumes = import_watcher.Following(
+        self.volumes = import_watcher.ImportWatcher(
             cluster.client, cluster.options,
             (cluster.vm[0],) if cluster.vm else namespaces,
             bool(cluster.vm), self._volume_changed)
-        #: What this process uploads: {attempt: `uploading.Upload`}
+        #: What this process uploads: {attempt: `upload.Upload`}
         self.uploads = {}
         #: Attempts that this process is inserting.
         self.inserting = set()
         #: PEM of certificates: {digest: text}
         self.certificates = {}
-        self._calling = threading.RLock()
-        self._news = threading.Condition()
-        self._changes = 0
+        self._callback_lock = threading.RLock()
+        self._condition = threading.Condition()
+        self._generation = 0
         self._callbacks = []
         self._machines = {}         # (namespace, name): machine
         self._media = {}            # VM's uid: {device id: Medium}
-        self._first = {}            # VM's uid: {what: when first seen}
-        self._tried = {}            # VM's uid: names of DataVolumes
-        self._served = False
-        self._began = now()
-        self._caretaker = reconciler.Caretaker(self)
+        self._first_seen = {}  # VM's uid: {what: when first observed_volume}
+        self._searched_names = {}            # VM's uid: names of DataVolumes
+        self._cdi_served = False
+        self._started_at = now()
+        self._reconciler = reconciler.Reconciler(self)
 
     # Its life
 
     def start(self):
         """Begin to watch. Before the cluster's cache starts."""
-        self.cluster.subscribe(self._changed)
-        self._caretaker.start()
+        self.cluster.subscribe(self._update)
+        self._reconciler.start()
 
     def close(self):
         for upload in list(self.uploads.values()):
             upload.stop()
-        self._caretaker.close()
+        self._reconciler.close()
         self.volumes.close()
 
     # Reading
@@ -80,10 +80,10 @@ class Room:
     def _medium(self, device, vm, vmi):
         entry = media_annotation.read(vm).media.get(device.id)
         return device_status.medium(
-            device, entry, vm, vmi, self.seen(vm, entry))
+            device, entry, vm, vmi, self.observed_volume(vm, entry))
 
-    def seen(self, vm, entry):
-        """:returns: `import_watcher.Seen` of an entry's DataVolume, or None"""
+    def observed_volume(self, vm, entry):
+        """:returns: `import_watcher.ObservedVolume` of an entry, or None"""
         if entry is None:
             return None
         return self.volumes.get(vm['metadata'].get('namespace', ''),
@@ -99,31 +99,31 @@ class Room:
                 if each is not None}
 
     @property
-    def offered(self):
+    def cdi_available(self):
         """Whether CDI is known to be there; costs no call."""
-        return self._served
+        return self._cdi_served
 
-    def require(self):
+    def require_cdi(self):
         """See to it that CDI is there.
 
         :raises: `errors.Unsupported`
         """
-        if self._served:
+        if self._cdi_served:
             return
-        self._served = self.cluster.client.served(
+        self._cdi_served = self.cluster.client.served(
             api_resources.DATA_VOLUME.group)
-        if not self._served:
+        if not self._cdi_served:
             raise errors.Unsupported(
                 'Virtual media need CDI, the Containerized Data Importer, '
                 'which this cluster does not have; install it: '
                 'https://kubevirt.io/user-guide/storage/'
                 'containerized_data_importer/')
 
-    def ask_aside(self):
+    def check_cdi_in_background(self):
         """Find out whether CDI is there, in a thread of its own."""
         def ask():
             try:
-                self.require()
+                self.require_cdi()
             except errors.MachineError as e:
                 LOG.debug('Virtual media: %s', e)
 
@@ -139,17 +139,17 @@ class Room:
         :returns: seconds
         """
         now = time.monotonic()
-        return now - self._first.setdefault(uid, {}).setdefault(what, now)
+        return now - self._first_seen.setdefault(uid, {}).setdefault(what, now)
 
-    def tried(self, uid):
+    def searched_names(self, uid):
         """:returns: names that `datavolume_cleanup` has looked for"""
-        return self._tried.setdefault(uid, set())
+        return self._searched_names.setdefault(uid, set())
 
     # Telling others
 
     def subscribe(self, callback):
         """See `media.subscribe`."""
-        with self._calling:
+        with self._callback_lock:
             self._callbacks.append(callback)
             for machine in list(self._machines.values()):
                 for id_, found in self._media.get(machine.uid, {}).items():
@@ -163,22 +163,22 @@ class Room:
         """
         deadline = time.monotonic() + timeout
         while True:
-            with self._news:
-                since = self._changes
+            with self._condition:
+                since = self._generation
             if ready():
                 return True
             left = deadline - time.monotonic()
             if left <= 0 or self.cluster.closing.is_set():
                 return False
-            with self._news:
-                if self._changes == since:
-                    self._news.wait(min(left, 1.0))
+            with self._condition:
+                if self._generation == since:
+                    self._condition.wait(min(left, 1.0))
 
-    def look(self, machine):
+    def refresh(self, machine):
         """Look at a machine again, and have done what is to be done."""
-        self._changed(machine)
+        self._update(machine)
 
-    def tidy(self, machine):
+    def delete_obsolete(self, machine):
         """Delete what is to go. One try, see `datavolume_cleanup.clean`.
 
         Call it after a write of this process, which the cache has.
@@ -188,42 +188,42 @@ class Room:
             return
         vm, vmi = machine.fetch()
         datavolume_cleanup.clean(machine, self, vm,
-                                 self._caretaker.look_at(machine, vm, vmi))
+                                 self._reconciler.context(machine, vm, vmi))
 
     def _volume_changed(self, namespace, name):
         machine = self._machines.get((namespace, name))
         if machine is not None:
-            self._changed(machine)
+            self._update(machine)
 
-    def _changed(self, machine, _vm=None, _vmi=None):
+    def _update(self, machine, _vm=None, _vmi=None):
         """Called in a watch's thread: looks, and leaves the writing."""
-        with self._calling:
+        with self._callback_lock:
             # Read here, so that the last call always has the last state,
             # whichever watch's thread makes it.
             vm, vmi = self.cluster.known(machine)
             if vm is None or not has_record(vm):
-                self._drop(machine, vm is None)
+                self._remove_machine(machine, vm is None)
                 return
             key = (machine.namespace, machine.name)
             self._machines[key] = machine
             found = media_annotation.read(vm)
-            self.volumes.want(key, {
+            self.volumes.watch(key, {
                 entry.volume for entry in found.media.values()
                 if not (entry.ready or entry.reason)})
-            self._tell(machine, self.media(vm, vmi))
-        self._caretaker.consider(machine, vm, vmi)
+            self._notify(machine, self.media(vm, vmi))
+        self._reconciler.enqueue_if_needed(machine, vm, vmi)
 
-    def _drop(self, machine, deleted):
+    def _remove_machine(self, machine, deleted):
         key = (machine.namespace, machine.name)
         known = self._machines.get(key)
         if known is None or known.uid != machine.uid:
             return
-        self._tell(machine, {})
+        self._notify(machine, {})
         del self._machines[key]
         self._media.pop(machine.uid, None)
-        self._first.pop(machine.uid, None)
-        self._tried.pop(machine.uid, None)
-        self.volumes.want(key, set())
+        self._first_seen.pop(machine.uid, None)
+        self._searched_names.pop(machine.uid, None)
+        self.volumes.watch(key, set())
         if deleted:
             self._stop_uploads(machine)
 
@@ -232,22 +232,22 @@ class Room:
             if upload.machine.uid == machine.uid:
                 upload.stop()
 
-    def _tell(self, machine, found):
+    def _notify(self, machine, found):
         before = self._media.get(machine.uid, {})
         self._media[machine.uid] = found
-        first = machine.uid not in self._first
-        self._first.setdefault(machine.uid, {})
+        first = machine.uid not in self._first_seen
+        self._first_seen.setdefault(machine.uid, {})
         for id_ in DEVICES:
             old, new = before.get(id_), found.get(id_)
             if old == new:
                 continue
-            if first and new.since < self._began:
+            if first and new.since < self._started_at:
                 old = new       # it was there before this process
             for callback in tuple(self._callbacks):
                 _call(callback, machine, id_, old, new)
-        with self._news:
-            self._changes += 1
-            self._news.notify_all()
+        with self._condition:
+            self._generation += 1
+            self._condition.notify_all()
 
 
 def now():

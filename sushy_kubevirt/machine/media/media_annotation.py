@@ -114,7 +114,7 @@ def slots(vm_name, device_id):
                  for number in range(SLOTS))
 
 
-def authorities(vm_name, device_id):
+def ca_config_map(vm_name, device_id):
     """:returns: name of the ConfigMap with a device's certificates"""
     return name(vm_name, _KEYS[device_id]) + '-ca'
 

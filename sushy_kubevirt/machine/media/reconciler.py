@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finishes or cleans up what an insert or eject has left.
+"""Completes or cleans up interrupted inserts and ejects.
 
-Every BMC process has one. What it does is decided by the VM's annotation, the
-VM and its VMI alone, and done by guarded patches and deletions of a known
-uid: of several that do the same, one wins and the others find it done.
+Every BMC process runs one `Reconciler`. Its decisions depend only on the VM's
+media annotation, the VM and its VMI; its writes are guarded patches and
+deletions by uid. Several processes may do the same work: one wins, the others
+find it done.
 
-An insert that was begun and is not done is given up after
-`options.MediaOptions.lapse_seconds`: nobody else has the password that it
-may need, and its client was told nothing. What it may have made is deleted
-then, by its reserved name.
+An insert that is not complete after `options.MediaOptions.lapse_seconds`
+counts as abandoned: no other process has the password that it may need, and
+its client has got no answer. The objects that it may have created are deleted
+by their reserved names.
 """
 
 import copy
@@ -30,135 +31,149 @@ from sushy_kubevirt.machine import run_strategy
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before the next try: at first, twice as many each time, and at
-#: most; and after a refusal.
-_AGAIN = 0.05
-_AGAIN_AT_MOST = 5.0
-_AGAIN_REFUSED = 60.0
+# Seconds before the next attempt: first pause, doubled after each failure, and
+# its maximum; pause after an error that is not transient.
+_RETRY_SECONDS = 0.05
+_RETRY_SECONDS_MAX = 5.0
+_REFUSED_SECONDS = 60.0
 
-#: Seconds that whoever ejects has to delete what it has ejected.
-_COURTESY = 0.5
+# Seconds that the process which inserted or ejected has for its own deletions
+# before the others make them.
+_EJECT_SECONDS = 0.5
 
-#: A DataVolume that no watch has told of for so long is asked for.
-_UNSEEN_SECONDS = 3.0
+# Seconds without a watch event after which a DataVolume is read.
+_UNOBSERVED_SECONDS = 3.0
 
-#: An upload whose maker is silent for so long has come to its end.
+#: Seconds without a heartbeat after which an upload counts as interrupted.
 UPLOAD_SECONDS = 30.0
 
 
-class Look:
-    """What is known when a VM is looked at.
+class Context:
+    """What one process knows about the media of one VM.
 
-    :param seen: function of a `media_annotation.Entry`: `import_watcher.Seen`
-        or None
-    :param age: function of anything hashable: seconds since it was first
-        seen
-    :param lapse: seconds after which an insert counts as given up
-    :param uploading: attempts that this process uploads
-    :param inserting: attempts that this process is inserting
-    :param tried: set of names of DataVolumes that were looked for, to be
-        deleted if they are there; is added to
-    :param held: function of the name of a DataVolume: whether a guest has
-        it until it ends
+    :param observed: function of a `media_annotation.Entry`, returns an
+        `import_watcher.ObservedVolume` or None
+    :param age: function of anything hashable, returns the seconds since it was
+        first passed
+    :param lapse: seconds after which an insert counts as abandoned
+    :param uploading: IDs of the attempts that this process uploads
+    :param inserting: IDs of the attempts that this process is inserting
+    :param searched: set of names of DataVolumes without a recorded uid that
+        were searched for and deleted if found; is added to
+    :param in_use: function of the name of a DataVolume, returns whether a
+        guest has it until it ends
     """
 
-    def __init__(self, seen, age, lapse, uploading=(), inserting=(),
-                 tried=None, held=lambda name: False):
-        self.seen = seen
+    def __init__(self, observed, age, lapse, uploading=(), inserting=(),
+                 searched=None, in_use=lambda name: False):
+        self.observed = observed
         self.age = age
         self.lapse = lapse
         self.uploading = uploading
         self.inserting = inserting
-        self.tried = set() if tried is None else tried
-        self.held = held
-        #: Seconds after which to look again, or None.
-        self.again = None
-        #: Entries whose DataVolume nothing has told of.
-        self.unseen = []
+        self.searched = set() if searched is None else searched
+        self.in_use = in_use
+        #: Seconds until the VM has to be checked again; None for not needed.
+        self.revisit_seconds = None
+        #: List of entries whose DataVolume no watch has reported.
+        self.unobserved = []
 
     def due(self, what, seconds):
-        """Whether something has been so for this long; if not, look again
-        when it has.
+        """Whether a condition has lasted long enough; else plan a revisit.
+
+        :param what: anything hashable that names the condition
+        :param seconds: how long it has to last
+        :returns: bool; False also lowers `revisit_seconds`
         """
         left = seconds - self.age(what)
         if left <= 0:
             return True
-        self.again = left if self.again is None else min(self.again, left)
+        if self.revisit_seconds is None or left < self.revisit_seconds:
+            self.revisit_seconds = left
         return False
 
 
-def put_right(vm, vmi, look):
-    """Say what a VM should be like.
+def desired_vm(vm, vmi, context):
+    """Compute what the VM has to be changed to.
 
-    :param look: a `Look`
-    :returns: an edited copy of the VM; None if it is right as it is
+    :param vm: the VM
+    :param vmi: its VMI or None
+    :param context: a `Context`; its `revisit_seconds` and `unobserved` are set
+    :returns: an edited copy of the VM; None if nothing has to change
     """
     if run_strategy.deleted(vm):
         return None
     found = media_annotation.read(vm)
     edited = copy.deepcopy(vm)
     for id_, entry in list(found.nexts.items()):
-        if entry.id not in look.inserting and look.due(
-                ('next', entry.id), look.lapse):
+        if entry.id not in context.inserting and context.due(
+                ('next', entry.id), context.lapse):
             found.discard(found.nexts.pop(id_))
     for id_, entry in list(found.media.items()):
         if not drives.holds(vm, entry.drive, entry.volume):
-            # Somebody has taken it out; it stays for a guest that has it.
+            # A user removed it from the VM. A running guest that has it keeps
+            # it until it ends.
             if not drives.uses(vmi, entry.volume):
                 found.discard(found.media.pop(id_))
             continue
-        if id_ == model.HTTP_BOOT.id and not _wanted(vm) and look.due(
-                ('http', entry.id), look.lapse):
-            drives.take(edited, vmi, model.HTTP_BOOT, entry.drive,
-                        entry.volume, False)
+        if (
+            id_ == model.HTTP_BOOT.id
+            and not _http_boot_requested(vm)
+            and context.due(('http', entry.id), context.lapse)
+        ):
+            drives.empty(edited, vmi, model.HTTP_BOOT, entry.drive,
+                         entry.volume, False)
             continue
         source = drives.source_of(vm['spec']['template']['spec'],
                                   entry.drive)
         if (source.get('hotpluggable') and run_strategy.living(vmi)
                 and not drives.has_drive(vmi['spec'], entry.drive)):
-            # This guest was being made when the drive was added.
-            drives.cool(edited, entry.drive)
-        found.media[id_] = _checked(entry, look)
+            # The VMI was created before the drive was added, and KubeVirt
+            # adds no drive to a running guest.
+            drives.disable_hotplug(edited, entry.drive)
+        found.media[id_] = _updated_entry(entry, context)
     media_annotation.write(edited, found)
     return None if edited == vm else edited
 
 
-def _wanted(vm):
+def _http_boot_requested(vm):
     return any((layer or {}).get('target') == 'UefiHttp' for layer in (
         boot_overrides.once(vm), boot_overrides.continuous(vm)))
 
 
-def _checked(entry, look):
-    """An entry with what has become of it."""
+def _updated_entry(entry, context):
+    """Return an entry with the outcome of its import or upload, if known."""
     if entry.ready or entry.reason:
         return entry
-    seen = look.seen(entry)
-    if seen is None:
-        if look.due(('unseen', entry.id), _UNSEEN_SECONDS):
-            look.unseen.append(entry)
+    observed = context.observed(entry)
+    if observed is None:
+        if context.due(('unseen', entry.id), _UNOBSERVED_SECONDS):
+            context.unobserved.append(entry)
         return entry
-    if seen.status.state is model.State.READY:
+    if observed.status.state is model.State.READY:
         return dataclasses.replace(entry, ready=True)
-    if entry.upload and entry.id not in look.uploading:
-        beat = seen.annotations.get(annotations.UPLOAD)
-        if look.due(('beat', entry.id, beat), UPLOAD_SECONDS):
+    if entry.upload and entry.id not in context.uploading:
+        beat = observed.annotations.get(annotations.UPLOAD)
+        if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
             return dataclasses.replace(
                 entry, reason='UploadInterrupted', message='The BMC that '
                 'uploaded it has stopped; insert it again')
     return entry
 
 
-class Caretaker:
-    """Looks after the media of all machines of a cluster.
+class Reconciler:
+    """Reconciles the media of all machines of a cluster, in one thread.
 
-    :param room: a `room.Room`
+    It runs only where `options.Options.keeper` is true.
+
+    :param media: a `manager.Manager`
     """
 
-    def __init__(self, room):
-        self._room = room
-        self._agenda = delaying_queue.Agenda()
+    def __init__(self, media):
+        self._media = media
+        self._queue = delaying_queue.Agenda()
         self._pauses = {}           # VM's uid: seconds before its next try
-        self._active = room.cluster.options.keeper
+        self._active = media.cluster.options.keeper
 
     def start(self):
         if self._active:
@@ -166,67 +181,67 @@ class Caretaker:
                              name='media').start()
 
     def close(self):
-        self._agenda.close()
+        self._queue.close()
 
-    def consider(self, machine, vm, vmi):
-        """Look at a machine, and leave what is to be done to the thread."""
+    def enqueue_if_needed(self, machine, vm, vmi):
+        """Context at a machine, and leave what is to be done to the thread."""
         if not self._active:
             return
-        look = self.look_at(machine, vm, vmi)
-        if put_right(vm, vmi, look) is not None or look.unseen:
-            self._agenda.put(machine.uid, machine)
-        if datavolume_cleanup.due(vm, look):
-            # Whoever has written that does it itself, if it lives.
-            self._agenda.put(machine.uid, machine, _COURTESY)
-        if look.again is not None:
-            self._agenda.put((machine.uid, 'again'), machine,
-                             look.again + 0.01)
+        context = self.context(machine, vm, vmi)
+        if desired_vm(vm, vmi, context) is not None or context.unobserved:
+            self._queue.put(machine.uid, machine)
+        if datavolume_cleanup.due(vm, context):
+            # The process that made this record deletes first.
+            self._queue.put(machine.uid, machine, _EJECT_SECONDS)
+        if context.revisit_seconds is not None:
+            self._queue.put((machine.uid, 'revisit'), machine,
+                            context.revisit_seconds + 0.01)
 
-    def look_at(self, machine, vm, vmi):
-        """:returns: a `Look` at a machine"""
-        room = self._room
-        return Look(
-            lambda entry: room.seen(vm, entry),
-            lambda what: room.age(machine.uid, what),
-            machine.options.media.lapse_seconds, room.uploads,
-            room.inserting, room.tried(machine.uid),
+    def context(self, machine, vm, vmi):
+        """:returns: the `Context` of a machine"""
+        media = self._media
+        return Context(
+            lambda entry: media.observed_volume(vm, entry),
+            lambda what: media.age(machine.uid, what),
+            machine.options.media.lapse_seconds, media.uploads,
+            media.inserting, media.searched_names(machine.uid),
             lambda name: drives.is_held(vmi, name))
 
     def _run(self):
         while True:
-            machine = self._agenda.next()
+            machine = self._queue.next()
             if machine is None:
                 return
-            # One try a turn, see `keeper.Keeper`.
-            pause = self._pauses.pop(machine.uid, _AGAIN)
+            # One attempt per turn, so that one VM cannot block the others.
+            pause = self._pauses.pop(machine.uid, _RETRY_SECONDS)
             try:
-                self._keep(machine, *machine.fetch())
+                self._reconcile(machine, *machine.fetch())
             except errors.MachineNotFound:
                 pass
             except errors.Unavailable as e:
-                LOG.info('Media of %s are put right later: %s',
+                LOG.info('Media of %s not reconciled, trying again: %s',
                          machine.qualified_name, e)
-                self._pauses[machine.uid] = min(pause * 2, _AGAIN_AT_MOST)
-                self._agenda.put(
+                self._pauses[machine.uid] = min(pause * 2, _RETRY_SECONDS_MAX)
+                self._queue.put(
                     machine.uid, machine,
                     max(pause * random.uniform(0.5, 1.0),
                         e.retry_after or 0))
             except Exception as e:
-                LOG.warning('Media of %s could not be put right: %s',
-                            machine.qualified_name, e,
+                LOG.warning('Reconciling the media of %s failed, trying '
+                            'again in %d s: %s', machine.qualified_name,
+                            _REFUSED_SECONDS, e,
                             exc_info=not isinstance(e, errors.MachineError))
-                self._agenda.put(machine.uid, machine, _AGAIN_REFUSED)
+                self._queue.put(machine.uid, machine, _REFUSED_SECONDS)
 
-    def _keep(self, machine, vm, vmi):
-        look = self.look_at(machine, vm, vmi)
-        edited = put_right(vm, vmi, look)
-        for entry in look.unseen:
-            datavolume_cleanup.ask(machine, self._room, entry)
+    def _reconcile(self, machine, vm, vmi):
+        context = self.context(machine, vm, vmi)
+        edited = desired_vm(vm, vmi, context)
+        for entry in context.unobserved:
+            datavolume_cleanup.read(machine, self._media, entry)
         if edited is not None:
             vm = json_patch.send(machine, vm, edited)
-            LOG.info('The media of %s are as they should be',
-                     machine.qualified_name)
-        datavolume_cleanup.clean(machine, self._room, vm, look)
-        if look.again is not None:
-            self._agenda.put((machine.uid, 'again'), machine,
-                             look.again + 0.01)
+            LOG.info('Media of %s reconciled', machine.qualified_name)
+        datavolume_cleanup.clean(machine, self._media, vm, context)
+        if context.revisit_seconds is not None:
+            self._queue.put((machine.uid, 'revisit'), machine,
+                            context.revisit_seconds + 0.01)

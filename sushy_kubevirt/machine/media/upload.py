@@ -2,7 +2,7 @@
 """Uploads: images that the BMC fetches, because CDI cannot.
 
 A thread of the process that was asked. It alone has the password, so nobody
-can go on in its place: its heart beats on the DataVolume, and when it has
+can go on in its place: its heart heartbeats on the DataVolume, and when it has
 stopped for a while another process says that the upload has failed.
 """
 
@@ -19,12 +19,12 @@ from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
-from sushy_kubevirt.machine.media import upload_stream as upload_
+from sushy_kubevirt.machine.media import upload_stream
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two beats of the heart.
-BEAT_SECONDS = 3.0
+#: Seconds between two heartbeats of the heart.
+HEARTBEAT_SECONDS = 3.0
 
 #: Tries, each with a token of its own; CDI's server begins anew with each.
 TRIES = 3
@@ -39,7 +39,7 @@ def start(machine, entry, source, pem, probe):
     :param entry: the `media_annotation.Entry` that is in the drive
     :param source: `model.Source`, with ``verify``
     :param pem: certificates to check the server against
-    :param probe: `probe.Probe`
+    :param probe: `image_size.Probe`
     """
     made = Upload(machine, entry, source, pem, probe)
     machine.cluster.media.uploads[entry.id] = made
@@ -56,26 +56,27 @@ class Upload:
         self._source = source
         self._pem = pem
         self._length = probe.length
-        self._room = machine.cluster.media
-        self._stop = upload_.Stop()
-        self._over = threading.Event()
+        self._media = machine.cluster.media
+        self._stop = upload_stream.Stop()
+        self._finished = threading.Event()
         self._progress = 0.0
 
     def stop(self):
         """End it, from another thread."""
         self._stop.set()
-        self._over.set()
+        self._finished.set()
 
     def run(self):
         """Upload; tell what went wrong on the VM."""
-        beats = threading.Thread(target=self._beat, daemon=True,
-                                 name='upload-beat')
-        beats.start()
+        heartbeats = threading.Thread(
+            target=self._send_heartbeats, daemon=True, name='upload-beat'
+        )
+        heartbeats.start()
         name = self.machine.qualified_name
         try:
             self._upload()
             LOG.info('%s of %s is uploaded', self._entry.volume, name)
-        except upload_.Stopped:
+        except upload_stream.Stopped:
             pass
         except errors.MachineNotFound:
             pass
@@ -88,8 +89,8 @@ class Upload:
                           self._entry.volume, name)
             self._failed('UploadFailed', str(e))
         finally:
-            self._over.set()
-            self._room.uploads.pop(self._entry.id, None)
+            self._finished.set()
+            self._media.uploads.pop(self._entry.id, None)
 
     def _upload(self):
         for tries in range(1, TRIES + 1):
@@ -98,30 +99,30 @@ class Upload:
                 self._send()
                 return
             except errors.Unavailable as e:
-                if tries == TRIES or self._is_over():
+                if tries == TRIES or self._is_finished():
                     raise
                 LOG.info('The upload of %s is tried again: %s',
                          self._entry.volume, e)
-                self._over.wait(tries)
+                self._finished.wait(tries)
 
-    def _is_over(self):
-        return self._over.is_set() or self.machine.cluster.closing.is_set()
+    def _is_finished(self):
+        return self._finished.is_set() or self.machine.cluster.closing.is_set()
 
     def _wait(self):
         """Wait until CDI takes an upload."""
         found = []
 
         def ready():
-            seen = self._room.volumes.get(
+            observed = self._media.volumes.get(
                 self.machine.namespace, self._entry.volume, self._entry.uid)
-            found[:] = [seen]
-            return self._is_over() or seen is not None and (
-                seen.status.phase == 'UploadReady'
-                or seen.status.state is model.State.FAILED)
+            found[:] = [observed]
+            return self._is_finished() or observed is not None and (
+                observed.status.phase == 'UploadReady'
+                or observed.status.state is model.State.FAILED)
 
-        came = self._room.wait(ready, _READY_SECONDS)
-        if self._is_over():
-            raise upload_.Stopped('The upload was stopped')
+        came = self._media.wait(ready, _READY_SECONDS)
+        if self._is_finished():
+            raise upload_stream.Stopped('The upload was stopped')
         if not came:
             raise errors.MachineError(
                 'CDI was not ready for the upload in %d s' % _READY_SECONDS)
@@ -142,7 +143,7 @@ class Upload:
         ca = ''
         if options.upload_proxy_ca:
             ca = tls.read(options.upload_proxy_ca)
-        upload_.stream(
+        upload_stream.stream(
             self._source, options.upload_proxy_url,
             answer['status']['token'], options, self._entry.verify,
             self._pem, ca, self._length, self._sent, self._stop)
@@ -151,12 +152,12 @@ class Upload:
         if total:
             self._progress = sent * 100.0 / total
 
-    def _beat(self):
+    def _send_heartbeats(self):
         number = 0
         while True:
             number += 1
             try:
-                self._room.volumes.put(self.machine.cluster.client.patch(
+                self._media.volumes.put(self.machine.cluster.client.patch(
                     api_resources.DATA_VOLUME, self.machine.namespace,
                     self._entry.volume, {'metadata': {
                         'uid': self._entry.uid, 'annotations': {
@@ -169,7 +170,7 @@ class Upload:
             except errors.MachineError as e:
                 LOG.info('The heart of the upload of %s: %s',
                          self._entry.volume, e)
-            if self._over.wait(BEAT_SECONDS):
+            if self._finished.wait(HEARTBEAT_SECONDS):
                 return
 
     def _failed(self, reason, message):

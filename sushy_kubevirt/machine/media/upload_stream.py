@@ -67,7 +67,7 @@ class Stop:
                 raise Stopped('The upload was stopped')
             self._cuts.append(cut)
 
-    def forget(self, cut):
+    def unwatch(self, cut):
         """Call a function no more."""
         with self._lock:
             if cut in self._cuts:
@@ -78,7 +78,7 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
            proxy_ca='', length=None, progress=None, stop=None):
     """Send an image to CDI; returns when CDI has it.
 
-    :param source: a `model.Source`, from `addresses.separated`
+    :param source: a `model.Source`, from `url_policy.separate_credentials`
     :param proxy_url: of CDI's upload proxy; without a scheme (as CDI's own
         configuration may have it) https is meant
     :param token: of an UploadTokenRequest
@@ -119,8 +119,8 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
                 raise Stopped('The upload was stopped') from None
             raise
         finally:
-            stop.forget(answer.cut)
-            stop.forget(sender.cut)
+            stop.unwatch(answer.cut)
+            stop.unwatch(sender.cut)
             sender.close()
 
 

@@ -15,7 +15,7 @@ import functools
 import ipaddress
 import re
 import socket
-from urllib import parse
+import urllib.parse
 
 from sushy_kubevirt.kube import errors
 
@@ -25,7 +25,7 @@ IMAGE = 'Image'
 _PORTS = {'http': 80, 'https': 443}
 
 #: Longest URL that is taken; nothing that serves images has longer ones.
-LONGEST = 4096
+MAX_LENGTH = 4096
 
 # A name as DNS and files of hosts have it; underscores are met in both.
 _LABEL = re.compile(r'(?!-)[a-z0-9_-]{1,63}(?<!-)')
@@ -49,7 +49,7 @@ _METADATA = tuple(map(_NETWORK, (
     'fe80::a9fe:a9fe/128')))
 
 # Nothing serves images there. (2001::/32 was Teredo's.)
-_NOWHERE = tuple(map(_NETWORK, (
+_UNUSABLE = tuple(map(_NETWORK, (
     '0.0.0.0/8', '::/128', '224.0.0.0/4', 'ff00::/8', '240.0.0.0/4',
     'fec0::/10', '100::/64', '2001::/32')))
 
@@ -60,7 +60,7 @@ _EMBEDDING = tuple(map(_NETWORK, (
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class ParsedUrl:
     """A URL, read.
 
     :param text: without credentials and fragment, host in lower case
@@ -91,28 +91,28 @@ class Place:
         return self.scheme, self.host, self.port
 
 
-def place(url):
+def parse(url):
     """Read a URL.
 
     :param url: text from a client, or of a redirect
-    :returns: `Place`
+    :returns: `ParsedUrl`
     :raises: `errors.InvalidValue`
     """
     if not isinstance(url, str) or not url:
         raise _refused('', 'there is no URL')
-    if len(url) > LONGEST:
-        raise _refused('', 'its URL is longer than %d characters' % LONGEST)
+    if len(url) > MAX_LENGTH:
+        raise _refused('', 'its URL is longer than %d characters' % MAX_LENGTH)
     if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url) or (
             '\\' in url):
         # What one reader takes for a host is a path to another.
         raise _refused('', 'its URL holds a space, a backslash or a '
                        'control character')
     try:
-        parts = parse.urlsplit(url)
+        parts = urllib.parse.urlsplit(url)
         url.encode()        # JSON can hold halves of characters
         port = parts.port
-        username = parse.unquote(parts.username or '', errors='strict')
-        password = parse.unquote(parts.password or '', errors='strict')
+        username = urllib.parse.unquote(parts.username or '', errors='strict')
+        password = urllib.parse.unquote(parts.password or '', errors='strict')
     except ValueError:
         raise _refused('', 'that is no URL') from None
     scheme = parts.scheme.lower()
@@ -123,14 +123,14 @@ def place(url):
         raise _refused(scheme + ':…', 'it names no host')
     host = _host(parts)
     port = port or _PORTS[scheme]
-    path = parse.quote(parts.path, _PATH_SAFE) or '/'
+    path = urllib.parse.quote(parts.path, _PATH_SAFE) or '/'
     if parts.query:
-        path += '?' + parse.quote(parts.query, _QUERY_SAFE)
+        path += '?' + urllib.parse.quote(parts.query, _QUERY_SAFE)
     shown = f'[{host}]' if ':' in host else host
     if port != _PORTS[scheme]:
         shown += ':%d' % port
-    return Place(f'{scheme}://{shown}{path}', scheme, host, port,
-                 path, username, password)
+    return ParsedUrl(f'{scheme}://{shown}{path}', scheme, host, port,
+                     path, username, password)
 
 
 def _host(parts):
@@ -167,14 +167,14 @@ def _host(parts):
     return name
 
 
-def separated(source):
+def separate_credentials(source):
     """Read what a client asks for; move credentials out of its URL.
 
     :param source: a `model.Source`
     :returns: `model.Source` whose URL can be shown and stored
     :raises: `errors.InvalidValue`
     """
-    found = place(source.url)
+    found = parse(source.url)
     username, password = source.username, source.password
     if found.username or found.password:
         if (username or password) and (username, password) != (
@@ -207,20 +207,20 @@ def separated(source):
 def check(url, options):
     """Find the addresses of a URL's host, all of which may be reached.
 
-    :param url: text or `Place`
+    :param url: text or `ParsedUrl`
     :param options: an `options.MediaOptions`
     :returns: tuple of addresses, texts; those to connect to
     :raises: `errors.InvalidValue` if one of them may not be;
         `errors.MediaUnreachable` if the host has none
     """
-    found = url if isinstance(url, Place) else place(url)
+    found = url if isinstance(url, ParsedUrl) else parse(url)
     rules = _rules(options.allowed_hosts, options.denied_hosts)
     if rules.denies_name(found.host):
         raise _refused(found.shown, f'{found.host} is in MEDIA_DENIED_HOSTS')
     addresses = _resolve(found)
     named = rules.allows_name(found.host)
     for address in addresses:
-        why = _why_not(address, options, rules, named)
+        why = _refusal(address, options, rules, named)
         if why:
             shown = str(address) if str(address) == found.host else (
                 f'{address} ({found.host})')
@@ -228,12 +228,12 @@ def check(url, options):
     return tuple(map(str, addresses))
 
 
-def trusted_name(url, options):
+def is_allowed_name(url, options):
     """Whether a host is allowed by its very name.
 
     One that cannot be resolved here may then be left to CDI.
     """
-    found = place(url)
+    found = parse(url)
     rules = _rules(options.allowed_hosts, options.denied_hosts)
     return (bool(options.allowed_hosts) and rules.allows_name(found.host)
             and not rules.denies_name(found.host))
@@ -256,7 +256,7 @@ def _resolve(found):
     return tuple(map(ipaddress.ip_address, addresses))
 
 
-def _plain(address):
+def _effective_addresses(address):
     """Both an address and, if it leads to one, the IPv4 address in it."""
     yield address
     if address.version == 4:
@@ -273,14 +273,14 @@ def _within(address, networks):
                if network.version == address.version)
 
 
-def _why_not(address, options, rules, named):
+def _refusal(address, options, rules, named):
     """Why an address may not be reached; '' if it may."""
     if getattr(address, 'scope_id', None):
         return 'has a zone; addresses have to be global'
-    for plain in _plain(address):
+    for plain in _effective_addresses(address):
         if _within(plain, _METADATA):
             return 'is the metadata service of a cloud'
-        if _within(plain, _NOWHERE):
+        if _within(plain, _UNUSABLE):
             return 'is no address of a host'
         if _within(plain, LOOPBACK) and not options.allow_loopback:
             return ('is a loopback address; MEDIA_ALLOW_LOOPBACK = True '

@@ -36,7 +36,7 @@ SOURCES = (
     ({'http': {**HTTP, 'secretRef': 'admins-token'}}, 'own Secret only'),
     ({'http': {**HTTP, 'secretExtraHeaders': ['admins-token']}},
      'no Secret as a header'),
-    ({'http': {**HTTP, 'certConfigMap': media_annotation.authorities(
+    ({'http': {**HTTP, 'certConfigMap': media_annotation.ca_config_map(
         'vm', model.CD.id)}}, None),
     ({'http': {**HTTP, 'certConfigMap': 'settings'}}, 'own certificates'),
     ({'pvc': {'namespace': 'lab', 'name': 'other'}}, 'by upload only'),
@@ -417,7 +417,7 @@ class AdmissionTestCase(base.BaseTestCase):
                 self.assertEqual([], self.said(
                     'virtbmc-datavolumes', datavolumes.body(
                         machine, model.CD, entry, 1 << 20,
-                        media_annotation.authorities('vm', model.CD.id))))
+                        media_annotation.ca_config_map('vm', model.CD.id))))
 
     def test_what_data_volumes_say(self):
         for says, wanted in VOLUMES:

@@ -247,7 +247,7 @@ class Subscriptions:
     def addresses(self, place):
         """The addresses to connect to, looked up now and all allowed.
 
-        :param place: an `url_policy.Place`
+        :param place: an `url_policy.ParsedUrl`
         :raises: `errors.InvalidValue`, `errors.MediaUnreachable`
         """
         try:
@@ -257,11 +257,11 @@ class Subscriptions:
 
 
 def read_url(url):
-    """:returns: an `url_policy.Place`
+    """:returns: an `url_policy.ParsedUrl`
     :raises: `errors.InvalidValue`
     """
     try:
-        place = url_policy.place(url)
+        place = url_policy.parse(url)
     except errors.InvalidValue as e:
         raise _worded(e) from None
     if place.username or place.password:

@@ -75,9 +75,9 @@ class BodyTestCase(base.BaseTestCase):
             made = body(verify=verify)
             if not known:
                 made['spec']['source']['http'].pop('insecureSkipVerify', None)
-            self.assertEqual(wanted, datavolumes.verifies_anyway(
+            self.assertEqual(wanted, datavolumes.ignores_verify_option(
                 made, entry(url=url, verify=verify)), (url, verify, known))
-        self.assertFalse(datavolumes.verifies_anyway(
+        self.assertFalse(datavolumes.ignores_verify_option(
             body(upload=True), entry(upload=True, verify=False)))
 
     def test_options(self):

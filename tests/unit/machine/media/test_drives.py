@@ -96,49 +96,49 @@ class PutTestCase(base.BaseTestCase):
     def test_into_an_empty_drive(self):
         vm = fakes.vm()
         before = copy.deepcopy(disks(vm))
-        drives.put(vm, None, CD, 'cd', 'dv', True)
+        drives.fill(vm, None, CD, 'cd', 'dv', True)
         self.assertEqual(volume('cd', 'dv', True), volumes(vm)[-1])
         self.assertEqual(before, disks(vm))
         self.assertTrue(drives.holds(vm, 'cd', 'dv'))
-        drives.put(vm, None, CD, 'cd', 'other', False)
+        drives.fill(vm, None, CD, 'cd', 'other', False)
         self.assertEqual([volume('cd', 'other')], volumes(vm)[1:])
-        drives.take(vm, None, CD, 'cd', 'dv', True)
+        drives.empty(vm, None, CD, 'cd', 'dv', True)
         self.assertTrue(drives.holds(vm, 'cd', 'other'))
-        drives.take(vm, None, CD, 'cd', 'other', True)
+        drives.empty(vm, None, CD, 'cd', 'other', True)
         self.assertEqual(1, len(volumes(vm)))
         self.assertEqual(before, disks(vm))
 
     def test_added_drive(self):
         for keep in (True, False):
             vm = vm_with(ROOT)
-            drives.put(vm, None, CD, 'bmc-cd', 'dv', True)
+            drives.fill(vm, None, CD, 'bmc-cd', 'dv', True)
             self.assertEqual({'name': 'bmc-cd', 'cdrom': {}}, disks(vm)[-1])
-            drives.take(vm, None, CD, 'bmc-cd', 'dv', keep)
+            drives.empty(vm, None, CD, 'bmc-cd', 'dv', keep)
             self.assertEqual(2 if keep else 1, len(disks(vm)))
 
     def test_the_owners_drive_stays_in_any_case(self):
         vm = fakes.vm()
-        drives.put(vm, None, CD, 'cd', 'dv', False)
-        drives.take(vm, None, CD, 'cd', 'dv', False)
+        drives.fill(vm, None, CD, 'cd', 'dv', False)
+        drives.empty(vm, None, CD, 'cd', 'dv', False)
         self.assertEqual([ROOT, EMPTY], disks(vm))
 
     def test_usb_stick(self):
         for protected in (True, False):
             vm = fakes.vm()
-            drives.put(vm, None, USB, 'bmc-usb', 'dv', True, protected)
+            drives.fill(vm, None, USB, 'bmc-usb', 'dv', True, protected)
             self.assertEqual('usb', disks(vm)[-1]['disk']['bus'])
             self.assertEqual(protected,
                              disks(vm)[-1]['disk'].get('readonly', False))
             self.assertEqual(volume('bmc-usb', 'dv'), volumes(vm)[-1])
-            drives.take(vm, None, USB, 'bmc-usb', 'dv', True)
+            drives.empty(vm, None, USB, 'bmc-usb', 'dv', True)
             self.assertEqual(fakes.vm()['spec'], vm['spec'])
 
     def test_a_guest_without_the_drive_is_not_told_to_plug_it(self):
         vm = vm_with(ROOT)
         vmi = fakes.vmi(of=vm)
-        drives.put(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertEqual(volume('bmc-cd', 'dv'), volumes(vm)[-1])
-        self.assertTrue(drives.will_wait(vm, vmi, 'bmc-cd', 'dv'))
+        self.assertTrue(drives.waits_for_start(vm, vmi, 'bmc-cd', 'dv'))
 
     def test_overrides_lie_on_top(self):
         """An override and a drive, in any order, come to the same."""
@@ -153,11 +153,11 @@ class PutTestCase(base.BaseTestCase):
                 boot_overrides.put_once(vm, 'id', class_, terminate=True)
 
             override(first)
-            drives.put(first, None, CD, 'bmc-cd', 'dv', True)
-            drives.put(second, None, CD, 'bmc-cd', 'dv', True)
+            drives.fill(first, None, CD, 'bmc-cd', 'dv', True)
+            drives.fill(second, None, CD, 'bmc-cd', 'dv', True)
             override(second)
             self.assertEqual(second, first)
-            drives.take(first, None, CD, 'bmc-cd', 'dv', False)
+            drives.empty(first, None, CD, 'bmc-cd', 'dv', False)
             boot_overrides.take_off_all(first)
             self.assertEqual(vm_with(ROOT), first)
 
@@ -165,7 +165,7 @@ class PutTestCase(base.BaseTestCase):
         vm = vm_with(ROOT)
         boot_overrides.put_once(vm, 'id', boot_order.Class.PXE)
         vmi = fakes.vmi(of=vm)
-        drives.put(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertIsNone(boot_overrides.once(vm))
         self.assertFalse([disk for disk in disks(vm) if 'bootOrder' in disk])
 
@@ -174,7 +174,7 @@ class PutTestCase(base.BaseTestCase):
         boot_overrides.put_once(vm, 'id', boot_order.Class.CD)
         layer = boot_overrides.once(vm)
         vmi = fakes.vmi('Pending', of=vm)
-        drives.put(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertEqual(layer['id'], boot_overrides.once(vm)['id'])
         self.assertEqual(1, disks(vm)[-1]['bootOrder'])
 
@@ -200,8 +200,8 @@ class WaitTestCase(base.BaseTestCase):
             if there:
                 volumes(running).append(there)
             vmi = fakes.vmi(of=running)
-            self.assertIs(waits, drives.will_wait(vm, vmi, 'cd', 'dv'),
+            self.assertIs(waits, drives.waits_for_start(vm, vmi, 'cd', 'dv'),
                           (wanted, there, has_drive))
             vmi['status']['phase'] = 'Failed'
-            self.assertFalse(drives.will_wait(vm, vmi, 'cd', 'dv'))
-            self.assertFalse(drives.will_wait(vm, None, 'cd', 'dv'))
+            self.assertFalse(drives.waits_for_start(vm, vmi, 'cd', 'dv'))
+            self.assertFalse(drives.waits_for_start(vm, None, 'cd', 'dv'))

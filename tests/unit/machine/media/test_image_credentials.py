@@ -100,8 +100,8 @@ class CredentialsTestCase(base.BaseTestCase):
         client = Client()
         self.create(client, credentials=False)
         self.create(client, upload=True)
-        image_credentials.make_way(machine(client), entry(credentials=False))
-        image_credentials.make_way(machine(client, None), entry())
+        image_credentials.check_name(machine(client), entry(credentials=False))
+        image_credentials.check_name(machine(client, None), entry())
         self.assertEqual([], client.asked)
 
     def test_a_lost_answer(self):
@@ -134,15 +134,17 @@ class CredentialsTestCase(base.BaseTestCase):
 
     def test_make_way(self):
         for there, wanted in (
-                ([], None), ([secret('a1')], None),
-                ([secret('a0')], image_credentials.Lingering),
-                ([secret('a0', 'Opaque')], image_credentials.Foreign),
-                ([{'metadata': {'name': SLOT}}], image_credentials.Foreign)):
+            ([], None),
+            ([secret('a1')], None),
+            ([secret('a0')], image_credentials.StaleSecret),
+            ([secret('a0', 'Opaque')], image_credentials.ForeignSecret),
+            ([{'metadata': {'name': SLOT}}], image_credentials.ForeignSecret),
+        ):
             with self.subTest(there=there):
                 handle = machine(Client(*there))
                 if wanted is None:
-                    image_credentials.make_way(handle, entry())
+                    image_credentials.check_name(handle, entry())
                 else:
                     self.assertRaises(
-                        wanted, image_credentials.make_way, handle, entry()
+                        wanted, image_credentials.check_name, handle, entry()
                     )

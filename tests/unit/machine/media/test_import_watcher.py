@@ -20,50 +20,50 @@ def volume(version, phase='ImportInProgress', reason='', uid='u', **status):
              'reason': reason, 'message': reason}])}
 
 
-class FollowingTestCase(base.BaseTestCase):
+class ImportWatcherTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.told = []
-        self.following = import_watcher.Following(
+        self.watcher = import_watcher.ImportWatcher(
             None, None, ('default',), False,
             lambda *where: self.told.append(where))
 
     def state(self, uid='u'):
-        seen = self.following.get('default', 'v', uid)
+        seen = self.watcher.get('default', 'v', uid)
         return seen and seen.status.state
 
     def test_newer_wins(self):
-        self.following.put(volume(5, 'Succeeded'))
-        self.following.put(volume(4))
+        self.watcher.put(volume(5, 'Succeeded'))
+        self.watcher.put(volume(4))
         self.assertIs(S.READY, self.state())
         self.assertEqual([('default', 'node')], self.told)
 
     def test_told_of_news_alone(self):
         for version in range(3):
-            self.following.put(volume(version))
+            self.watcher.put(volume(version))
         self.assertEqual(1, len(self.told))
 
     def test_a_failure_stays_until_something_comes_of_another_try(self):
-        self.following.put(volume(1, reason='Error'))
+        self.watcher.put(volume(1, reason='Error'))
         for version, progress in ((2, 'N/A'), (3, '0.0%')):
-            self.following.put(volume(version, progress=progress))
+            self.watcher.put(volume(version, progress=progress))
             self.assertIs(S.FAILED, self.state())
-        self.following.put(volume(4, progress='1.5%'))
+        self.watcher.put(volume(4, progress='1.5%'))
         self.assertIs(S.IMPORTING, self.state())
-        self.following.put(volume(5, reason='Error'))
-        self.following.put(volume(6, 'Succeeded'))
+        self.watcher.put(volume(5, reason='Error'))
+        self.watcher.put(volume(6, 'Succeeded'))
         self.assertIs(S.READY, self.state())
 
     def test_gone(self):
         self.assertIsNone(self.state())
-        self.following.put(volume(1))
-        self.following.event(None, 'DELETED', volume(2))
+        self.watcher.put(volume(1))
+        self.watcher.event(None, 'DELETED', volume(2))
         self.assertIs(S.FAILED, self.state())
         # What lags behind brings nothing back.
-        self.following.put(volume(1))
+        self.watcher.put(volume(1))
         self.assertIs(S.FAILED, self.state())
         self.assertIsNone(self.state('other'))
-        self.following.put(volume(3, uid='other'))
+        self.watcher.put(volume(3, uid='other'))
         self.assertIs(S.IMPORTING, self.state('other'))
         self.assertIs(S.FAILED, self.state())

@@ -77,7 +77,7 @@ class RecordTestCase(base.BaseTestCase):
             ('node-bmc-cd-0', 'node-bmc-cd-1', 'node-bmc-cd-2'),
             media_annotation.slots('node', 'Cd'))
         self.assertEqual('node-bmc-usb-ca',
-                         media_annotation.authorities('node', 'USBStick'))
+                         media_annotation.ca_config_map('node', 'USBStick'))
         found = set()
         for name in ('a' * 63, 'a' * 62 + 'b', 'a' * 50):
             for device in ('Cd', 'USBStick', 'HttpBoot'):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is put right, and when; and what a device shows."""
+"""Changes that the reconciler makes, and when; the state of a device."""
 
 import json
 
@@ -30,8 +30,14 @@ def entry(**fields):
 
 
 def seen(state, progress=None, reason='', message='', **notes):
-    return import_watcher.Seen('dv-uid', 1, 'vm-uid', 'a', datavolumes.Status(
-        state, progress, reason, message), notes)
+    return import_watcher.ObservedVolume(
+        'dv-uid',
+        1,
+        'vm-uid',
+        'a',
+        datavolumes.Status(state, progress, reason, message),
+        notes,
+    )
 
 
 def inserted(device=CD, made=None, hot=True, drop=False):
@@ -39,47 +45,47 @@ def inserted(device=CD, made=None, hot=True, drop=False):
     made = made or entry()
     vm = fakes.vm()
     if not drop:
-        drives.put(vm, None, device, made.drive, made.volume, hot)
+        drives.fill(vm, None, device, made.drive, made.volume, hot)
     found = media_annotation.Record()
     found.media[device.id] = made
     media_annotation.write(vm, found)
     return vm
 
 
-class PutRightTestCase(base.BaseTestCase):
+class DesiredVmTestCase(base.BaseTestCase):
 
-    def look(self, ages=0, seen=None, **more):
-        return reconciler.Look(lambda entry: seen, lambda what: ages, 60,
-                               **more)
+    def context(self, ages=0, seen=None, **more):
+        return reconciler.Context(lambda entry: seen, lambda what: ages, 60,
+                                  **more)
 
-    def right(self, vm, vmi=None, **look):
-        self.looked = self.look(**look)
-        return reconciler.put_right(vm, vmi, self.looked)
+    def desired(self, vm, vmi=None, **context):
+        self.last_context = self.context(**context)
+        return reconciler.desired_vm(vm, vmi, self.last_context)
 
     def test_nothing_to_do(self):
-        self.assertIsNone(self.right(fakes.vm()))
-        self.assertIsNone(self.right(inserted(made=entry(ready=True))))
-        self.assertIsNone(self.right(inserted(), seen=seen(S.IMPORTING)))
-        self.assertIsNone(self.right(inserted(), seen=seen(S.FAILED)))
+        self.assertIsNone(self.desired(fakes.vm()))
+        self.assertIsNone(self.desired(inserted(made=entry(ready=True))))
+        self.assertIsNone(self.desired(inserted(), seen=seen(S.IMPORTING)))
+        self.assertIsNone(self.desired(inserted(), seen=seen(S.FAILED)))
 
     def test_complete(self):
-        edited = self.right(inserted(), seen=seen(S.READY))
+        edited = self.desired(inserted(), seen=seen(S.READY))
         self.assertTrue(media_annotation.read(edited).media['Cd'].ready)
 
     def test_deleted_vm_is_left_to_kubernetes(self):
         vm = inserted()
         vm['metadata']['deletionTimestamp'] = 'now'
-        self.assertIsNone(self.right(vm, seen=seen(S.READY)))
+        self.assertIsNone(self.desired(vm, seen=seen(S.READY)))
 
     def test_insert_that_is_given_up(self):
         vm = fakes.vm()
         found = media_annotation.Record()
         found.nexts['Cd'] = entry(uid='', drive='')
         media_annotation.write(vm, found)
-        self.assertIsNone(self.right(vm, ages=59))
-        self.assertEqual(1, self.looked.again)
-        self.assertIsNone(self.right(vm, ages=61, inserting={'a'}))
-        edited = self.right(vm, ages=61)
+        self.assertIsNone(self.desired(vm, ages=59))
+        self.assertEqual(1, self.last_context.revisit_seconds)
+        self.assertIsNone(self.desired(vm, ages=61, inserting={'a'}))
+        edited = self.desired(vm, ages=61)
         self.assertEqual(
             ({}, {NAME: ''}),
             (
@@ -87,54 +93,56 @@ class PutRightTestCase(base.BaseTestCase):
                 media_annotation.read(edited).gone,
             ),
         )
-        # It may be there, and it may be made yet: looked for at once, and
-        # remembered a while longer.
-        self.assertTrue(datavolume_cleanup.due(edited, self.look()))
+        # It may be there, and it may be made yet: searched for at once and
+        # remembered for a while.
+        self.assertTrue(datavolume_cleanup.due(edited, self.context()))
         self.assertFalse(
             datavolume_cleanup.due(
-                edited, self.look(
-                    tried={NAME})))
+                edited, self.context(
+                    searched={NAME})))
         self.assertTrue(
             datavolume_cleanup.due(
-                edited, self.look(
-                    61, tried={NAME})))
+                edited, self.context(
+                    61, searched={NAME})))
 
     def test_taken_out_by_somebody(self):
         vm = inserted(drop=True)
         self.assertEqual({NAME: 'dv-uid'}, media_annotation.read(
-            self.right(vm)).gone)
+            self.desired(vm)).gone)
         # A guest that has it may keep it.
-        self.assertIsNone(self.right(vm, fakes.vmi(of=inserted())))
+        self.assertIsNone(self.desired(vm, fakes.vmi(of=inserted())))
 
     def test_guest_that_was_being_made(self):
         vm = inserted()
         vmi = fakes.vmi(of=fakes.vm(disks=[]))
-        edited = self.right(vm, vmi, seen=seen(S.IMPORTING))
+        edited = self.desired(vm, vmi, seen=seen(S.IMPORTING))
         self.assertEqual({'name': NAME}, drives.source_of(
             edited['spec']['template']['spec'], 'cd'))
 
     def test_http_boot_without_its_override(self):
         made = entry(volume='node-bmc-http-0', drive='bmc-http')
         vm = inserted(HTTP, made)
-        self.assertIsNone(self.right(vm, ages=1))
-        edited = self.right(vm, ages=61)
+        self.assertIsNone(self.desired(vm, ages=1))
+        edited = self.desired(vm, ages=61)
         self.assertEqual(fakes.vm()['spec'], edited['spec'])
         boot_overrides.put_once(vm, 'id', boot_order.Class.HTTP)
-        self.assertIsNone(self.right(vm, ages=61, seen=seen(S.IMPORTING)))
+        self.assertIsNone(self.desired(vm, ages=61, seen=seen(S.IMPORTING)))
 
     def test_unseen_is_asked_for(self):
-        self.right(inserted(), ages=1)
-        self.assertEqual([], self.looked.unseen)
-        self.right(inserted(), ages=4)
-        self.assertEqual(['a'], [each.id for each in self.looked.unseen])
+        self.desired(inserted(), ages=1)
+        self.assertEqual([], self.last_context.unobserved)
+        self.desired(inserted(), ages=4)
+        self.assertEqual(
+            ['a'], [
+                each.id for each in self.last_context.unobserved])
 
     def test_upload_whose_heart_has_stopped(self):
         vm = inserted(made=entry(upload=True))
         at = seen(S.IMPORTING)
-        self.assertIsNone(self.right(vm, ages=29, seen=at))
-        self.assertIsNone(self.right(vm, ages=99, seen=at,
-                                     uploading={'a': 1}))
-        edited = self.right(vm, ages=31, seen=at)
+        self.assertIsNone(self.desired(vm, ages=29, seen=at))
+        self.assertIsNone(self.desired(vm, ages=99, seen=at,
+                                       uploading={'a': 1}))
+        edited = self.desired(vm, ages=31, seen=at)
         self.assertEqual('UploadInterrupted',
                          media_annotation.read(edited).media['Cd'].reason)
 

@@ -63,7 +63,7 @@ class TestPlace(base.BaseTestCase):
 
     def test_refused(self):
         for url in NO_URLS:
-            error = self.assertRaises(errors.InvalidValue, url_policy.place,
+            error = self.assertRaises(errors.InvalidValue, url_policy.parse,
                                       url)
             self.assertEqual('Image', error.property)
             self.assertLess(len(str(error)), 400, url)
@@ -83,12 +83,12 @@ class TestPlace(base.BaseTestCase):
                  'http://[2001:db8::1]:8080/x'),
                 ('http://u:p@host/x', 'http://host/x'),
                 ('http://a@b:c@host/x', 'http://host/x')):
-            found = url_policy.place(url)
+            found = url_policy.parse(url)
             self.assertEqual(text, found.text)
-            self.assertEqual(text, url_policy.place(text).text)
+            self.assertEqual(text, url_policy.parse(text).text)
 
     def test_nothing_of_a_password_is_shown(self):
-        found = url_policy.place('http://me:s3cret@host/x?signature=s3cret')
+        found = url_policy.parse('http://me:s3cret@host/x?signature=s3cret')
         self.assertEqual(('me', 's3cret'), (found.username, found.password))
         self.assertNotIn('s3cret', found.shown)
         self.assertNotIn("password='", repr(found))
@@ -96,7 +96,7 @@ class TestPlace(base.BaseTestCase):
                     'http://me:s3cret@ho st/', 'http://me:s3cret@/',
                     'http://me:s3cret@127.1/', 'me:s3cret@host/x',
                     'http://me:s3cret@h/' + 'x' * 5000):
-            error = self.assertRaises(errors.InvalidValue, url_policy.place,
+            error = self.assertRaises(errors.InvalidValue, url_policy.parse,
                                       url)
             self.assertNotIn('s3cret', str(error))
             self.assertNotIn('s3cret', str(error.value))
@@ -105,12 +105,12 @@ class TestPlace(base.BaseTestCase):
 class TestSeparated(base.BaseTestCase):
 
     def test_credentials_leave_the_url(self):
-        found = url_policy.separated(
+        found = url_policy.separate_credentials(
             model.Source('https://me:a%2Fb@host/x.iso', method='Stream'))
         self.assertEqual(model.Source('https://host/x.iso', 'me', 'a/b',
                                       method='Stream'), found)
-        self.assertEqual(found, url_policy.separated(found))
-        self.assertEqual(found, url_policy.separated(model.Source(
+        self.assertEqual(found, url_policy.separate_credentials(found))
+        self.assertEqual(found, url_policy.separate_credentials(model.Source(
             'https://me:a%2Fb@host/x.iso', 'me', 'a/b', method='Stream')))
 
     def test_refused(self):
@@ -126,12 +126,12 @@ class TestSeparated(base.BaseTestCase):
                 ('TransferProtocolType',
                  model.Source('http://host/', protocol='HTTPS'))):
             error = self.assertRaises(errors.InvalidValue,
-                                      url_policy.separated, source)
+                                      url_policy.separate_credentials, source)
             self.assertEqual(name, error.property)
 
     def test_protocol(self):
         source = model.Source('http://host/', protocol='HTTP')
-        self.assertEqual(source, url_policy.separated(source))
+        self.assertEqual(source, url_policy.separate_credentials(source))
 
 
 class TestCheck(base.BaseTestCase):
@@ -223,7 +223,8 @@ class TestCheck(base.BaseTestCase):
 
     def test_trusted_name(self):
         def trusted(url, **more):
-            return url_policy.trusted_name(url, options.MediaOptions(**more))
+            return url_policy.is_allowed_name(
+                url, options.MediaOptions(**more))
         self.assertFalse(trusted('http://a/'))
         self.assertTrue(trusted('http://a/', allowed_hosts=('a',)))
         self.assertFalse(trusted('http://b/', allowed_hosts=('a',)))

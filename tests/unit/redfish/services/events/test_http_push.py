@@ -55,7 +55,7 @@ OK = b'HTTP/1.1 204 No Content\r\n\r\n'
 class TestPoster(base.BaseTestCase):
 
     def post(self, server, times=1, headers=(), path='/events?a=b'):
-        place = url_policy.place('http://127.0.0.1:%d%s' % (server.port, path))
+        place = url_policy.parse('http://127.0.0.1:%d%s' % (server.port, path))
 
         async def resolve():
             return ('127.0.0.1',)
