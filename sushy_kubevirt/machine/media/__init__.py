@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual media in KubeVirt's words.
+"""Virtual media: CDI DataVolumes in drives of a VM.
 
-A medium is a CDI DataVolume owned by the VM, in a drive of the VM's template.
-What a client of the machine needs is here; `machine.Machine` has the rest.
+An inserted image is a CDI DataVolume owned by the VM, referenced by a drive
+of the VM's template. This package exports the types that clients of a machine
+need; the operations are methods of `machine.Machine`. `insert` describes the
+steps of an insert, `manager` holds the state of a process, `reconciler`
+cleans up after interrupted operations.
 """
 
 from sushy_kubevirt.machine.media import model
@@ -21,13 +24,14 @@ State = model.State
 
 
 def subscribe(cluster, callback):
-    """Be told of each change of a medium, in every process.
+    """Call a function on each change of a medium, in this process.
+
+    A medium that was there before this process started is reported once, with
+    old equal to new. A child process starts without subscriptions.
 
     :param cluster: a `cluster.Cluster`
     :param callback: function of (machine, device_id, old, new), old and new
-        each a `Medium` or None; called one at a time, in whatever thread
-        brought the news: it must not block. What was there before this
-        process is told once, with old the same as new. Forgotten in a child
-        process.
+        each a `Medium` or None; called one at a time in the thread of a watch,
+        so it must not block
     """
     cluster.media.subscribe(callback)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes the DataVolumes that a VM's record says are to go.
+"""Deletes the DataVolumes that the media record of a VM lists as obsolete.
 
-What is deleted is a DataVolume of a reserved name that was made for this VM,
-by its uid: never somebody else's that has come by the same name. Its claim
-goes with it, and its Secret. What a guest has until it ends stays as long
-(`drives.is_held`); what KubeVirt can unplug does not have to.
+Only a DataVolume with a reserved name that was made for this VM is deleted,
+by its uid: never another object of the same name. Its claim and its Secret
+go with it. What a guest has until it ends is kept until then
+(`drives.is_held`); what KubeVirt can unplug is not.
 """
 
 import copy
@@ -20,8 +20,9 @@ LOG = logging.getLogger(__name__)
 
 
 def due(vm, context):
-    """Whether a VM's record holds something that is to be deleted now.
+    """Return whether the record lists something that can be deleted now.
 
+    :param vm: the VM
     :param context: a `reconciler.Context`
     """
     found = media_annotation.read(vm)
@@ -29,16 +30,19 @@ def due(vm, context):
 
 
 def _unsearched(found, context):
-    """Names of what may or may not have been made, and was not looked for."""
+    """Return names without a uid that were not searched for yet.
+
+    Such a DataVolume may or may not have been created.
+    """
     return [name for name, uid in found.gone.items()
             if not uid and name not in context.searched]
 
 
 def _deletable(found, context):
-    """What may be deleted and forgotten: {name: uid}.
+    """Return what can be deleted and removed from the record: {name: uid}.
 
-    What may not have been made yet is remembered for a while: whoever is late
-    may still make it.
+    A name without a uid stays for `lapse` seconds: the process that reserved it
+    may still create the DataVolume.
     """
     return {name: uid for name, uid in found.gone.items()
             if not context.in_use(name)
@@ -46,9 +50,13 @@ def _deletable(found, context):
 
 
 def clean(machine, media, vm, context):
-    """Delete what is to go, and forget it. One try.
+    """Delete obsolete DataVolumes and update the record, in one attempt.
 
-    :param vm: the VM, fresh
+    :param machine: a `machine.Machine`
+    :param media: a `manager.Manager`
+    :param vm: the VM, read from the API
+    :param context: a `reconciler.Context`
+    :raises: `errors.MachineError`
     """
     found = media_annotation.read(vm)
     deletable = _deletable(found, context)
@@ -62,14 +70,17 @@ def clean(machine, media, vm, context):
 
 
 def delete(machine, media, name, uid=''):
-    """Delete a DataVolume, if it is there and ours.
+    """Delete a DataVolume if it exists and was made for this machine.
 
-    :param uid: its uid; '' for whichever was made for this machine
+    :param machine: a `machine.Machine`
+    :param media: a `manager.Manager`
+    :param name: its name
+    :param uid: its uid; '' for any
     """
     client = machine.cluster.client
     observed = media.volumes.get(machine.namespace, name, uid)
     if not uid or observed is None or observed.vm != machine.uid:
-        # The record alone proves nothing: any editor of the VM can write it.
+        # Anyone who may edit the VM can write the record, so check the owner.
         try:
             volume = client.get(api_resources.DATA_VOLUME, machine.namespace,
                                 name)
@@ -82,11 +93,11 @@ def delete(machine, media, name, uid=''):
     try:
         client.delete(api_resources.DATA_VOLUME, machine.namespace, name,
                       {'preconditions': {'uid': uid}})
-        LOG.info('DataVolume %s/%s is deleted', machine.namespace, name)
+        LOG.info('DataVolume %s/%s deleted', machine.namespace, name)
     except errors.ObjectNotFound:
         pass
     except errors.Conflict:
-        # Another one is there by now; or it could not be done this time.
+        # The uid is another one by now, or the write conflicted.
         try:
             there = client.get(
                 api_resources.DATA_VOLUME,
@@ -100,9 +111,11 @@ def delete(machine, media, name, uid=''):
 
 
 def remove_from_record(machine, vm, names):
-    """Take names off the record of what is to go. One try.
+    """Remove names from the record's list of obsolete DataVolumes.
 
-    :param names: {name: uid} as the record had it
+    :param machine: a `machine.Machine`
+    :param vm: the VM, read from the API
+    :param names: {name: uid} as the record lists them
     """
     edited = copy.deepcopy(vm)
     found = media_annotation.read(edited)
@@ -114,7 +127,12 @@ def remove_from_record(machine, vm, names):
 
 
 def read(machine, media, entry):
-    """Find out about a DataVolume that no watch has told of."""
+    """Read a DataVolume that no watch has reported into the cache.
+
+    :param machine: a `machine.Machine`
+    :param media: a `manager.Manager`
+    :param entry: a `media_annotation.Entry`
+    """
     try:
         media.volumes.put(machine.cluster.client.get(
             api_resources.DATA_VOLUME, machine.namespace, entry.volume))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI's DataVolumes: what we write into one, and what its status means.
+"""CDI's DataVolumes: the bodies that are created, and reading their status.
 
 Source: CDI's ``pkg/controller/datavolume`` (conditions.go,
 controller-base.go) and doc/datavolumes.md, 1.63 and main of 2026-08.
@@ -12,16 +12,15 @@ from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import model
 
-#: On every DataVolume and Secret of ours; its value is the device.
+#: Label of every DataVolume and Secret made here; its value is the device.
 LABEL = annotations.MEDIA
 
 _CDI = 'cdi.kubevirt.io/'
 _MIB = 1 << 20
 
-# Reasons of the condition Running with which nothing moves any more, or only
-# after what is wrong was mended. The others are steps of a pod's start:
-# ``Unschedulable`` is one too, of each pod whose scratch space is made after
-# it.
+# Reasons of the condition Running that count as a failure: CDI makes no
+# progress until the cause is fixed. The others are steps of a pod's start, also
+# ``Unschedulable``: each pod whose scratch space is created after it has it.
 _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
           'ErrImagePull', 'ImagePullBackOff', 'InvalidImageName',
           'ImagePullFailed', 'ChecksumError', 'CreateContainerError',
@@ -30,14 +29,14 @@ _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """What a DataVolume's status says.
+    """The status of a DataVolume.
 
     :param state: a `model.State`
     :param progress: per cent, or None
-    :param reason: one word, '' if there is nothing to say
-    :param message: the sentence to it
-    :param restarts: how many times it was tried again
-    :param phase: CDI's own word
+    :param reason: one word, '' for none
+    :param message: text that explains the reason
+    :param restarts: number of CDI's retries
+    :param phase: CDI's phase
     """
 
     state: model.State
@@ -49,13 +48,14 @@ class Status:
 
 
 def body(machine, device, entry, size, authorities=None):
-    """A DataVolume to be created.
+    """Build a DataVolume.
 
-    :param machine: the `machine.Machine` it belongs to
+    :param machine: the `machine.Machine` that owns it
     :param device: a `model.Device`
     :param entry: its `media_annotation.Entry`
-    :param size: of the image, bytes
-    :param authorities: name of the ConfigMap with certificates, or None
+    :param size: size of the disk image, bytes
+    :param authorities: name of the ConfigMap with CA certificates, or None
+    :returns: dict, for the API
     """
     options = machine.options.media
     size = max(size, options.minimum_size)
@@ -84,26 +84,26 @@ def body(machine, device, entry, size, authorities=None):
             'labels': {LABEL: device.id},
             'annotations': {
                 annotations.MEDIA_ATTEMPT: entry.id,
-                # Nobody waits for the first consumer: the image is fetched
-                # now, and a VM that is off has none.
+                # Bind the claim without a consumer: the image is fetched
+                # now, and a VM that is off starts no pod.
                 _CDI + 'storage.bind.immediate.requested': 'true',
-                # CDI 1.57 and 1.58 delete what is complete.
+                # CDI 1.57 and 1.58 delete complete DataVolumes.
                 _CDI + 'storage.deleteAfterCompletion': 'false',
             },
             'ownerReferences': [owner(machine)],
         },
-        # ``storage``, not ``pvc``: CDI adds what a file system needs itself.
+        # ``storage``, not ``pvc``: CDI then adds the file system's overhead.
         'spec': {'source': source, 'storage': storage},
     }
 
 
 def ignores_verify_option(volume, entry):
-    """Whether CDI is too old to leave certificates unchecked.
+    """Return whether CDI is too old for ``insecureSkipVerify``.
 
-    The API drops what such a CDI does not know. Where there is no
-    certificate nothing is lost.
+    The API drops fields that CDI's CRD does not have. It does not matter for
+    http URLs, which have no certificate.
 
-    :param volume: the DataVolume as it was made
+    :param volume: the DataVolume as the API returned it
     :param entry: its `media_annotation.Entry`
     """
     http = volume['spec']['source'].get('http')
@@ -113,14 +113,14 @@ def ignores_verify_option(volume, entry):
 
 
 def owner(machine):
-    """The reference with which an object goes when the VM goes."""
+    """Build the owner reference by which an object is deleted with the VM."""
     return {'apiVersion': api_resources.VM.api_version,
             'kind': api_resources.VM.kind, 'name': machine.name,
             'uid': machine.uid}
 
 
 def is_ours(volume, machine):
-    """Whether a DataVolume was made for media of this VM."""
+    """Return whether a DataVolume was made for media of this VM."""
     metadata = volume['metadata']
     return LABEL in (metadata.get('labels') or {}) and any(
         reference.get('uid') == machine.uid
@@ -128,7 +128,7 @@ def is_ours(volume, machine):
 
 
 def is_claim_of(claim, name):
-    """Whether a claim was made by CDI for a DataVolume of this name."""
+    """Return whether CDI made a claim for a DataVolume of this name."""
     return any(reference.get('kind') == api_resources.DATA_VOLUME.kind
                and reference.get('name') == name
                for reference in
@@ -136,7 +136,7 @@ def is_claim_of(claim, name):
 
 
 def attempt(volume):
-    """:returns: the `media_annotation.Entry.id` it was made for, or None"""
+    """:returns: ID of the `media_annotation.Entry` it was made for, or None"""
     return (volume['metadata'].get('annotations') or {}).get(
         annotations.MEDIA_ATTEMPT)
 
@@ -167,15 +167,15 @@ def _status(volume, phase):
     if phase == 'Failed':
         reason = running.get('reason') or bound.get('reason') or phase
         message = running.get('message') or bound.get('message') or (
-            'CDI says that it failed')
+            'CDI reports the phase Failed')
         return Status(model.State.FAILED, progress, reason, message,
                       restarts)
     state = model.State.WAITING
     if phase in ('ImportInProgress', 'UploadReady'):
         state = model.State.IMPORTING
     if running.get('status') == 'True':
-        # With storage of CSI the claim is bound when it is filled: meanwhile
-        # ``Bound`` tells of waiting that nobody has to know of.
+        # CSI storage binds the claim when it is filled; until then ``Bound``
+        # reports a wait that is normal.
         return Status(state, progress, restarts=restarts)
     said = running if running.get('message') else bound
     return Status(state, progress, said.get('reason') or '',
@@ -199,7 +199,7 @@ def _condition(found, type_):
 
 
 def _progress(text):
-    """``45.30%`` as a number; None for ``N/A``."""
+    """Parse CDI's progress, such as ``45.30%``; None for ``N/A``."""
     try:
         return min(max(float((text or '').rstrip('%')), 0.0), 100.0)
     except ValueError:

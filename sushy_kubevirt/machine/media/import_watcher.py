@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DataVolumes of media, followed while they are not complete.
+"""Watches the DataVolumes of media that are not complete.
 
-At rest nothing is watched: a medium that is complete says so in the VM's
-annotation. While one is not, its DataVolume is followed by its name where
-access rights are to name it (a BMC for one VM), else all are that have our
-label.
+Nothing is watched when all media are complete: the VM's annotation says so
+then. Otherwise a BMC of one VM watches each DataVolume by its name, as its
+access rights name it; others watch all that have our label.
 """
 
 import dataclasses
@@ -23,11 +22,11 @@ class ObservedVolume:
 
     :param uid: its uid
     :param version: its resourceVersion, a number or None
-    :param vm: uid of the VM that it belongs to, None if it is not ours
-    :param attempt: the `media_annotation.Entry.id` it was made for
+    :param vm: uid of the owner VM; None if a VM does not own it
+    :param attempt: ID of the `media_annotation.Entry` it was made for
     :param status: `datavolumes.Status`
     :param annotations: dict
-    :param vm_name: the VM's name
+    :param vm_name: name of the owner VM
     """
 
     uid: str
@@ -40,14 +39,14 @@ class ObservedVolume:
 
 
 class ImportWatcher:
-    """What is known of the DataVolumes of a scope.
+    """Cache of DataVolumes, fed by watches.
 
     :param client: a `client.Client`
     :param options: an `options.Options`
-    :param namespaces: names, () for all
-    :param by_name: whether each is watched by its name
-    :param notify: function of (namespace, name of the VM), called when
-        something about one of its DataVolumes is new; must not block
+    :param namespaces: tuple of names, () for all
+    :param by_name: whether each DataVolume is watched by its name
+    :param notify: function of (namespace, name of the VM), called after each
+        change of one of its DataVolumes; must not block
     """
 
     def __init__(self, client, options, namespaces, by_name, notify):
@@ -57,17 +56,17 @@ class ImportWatcher:
         self._by_name = by_name
         self._notify = notify
         self._lock = threading.Lock()
-        self._observed = {}             # (namespace, name): ObservedVolume
-        self._deleted = {}             # uid: True, bounded
+        self._observed = {}         # (namespace, name): ObservedVolume
+        self._deleted = {}          # uid: True, bounded
         self._watchers = {}         # (namespace, name or ''): Watcher
         self._watched = {}           # VM key: set of names
         self._closed = False
 
     def watch(self, key, names):
-        """Follow these DataVolumes of a VM, and no others.
+        """Watch these DataVolumes of a VM and no others.
 
         :param key: (namespace, name) of the VM
-        :param names: set of names, empty for none
+        :param names: set of names, empty to stop
         """
         with self._lock:
             if self._closed or names == self._watched.get(key, set()):
@@ -130,7 +129,10 @@ class ImportWatcher:
         return None
 
     def put(self, volume):
-        """Take in the answer to a read or write, or an event."""
+        """Update the cache from an API response or a watch event.
+
+        :param volume: the DataVolume
+        """
         key = object_cache.key_of(volume)
         metadata = volume['metadata']
         vm, vm_name = _vm(volume)
@@ -155,7 +157,7 @@ class ImportWatcher:
             self._notify(key[0], fresh.vm_name)
 
     def mark_deleted(self, namespace, name, uid):
-        """Take in that a DataVolume is gone."""
+        """Record that a DataVolume was deleted."""
         with self._lock:
             held = self._observed.get((namespace, name))
             self._deleted[uid] = True
@@ -167,16 +169,17 @@ class ImportWatcher:
         self._notify(namespace, held.vm_name)
 
     def close(self):
+        """Stop all watches."""
         with self._lock:
             self._closed = True
             for each in self._watchers.values():
                 each.stop()
             self._watchers.clear()
 
-    # Told by the watchers
+    # Called by the watchers
 
     def take_list(self, source, pages):
-        """Take in a complete list, see `watcher.Watcher`."""
+        """Update the cache from a complete list, see `watcher.Watcher`."""
         version = None
         listed = set()
         for items, page_version in pages:
@@ -199,7 +202,7 @@ class ImportWatcher:
         return version
 
     def event(self, _source, kind, obj):
-        """Take in one event of a watch, see `watcher.Watcher`."""
+        """Update the cache from one watch event, see `watcher.Watcher`."""
         if kind == 'DELETED':
             self.mark_deleted(
                 *object_cache.key_of(obj),
@@ -210,7 +213,7 @@ class ImportWatcher:
             self.put(obj)
 
     def changed(self):
-        """A watch begins or ceases to work: no news."""
+        """Ignore that a watch starts or stops working."""
 
 
 def _vm(volume):
@@ -226,10 +229,10 @@ def _is_older(fresh, held):
 
 
 def _keep_failure(before, now):
-    """A status without the ups and downs of trying again.
+    """Keep the state FAILED until a retry makes progress.
 
-    CDI starts a pod anew for each try, whose conditions hide why the last
-    one failed. It failed until something has come of another try.
+    CDI starts a new pod for each retry, whose conditions hide why the last one
+    failed.
     """
     if (before.state is model.State.FAILED
             and now.state in (model.State.WAITING, model.State.IMPORTING)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one process knows about the media of a cluster's machines.
+"""Virtual media state of one process: cache of import progress, subscribers.
 
-Nothing that has to last: how far imports are, who wants to be told, what has
-been looked at since when. Fed by the watches of VMs, VMIs and, while a
-medium is not complete, DataVolumes.
+Holds nothing that has to survive the process. Updated by the watches of VMs
+and VMIs and, while a medium is not complete, of DataVolumes.
 """
 
 import datetime
@@ -28,10 +27,10 @@ DEVICES = {device.id: device for device in (
 
 
 class Manager:
-    """The media of one cluster.
+    """The virtual media of one cluster.
 
     :param cluster: a `cluster.Cluster`
-    :param namespaces: of its scope, () for all
+    :param namespaces: tuple of the namespaces in its scope, () for all
     """
 
     def __init__(self, cluster, namespaces):
@@ -40,11 +39,11 @@ class Manager:
             cluster.client, cluster.options,
             (cluster.vm[0],) if cluster.vm else namespaces,
             bool(cluster.vm), self._volume_changed)
-        #: What this process uploads: {attempt: `upload.Upload`}
+        #: Uploads of this process: {attempt ID: `upload.Upload`}
         self.uploads = {}
-        #: Attempts that this process is inserting.
+        #: Set of the IDs of the attempts that this process is inserting.
         self.inserting = set()
-        #: PEM of certificates: {digest: text}
+        #: Cache of certificates: {digest: PEM text}
         self.certificates = {}
         self._callback_lock = threading.RLock()
         self._condition = threading.Condition()
@@ -52,20 +51,19 @@ class Manager:
         self._callbacks = []
         self._machines = {}         # (namespace, name): machine
         self._media = {}            # VM's uid: {device id: Medium}
-        self._first_seen = {}  # VM's uid: {what: when first observed_volume}
-        self._searched_names = {}            # VM's uid: names of DataVolumes
+        self._first_seen = {}       # VM's uid: {what: monotonic seconds}
+        self._searched_names = {}   # VM's uid: set of names of DataVolumes
         self._cdi_served = False
         self._started_at = now()
         self._reconciler = reconciler.Reconciler(self)
 
-    # Its life
-
     def start(self):
-        """Begin to watch. Before the cluster's cache starts."""
+        """Subscribe to the cluster; call it before its cache starts."""
         self.cluster.subscribe(self._update)
         self._reconciler.start()
 
     def close(self):
+        """Stop the uploads, the reconciler and the watches."""
         for upload in list(self.uploads.values()):
             upload.stop()
         self._reconciler.close()
@@ -100,13 +98,13 @@ class Manager:
 
     @property
     def cdi_available(self):
-        """Whether CDI is known to be there; costs no call."""
+        """Whether CDI was found; costs no API call."""
         return self._cdi_served
 
     def require_cdi(self):
-        """See to it that CDI is there.
+        """Check that the cluster has CDI; one API call until it has.
 
-        :raises: `errors.Unsupported`
+        :raises: `errors.Unsupported` if it has not
         """
         if self._cdi_served:
             return
@@ -120,32 +118,32 @@ class Manager:
                 'containerized_data_importer/')
 
     def check_cdi_in_background(self):
-        """Find out whether CDI is there, in a thread of its own."""
+        """Call `require_cdi` in a thread, to set `cdi_available`."""
         def ask():
             try:
                 self.require_cdi()
             except errors.MachineError as e:
-                LOG.debug('Virtual media: %s', e)
+                LOG.debug('No virtual media: %s', e)
 
         threading.Thread(target=ask, daemon=True, name='media-cdi').start()
 
     def age(self, uid, what):
-        """Since when a VM is known to be so.
+        """Return the seconds since this was first called with these arguments.
 
-        By this process's own clock: those of others may go wrong.
+        Measured with this process's monotonic clock, as the clocks of other
+        processes may be wrong.
 
-        :param uid: of the VM
-        :param what: anything hashable
-        :returns: seconds
+        :param uid: uid of the VM
+        :param what: anything hashable that names a condition
         """
         now = time.monotonic()
         return now - self._first_seen.setdefault(uid, {}).setdefault(what, now)
 
     def searched_names(self, uid):
-        """:returns: names that `datavolume_cleanup` has looked for"""
+        """:returns: set of the names that `datavolume_cleanup` searched for"""
         return self._searched_names.setdefault(uid, set())
 
-    # Telling others
+    # Notifications
 
     def subscribe(self, callback):
         """See `media.subscribe`."""
@@ -156,10 +154,11 @@ class Manager:
                     _call(callback, machine, id_, found, found)
 
     def wait(self, ready, timeout):
-        """Wait until something is so.
+        """Wait until a condition holds, checked after every change.
 
-        :param ready: function without arguments
-        :returns: whether it came to be so
+        :param ready: function without arguments that returns the condition
+        :param timeout: seconds
+        :returns: whether it held before the timeout
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -175,13 +174,14 @@ class Manager:
                     self._condition.wait(min(left, 1.0))
 
     def refresh(self, machine):
-        """Look at a machine again, and have done what is to be done."""
+        """Check a machine again, as after a change."""
         self._update(machine)
 
     def delete_obsolete(self, machine):
-        """Delete what is to go. One try, see `datavolume_cleanup.clean`.
+        """Delete the DataVolumes that the record lists, in one attempt.
 
-        Call it after a write of this process, which the cache has.
+        Call it after a write of this process, which the cache has. See
+        `datavolume_cleanup.clean`.
         """
         vm, _ = self.cluster.known(machine)
         if vm is None or not media_annotation.read(vm).gone:
@@ -196,10 +196,10 @@ class Manager:
             self._update(machine)
 
     def _update(self, machine, _vm=None, _vmi=None):
-        """Called in a watch's thread: looks, and leaves the writing."""
+        """Take in a change; runs in a watch's thread and writes nothing."""
         with self._callback_lock:
-            # Read here, so that the last call always has the last state,
-            # whichever watch's thread makes it.
+            # Read under the lock: whichever watch's thread comes last has the
+            # latest state.
             vm, vmi = self.cluster.known(machine)
             if vm is None or not has_record(vm):
                 self._remove_machine(machine, vm is None)
@@ -242,7 +242,7 @@ class Manager:
             if old == new:
                 continue
             if first and new.since < self._started_at:
-                old = new       # it was there before this process
+                old = new       # inserted before this process started
             for callback in tuple(self._callbacks):
                 _call(callback, machine, id_, old, new)
         with self._condition:
@@ -257,7 +257,7 @@ def now():
 
 
 def has_record(vm):
-    """:returns: whether a BMC remembers anything about media of a VM"""
+    """:returns: whether a VM has the media annotation"""
     return annotations.MEDIA in (vm['metadata'].get('annotations') or {})
 
 
@@ -265,4 +265,4 @@ def _call(callback, *args):
     try:
         callback(*args)
     except Exception:
-        LOG.exception('Telling of virtual media failed')
+        LOG.exception('A subscriber to virtual media changes failed')

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What virtual media are: devices, what is asked for, what is there.
-
-Words alone; what is done about them is in the modules beside this one.
-"""
+"""Types of virtual media: devices, sources, media, certificates."""
 
 import dataclasses
 import enum
 
 
 class Kind(enum.Enum):
-    """What a device is to the guest, in Redfish's ``MediaTypes``."""
+    """Kind of a device, a value of Redfish's ``MediaTypes``."""
 
     CD = 'CD'
     """A CD-ROM drive."""
@@ -20,10 +17,10 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """Something a medium can be put into.
+    """A device that a medium can be inserted into.
 
-    :param id: its name: ``Cd``, ``USBStick``; ``HttpBoot`` for the drive of
-        HTTP boot, which is no device of its own to a client
+    :param id: ``Cd`` or ``USBStick``; ``HttpBoot`` for the drive of HTTP
+        boot, which Redfish clients do not see as a device
     :param kind: a `Kind`
     """
 
@@ -35,23 +32,23 @@ class Device:
 CD = Device('Cd', Kind.CD)
 USB_STICK = Device('USBStick', Kind.USB_STICK)
 
-#: The drive that HTTP boot fills, see `boot.Target.UEFI_HTTP`.
+#: The drive of HTTP boot, see `boot.Target.UEFI_HTTP`.
 HTTP_BOOT = Device('HttpBoot', Kind.CD)
 
 DEVICES = (CD, USB_STICK)
 
 
 class State(enum.Enum):
-    """How far a medium is."""
+    """State of a medium."""
 
     WAITING = 'Waiting'
-    """Asked for; CDI has not begun to fetch it."""
+    """CDI has not started to fetch it."""
 
     IMPORTING = 'Importing'
     """It is being fetched."""
 
     READY = 'Ready'
-    """It is complete: the guest has it, or the next one will."""
+    """It is complete, and in the guest or there from the next start on."""
 
     FAILED = 'Failed'
     """It cannot be fetched: `Medium.reason` and `Medium.message` say why."""
@@ -59,17 +56,17 @@ class State(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What somebody wants in a device.
+    """An image to be inserted, as a client describes it.
 
-    :param url: http or https, without credentials in it
-    :param username: for the server of the image
-    :param password: the same; never shown
-    :param write_protected: whether the guest may write to it
+    :param url: http or https URL
+    :param username: for the image server
+    :param password: for the image server; never logged or shown
+    :param write_protected: whether the guest may not write to it
     :param verify: whether the server's certificate is checked; None for
-        what the device says (`machine.Machine.media_verify`)
+        the setting of the device (`machine.Machine.media_verify`)
     :param method: Redfish's ``TransferMethod``: ``Stream`` or ``Upload``
     :param protocol: Redfish's ``TransferProtocolType``: ``HTTP``, ``HTTPS``;
-        None if the client did not say
+        None if the client did not send it
     """
 
     url: str
@@ -83,23 +80,23 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Medium:
-    """What is in a device.
+    """A medium in a device.
 
-    :param url: where it comes from, without credentials
+    :param url: URL of the image, without credentials
     :param image_name: the last part of the URL's path
     :param write_protected: whether the guest may not write to it
     :param state: a `State`
     :param progress: per cent, 0 to 100; None while it is not known
-    :param reason: one word of CDI's or KubeVirt's about the state; '' if
-        there is nothing to say
-    :param message: the sentence that belongs to it
-    :param pending_restart: True if the guest that runs does not see it: it
-        is in the VM's spec for its next start
+    :param reason: CDI's or KubeVirt's reason for the state, one word; '' for
+        none
+    :param message: text that explains the reason
+    :param pending_restart: True if the running guest does not see the medium;
+        it is in the VM's spec for the next start
     :param data_volume: name of the DataVolume
-    :param task: name of the import as a task, unique to each attempt
+    :param task: ID of the import's task, unique to each attempt
     :param since: when it was inserted, ISO 8601 in UTC
-    :param username: for the server of the image, '' for none
-    :param http_boot: True if HTTP boot asked for it
+    :param username: for the image server, '' for none
+    :param http_boot: True if it was fetched for HTTP boot
     :param method: see `Source`
     :param protocol: see `Source`
     :param verify: whether the server's certificate is checked
@@ -125,9 +122,9 @@ class Medium:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """A certificate that servers of images are checked against.
+    """A certificate that image servers are verified against.
 
-    :param id: its name within the device: ``1``, ``2`` …
+    :param id: its ID within the device: ``1``, ``2`` …
     :param pem: the certificate, PEM
     """
 

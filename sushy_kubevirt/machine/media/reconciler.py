@@ -184,7 +184,12 @@ class Reconciler:
         self._queue.close()
 
     def enqueue_if_needed(self, machine, vm, vmi):
-        """Context at a machine, and leave what is to be done to the thread."""
+        """Check a machine without blocking; queue it if there is work.
+
+        :param machine: a `machine.Machine`
+        :param vm: its VM, as the cache has it
+        :param vmi: its VMI or None
+        """
         if not self._active:
             return
         context = self.context(machine, vm, vmi)
