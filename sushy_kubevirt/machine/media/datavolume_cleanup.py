@@ -41,8 +41,8 @@ def _unsearched(found, context):
 def _deletable(found, context):
     """Return what can be deleted and removed from the record: {name: uid}.
 
-    A name without a uid stays for `lapse` seconds: the process that reserved it
-    may still create the DataVolume.
+    A name without a uid stays for `lapse` seconds: the process that reserved
+    it may still create the DataVolume.
     """
     return {name: uid for name, uid in found.gone.items()
             if not context.in_use(name)

@@ -19,8 +19,8 @@ _CDI = 'cdi.kubevirt.io/'
 _MIB = 1 << 20
 
 # Reasons of the condition Running that count as a failure: CDI makes no
-# progress until the cause is fixed. The others are steps of a pod's start, also
-# ``Unschedulable``: each pod whose scratch space is created after it has it.
+# progress until the cause is fixed. The others are steps of a pod's start,
+# also ``Unschedulable``: each pod whose scratch space is created after it has it.
 _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
           'ErrImagePull', 'ImagePullBackOff', 'InvalidImageName',
           'ImagePullFailed', 'ChecksumError', 'CreateContainerError',
