@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ejecting a medium, in whatever state it is.
+"""Ejects a medium, in whatever state it is.
 
-One patch takes it out of its drive and notes what is to be deleted; then
-that is deleted. A guest that runs loses it at once where KubeVirt can unplug
-it; else the VM says RestartRequired, and its next guest is without it. An
-insert that is under way finds its reservation gone, and undoes itself.
+One patch takes it out of its drive and lists its DataVolume as obsolete; then
+that is deleted. A running guest loses the medium at once where KubeVirt can
+unplug it; else KubeVirt sets RestartRequired and the next guest is without
+it. A concurrent insert finds its reservation gone and undoes its steps.
 """
 
 import copy
@@ -23,8 +23,9 @@ _GATE = 'DeclarativeHotplugVolumes'
 
 
 def eject(machine, device):
-    """See `machine.Machine.eject_media`.
+    """Eject a medium, see `machine.Machine.eject_media`.
 
+    :param machine: a `machine.Machine`
     :param device: a `model.Device`
     """
     media = machine.cluster.media
@@ -42,7 +43,7 @@ def eject(machine, device):
         try:
             _take_out(machine, device, vm, vmi, entry, found, keep)
         except errors.Rejected as e:
-            # The gate was switched off: no drive may be empty any more.
+            # The feature gate was switched off: drives may not be empty.
             if _GATE not in str(e):
                 raise
             _take_out(machine, device, vm, vmi, entry, found, False, True)
@@ -53,7 +54,7 @@ def eject(machine, device):
         upload = media.uploads.get(entry.id)
         if upload is not None:
             upload.stop()
-        LOG.info('%s of %s: %s is ejected', device.id,
+        LOG.info('%s of %s: DataVolume %s ejected', device.id,
                  machine.qualified_name, entry.volume)
     media.refresh(machine)
     insert.delete_obsolete(machine)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inserting a medium, step by step.
+"""Inserts a medium, step by step.
 
-1. Ask the image's server how large it is.
-2. Write down, on the VM, what is about to be made.
-3. Make the DataVolume, and its Secret if the server wants a password.
-4. One patch of the VM: the medium is in its drive, the one before is to go.
-5. Delete the one before.
+1. Ask the image server for the size of the image.
+2. Reserve a DataVolume name in the VM's annotation.
+3. Create the DataVolume, and its Secret if the server needs a password.
+4. Patch the VM once: put the new medium into the drive, list the previous
+   DataVolume as obsolete.
+5. Delete the obsolete DataVolume.
 
-Whoever dies in between leaves what `caretaker` recognises and cleans up; an
-insert or eject that comes in between takes the reservation away, so that the
-patch of step 4 finds it gone. Nothing here starts, stops or reboots anything,
-and the boot order stays.
+After a crash in between, `reconciler` cleans up. A concurrent insert or eject
+removes the reservation, so that the patch of step 4 finds it gone. No step
+starts, stops or reboots the VM or changes its boot order.
 """
 
 import copy
@@ -36,30 +36,34 @@ from sushy_kubevirt.machine.media import url_policy
 
 LOG = logging.getLogger(__name__)
 
-#: What KubeVirt's admission says of an empty drive without its gate.
+#: In KubeVirt's refusal of an empty drive when its feature gate is off.
 _GATE = 'DeclarativeHotplugVolumes'
 
-#: Tries to delete what is left of another insert before another name is used.
+#: Attempts to delete an abandoned DataVolume before another name is used.
 _LEFTOVER_TRIES = 6
 
 
 class _NameTaken(Exception):
-    """The name of a DataVolume is taken by another object."""
+    """The name of the DataVolume is used by another object."""
 
 
 class _NameBusy(Exception):
-    """The claim of the DataVolume that had the name is still there."""
+    """The claim of an earlier DataVolume of this name still exists."""
 
 
 def insert(machine, device, source, wait=None):
-    """See `machine.Machine.insert_media`.
+    """Insert a medium, see `machine.Machine.insert_media`.
 
+    :param machine: a `machine.Machine`
     :param device: a `model.Device`
+    :param source: a `model.Source`
+    :param wait: whether to wait for the import; None for the option's value
+    :returns: `model.Medium`
     """
     media = machine.cluster.media
     asked = url_policy.separate_credentials(source)
-    # Into the cache as well: what another process did a moment ago, an eject
-    # or a certificate, is to count.
+    # Update the cache with what other processes wrote a moment ago, such as
+    # an eject or a certificate.
     machine.write(lambda vm, vmi: None)
     verify = asked.verify
     if verify is None:
@@ -75,7 +79,8 @@ def insert(machine, device, source, wait=None):
 
 
 def _same(machine, device, asked):
-    """What is in the device, if it is what is asked for and did not fail."""
+    """Return the medium in the device if it is the requested one and usable.
+    """
     media = machine.cluster.media
     vm, _ = machine.objects()
     entry = media_annotation.read(vm).media.get(device.id)
@@ -86,8 +91,8 @@ def _same(machine, device, asked):
             asked.url, asked.verify, bool(asked.username),
             _protected(device, asked)):
         return None
-    # Whether the password is another one cannot be told: nothing keeps it but
-    # a Secret, which is not read. The one there has been tried (`image_size`).
+    # A changed password cannot be detected: it is only in a Secret, which is
+    # not read. The password there was checked by `image_size`.
     return medium
 
 
@@ -96,9 +101,11 @@ def _protected(device, asked):
 
 
 def _wait(machine, device, medium):
-    """Wait until a medium is usable.
+    """Wait until a medium is ready or failed, at most `wait_seconds`.
 
-    :raises: `errors.MediaUnreachable` if it failed
+    :returns: `model.Medium`, which may still be importing
+    :raises: `errors.MediaUnreachable` if the import failed,
+        `errors.WrongState` if the medium was replaced
     """
     media = machine.cluster.media
     found = [medium]
@@ -126,9 +133,11 @@ def _superseded(machine, device):
 
 
 class _Insertion:
-    """One medium on its way into a drive.
+    """One insert.
 
-    :param asked: `model.Source`, checked, with ``verify``
+    :param machine: a `machine.Machine`
+    :param device: a `model.Device`
+    :param asked: `model.Source` without credentials in its URL, ``verify`` set
     """
 
     def __init__(self, machine, device, asked):
@@ -139,7 +148,7 @@ class _Insertion:
         self._taken_names = set()         # names that are taken
         self._busy_names = set()  # names whose last claim is still there
         self._reserved = False
-        self._uid = ''              # of the DataVolume that was made
+        self._uid = ''              # of the DataVolume that was created
         self._may_exist = False         # whether one may have been made
         self._leftovers = 0         # how often one was in the way
         self._wait_for_claim = False  # for a claim to go: all names have one
@@ -155,14 +164,17 @@ class _Insertion:
         options = self._machine.options.media
         if options.mode == 'upload' and not options.upload_proxy_url:
             raise errors.Unsupported(
-                'Images are to be uploaded, but nothing says where to: set '
-                'MEDIA_UPLOAD_PROXY_URL')
+                'MEDIA_MODE is "upload" but no upload proxy is configured; '
+                'set MEDIA_UPLOAD_PROXY_URL')
         return options.mode == 'upload' or bool(
             options.mode == 'auto' and options.upload_proxy_url
             and (not self._asked.verify or self._asked.method == 'Upload'))
 
     def run(self):
-        """:returns: the `model.Medium`"""
+        """Run all steps; undo them after a failure.
+
+        :returns: the `model.Medium`
+        """
         machine = self._machine
         pem = ca_certificates.pem(machine, self._device)
         size = image_size.probe(self._asked, machine.options.media,
@@ -180,7 +192,7 @@ class _Insertion:
         finally:
             self._media.inserting.discard(self._entry.id)
         self._media.volumes.put(volume)
-        self._media.look(machine)
+        self._media.refresh(machine)
         LOG.info('%s of %s: %s is being imported into %s',
                  self._device.id, machine.qualified_name,
                  url_policy.parse(self._entry.url).shown, self._entry.volume)
@@ -199,7 +211,7 @@ class _Insertion:
         mine = found.nexts.get(self._device.id)
         if (mine is not None and mine.id == self._entry.id
                 and mine.volume not in self._taken_names | self._busy_names):
-            self._entry = mine      # the answer was lost, the write was not
+            self._entry = mine      # retry: the write did succeed
             self._reserved = True
             return
         if self._reserved and (mine is None or mine.id != self._entry.id):
@@ -211,14 +223,14 @@ class _Insertion:
             if name not in self._taken_names]
         if not names:
             raise errors.WrongState(
-                'All names for a DataVolume of %s of %s are taken by others: '
-                '%s. Delete what has these names and is not needed' % (
+                'All DataVolume names for %s of %s are used by other objects: '
+                '%s. Delete those that are not needed' % (
                     self._device.id, self._machine.qualified_name,
                     ', '.join(sorted(self._taken_names))))
         if mine is not None and mine.id == self._entry.id:
             del found.nexts[self._device.id]
-        # Those that are kept for somebody who may be late come late, those
-        # whose claim is still there last.
+        # Prefer names that are not listed as obsolete: a late process may
+        # still create those. Names whose claim still exists come last.
         taken = found.names() - {
             name for name, uid in found.gone.items() if not uid}
         free = sorted((name for name in names if name not in taken),
@@ -227,7 +239,7 @@ class _Insertion:
         if not free:
             delete_obsolete(self._machine)
             raise errors.Conflict(
-                'What was in %s of %s before is still being deleted'
+                'The previous media of %s of %s are still being deleted'
                 % (self._device.id, self._machine.qualified_name))
         found.gone.pop(free[0], None)
         self._wait_for_claim = free[0] in self._busy_names
@@ -257,7 +269,8 @@ class _Insertion:
                 )
                 return volume
             except _NameTaken as e:
-                LOG.info('%s of %s: the name %s is taken: %s',
+                LOG.info('%s of %s: DataVolume name %s not usable, trying the '
+                         'next: %s',
                          self._device.id, self._machine.qualified_name,
                          self._entry.volume, e)
                 self._taken_names.add(self._entry.volume)
@@ -290,7 +303,7 @@ class _Insertion:
                 return self._existing_volume(e)
             except errors.Rejected as e:
                 self._may_exist = False
-                # CDI's webhook, of a claim that has the name.
+                # CDI's webhook refuses a name that a claim has.
                 if 'already exists' not in str(e):
                     raise
                 raise _NameTaken(str(e)) from None
@@ -301,14 +314,15 @@ class _Insertion:
         return self._retry(step)
 
     def _check_claim(self):
-        """See to it that there is no claim of the name.
+        """Check that no claim has the name of the new DataVolume.
 
-        :returns: the DataVolume, if it is that of this insert; else None
+        CDI takes an existing claim for that of a new DataVolume of the same
+        name until the garbage collector has removed it, and then reports the
+        image as complete while the claim holds the previous one (main of
+        2026-08, ``controller-base.go``, updateStatus).
 
-        CDI takes a claim for that of a new DataVolume of the same name until
-        the garbage collector has removed it, and so says that the image is
-        complete while what is there is the one before (main of 2026-08,
-        ``controller-base.go``, updateStatus).
+        :returns: the DataVolume if this insert created it already; else None
+        :raises: `_NameTaken`, `_NameBusy`, `errors.Conflict`
         """
         machine, name = self._machine, self._entry.volume
         try:
@@ -317,9 +331,9 @@ class _Insertion:
         except errors.ObjectNotFound:
             return None
         if not datavolumes.is_claim_of(claim, name):
-            raise _NameTaken('a claim that is not ours has it')
+            raise _NameTaken('a claim made by others has it')
         lingers = errors.Conflict(
-            'The claims of what was in %s of %s before are still there'
+            'The claims of the previous media of %s of %s still exist'
             % (self._device.id, machine.qualified_name))
         try:
             machine.cluster.client.get(
@@ -327,29 +341,34 @@ class _Insertion:
         except errors.ObjectNotFound:
             pass
         else:
-            # Its claim goes with it, and nobody else may delete it.
+            # The claim is deleted with its DataVolume, which only this can do.
             return self._existing_volume(lingers)
         self._name_busy(lingers)
 
     def _check_secret(self):
-        """See to it that there is no Secret of the name."""
+        """Check that no other Secret has the name that CDI will read."""
         try:
             image_credentials.check_name(self._machine, self._entry)
         except image_credentials.ForeignSecret:
-            raise _NameTaken('a Secret that is not ours has it') from None
+            raise _NameTaken('a Secret made by others has it') from None
         except image_credentials.StaleSecret:
             self._name_busy(errors.Conflict(
-                'The password of what was in %s of %s before is still there'
+                'The Secret of the previous medium of %s of %s still exists'
                 % (self._device.id, self._machine.qualified_name)))
 
     def _name_busy(self, lingers):
-        """Something of before is still there: another name, or wait."""
+        """Try another name; when all have claims, wait for this one."""
         if not self._wait_for_claim:
             raise _NameBusy
         raise lingers
 
     def _existing_volume(self, conflict):
-        """What has the name that is to be created."""
+        """Handle an existing DataVolume of the name.
+
+        :param conflict: `errors.Conflict` to raise for another attempt
+        :returns: the DataVolume if this insert created it
+        :raises: `_NameTaken`, or conflict
+        """
         machine = self._machine
         try:
             there = machine.cluster.client.get(
@@ -359,9 +378,9 @@ class _Insertion:
             )
         except errors.ObjectNotFound:
             self._may_exist = False
-            raise conflict from None        # it has just gone: once more
+            raise conflict from None        # deleted meanwhile: try again
         if not datavolumes.is_ours(there, machine):
-            raise _NameTaken('it is not ours')
+            raise _NameTaken('a DataVolume made by others has it')
         attempt = datavolumes.attempt(there)
         if attempt == self._entry.id:
             return there
@@ -370,8 +389,8 @@ class _Insertion:
             raise _NameTaken('another insert has it')
         self._leftovers += 1
         if self._leftovers > _LEFTOVER_TRIES:
-            raise _NameTaken('what is left of another insert does not go')
-        # Made by somebody who died, or is late: nothing speaks of it.
+            raise _NameTaken('an abandoned DataVolume cannot be deleted')
+        # Created by a process that crashed or is late: no record lists it.
         datavolume_cleanup.delete(machine, self._media, self._entry.volume,
                                   there['metadata']['uid'])
         self._may_exist = False
@@ -381,8 +400,8 @@ class _Insertion:
         if datavolumes.ignores_verify_option(volume, self._entry):
             raise errors.Unsupported(
                 'This CDI always verifies certificates. Set '
-                'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload what '
-                'CDI cannot import')
+                'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload '
+                'such images')
 
     # Step 4
 
@@ -391,7 +410,7 @@ class _Insertion:
         try:
             self._patch_vm(vm, vmi, hot)
         except errors.Rejected as e:
-            # The gate was switched off a moment ago.
+            # The feature gate was switched off a moment ago.
             if not hot or _GATE not in str(e):
                 raise
             self._patch_vm(vm, vmi, False)
@@ -401,7 +420,7 @@ class _Insertion:
         before = found.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
             self._entry = before
-            return              # the answer was lost, the write was not
+            return              # retry: the write did succeed
         mine = found.nexts.pop(self._device.id, None)
         if mine is None or mine.id != self._entry.id:
             raise _superseded(self._machine, self._device)
@@ -419,11 +438,12 @@ class _Insertion:
         if (self._device is model.HTTP_BOOT
                 and drive != drives.ADDED_DRIVES[self._device.id]):
             raise errors.WrongState(
-                '%s of %s is taken; switch it off, and on again when the '
-                'image is there' % (drives.ADDED_DRIVES[self._device.id],
+                'Drive %s of %s is in use; switch the VM off, and on again '
+                'when the image is there' % (
+                    drives.ADDED_DRIVES[self._device.id],
                                     self._machine.qualified_name))
         if self._device is model.USB_STICK and before is not None:
-            # Another disk: whether it may be written to may differ.
+            # Replace the disk too: write protection may differ.
             drives.empty(edited, vmi, self._device, drive, before.volume,
                          False)
         drives.fill(edited, vmi, self._device, drive, self._entry.volume, hot,
@@ -437,7 +457,7 @@ class _Insertion:
     # After a failure
 
     def _roll_back(self):
-        """Take back what was done; what cannot be is left to others."""
+        """Undo what was done; `reconciler` does the rest if this fails."""
         if self._entry.volume == '-':
             return
         machine, volume = self._machine, self._entry.volume
@@ -449,7 +469,8 @@ class _Insertion:
             machine.write(self._remove_reservation)
             delete_obsolete(machine)
         except errors.MachineError as e:
-            LOG.warning('What was begun for %s of %s is cleaned up later: %s',
+            LOG.warning('Insert into %s of %s failed, its objects will be '
+                        'deleted later: %s',
                         self._device.id, machine.qualified_name, e)
 
     def _remove_reservation(self, vm, _vmi):
@@ -460,7 +481,7 @@ class _Insertion:
             if self._may_exist:
                 found.discard(mine)
         elif found.gone.get(self._entry.volume) == '' and not self._may_exist:
-            # Noted by whoever has overtaken this.
+            # Listed by the operation that replaced this one.
             del found.gone[self._entry.volume]
         edited = copy.deepcopy(vm)
         media_annotation.write(edited, found)
@@ -468,15 +489,18 @@ class _Insertion:
 
 
 def delete_obsolete(machine):
-    """Delete what is to go, at once if it can be; else it is done later."""
+    """Delete obsolete DataVolumes now if possible; else `reconciler` does.
+
+    :param machine: a `machine.Machine`
+    """
     media = machine.cluster.media
     try:
         media.delete_obsolete(machine)
     except errors.MachineNotFound:
         pass
     except errors.Unavailable as e:
-        LOG.info('Media of %s are deleted later: %s',
+        LOG.info('Obsolete media of %s will be deleted later: %s',
                  machine.qualified_name, e)
     except errors.MachineError as e:
-        LOG.warning('Media of %s cannot be deleted: %s',
+        LOG.warning('Obsolete media of %s cannot be deleted: %s',
                     machine.qualified_name, e)
