@@ -42,7 +42,7 @@ class ResourceReferenceTestCase(base.BaseTestCase):
             self.assertIn(f'\n``{path}``\n    ', self.page)
 
     def test_what_a_value_may_be_is_told(self):
-        for text in ('Text, needed, 1 to 253 letters.',
+        for text in ('Text, required, 1 to 253 characters.',
                      'Default: ``ClusterIP``. One of ``ClusterIP``,',
                      'Whole number, 1 to 65535.',
                      'List of texts, at most 64 of them.'):
