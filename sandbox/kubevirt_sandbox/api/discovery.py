@@ -192,12 +192,10 @@ def _openapi(server, request, parts):
     if parts == ['openapi', 'v2']:
         # Some write @ for the first dot of the version.
         accept = request.headers.get('Accept', '').replace('@', '.')
-        if openapi_protobuf.MEDIA in accept:
-            return web.Response(
-                body=server.documents.version_2(True),
-                content_type='application/octet-stream')
+        if openapi_protobuf.MEDIA not in accept:
+            raise errors.not_acceptable([openapi_protobuf.MEDIA])
         return web.Response(body=server.documents.version_2(),
-                            content_type='application/json')
+                            content_type='application/octet-stream')
     if parts == ['openapi', 'v3']:
         return _json(server.documents.index())
     found = None

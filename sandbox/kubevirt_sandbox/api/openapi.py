@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAPI documents of what is served, v3 by group and v2 in one.
+"""OpenAPI v3 documents of the served kinds, one for each group and version.
 
-``kubectl explain``, ``diff`` and the checks before ``apply`` read them.
+``kubectl explain``, ``diff`` and the checks before ``apply`` read them. Of
+OpenAPI v2 there is only what :mod:`openapi_protobuf` writes.
 """
 import hashlib
-import json
 
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import openapi_protobuf
@@ -161,62 +161,6 @@ def _document(kinds, title):
             'paths': paths, 'components': {'schemas': schemas}}
 
 
-def _to_v2(value):
-    """A schema or operation of v3 in the words of v2."""
-    if isinstance(value, list):
-        return [_to_v2(v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    one = value.get('allOf')
-    if one and len(one) == 1 and '$ref' in one[0]:
-        value = {**{k: v for k, v in value.items() if k != 'allOf'},
-                 **one[0]}
-    found = {}
-    for name, below in value.items():
-        if name == '$ref':
-            below = below.replace('#/components/schemas/', '#/definitions/')
-        elif name in ('anyOf', 'oneOf', 'not', 'nullable'):
-            continue
-        found[name] = _to_v2(below)
-    return found
-
-
-def _operation_v2(operation):
-    if not isinstance(operation, dict):
-        return [_parameter_v2(p) for p in operation]
-    found = {k: v for k, v in operation.items()
-             if k not in ('requestBody', 'responses', 'parameters')}
-    found['parameters'] = [_parameter_v2(p)
-                           for p in operation['parameters']]
-    if 'requestBody' in operation:
-        media = operation['requestBody']['content']
-        schema = next(iter(media.values()))['schema']
-        found['consumes'] = list(media)
-        found['parameters'].append({'name': 'body', 'in': 'body',
-                                    'required': True,
-                                    'schema': _to_v2(schema)})
-    answer = operation['responses']['200']['content']['application/json']
-    found['produces'] = ['application/json']
-    found['responses'] = {'200': {'description': 'OK',
-                                  'schema': _to_v2(answer['schema'])}}
-    return found
-
-
-def _parameter_v2(parameter):
-    return {'name': parameter['name'], 'in': parameter['in'],
-            'required': parameter['required'], 'type': 'string'}
-
-
-def _version_2(document):
-    return {'swagger': '2.0', 'info': document['info'],
-            'paths': {path: {method: _operation_v2(operation)
-                             for method, operation in entry.items()}
-                      for path, entry in document['paths'].items()},
-            'definitions': {
-                name: _to_v2(schema) for name, schema in
-                document['components']['schemas'].items()}}
-
-
 class Documents:
     """The documents, made when they are asked for.
 
@@ -257,16 +201,10 @@ class Documents:
                                f'?hash={mark.hexdigest().upper()}'}
         return {'paths': paths}
 
-    def version_2(self, protobuf=False):
-        """``/openapi/v2``, bytes.
+    def version_2(self):
+        """Make ``/openapi/v2`` in protobuf.
 
-        :param protobuf: in protobuf instead of JSON.
+        :returns: bytes.
         """
-        def make():
-            # Through JSON: schemas may be made of subclasses of dict.
-            return _version_2(json.loads(json.dumps(_document(
-                self._kinds, 'sushy-kubevirt-sandbox'))))
-        if protobuf:
-            return self._get('v2 protobuf',
-                             lambda: openapi_protobuf.encode(make()))
-        return self._get('v2', lambda: history.encode(make()))
+        return self._get('v2', lambda: openapi_protobuf.encode(_document(
+            self._kinds, 'sushy-kubevirt-sandbox')))

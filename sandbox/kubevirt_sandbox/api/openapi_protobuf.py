@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI v2 document in protobuf.
+"""The OpenAPI v2 document in protobuf, reduced to what ``kubectl`` reads.
 
-``kubectl create -f`` of a ``List``, and every ``kubectl`` before 1.27, ask
-for this form and read no other. Written is what they look for: operations
-with their parameters, and the definitions. Field numbers are those of
+``kubectl create`` and ``apply`` of a ``v1`` ``List`` ask for this form, read
+no other, and look only for the query parameters of each kind's PATCH. So the
+document has those operations and no definitions; ``kubectl explain`` and
+``diff`` read OpenAPI v3, see :mod:`openapi`. Field numbers are those of
 ``openapiv2/OpenAPIv2.proto`` of gnostic-models.
 """
 import json
 
 MEDIA = 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf'
 
-#: Methods of a PathItem and their numbers.
-_METHODS = {'get': 2, 'put': 3, 'post': 4, 'delete': 5, 'patch': 8}
-
-#: Where the rest of the name of a parameter's message stands.
-_QUERY, _PATH = (3, 6), (4, 5)
+_GVK = 'x-kubernetes-group-version-kind'
 
 
 def _varint(value):
@@ -27,95 +24,39 @@ def _varint(value):
 
 
 def _field(number, content):
-    """A message or text as a field."""
+    """Encode a message or text as a length-delimited field."""
     if isinstance(content, str):
         content = content.encode()
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
-def _true(number):
-    return _varint(number << 3) + b'\1'
-
-
-def _any(value):
-    # JSON is YAML.
-    return _field(2, json.dumps(value))
-
-
-def _extensions(number, value):
-    return b''.join(
-        _field(number, _field(1, name) + _field(2, _any(below)))
-        for name, below in value.items() if name.startswith('x-'))
-
-
-def _named(number, name, content):
-    return _field(number, _field(1, name) + _field(2, content))
-
-
-def _schema(schema):
-    parts = [_field(number, schema[name]) for number, name in (
-        (1, '$ref'), (2, 'format'), (4, 'description')) if schema.get(name)]
-    parts += [_field(19, name) for name in schema.get('required', ())]
-    others = schema.get('additionalProperties')
-    if isinstance(others, dict):
-        parts.append(_field(21, _field(1, _schema(others))))
-    elif others:
-        parts.append(_field(21, _true(2)))
-    if schema.get('type'):
-        parts.append(_field(22, _field(1, schema['type'])))
-    if isinstance(schema.get('items'), dict):
-        parts.append(_field(23, _field(1, _schema(schema['items']))))
-    if schema.get('properties'):
-        parts.append(_field(25, b''.join(
-            _named(1, name, _schema(below))
-            for name, below in schema['properties'].items())))
-    parts.append(_extensions(31, schema))
-    return b''.join(parts)
-
-
-def _parameter(parameter):
-    """A ParametersItem."""
-    if parameter['in'] == 'body':
-        body = _field(2, parameter['name']) + _field(3, 'body') + _field(
-            5, _schema(parameter['schema']))
-        return _field(1, _field(1, body))
-    which, type_ = _QUERY if parameter['in'] == 'query' else _PATH
-    content = _true(1) if parameter['required'] else b''
-    content += _field(2, parameter['in']) + _field(4, parameter['name'])
-    content += _field(type_, 'string')
-    return _field(1, _field(2, _field(which, content)))
+def _parameter(name):
+    """Encode a query parameter as a ParametersItem."""
+    content = _field(2, 'query') + _field(4, name) + _field(6, 'string')
+    return _field(1, _field(2, _field(3, content)))
 
 
 def _operation(operation):
-    parts = [_field(5, operation['operationId'])]
-    parts += [_field(6, media) for media in operation['produces']]
-    parts += [_field(7, media) for media in operation.get('consumes', ())]
-    parts += [_field(8, _parameter(p)) for p in operation['parameters']]
-    answer = operation['responses']['200']
-    parts.append(_field(9, _named(1, '200', _field(1, _field(
-        1, answer['description']) + _field(2, _field(1, _schema(
-            answer['schema'])))))))
-    parts.append(_extensions(13, operation))
+    # The value of an extension is YAML, of which JSON is a subset.
+    value = _field(2, json.dumps(operation[_GVK]))
+    parts = [_field(8, _parameter(parameter['name']))
+             for parameter in operation['parameters']]
+    parts.append(_field(13, _field(1, _GVK) + _field(2, value)))
     return b''.join(parts)
 
 
 def encode(document):
-    """The document as bytes.
+    """Encode the PATCH operations of a document.
 
-    :param document: OpenAPI v2, a dict (see :mod:`openapi`).
+    :param document: OpenAPI v3, a dict (see :mod:`openapi`).
+    :returns: bytes.
     """
-    paths = []
-    for path, item in document['paths'].items():
-        content = b''.join(
-            _field(number, _operation(item[method]))
-            for method, number in _METHODS.items() if method in item)
-        content += b''.join(_field(9, _parameter(p))
-                            for p in item.get('parameters', ()))
-        paths.append(_named(2, path, content))
-    definitions = [_named(1, name, _schema(schema))
-                   for name, schema in document['definitions'].items()]
+    paths = b''.join(
+        _field(2, _field(1, path)
+               + _field(2, _field(8, _operation(item['patch']))))
+        for path, item in document['paths'].items() if 'patch' in item)
     info = document['info']
     return b''.join((
-        _field(1, document['swagger']),
+        _field(1, '2.0'),
         _field(2, _field(1, info['title']) + _field(2, info['version'])),
-        _field(8, b''.join(paths)), _field(9, b''.join(definitions))))
+        _field(8, paths)))

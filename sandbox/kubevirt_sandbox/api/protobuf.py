@@ -62,18 +62,6 @@ _ATTRIBUTES = Message({
     4: ('version', STRING), 5: ('resource', STRING),
     6: ('subresource', STRING), 7: ('name', STRING)})
 _PATH = Message({1: ('path', STRING), 2: ('verb', STRING)})
-_EVENT = _object({
-    2: ('involvedObject', _REFERENCE), 3: ('reason', STRING),
-    4: ('message', STRING),
-    5: ('source', Message({1: ('component', STRING), 2: ('host', STRING)})),
-    6: ('firstTimestamp', TIME), 7: ('lastTimestamp', TIME),
-    8: ('count', INTEGER), 9: ('type', STRING), 10: ('eventTime', TIME),
-    12: ('action', STRING), 13: ('related', _REFERENCE),
-    14: ('reportingComponent', STRING), 15: ('reportingInstance', STRING)})
-_LEASE = _object({2: ('spec', Message({
-    1: ('holderIdentity', STRING), 2: ('leaseDurationSeconds', OPTIONAL),
-    3: ('acquireTime', TIME), 4: ('renewTime', TIME),
-    5: ('leaseTransitions', OPTIONAL)}))})
 _SERVICE = _object({2: ('spec', Message({
     1: ('ports', [Message({
         1: ('name', STRING), 2: ('protocol', STRING), 3: ('port', INTEGER),
@@ -109,8 +97,6 @@ KINDS = {
         3: ('imagePullSecrets', [Message({1: ('name', STRING)})]),
         4: ('automountServiceAccountToken', BOOLEAN)}),
     ('v1', 'Service'): _SERVICE,
-    ('v1', 'Event'): _EVENT,
-    ('coordination.k8s.io/v1', 'Lease'): _LEASE,
     ('rbac.authorization.k8s.io/v1', 'Role'): _object({2: ('rules', _RULES)}),
     ('rbac.authorization.k8s.io/v1', 'ClusterRole'): _object({
         2: ('rules', _RULES), 3: ('aggregationRule', Message({

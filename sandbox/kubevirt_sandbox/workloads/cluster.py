@@ -65,7 +65,7 @@ class Cluster:
                 scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
                 kind_of=('autoscaling', 'v1'))
         self._store.gates += [self._gate, podsecurity.Admission(
-            core.NAMESPACE, (kinds.DEPLOYMENT,))]
+            core.NAMESPACE)]
         self._pods = addresses.Pool(addresses.PODS)
         self._nodes = addresses.Pool(addresses.NODES)
         self._hosts = {}

@@ -1,34 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod Security Standards: what labels of namespaces ask of pods.
+"""Pod Security admission, level ``restricted`` in mode ``enforce`` only.
 
-``pod-security.kubernetes.io/enforce`` refuses pods; ``warn`` only warns,
-also those who write Deployments, and is what is enforced if it is not set.
+A Pod in a namespace with ``pod-security.kubernetes.io/enforce: restricted``
+is refused unless it meets those of the level's controls that manifests for
+unprivileged Pods get wrong: privilege escalation, capabilities, volume types,
+user and seccomp profile. Other levels, other modes and the controls of level
+``baseline`` (host namespaces, ports, sysctls) are ignored.
 
 Source: kubernetes/staging/src/k8s.io/pod-security-admission (1.36): policy/
-and admission/admission.go. What asks for kinds of volumes or Windows that
-the sandbox knows nothing of is not looked at.
+and admission/admission.go.
 """
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 
-_LABEL = 'pod-security.kubernetes.io/'
+_LABEL = 'pod-security.kubernetes.io/enforce'
 
-_BASELINE_CAPABILITIES = frozenset((
-    'AUDIT_WRITE', 'CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'FSETID', 'KILL',
-    'MKNOD', 'NET_BIND_SERVICE', 'SETFCAP', 'SETGID', 'SETPCAP', 'SETUID',
-    'SYS_CHROOT'))
 _VOLUMES = frozenset((
     'configMap', 'csi', 'downwardAPI', 'emptyDir', 'ephemeral', 'image',
     'persistentVolumeClaim', 'projected', 'secret'))
-_SYSCTLS = frozenset((
-    'kernel.shm_rmid_forced', 'net.ipv4.ip_local_port_range',
-    'net.ipv4.tcp_syncookies', 'net.ipv4.ping_group_range',
-    'net.ipv4.ip_unprivileged_port_start',
-    'net.ipv4.ip_local_reserved_ports', 'net.ipv4.tcp_keepalive_time',
-    'net.ipv4.tcp_fin_timeout', 'net.ipv4.tcp_keepalive_intvl',
-    'net.ipv4.tcp_keepalive_probes', 'net.ipv4.tcp_rmem',
-    'net.ipv4.tcp_wmem'))
 _SECCOMP = ('RuntimeDefault', 'Localhost')
 
 
@@ -45,81 +35,15 @@ def _capabilities(one, way):
     return (_context(one).get('capabilities') or {}).get(way) or ()
 
 
-def violations(spec, level):
-    """What is not allowed of a pod.
+def violations(spec):
+    """Find what level ``restricted`` forbids of a pod.
 
-    :param spec: of the pod.
-    :param level: ``privileged``, ``baseline`` or ``restricted``.
-    :returns: list of sentences.
+    :param spec: the pod's ``spec``.
+    :returns: list of sentences, as Kubernetes words them.
     """
-    if level not in ('baseline', 'restricted'):
-        return []
     containers = [one for field in (
         'initContainers', 'containers', 'ephemeralContainers')
         for one in spec.get(field) or ()]
-    found = _baseline(spec, containers, level == 'restricted')
-    if level == 'restricted':
-        found += _restricted(spec, containers)
-    return found
-
-
-def _baseline(spec, containers, stricter):
-    """:param stricter: what ``restricted`` says better is left out."""
-    found = []
-    shared = [name for name in ('hostNetwork', 'hostPID', 'hostIPC')
-              if spec.get(name)]
-    if shared:
-        found.append('host namespaces (' + ', '.join(
-            f'{name}=true' for name in shared) + ')')
-    bad = [one for one in containers if _context(one).get('privileged')]
-    if bad:
-        found.append(f'privileged ({_names(bad)} must not set '
-                     'securityContext.privileged=true)')
-    bad = [one for one in containers
-           if set(_capabilities(one, 'add')) - _BASELINE_CAPABILITIES]
-    if bad and not stricter:
-        more = sorted({name for one in bad for name in _capabilities(
-            one, 'add')} - _BASELINE_CAPABILITIES)
-        found.append(
-            f'non-default capabilities ({_names(bad)} must not include '
-            + ', '.join(f'"{name}"' for name in more)
-            + ' in securityContext.capabilities.add)')
-    if not stricter:
-        paths = [v['name'] for v in spec.get('volumes') or ()
-                 if 'hostPath' in v]
-        if paths:
-            found.append(
-                f'hostPath volumes (volume{"s" if len(paths) > 1 else ""} '
-                + ', '.join(f'"{name}"' for name in paths) + ')')
-    bad = [one for one in containers if any(
-        port.get('hostPort') for port in one.get('ports') or ())]
-    if bad:
-        found.append('hostPort (%s uses hostPort %s)' % (
-            _names(bad), ', '.join(sorted(
-                str(port['hostPort']) for one in bad
-                for port in one['ports'] if port.get('hostPort')))))
-    bad = [one for one in containers if _context(one).get(
-        'procMount', 'Default') != 'Default']
-    if bad:
-        found.append(f'procMount ({_names(bad)} must not set '
-                     'securityContext.procMount)')
-    wrong = [s['name'] for s in _context(spec).get('sysctls') or ()
-             if s.get('name') not in _SYSCTLS]
-    if wrong:
-        found.append(f'forbidden sysctls ({", ".join(wrong)})')
-    if not stricter:
-        loose = [one for one in containers if (_context(one).get(
-            'seccompProfile') or {}).get('type') == 'Unconfined']
-        if loose or (_context(spec).get('seccompProfile') or {}).get(
-                'type') == 'Unconfined':
-            found.append(
-                f'seccompProfile ({_names(loose) if loose else "pod"} must '
-                'not set securityContext.seccompProfile.type to '
-                '"Unconfined")')
-    return found
-
-
-def _restricted(spec, containers):
     found = []
     bad = [one for one in containers if _context(one).get(
         'allowPrivilegeEscalation') is not False]
@@ -170,48 +94,28 @@ def _restricted(spec, containers):
 
 
 class Admission:
-    """Looks at what is written; one of the store's gates.
+    """Check pods at their creation; one of the store's gates.
 
     :param namespaces: the Kind of namespaces.
-    :param templates: Kinds with a template of pods.
     """
 
-    def __init__(self, namespaces, templates):
+    def __init__(self, namespaces):
         self._namespaces = namespaces
-        self._templates = templates
 
     def __call__(self, kind, admission):
+        if kind is not core.POD or admission.operation != 'CREATE' or (
+                admission.subresource):
+            return
         new = admission.new
-        if new is None or admission.subresource or (
-                kind is core.POD and admission.operation != 'CREATE'):
-            return
-        if kind is core.POD:
-            spec = new.get('spec') or {}
-        elif kind in self._templates:
-            spec = ((new.get('spec') or {}).get('template') or {}).get(
-                'spec') or {}
-        else:
-            return
         meta = new['metadata']
-        space = admission.store.find(self._namespaces, '', meta['namespace'])
-        labels = (space or {}).get('metadata', {}).get('labels') or {}
-        if kind is core.POD:
-            wrong = _look(labels, 'enforce', spec)
-            if wrong:
-                raise errors.forbidden(core.POD, meta.get('name', ''),
-                                       f'violates {wrong}')
-        # Who is not told what to warn of warns of what is enforced.
-        wrong = _look(labels, 'warn' if _LABEL + 'warn' in labels
-                      else 'enforce', spec)
+        namespace = admission.store.find(
+            self._namespaces, '', meta['namespace']) or {}
+        labels = namespace.get('metadata', {}).get('labels') or {}
+        if labels.get(_LABEL) != 'restricted':
+            return
+        wrong = violations(new.get('spec') or {})
         if wrong:
-            admission.warnings.append(f'would violate {wrong}')
-
-
-def _look(labels, mode, spec):
-    """What a mode has against a pod, a text, or ''."""
-    level = labels.get(_LABEL + mode, 'privileged')
-    wrong = violations(spec, level)
-    if not wrong:
-        return ''
-    version = labels.get(f'{_LABEL}{mode}-version', 'latest')
-    return f'PodSecurity "{level}:{version}": ' + ', '.join(wrong)
+            version = labels.get(f'{_LABEL}-version', 'latest')
+            raise errors.forbidden(
+                core.POD, meta.get('name', ''), 'violates PodSecurity '
+                f'"restricted:{version}": {", ".join(wrong)}')

@@ -723,17 +723,17 @@ class DiscoveryTestCase(base.ServerTestCase):
                 'patch']
         self.assertIn('fieldValidation',
                       [p['name'] for p in patch['parameters']])
-        body = await self.call('GET', '/openapi/v2', expect=200)
-        self.assertIn('test.example.v1.Thing', body['definitions'])
+        await self.call('GET', '/openapi/v2', expect=406)
         await self.call('GET', '/openapi/v3/apis/none/v1', expect=404)
         for dot in '.@':
             async with self.client.get('/openapi/v2', headers={
                     'Accept': 'application/com.github.proto-openapi.spec.v2'
                     f'{dot}v1.0+protobuf'}) as answer:
                 raw = await answer.read()
-            # Field 1 of the document, then its definitions.
+            # Field 1 of the document, then its operations.
             self.assertEqual(b'\x0a\x032.0', raw[:5])
-            self.assertIn(b'test.example.v1.Thing', raw)
+            self.assertIn(b'"group": "example.test"', raw)
+            self.assertIn(b'fieldValidation', raw)
 
 
 class SubresourceTestCase(base.ServerTestCase):

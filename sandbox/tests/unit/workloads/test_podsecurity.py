@@ -22,18 +22,14 @@ GOOD = {
 
 class ViolationsTestCase(base.BaseTestCase):
 
-    def look(self, level, change):
+    def look(self, change):
         spec = copy.deepcopy(GOOD)
         change(spec, spec['containers'][0], spec['containers'][0][
             'securityContext'])
-        return podsecurity.violations(spec, level)
+        return podsecurity.violations(spec)
 
     def test_what_is_good(self):
-        self.assertEqual([], podsecurity.violations(GOOD, 'restricted'))
-        self.assertEqual([], podsecurity.violations(
-            {'containers': [{'name': 'c'}]}, 'baseline'))
-        self.assertEqual([], podsecurity.violations(
-            {'hostNetwork': True}, 'privileged'))
+        self.assertEqual([], podsecurity.violations(GOOD))
 
     def test_restricted(self):
         for change, text in (
@@ -64,31 +60,7 @@ class ViolationsTestCase(base.BaseTestCase):
                  'restricted volume types (volume "h" uses restricted volume '
                  'type "hostPath")')):
             with self.subTest(text):
-                self.assertEqual([text], self.look('restricted', change))
-
-    def test_baseline(self):
-        for change, text in (
-                (lambda spec, one, context: spec.update(
-                    hostNetwork=True, hostPID=True),
-                 'host namespaces (hostNetwork=true, hostPID=true)'),
-                (lambda spec, one, context: context.update(privileged=True),
-                 'privileged (container "c" must not set '
-                 'securityContext.privileged=true)'),
-                (lambda spec, one, context: context['capabilities'].update(
-                    add=['CHOWN', 'NET_ADMIN']),
-                 'non-default capabilities (container "c" must not include '
-                 '"NET_ADMIN" in securityContext.capabilities.add)'),
-                (lambda spec, one, context: spec['volumes'].append(
-                    {'name': 'h', 'hostPath': {'path': '/'}}),
-                 'hostPath volumes (volume "h")'),
-                (lambda spec, one, context: one.update(
-                    ports=[{'containerPort': 1, 'hostPort': 80}]),
-                 'hostPort (container "c" uses hostPort 80)'),
-                (lambda spec, one, context: spec['securityContext'].update(
-                    sysctls=[{'name': 'kernel.sem', 'value': '1'}]),
-                 'forbidden sysctls (kernel.sem)')):
-            with self.subTest(text):
-                self.assertEqual([text], self.look('baseline', change))
+                self.assertEqual([text], self.look(change))
 
 
 class AdmissionTestCase(base.BaseTestCase):
@@ -99,8 +71,7 @@ class AdmissionTestCase(base.BaseTestCase):
         for kind in kinds.KINDS:
             server.register_kind(kind)
         self.store = server.store
-        self.store.gates.append(podsecurity.Admission(
-            core.NAMESPACE, (kinds.DEPLOYMENT,)))
+        self.store.gates.append(podsecurity.Admission(core.NAMESPACE))
 
     def label(self, **labels):
         self.store.change(
@@ -115,8 +86,8 @@ class AdmissionTestCase(base.BaseTestCase):
 
     def test_labels_decide(self):
         self.pod('before')
-        self.label(warn='restricted')
-        self.pod('warned')
+        self.label(warn='restricted', enforce='baseline')
+        self.pod('other-level')
         self.label(enforce='restricted')
         exc = self.assertRaises(errors.ApiError, self.pod, 'refused')
         self.assertEqual(403, exc.code)
