@@ -4,7 +4,7 @@
 Which are in use is what the modules that answer say in ``@odata.type``, and
 to the functions called ``collection``; it is read out of their source, so
 that nobody has to write it down twice.
-`tests/functional/test_redfish_links.py` sees that none is missing.
+`tests/functional/redfish/test_links.py` sees that none is missing.
 """
 
 import functools

@@ -11,7 +11,7 @@ import requests
 
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
-from tests.functional import test_events
+from tests.functional.redfish import test_events
 
 STREAM = test_events.SERVICE + '/SSE'
 

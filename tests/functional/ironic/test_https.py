@@ -12,7 +12,7 @@ from tests.fixtures import emulator
 from tests.fixtures import image_server
 from tests.fixtures import ironic
 from tests.fixtures import media_case
-from tests.functional import test_accounts
+from tests.functional.redfish import test_accounts
 
 ADMIN = ('ironic', 'correct horse')
 

@@ -13,7 +13,7 @@ from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
-from tests.functional import test_media_robust as robust
+from tests.functional.media import test_faults as robust
 
 S = media_case.S
 

@@ -6,8 +6,8 @@ import fixtures
 
 from tests.fixtures import event_listener
 from tests.fixtures import redfish_case
-from tests.functional import test_events
-from tests.functional import test_virtual_media
+from tests.functional.redfish import test_events
+from tests.functional.redfish import test_virtual_media
 
 ADMIN = ('admin', 'secret-of-admin')
 

@@ -6,10 +6,10 @@ of other modules, chosen for what they wait for, with up to 0.3 s of delay
 before each turn of each controller.
 """
 
-from tests.functional import test_machine_boot as boot
-from tests.functional import test_machine_power as power
-from tests.functional import test_media as media
-from tests.functional import test_media_robust as robust
+from tests.functional.boot import test_overrides as boot
+from tests.functional.media import test_drives as media
+from tests.functional.media import test_faults as robust
+from tests.functional.power import test_power as power
 
 LAG = '0.3'
 
