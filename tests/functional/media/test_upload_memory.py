@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an upload costs in memory: the same, however large the image.
 
-``GIB=10 python -m unittest tests.functional.media.test_upload_memory`` is the
-by hand; without, a quarter of a GiB goes through.
+``GIB=10 python -m unittest tests.functional.media.test_upload_memory`` tries
+ten GiB by hand; without, a quarter of a GiB is uploaded.
 """
 
 import json
