@@ -104,7 +104,8 @@ def _field(path, schema, needed, top=False):
     yield ''
     rules = schema.get('x-kubernetes-validations') or ()
     if rules:
-        yield indent + 'A violation of these rules is refused with this message:'
+        yield (indent
+               + 'A violation of these rules is refused with this message:')
         yield ''
         for rule in rules:
             yield _wrap(rule['message'], indent + '- ', indent + '  ')
