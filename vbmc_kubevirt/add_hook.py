@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options ``vbmc add`` gets by a hook: ``--driver`` and the drivers' own.
+"""Options of ``vbmc add``: ``--driver`` and the options of each driver.
 
-Loaded by cliff into the installed ``vbmc``. What is chosen travels to the
-daemon with upstream's own options; a ``vbmcd`` without drivers takes no
-notice of it.
+cliff loads this hook into the installed ``vbmc``. The values are sent to the
+daemon with upstream's own options; a ``vbmcd`` without drivers ignores them.
 """
 
 from cliff import hooks
@@ -12,14 +11,14 @@ from vbmc_kubevirt import drivers
 
 
 class AddHook(hooks.CommandHook):
-    """Hook of ``vbmc add``, under cliff's namespace ``virtualbmc.add``."""
+    """Hook of ``vbmc add`` in cliff's namespace ``virtualbmc.add``."""
 
     def get_parser(self, parser):
         found = drivers.load()
         parser.add_argument(
             '--driver', choices=sorted(found), default=None,
-            help='What the BMC is a BMC of; defaults to what the daemon\'s '
-                 'config file has as [drivers] default')
+            help='Driver of the BMC\'s machine; defaults to [drivers] '
+                 'default in the daemon\'s config file')
         for name in sorted(found):
             found[name].add_arguments(parser)
         return parser

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IPMI's commands, said to a machine: power, boot options, identity.
+"""IPMI commands of one BMC, translated to operations on its machine.
 
-A translation and no more: what power and boot mean is the machine's, who may
-ask is the server's. Section and table numbers are those of the IPMI
+Power and boot semantics are implemented by `sushy_kubevirt.machine`, sessions
+and privileges by `ipmi.server`. To add a command, add its handler and its
+line in `Bmc.commands`. Section and table numbers refer to the IPMI
 specification, second generation v2.0, revision 1.1.
 """
 
@@ -19,8 +20,8 @@ from vbmc_kubevirt.ipmi import server
 
 LOG = logging.getLogger(__name__)
 
-#: Completion code for each way a machine can fail; the first that fits.
-COMPLETIONS = (
+#: Completion code for each error type; the first match applies.
+COMPLETION_CODES = (
     (errors.MachineNotFound, constants.Completion.NOT_PRESENT),
     (errors.AmbiguousName, constants.Completion.NOT_PRESENT),
     (errors.WrongState, constants.Completion.WRONG_STATE),
@@ -43,8 +44,8 @@ CHASSIS_CONTROL = {
     5: power_state.ResetType.GRACEFUL_SHUTDOWN,
 }
 
-#: States in which a guest, or what is left of it, is on. One that is on its
-#: way is not there yet, and may never be.
+#: States reported as "power is on". A starting VM is not included, because
+#: its start may still fail.
 POWERED = (power_state.PowerState.ON, power_state.PowerState.PAUSED,
            power_state.PowerState.POWERING_OFF)
 
@@ -54,14 +55,16 @@ _POWER_CONTROL_FAULT = 0x10
 _RESTORE_POLICY_SHIFT = 5
 _RESTORE_POLICY_UNKNOWN = 3
 
-#: Power restore policies (tables 28-3 and 28-8); 3 leaves it as it is.
+#: Power restore policies (tables 28-3 and 28-8).
 RESTORE_POLICIES = {
     0: power_restore_policy.Policy.ALWAYS_OFF,
     1: power_restore_policy.Policy.LAST_STATE,
     2: power_restore_policy.Policy.ALWAYS_ON,
 }
 _POLICIES = {policy: number for number, policy in RESTORE_POLICIES.items()}
+# 3 leaves the policy unchanged (table 28-8).
 _LEAVE_POLICY = 3
+# Bitmap of supported policies in the response.
 _ALL_POLICIES = 0x07
 
 #: Boot device selector (table 28-14).
@@ -72,7 +75,7 @@ BOOT_DEVICES = {
     5: boot.Target.CD,
 }
 _SELECTORS = {target: number for number, target in BOOT_DEVICES.items()}
-# A remotely connected CD, in the words of IPMI; Redfish alone can set it.
+# "Remotely connected CD/DVD". Only Redfish can set this override.
 _SELECTORS[boot.Target.UEFI_HTTP] = 8
 
 # Boot flags, first byte (table 28-14).
@@ -84,119 +87,141 @@ _EFI = 0x20
 SET_IN_PROGRESS, VALID_BIT_CLEARING, INFO_ACKNOWLEDGE, BOOT_FLAGS = 0, 3, 4, 5
 PARAMETER_VERSION = 1
 
-#: All reasons for which other BMCs clear the boot flags by themselves, each
-#: with "don't". Here they last until they were used.
+#: BMC boot flag valid bit clearing (table 28-14): every "don't clear" bit is
+#: set, because only a boot clears the flags.
 _NEVER_CLEARED = 0x1f
 
 
-class Failure(Exception):
-    """A request that is wrong in itself. :param code: completion code"""
+class RequestError(Exception):
+    """The request itself is invalid.
+
+    :param code: `constants.Completion`
+    """
 
     def __init__(self, code):
         super().__init__(code)
         self.code = code
 
 
-def completion(error):
-    """:returns: the `constants.Completion` for an `errors.MachineError`"""
-    return next(code for kind, code in COMPLETIONS
+def completion_code(error):
+    """Look up the completion code for an error.
+
+    :param error: an `errors.MachineError`
+    :returns: `constants.Completion`
+    """
+    return next(code for kind, code in COMPLETION_CODES
                 if isinstance(error, kind))
 
 
 class Bmc:
-    """The commands of one VM's BMC.
+    """IPMI commands of one VM.
 
-    :param name: of the VM, for the log
-    :param find: function that returns the `machine.Machine`, or raises an
-        `errors.MachineError`; it may block
+    :param name: name for log messages
+    :param find: function that returns the `machine.Machine`; may block and
+        raise `errors.MachineError`
     :param version: (major, minor) of this program
-    :param reset: function called on a cold reset, in the event loop
-    :ivar problem: what the last command failed of, for people; '' if it did
-        not
+    :param reset: function of the session, called in the event loop on a cold
+        reset
+    :ivar last_error: error text of the last command; '' if it succeeded
     """
 
     def __init__(self, name, find, version, reset):
         self.name = name
-        self.problem = ''
+        self.last_error = ''
         self._find = find
         self._version = version
         self._reset = reset
         self._guid = bytes(16)
-        self._setter = None
+        self._set_in_progress_owner = None
 
     def guid(self):
-        """The VM's UUID as SMBIOS writes it; zeros until it is known.
+        """Return the VM's UUID, 16 bytes; zeros until the VM was found.
 
-        The specification (20.8) has it backwards from end to end. What most
-        BMCs send, and clients take it for when both could be, is this.
+        The bytes are in the order of SMBIOS, as most BMCs send them and
+        clients expect. The specification (20.8) reverses all 16 bytes.
         """
         return self._guid
 
     @property
     def commands(self):
-        """:returns: dict for `server.Server`
+        """Commands for `server.Server`, with the privileges of table G-1.
 
-        Privilege levels are those of table G-1.
+        :returns: dict of (network function, command) to `server.Command`
         """
         level = constants.Privilege
         return {
             (constants.APPLICATION, 0x01): server.Command(
-                self._get_device_id, level.USER, quick=True),
+                'Get Device ID',
+                self._get_device_id, level.USER, inline=True),
             (constants.APPLICATION, 0x02): server.Command(
-                self._cold_reset, level.ADMINISTRATOR, quick=True),
+                'Cold Reset',
+                self._cold_reset, level.ADMINISTRATOR, inline=True),
             (constants.APPLICATION, 0x37): server.Command(
-                self._guard(self._get_system_guid), level.USER),
+                'Get System GUID',
+                self._map_errors(self._get_system_guid), level.USER),
             (constants.APPLICATION, 0x48): server.Command(
-                self._no_payload, level.USER, quick=True),
+                'Activate Payload',
+                self._no_payload, level.USER, inline=True),
             (constants.APPLICATION, 0x49): server.Command(
-                self._no_payload, level.USER, quick=True),
+                'Deactivate Payload',
+                self._no_payload, level.USER, inline=True),
             (constants.CHASSIS, 0x01): server.Command(
-                self._guard(self._get_chassis_status), level.USER),
+                'Get Chassis Status',
+                self._map_errors(self._get_chassis_status), level.USER),
             (constants.CHASSIS, 0x02): server.Command(
-                self._guard(self._chassis_control), level.OPERATOR,
-                length=1, changes=True),
+                'Chassis Control',
+                self._map_errors(self._chassis_control), level.OPERATOR,
+                min_length=1, modifies=True),
             (constants.CHASSIS, 0x06): server.Command(
-                self._guard(self._set_restore_policy), level.OPERATOR,
-                length=1, changes=True),
+                'Set Power Restore Policy',
+                self._map_errors(self._set_restore_policy), level.OPERATOR,
+                min_length=1, modifies=True),
             (constants.CHASSIS, 0x08): server.Command(
-                self._guard(self._set_boot_options), level.OPERATOR,
-                length=1, changes=True),
+                'Set System Boot Options',
+                self._map_errors(self._set_boot_options), level.OPERATOR,
+                min_length=1, modifies=True),
             (constants.CHASSIS, 0x09): server.Command(
-                self._guard(self._get_boot_options), level.OPERATOR,
-                length=3),
+                'Get System Boot Options',
+                self._map_errors(self._get_boot_options), level.OPERATOR,
+                min_length=3),
         }
 
     def machine(self):
-        """Find the machine, and note which it is."""
+        """Find the machine and store its UUID for `guid`.
+
+        :returns: `machine.Machine`
+        :raises: `errors.MachineError`
+        """
         machine = self._find()
         self._guid = uuid.UUID(machine.uuid).bytes_le
         return machine
 
-    def note(self, error):
-        """Keep what something failed of, and log it when it is new: a client
-        that polls would repeat it for as long as it lasts.
+    def record_error(self, error):
+        """Store an error, and log it unless it equals the previous one.
+
+        A client that polls would otherwise fill the log.
 
         :param error: an `errors.MachineError`
         """
         problem = str(error)
-        if problem != self.problem:
+        if problem != self.last_error:
             LOG.warning('%s: %s (completion code %02Xh)', self.name, problem,
-                        completion(error))
-        self.problem = problem
+                        completion_code(error))
+        self.last_error = problem
 
-    def _guard(self, handle):
-        """Turn a handler's errors into completion codes."""
-        def guarded(session, data):
+    def _map_errors(self, handle):
+        """Wrap a handler so that errors become completion codes."""
+        def wrapper(session, data):
             try:
                 answer = handle(session, data)
-            except Failure as exc:
+            except RequestError as exc:
                 return exc.code, b''
             except errors.MachineError as exc:
-                self.note(exc)
-                return completion(exc), b''
-            self.problem = ''
+                self.record_error(exc)
+                return completion_code(exc), b''
+            self.last_error = ''
             return constants.Completion.OK, answer or b''
-        return guarded
+        return wrapper
 
     # Device (section 20)
 
@@ -213,8 +238,8 @@ class Bmc:
             0, 0))                    # product: unspecified
 
     def _cold_reset(self, session, data):
-        """Forget what is not the VM's: sessions, and boot options half set."""
-        self._setter = None
+        """End all sessions and release "set in progress" (section 20.2)."""
+        self._set_in_progress_owner = None
         self._reset(session)
         return constants.Completion.OK, b''
 
@@ -223,8 +248,8 @@ class Bmc:
         return self._guid
 
     def _no_payload(self, session, data):
-        """Activate and Deactivate Payload (section 24): there is no serial
-        console to carry."""
+        """Refuse Activate and Deactivate Payload (24.1, 24.2): there is no
+        serial console."""
         return constants.Completion.PAYLOAD_DISABLED, b''
 
     # Chassis (section 28)
@@ -243,7 +268,7 @@ class Bmc:
     def _chassis_control(self, session, data):
         reset_type = CHASSIS_CONTROL.get(data[0] & 0x0f)
         if reset_type is None:
-            raise Failure(constants.Completion.INVALID_FIELD)
+            raise RequestError(constants.Completion.INVALID_FIELD)
         self.machine().reset(reset_type)
         LOG.info('%s: %s', self.name, reset_type.value)
 
@@ -252,7 +277,7 @@ class Bmc:
         number = data[0] & 0x07
         if number != _LEAVE_POLICY:
             if number not in RESTORE_POLICIES:
-                raise Failure(constants.Completion.INVALID_FIELD)
+                raise RequestError(constants.Completion.INVALID_FIELD)
             policy = RESTORE_POLICIES[number]
             self.machine().set_power_restore_policy(policy)
             LOG.info('%s: power restore policy %s', self.name, policy.value)
@@ -263,43 +288,43 @@ class Bmc:
     def _set_boot_options(self, session, data):
         parameter, values = data[0] & 0x7f, data[1:]
         if parameter == SET_IN_PROGRESS:
-            self._need(values, 1)
+            self._check_length(values, 1)
             self._set_in_progress(session, values[0] & 3)
         elif parameter == VALID_BIT_CLEARING:
-            self._need(values, 1)
+            self._check_length(values, 1)
         elif parameter == INFO_ACKNOWLEDGE:
-            # For firmware, which here never asks.
-            self._need(values, 2)
+            # For the system's firmware, which does not use it here.
+            self._check_length(values, 2)
         elif parameter == BOOT_FLAGS:
-            # Bit 7 marks the parameter locked; nothing else comes with it.
+            # A request without data only sets the lock bit (bit 7).
             if values:
-                self._need(values, 5)
+                self._check_length(values, 5)
                 self._set_boot_flags(values)
         else:
-            raise Failure(constants.Completion.PARAMETER_NOT_SUPPORTED)
+            raise RequestError(constants.Completion.PARAMETER_NOT_SUPPORTED)
 
     @staticmethod
-    def _need(values, length):
+    def _check_length(values, length):
         if len(values) < length:
-            raise Failure(constants.Completion.LENGTH_INVALID)
+            raise RequestError(constants.Completion.LENGTH_INVALID)
 
     def _set_in_progress(self, session, value):
-        """One client at a time, and not longer than its session lasts."""
-        holder = self._setter and self._setter()
+        """Give "set in progress" to one session, until that session ends."""
+        holder = self._set_in_progress_owner and self._set_in_progress_owner()
         if value == 3:
-            raise Failure(constants.Completion.INVALID_FIELD)
+            raise RequestError(constants.Completion.INVALID_FIELD)
         if value == 1 and holder not in (None, session):
-            raise Failure(constants.Completion.SET_IN_PROGRESS)
+            raise RequestError(constants.Completion.SET_IN_PROGRESS)
         if value == 1:
-            self._setter = weakref.ref(session)
+            self._set_in_progress_owner = weakref.ref(session)
         elif value == 0:
-            self._setter = None
+            self._set_in_progress_owner = None
 
     def _set_boot_flags(self, values):
         flags, device = values[0], values[1] >> 2 & 0x0f
         target = BOOT_DEVICES.get(device)
         if target is None:
-            raise Failure(constants.Completion.INVALID_FIELD)
+            raise RequestError(constants.Completion.INVALID_FIELD)
         if not flags & _VALID:
             target = boot.Target.NONE
         if target is boot.Target.NONE:
@@ -316,7 +341,16 @@ class Bmc:
     def _get_boot_options(self, session, data):
         parameter = data[0] & 0x7f
         if parameter == SET_IN_PROGRESS:
-            values = bytes((1 if self._setter and self._setter() else 0,))
+            values = bytes(
+                (
+                    (
+                        1
+                        if self._set_in_progress_owner
+                        and self._set_in_progress_owner()
+                        else 0
+                    ),
+                )
+            )
         elif parameter == VALID_BIT_CLEARING:
             values = bytes((_NEVER_CLEARED,))
         elif parameter == INFO_ACKNOWLEDGE:
@@ -324,7 +358,7 @@ class Bmc:
         elif parameter == BOOT_FLAGS:
             values = self._boot_flags(self.machine().boot())
         else:
-            raise Failure(constants.Completion.PARAMETER_NOT_SUPPORTED)
+            raise RequestError(constants.Completion.PARAMETER_NOT_SUPPORTED)
         return bytes((PARAMETER_VERSION, parameter)) + values
 
     @staticmethod

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that serves all KubeVirt entries of one connection.
+"""Process that serves all KubeVirt entries of one Kubernetes connection.
 
-Forked by the daemon, told by it over a pipe what to serve. One event loop
-has the ports of all BMCs; a few threads carry out what asks the cluster.
-It ends with the daemon, however that ends.
+Forked by the daemon, which calls its methods over a pipe. One event loop
+serves the UDP ports of all BMCs; threads run the commands that access the
+cluster. The process exits when the daemon exits or dies.
 """
 
 import asyncio
@@ -12,98 +12,103 @@ import logging
 import os
 
 from vbmc_kubevirt import bmc_server
-from vbmc_kubevirt.ipmi import udp_port
+from vbmc_kubevirt.ipmi import udp
 
 LOG = logging.getLogger(__name__)
 
-#: Threads, for all BMCs together. Apart, so that a write that waits for the
-#: API keeps nobody from asking for the state.
+#: Threads shared by all BMCs. Separate pools, so that writes waiting for the
+#: API do not delay reads of the state.
 READERS, WRITERS = 4, 8
 
 
-class Host:
-    """The entries of one connection, and the daemon's orders about them.
+class BmcProcess:
+    """BMCs of one connection, controlled by the daemon.
 
-    :param pipe: `multiprocessing.connection.Connection` to the daemon. Each
-        order is a tuple of a method's name and its arguments, and is
-        answered by (True, what the method returned) or (False, a text).
-    :param daemon: descriptor of the daemon's process
+    :param pipe: `multiprocessing.connection.Connection` to the daemon. A
+        call is a tuple of a method's name and its arguments; the response is
+        (True, return value) or (False, error text).
+    :param daemon: pidfd of the daemon
+    :param kubeconfig: path, or None
+    :param context: context name, or None
+    :param options: `options.Options` of the machines
     """
 
     def __init__(self, pipe, daemon, kubeconfig, context, options):
         self._pipe = pipe
         self._daemon = daemon
         self._options = options
-        self._link = bmc_server.Link(kubeconfig, context)
-        self._entries = {}
+        self._connection = bmc_server.SharedConnection(kubeconfig, context)
+        self._servers = {}
         self._tasks = {}
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
 
     async def serve(self):
-        """Carry out orders until the daemon ends."""
+        """Handle calls until the daemon exits."""
         loop = asyncio.get_running_loop()
-        orders = asyncio.Queue()
+        calls = asyncio.Queue()
 
         def receive():
             try:
-                orders.put_nowait(self._pipe.recv())
+                calls.put_nowait(self._pipe.recv())
             except EOFError:
                 os._exit(0)
 
         loop.add_reader(self._daemon, os._exit, 0)
         loop.add_reader(self._pipe.fileno(), receive)
         while True:
-            name, *arguments = await orders.get()
+            name, *arguments = await calls.get()
             try:
-                answer = True, await getattr(self, name)(*arguments)
+                response = True, await getattr(self, name)(*arguments)
             except Exception as exc:
-                # The other BMCs go on.
-                LOG.exception('Order %s was not carried out', name)
-                answer = False, f'{type(exc).__name__}: {exc}'
-            self._pipe.send(answer)
+                # Keep serving the other BMCs.
+                LOG.exception('Call %s of the daemon failed', name)
+                response = False, f'{type(exc).__name__}: {exc}'
+            self._pipe.send(response)
 
     async def start(self, entry):
-        """Serve an entry.
+        """Serve an entry; replaces a server of the same name.
 
-        :returns: why it cannot be served, or None
+        :param entry: dict of the entry's options
+        :returns: None, or the reason why the port cannot be opened
         """
         name = entry['domain_name']
         await self.stop(name)
         try:
-            sock = udp_port.open_socket(entry['address'], entry['port'])
+            sock = udp.open_socket(entry['address'], entry['port'])
         except OSError as exc:
             return exc.strerror
         vm = f"{entry['namespace']}/{name.rpartition('/')[2]}"
         credentials = entry['username'].encode(), entry['password'].encode()
-        self._entries[name] = one = bmc_server.Entry(
-            self._link, self._options, name, vm, lambda: credentials)
-        one.start(sock, self._readers, self._writers)
-        self._tasks[name] = asyncio.create_task(one.watch(self._readers))
+        self._servers[name] = server = bmc_server.BmcServer(
+            self._connection, self._options, name, vm, lambda: credentials)
+        server.start(sock, self._readers, self._writers)
+        self._tasks[name] = asyncio.create_task(server.watch(self._readers))
 
     async def stop(self, name):
-        """Do not serve an entry any more, and disturb no other."""
-        entry = self._entries.pop(name, None)
-        if entry is None:
+        """Stop serving an entry; does nothing for an unknown name."""
+        server = self._servers.pop(name, None)
+        if server is None:
             return
         self._tasks.pop(name).cancel()
-        entry.stop()
-        self._writers.submit(entry.close)
+        server.stop()
+        self._writers.submit(server.close)
 
     async def problems(self):
-        """:returns: dict of entries and what they last failed of"""
-        return {name: entry.bmc.problem
-                for name, entry in self._entries.items()}
+        """:returns: dict of entry name to its last error, '' for none"""
+        return {name: server.bmc.last_error
+                for name, server in self._servers.items()}
 
 
 def main(*arguments):
-    """What the forked process runs; does not return.
+    """Run the forked process; does not return.
 
-    :param arguments: of `Host`
+    :param arguments: of `BmcProcess`
     """
     try:
-        asyncio.run(Host(*arguments).serve())
+        asyncio.run(BmcProcess(*arguments).serve())
     except Exception:
-        LOG.exception('The host of BMCs failed')
+        LOG.exception('The process that serves KubeVirt BMCs failed and '
+                      'exits; the daemon restarts it')
     finally:
         os._exit(1)

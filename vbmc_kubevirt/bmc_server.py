@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One VM and its BMC, joined: what a process that serves BMCs is made of.
+"""BMC of one VM: its commands, its IPMI server and its Kubernetes connection.
 
-Where the port, the user name and the password come from, and how many BMCs
-there are, is left to those: the daemon's `host`, a pod's `pod`.
+Used by the daemon's `bmc_process` and by the pod's `ipmi_container`, which
+supply the port, the credentials and the thread pools.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from sushy_kubevirt.machine import cluster
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import server
 
-#: A connection that cannot be described is not tried more often than this.
+#: Minimum seconds between attempts to load the connection's configuration.
 RETRY_SECONDS = 10
 
 
-class Link:
-    """The connection that all entries share, made when first needed.
+class SharedConnection:
+    """Kubernetes connection of several BMCs, created on first use.
 
     :param kubeconfig: path, or None
-    :param context: name, or None
+    :param context: context name, or None
     """
 
     def __init__(self, kubeconfig, context):
-        self._make = functools.partial(
+        self._create = functools.partial(
             connection.Connection.from_options, kubeconfig, context)
         self._lock = threading.Lock()
         self._connection = None
@@ -38,15 +38,19 @@ class Link:
         self._failed_at = 0.0
 
     def get(self):
-        """:raises: `errors.ConfigError`"""
+        """Return the connection.
+
+        :returns: `connection.Connection`
+        :raises: `errors.ConfigError`; the error is cached for RETRY_SECONDS
+        """
         with self._lock:
             if self._connection is None:
-                # To read a kubeconfig takes a process of its own.
+                # Reading a kubeconfig starts a process.
                 if (self._failure is not None and
                         time.monotonic() < self._failed_at + RETRY_SECONDS):
                     raise self._failure
                 try:
-                    self._connection = self._make()
+                    self._connection = self._create()
                 except errors.ConfigError as exc:
                     self._failure = exc.with_traceback(None)
                     self._failed_at = time.monotonic()
@@ -54,57 +58,67 @@ class Link:
             return self._connection
 
 
-class Entry:
-    """One VM and its BMC.
+class BmcServer:
+    """BMC of one VM.
 
-    :param link: `Link`
-    :param options: `options.Options`
-    :param name: for the log
+    :param shared_connection: `SharedConnection`
+    :param options: `options.Options` of the machine
+    :param name: name for log messages
     :param vm: 'namespace/name'
     :param account: see `ipmi.server.Server`
     :ivar bmc: `bmc.Bmc`
-    :ivar server: `ipmi.server.Server`, once it is started
+    :ivar server: `ipmi.server.Server`; None before `start`
     """
 
-    def __init__(self, link, options, name, vm, account):
+    def __init__(self, shared_connection, options, name, vm, account):
         self.name = name
         self.server = None
         self._vm = vm
         self._account = account
-        self._link = link
+        self._shared_connection = shared_connection
         self._options = options
         self._lock = threading.Lock()
         self._cluster = None
         self._closed = False
-        self.bmc = bmc.Bmc(self.name, self._find, version(), self._reset)
+        self.bmc = bmc.Bmc(self.name, self._find_machine, version(),
+                           self._reset)
 
-    def _find(self):
+    def _find_machine(self):
         with self._lock:
             if self._cluster is None:
                 if self._closed:
                     raise errors.Unavailable('This BMC was stopped')
-                # Its own, and of this VM alone: access rights may name it.
+                # One watch for this VM only, so that RBAC rules with the
+                # VM's name suffice.
                 self._cluster = cluster.Cluster(
-                    self._link.get(), options=self._options, vm=self._vm)
+                    self._shared_connection.get(), options=self._options,
+                    vm=self._vm)
         return self._cluster.machine(self._vm)
 
     @property
     def cluster(self):
-        """The `cluster.Cluster`; None before there is a way to it."""
+        """The `cluster.Cluster`; None before the connection is made."""
         return self._cluster
 
     def start(self, sock, readers, writers):
-        """Serve a bound socket, see `ipmi.server.Server`."""
+        """Serve IPMI.
+
+        :param sock: bound, non-blocking UDP socket
+        :param readers: executor, see `ipmi.server.Server`
+        :param writers: executor, see `ipmi.server.Server`
+        """
         self.server = server.Server(
             self.name, self._account, self.bmc.commands, self.bmc.guid,
             readers, writers)
         self.server.start(sock)
 
     async def watch(self, executor):
-        """See to it that a BMC is watching its VM also if nobody asks: what
-        a one-time boot changed is put back by who watches.
+        """Start watching the VM without waiting for a request.
 
-        :param executor: for what blocks
+        The watch restores the VM's boot order after a one-time boot. Retries
+        until the connection's configuration can be loaded.
+
+        :param executor: for blocking calls
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -112,22 +126,23 @@ class Entry:
                 await loop.run_in_executor(executor, self.bmc.machine)
                 return
             except errors.ConfigError as exc:
-                self.bmc.note(exc)
+                self.bmc.record_error(exc)
             except errors.MachineError as exc:
-                self.bmc.note(exc)
-                # It watches, or tries to.
+                self.bmc.record_error(exc)
+                # The watch was started and reconnects by itself.
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
     def _reset(self, session):
-        # After the answer is on its way.
+        # Runs after the response was sent.
         asyncio.get_running_loop().call_soon(self.server.end_sessions)
 
     def stop(self):
+        """Stop the IPMI server; call it in the event loop."""
         self.server.stop()
 
     def close(self):
-        """Let go of the cluster. May block."""
+        """Stop the watches; may block."""
         with self._lock:
             self._closed = True
             if self._cluster is not None:

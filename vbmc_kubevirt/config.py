@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section ``[kubevirt]`` of the daemon's config file."""
+"""Settings of the section ``[kubevirt]`` in the daemon's config file."""
 
 import dataclasses
 
-from sushy_kubevirt.machine import options as options_
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import run_strategy
-from vbmc_kubevirt import timeouts
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt import upstream
 
 SECTION = 'kubevirt'
 
-#: A day in seconds. NaN and infinity are numbers, too.
+#: Upper limit of numbers: a day in seconds. Excludes NaN and infinity.
 _MOST = 86400
 
 _BOOLEANS = {'true': True, 'false': False}
@@ -18,31 +18,33 @@ _BOOLEANS = {'true': True, 'false': False}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What holds for all entries unless they say otherwise.
+    """Defaults of all KubeVirt entries.
 
-    :ivar kubeconfig: path; None for the usual places
-    :ivar context: name of a context in it; None for the current one
-    :ivar namespace: of VMs whose entry names none; None for the context's
-    :ivar options: `options.Options` of the machines
+    :ivar kubeconfig: path; None for KUBECONFIG or the usual files
+    :ivar context: context name; None for the current context
+    :ivar namespace: namespace of entries without one; None for the
+        context's
+    :ivar machine_options: `options.Options`
     """
 
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
-    options: options_.Options = options_.Options(**timeouts.PATIENCE)
+    machine_options: options.Options = options.Options(
+        **constants.CLUSTER_DEADLINES)
 
 
 def load():
     """Read the section.
 
     :returns: `Settings`
-    :raises: `upstream.VirtualBMCError`, naming the option and the value
+    :raises: `upstream.VirtualBMCError` that names the option and the value
     """
     own = {'kubeconfig': None, 'context': None, 'namespace': None}
-    values = dict(timeouts.PATIENCE)
+    values = dict(constants.CLUSTER_DEADLINES)
     fields = {field.name: field.type
-              for field in dataclasses.fields(options_.Options)
-              if field.name != 'media'}     # IPMI has none
+              for field in dataclasses.fields(options.Options)
+              if field.name != 'media'}     # not used by IPMI
     for name, text in upstream.section(SECTION).items():
         if name in own:
             own[name] = text or None
@@ -50,9 +52,9 @@ def load():
             values[name] = _value(name, text, fields[name])
         else:
             raise upstream.VirtualBMCError(
-                'There is no option %s in section [%s]; there are: %s'
-                % (name, SECTION, ', '.join([*own, *fields])))
-    return Settings(options=options_.Options(**values), **own)
+                f'Unknown option {name} in section [{SECTION}]; supported: '
+                + ', '.join([*own, *fields]))
+    return Settings(machine_options=options.Options(**values), **own)
 
 
 def _value(name, text, kind):
@@ -60,11 +62,12 @@ def _value(name, text, kind):
         if kind is bool:
             return _BOOLEANS[text.lower()]
         value = kind(text)
-        # The texts are run strategies, the numbers seconds and sizes.
+        # Text options are run strategies, numbers are seconds or sizes.
         if not (value in run_strategy.STARTABLE if kind is str
                 else 0 < value < _MOST):
             raise ValueError()
         return value
     except (KeyError, ValueError):
         raise upstream.VirtualBMCError(
-            f'Option {name} in section [{SECTION}] cannot be {text!r}')
+            f'Invalid value {text!r} of option {name} in section '
+            f'[{SECTION}]')

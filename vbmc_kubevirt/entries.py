@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of a daemon: one folder with a config file for each BMC.
+"""BMC entries of the daemon: one directory with a config file for each.
 
-The format is virtualbmc's own, so that entries made by ``vbmcd`` go on
-working. What is added: names that are safe as names of folders, and files
-that nobody else can read, for they hold passwords.
+The format is virtualbmc's, so that entries made by ``vbmcd`` remain valid. In
+addition, names are checked before they become directory names, and files are
+readable by the daemon's user only, because they contain passwords.
 """
 
 import configparser
@@ -13,23 +13,28 @@ import tempfile
 
 from vbmc_kubevirt import upstream
 
-#: What ``namespace/name`` has in place of the slash as a folder. No
-#: Kubernetes name has a colon in it.
+#: Replaces the slash of ``namespace/name`` in directory names. Kubernetes
+#: names contain no colon.
 _SLASH = ':'
 
 
 def port_number(text):
-    """:raises: ValueError"""
+    """Parse a UDP port.
+
+    :param text: str or int
+    :returns: int
+    :raises: ValueError
+    """
     number = int(text)
     if not 0 < number < 65536:
-        raise ValueError(f'{text} is no port')
+        raise ValueError(f'{text} is not a valid port')
     return number
 
 
 class Entries:
-    """The config files below a folder.
+    """Config files of all entries.
 
-    :param folder: ``config_dir`` of the daemon; made if it is not there
+    :param folder: path, ``config_dir`` of the daemon; created if missing
     """
 
     def __init__(self, folder):
@@ -37,10 +42,11 @@ class Entries:
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def path(self, name):
-        """The folder of an entry.
+        """Return the directory of an entry.
 
-        :param name: ``domain_name``, as ``vbmc`` is given it
-        :raises: `upstream.DomainNotFound`: no entry can have this name
+        :param name: ``domain_name`` as given to ``vbmc``
+        :returns: path
+        :raises: `upstream.DomainNotFound` for an invalid name
         """
         first, slash, second = name.partition('/')
         parts = (first, second) if slash else (first,)
@@ -50,16 +56,16 @@ class Entries:
         return os.path.join(self.folder, _SLASH.join(parts))
 
     def names(self):
-        """:returns: list of the names of all entries, sorted"""
+        """:returns: sorted list of the names of all entries"""
         names = []
         for folder in sorted(os.listdir(self.folder)):
             if os.path.isfile(os.path.join(self.folder, folder, 'config')):
                 names.append(folder.replace(_SLASH, '/')
-                             if self._slashed(folder) else folder)
+                             if self._has_namespace(folder) else folder)
         return names
 
-    def _slashed(self, folder):
-        # A libvirt domain may have a colon in its name.
+    def _has_namespace(self, folder):
+        # A colon may also be part of a libvirt domain's name.
         config = self._read(os.path.join(self.folder, folder, 'config'))
         return '/' in config.get('domain_name', '')
 
@@ -90,20 +96,21 @@ class Entries:
             entry['username'], entry['password'], entry['address']
         except (KeyError, ValueError) as exc:
             raise upstream.VirtualBMCError(
-                f'Config file {path} cannot be used: {exc}')
+                f'Config file {path} is invalid: {exc}')
         entry['domain_name'] = name
         return entry
 
     def create(self, entry):
         """Store a new entry.
 
-        :raises: `upstream.VirtualBMCError`: there is one of this name
+        :param entry: dict, see `store`
+        :raises: `upstream.VirtualBMCError` if the name exists
         """
         try:
             os.mkdir(self.path(entry['domain_name']), mode=0o700)
         except FileExistsError:
             raise upstream.VirtualBMCError(
-                f"There is a BMC for {entry['domain_name']} already")
+                f"A BMC for {entry['domain_name']} already exists")
         try:
             self.store(entry)
         except BaseException:
@@ -111,20 +118,20 @@ class Entries:
             raise
 
     def store(self, entry):
-        """Write an entry, whole or not at all.
+        """Write an entry atomically.
 
-        :param entry: dict; values that are None are left out
+        :param entry: dict; None values are omitted
         """
         config = configparser.ConfigParser()
         config.add_section(upstream.SECTION)
         for option, value in entry.items():
             if value is not None:
-                # Whoever reads it, here or upstream, interpolates.
+                # Escape for interpolation, here and in upstream's reader.
                 config.set(upstream.SECTION, option,
                            str(value).replace('%', '%%'))
         folder = self.path(entry['domain_name'])
         os.chmod(folder, 0o700)
-        # Made with mode 0600.
+        # NamedTemporaryFile creates the file with mode 0600.
         with tempfile.NamedTemporaryFile('w', dir=folder, delete=False) as f:
             try:
                 config.write(f)

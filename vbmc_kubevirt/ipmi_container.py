@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a pod's container that serves IPMI for one VM.
+"""IPMI container of a BMC pod: one VM, probes and metrics.
 
-No daemon, no config file, no control port: what `bmc_server` joins, with the
-account of a mounted Secret, and a port that tells whether all is well. What
-the operator says to it is in `cmd.pod`.
+Combines a `bmc_server.BmcServer` with the credentials of a mounted Secret
+and the HTTP port for probes. `cmd.ipmi` reads the settings.
 """
 
 import asyncio
@@ -12,40 +11,39 @@ import dataclasses
 import logging
 import signal
 
-from sushy_kubevirt.machine import options as options_
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt.ipmi import ping
-from vbmc_kubevirt.ipmi import udp_port
+from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt import metrics
 from vbmc_kubevirt import mounted_secret
 
 LOG = logging.getLogger(__name__)
 
-#: Threads that ask the cluster, and that change something. Only one command
-#: at a time changes a VM.
+#: Threads for commands that read from the cluster, and for commands that
+#: change the VM. One writer suffices: changes of a VM are serialised.
 READERS, WRITERS = 4, 1
 
-#: Seconds that a pong may take. A probe waits for 5.
+#: Seconds to wait for the pong in the liveness probe, whose timeout is 5 s.
 PING_SECONDS = 3
 
-#: Seconds that commands have to be finished when this is told to end. The
-#: pod has 10.
+#: Seconds to complete running commands after SIGTERM. The pod's grace period
+#: is 10 s.
 GRACE_SECONDS = 7
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the operator says.
+    """Settings of the container.
 
     :ivar vm: 'namespace/name'
-    :ivar folder: where the Secret is mounted
-    :ivar address: to listen on
-    :ivar port: UDP; 0 for a free one
-    :ivar health_port: TCP; 0 for a free one
-    :ivar options: `options.Options`
+    :ivar folder: path of the mounted Secret
+    :ivar address: address to listen on
+    :ivar port: UDP port; 0 for a free one
+    :ivar health_port: TCP port; 0 for a free one
+    :ivar machine_options: `options.Options`
     """
 
     vm: str
@@ -53,74 +51,74 @@ class Settings:
     address: str
     port: int
     health_port: int
-    options: options_.Options
+    machine_options: options.Options
 
 
-class Pod:
-    """One VM's BMC.
+class IpmiContainer:
+    """BMC of one VM with probes and metrics.
 
     :param settings: `Settings`
     """
 
     def __init__(self, settings):
         self._settings = settings
-        self._account = mounted_secret.Account(
+        self._account = mounted_secret.MountedAccount(
             settings.folder, (constants.USERNAME_MAX, constants.PASSWORD_MAX))
-        self._entry = bmc_server.Entry(
-            bmc_server.Link(None, None), settings.options,
-            settings.vm, settings.vm, self._account.current)
+        self._server = bmc_server.BmcServer(
+            bmc_server.SharedConnection(None, None),
+            settings.machine_options, settings.vm, settings.vm,
+            self._account.current)
         self._port = settings.port
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
 
     async def serve(self):
-        """Serve until a signal says that it is enough.
+        """Serve until SIGTERM or SIGINT.
 
-        :raises: OSError if a port cannot be had
+        :raises: OSError if a port cannot be opened
         """
-        told = asyncio.Event()
+        stop_requested = asyncio.Event()
         loop = asyncio.get_running_loop()
         for signum in signal.SIGTERM, signal.SIGINT:
-            loop.add_signal_handler(signum, told.set)
-        sock = udp_port.open_socket(
-            self._settings.address,
-            self._settings.port)
+            loop.add_signal_handler(signum, stop_requested.set)
+        sock = udp.open_socket(self._settings.address, self._settings.port)
         self._port = sock.getsockname()[1]
-        self._entry.start(sock, self._readers, self._writers)
-        # Once, so that a Secret that cannot be used is told of at once.
+        self._server.start(sock, self._readers, self._writers)
+        # Log an unusable Secret at start, not at the first login.
         self._account.current()
         probes = health.Server(
             self._settings.address, self._settings.health_port,
-            self.dead, self.unready,
-            lambda: prometheus.text(metrics.of(self._entry)))
+            self.liveness_problem, self.readiness_problem,
+            lambda: prometheus.text(metrics.of(self._server)))
         probes.start()
-        watch = asyncio.create_task(self._entry.watch(self._readers))
+        watch = asyncio.create_task(self._server.watch(self._readers))
         LOG.info('%s: IPMI on %s, UDP port %d; probes and metrics on TCP '
                  'port %d', self._settings.vm, self._settings.address,
                  self._port, probes.port)
-        await told.wait()
+        await stop_requested.wait()
         watch.cancel()
-        await self._entry.server.finish(GRACE_SECONDS)
+        await self._server.server.finish(GRACE_SECONDS)
         probes.close()
-        self._entry.close()
-        LOG.info('%s: ended', self._settings.vm)
+        self._server.close()
+        LOG.info('%s: IPMI stopped', self._settings.vm)
 
-    # For probes; in the thread of `health`
+    # Probes; called in the thread of `health`
 
-    def dead(self):
-        """What is wrong with this process; '' if nothing is."""
-        if not ping.answered(self._settings.address, self._port,
-                             PING_SECONDS):
-            return ('No answer to a ping on UDP port %d within %d s'
-                    % (self._port, PING_SECONDS))
+    def liveness_problem(self):
+        """:returns: why the process must be restarted; '' if it is healthy"""
+        if not udp.answers_ping(self._settings.address, self._port,
+                                PING_SECONDS):
+            return (f'No answer to a ping on UDP port {self._port} within '
+                    f'{PING_SECONDS} s')
         return ''
 
-    def unready(self):
-        """Why nobody should be sent here; '' if all is well."""
-        problem = self.dead() or self._account.problem
+    def readiness_problem(self):
+        """:returns: why the BMC cannot serve requests; '' if it can"""
+        problem = self.liveness_problem() or self._account.problem
         if problem:
             return problem
-        cluster = self._entry.cluster
+        cluster = self._server.cluster
         if cluster is None:
-            return self._entry.bmc.problem or 'There is no watch yet'
+            return (self._server.bmc.last_error
+                    or 'Not connected to the Kubernetes API yet')
         return cluster.watch_problem

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``vbmc`` asks of the daemon, handed to the driver of each entry.
+"""Manager of BMC entries: forwards ``vbmc`` commands to the drivers.
 
-Stands where virtualbmc's ``VirtualBMCManager`` stands and has its methods,
-but knows no hypervisor. Which entries run is in their config files, as
-upstream has it; here it is only seen to that it is so.
+Replaces virtualbmc's ``VirtualBMCManager`` and has the same methods. As
+upstream does, it stores in each config file whether the entry is active, and
+starts active entries periodically.
 """
 
 import logging
@@ -14,13 +14,13 @@ from vbmc_kubevirt import upstream
 
 LOG = logging.getLogger(__name__)
 
-#: What every driver's entries have; the rest is the drivers' own.
+#: Options of every entry; each driver adds its own.
 COMMON = ('domain_name', 'username', 'password', 'address', 'port')
 
-#: Entries without a driver are from before there were any.
+#: Driver of entries that name none: ``vbmcd`` without drivers made them.
 UNNAMED_DRIVER = 'libvirt'
 
-#: Columns of ``vbmc list``: title and key.
+#: Columns of ``vbmc list``: (title, key).
 COLUMNS = (('Domain name', 'domain_name'), ('Status', 'status'),
            ('Address', 'address'), ('Port', 'port'), ('Driver', 'driver'))
 
@@ -37,7 +37,7 @@ class Manager:
         self._default = upstream.section('drivers').get(
             'default', UNNAMED_DRIVER)
         self._class(self._default)
-        # Configuration that cannot be used is told at start.
+        # Fail at start if the default driver's configuration is invalid.
         self._driver(self._default)
 
     def _class(self, name):
@@ -45,11 +45,11 @@ class Manager:
             return self._classes[name]
         except KeyError:
             raise upstream.VirtualBMCError(
-                'There is no driver %s; installed are: %s'
-                % (name, ', '.join(sorted(self._classes))))
+                f'Unknown driver {name}; installed: '
+                + ', '.join(sorted(self._classes)))
 
     def _driver(self, name):
-        """The driver of a name, made when it is first needed."""
+        """Return the driver of a name; create it on first use."""
         if name not in self._drivers:
             self._drivers[name] = self._class(name)()
         return self._drivers[name]
@@ -57,12 +57,15 @@ class Manager:
     def _driver_of(self, entry):
         return self._driver(entry.get('driver', UNNAMED_DRIVER))
 
-    # What control calls
+    # Methods called by virtualbmc's control module
 
     def add(self, domain_name, port, driver=None, **options):
-        """Add an entry, which does not run yet.
+        """Add an entry; it is not started.
 
-        :param options: what ``vbmc add`` was given, for whatever driver
+        :param domain_name: name of the entry
+        :param port: UDP port
+        :param driver: name; None for the default driver
+        :param options: all options of ``vbmc add``, including other drivers'
         :returns: (exit code, message)
         """
         driver = driver or self._default
@@ -72,23 +75,23 @@ class Manager:
                 for option in kind.chosen:
                     if options.get(option) is not None and option not in own:
                         raise upstream.VirtualBMCError(
-                            '--%s is for the driver %s, this BMC has %s'
-                            % (option, other, driver))
+                            f'--{option} is an option of driver {other}; '
+                            f'this BMC uses driver {driver}')
             entry = dict.fromkeys(COMMON) | options | {
                 'domain_name': domain_name,
                 'port': entries.port_number(port)}
             entry = {option: entry.get(option) for option in COMMON + own}
-            # The folder's name, before anybody is asked.
+            # Validate the name before the driver contacts the cluster.
             self._entries.path(domain_name)
             entry = self._driver(driver).check(entry)
             self._entries.create(entry | {'driver': driver, 'active': False})
         except (upstream.VirtualBMCError, ValueError) as exc:
-            LOG.error('%s was not added: %s', domain_name, exc)
+            LOG.error('%s: not added: %s', domain_name, exc)
             return 1, str(exc)
         return 0, ''
 
     def delete(self, domain_name):
-        """Stop and forget an entry. :returns: (exit code, message)"""
+        """Stop and remove an entry. :returns: (exit code, message)"""
         rc, message = self.stop(domain_name)
         if rc:
             return rc, message
@@ -96,7 +99,7 @@ class Manager:
         return 0, ''
 
     def start(self, domain_name):
-        """Have an entry run from now on. :returns: (exit code, message)"""
+        """Activate and start an entry. :returns: (exit code, message)"""
         try:
             entry = self._entries.load(domain_name)
             if not entry['active']:
@@ -110,7 +113,7 @@ class Manager:
         return 0, ''
 
     def stop(self, domain_name):
-        """Have an entry not run any more. :returns: (exit code, message)"""
+        """Deactivate and stop an entry. :returns: (exit code, message)"""
         try:
             entry = self._entries.load(domain_name)
             if entry['active']:
@@ -122,15 +125,15 @@ class Manager:
         return 0, ''
 
     def list(self):
-        """:returns: (exit code, list of dicts, one for each entry)"""
+        """:returns: (exit code, list of dicts, one per entry)"""
         return 0, [self._show(name) for name in self._entries.names()]
 
     def show(self, domain_name):
-        """:returns: (exit code, list of pairs)"""
+        """:returns: (exit code, list of (option, value) pairs)"""
         return 0, list(self._show(domain_name, load=True).items())
 
     def periodic(self, shutdown=False):
-        """Start what should run and does not; stop all for a shutdown."""
+        """Start active entries that do not run; on shutdown stop all."""
         if shutdown:
             for driver in self._drivers.values():
                 driver.close()
@@ -141,21 +144,21 @@ class Manager:
                 if entry['active']:
                     self._start(entry)
             except upstream.VirtualBMCError as exc:
-                self._fail(name, exc)
+                self._record_failure(name, exc)
             except Exception as exc:
-                # A fault of one driver is no end of the others' BMCs.
+                # An error in one driver must not stop other BMCs.
                 LOG.debug('%s', name, exc_info=True)
-                self._fail(name, f'{type(exc).__name__}: {exc}')
+                self._record_failure(name, f'{type(exc).__name__}: {exc}')
 
-    # Behind it
+    # Implementation
 
     def _start(self, entry):
-        """Start an entry unless it runs; what it fails of is kept."""
+        """Start an entry unless it runs; store the error if that fails."""
         name = entry['domain_name']
         try:
             started = self._driver_of(entry).start(entry)
         except upstream.VirtualBMCError as exc:
-            self._fail(name, exc)
+            self._record_failure(name, exc)
             return
         self._failures.pop(name, None)
         if started:
@@ -167,14 +170,14 @@ class Manager:
         if self._driver_of(entry).stop(name):
             LOG.info('%s: stopped', name)
 
-    def _fail(self, name, exc):
-        # What is tried again every few seconds is told when it changes.
+    def _record_failure(self, name, exc):
+        # Retried every few seconds: log a failure only when it changes.
         if self._failures.get(name) != str(exc):
             LOG.error('%s: %s', name, exc)
         self._failures[name] = str(exc)
 
     def _show(self, name, load=False):
-        """:param load: an entry that cannot be read is an error"""
+        """:param load: whether to raise an error for an unreadable entry"""
         try:
             entry = self._entries.load(name)
         except upstream.VirtualBMCError as exc:

@@ -1,42 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC of its own process tells Prometheus about itself."""
+"""Prometheus metrics of a BMC that runs in its own process."""
 
 from sushy_kubevirt.pod import prometheus
-from vbmc_kubevirt.ipmi import constants
 
-_APP, _CHASSIS = constants.APPLICATION, constants.CHASSIS
-
-#: The commands that are served, as the specification names them (appendix G).
-COMMANDS = {
-    (_APP, 0x01): 'Get Device ID',
-    (_APP, 0x02): 'Cold Reset',
-    (_APP, 0x37): 'Get System GUID',
-    (_APP, 0x38): 'Get Channel Authentication Capabilities',
-    (_APP, 0x39): 'Get Session Challenge',
-    (_APP, 0x3A): 'Activate Session',
-    (_APP, 0x3B): 'Set Session Privilege Level',
-    (_APP, 0x3C): 'Close Session',
-    (_APP, 0x48): 'Activate Payload',
-    (_APP, 0x49): 'Deactivate Payload',
-    (_APP, 0x54): 'Get Channel Cipher Suites',
-    (_CHASSIS, 0x01): 'Get Chassis Status',
-    (_CHASSIS, 0x02): 'Chassis Control',
-    (_CHASSIS, 0x06): 'Set Power Restore Policy',
-    (_CHASSIS, 0x08): 'Set System Boot Options',
-    (_CHASSIS, 0x09): 'Get System Boot Options',
-}
-
-#: What is not served goes by this name, whatever it was.
+#: Label of commands that the BMC does not support.
 OTHER = 'other'
 
 
-def of(entry):
-    """The metrics of a BMC, at this moment.
+def of(bmc_server):
+    """Collect the metrics of a BMC.
 
-    :param entry: a `serving.Entry`
+    :param bmc_server: a started `bmc_server.BmcServer`
     :returns: list of `prometheus.Gauge`
     """
-    server = entry.server
+    server = bmc_server.server
     return [
         prometheus.Gauge(
             'virtbmc_ipmi_commands_total',
@@ -47,15 +24,18 @@ def of(entry):
             lambda: server.sessions),
         prometheus.Gauge(
             'virtbmc_ipmi_sessions_total',
-            'IPMI sessions asked for, by what became of them.',
-            lambda: [({'result': 'established'}, server.opened),
-                     ({'result': 'refused'}, server.refused)], 'counter'),
-        *(prometheus.cluster(entry.cluster) if entry.cluster else ()),
+            'IPMI sessions requested, by result.',
+            lambda: [({'result': 'established'}, server.sessions_opened),
+                     ({'result': 'refused'}, server.sessions_refused)],
+            'counter'),
+        *(prometheus.cluster(bmc_server.cluster)
+          if bmc_server.cluster else ()),
         *prometheus.process()]
 
 
 def _commands(server):
-    return [({'command': COMMANDS.get((netfn, command), OTHER),
+    names = server.command_names
+    return [({'command': names.get((netfn, command), OTHER),
               'code': f'0x{code:02x}'}, number)
             for (netfn, command, code), number in sorted(
-                server.answers.copy().items(), key=str)]
+                server.responses.copy().items(), key=str)]

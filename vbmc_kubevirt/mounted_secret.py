@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user name and password of a mounted Secret, as they are now.
+"""User name and password of a mounted Secret, read on every access.
 
-Kubernetes mounts a Secret as a folder of links, and replaces what they lead
-to all at once. Nothing waits for that: whoever asks, gets what is there at
-that moment, and looking takes microseconds. While nothing that can be used
-is there, there is no account and nobody is let in.
+Kubernetes mounts a Secret as a directory of symbolic links and replaces
+their target atomically. Checking the files on access takes microseconds and
+needs no watcher. While the Secret is missing or invalid, nobody can log in.
 """
 
 import logging
@@ -14,27 +13,28 @@ import time
 
 LOG = logging.getLogger(__name__)
 
-#: The link that Kubernetes turns to a Secret's new content.
+#: Link that Kubernetes replaces when the Secret changes.
 _DATA = '..data'
 _NAMES = 'username', 'password'
 
-#: No file is read further than this.
-_MOST = 1024
+#: Maximum number of bytes read from a file.
+_MAX_BYTES = 1024
 
-#: Seconds for which a file outside of such a link may still be being
-#: written. What is there at the start is taken as it is.
-_FRESH = 1
-
-
-class Unusable(Exception):
-    """Why there is no account; says nothing of what is in the files."""
+#: Seconds after a modification during which a plain file, not mounted by
+#: Kubernetes, may be incomplete. Not applied to the files found at start.
+_WRITE_SECONDS = 1
 
 
-class Account:
-    """Who may log in. Safe for several threads.
+class InvalidSecret(Exception):
+    """The Secret is invalid; the text contains nothing of its values."""
 
-    :param folder: path, with the files ``username`` and ``password``
-    :param limits: the most bytes of each
+
+class MountedAccount:
+    """Credentials in a directory. Thread-safe.
+
+    :param folder: path of a directory with the files ``username`` and
+        ``password``
+    :param limits: maximum bytes of user name and password
     """
 
     def __init__(self, folder, limits):
@@ -43,58 +43,60 @@ class Account:
         self._lock = threading.Lock()
         self._stamp = self._account = self._first = None
         self._problem = ''
-        self._first = self._look()
+        self._first = self._stamps()
 
     def current(self):
-        """The account, read again if it has changed.
+        """Return the present credentials.
 
-        :returns: (user name, password), both bytes, the same tuple for as
-            long as they are the same; None if there is none to be used
+        :returns: (user name, password), both bytes; the same tuple object
+            until they change. None if the Secret is missing or invalid.
         """
         with self._lock:
-            for _once_more in range(3):
-                stamp = self._look()
+            for _attempt in range(3):
+                stamp = self._stamps()
                 if stamp == self._stamp:
                     break
                 self._load(stamp)
-                # If it has changed while it was read, user and password may
-                # be of two states of it, so it is looked at once more.
+                # If the files changed while being read, user name and
+                # password may not belong together: check again.
                 self._stamp = stamp
             return self._account
 
     @property
     def problem(self):
-        """Why there is no account, a sentence; '' if there is one."""
+        """Why nobody can log in, a sentence; '' if the Secret is valid."""
         self.current()
         return self._problem
 
-    def _look(self):
-        """:returns: what changes when the account does"""
+    def _stamps(self):
+        """:returns: list that changes when the files change"""
         found = [_stat(os.path.join(self.folder, name))
                  for name in (_DATA, *_NAMES)]
         if found[0] is None and self._first not in (None, found):
-            # Not by Kubernetes, and not as at the start: it may be in the
-            # middle of being written, until it has been left alone.
+            # Not mounted by Kubernetes, and changed since the start: the
+            # files may be incomplete until they are left unchanged.
             newest = max((each[0] for each in found if each), default=0)
-            # A time to come, by a wrong clock, is not waited for.
-            found.append(abs(time.time_ns() - newest) < _FRESH * 10 ** 9)
+            # abs: ignore modification times in the future.
+            found.append(
+                abs(time.time_ns() - newest) < _WRITE_SECONDS * 10 ** 9)
         return found
 
     def _load(self, stamp):
         try:
             if stamp[-1] is True:
-                raise Unusable('it is being written')
+                raise InvalidSecret('its files are being written')
             account = tuple(map(self._read, _NAMES))
-        except Unusable as exc:
+        except InvalidSecret as exc:
             account = None
-            problem = ('The Secret mounted at %s cannot be used: %s'
-                       % (self.folder, exc))
+            problem = f'Secret mounted at {self.folder} is unusable: {exc}'
             if problem != self._problem:
-                LOG.error('%s. Nobody can log in', problem)
+                LOG.error('%s. Nobody can log in until it is corrected',
+                          problem)
         else:
             problem = ''
             if self._stamp is not None and account != self._account:
-                LOG.info('There is another user name or password now')
+                LOG.info('User name or password in the Secret mounted at %s '
+                         'has changed', self.folder)
         self._problem = problem
         if account != self._account:
             self._account = account
@@ -102,21 +104,23 @@ class Account:
     def _read(self, name):
         try:
             with open(os.path.join(self.folder, name), 'rb') as stream:
-                data = stream.read(_MOST)
+                data = stream.read(_MAX_BYTES)
         except OSError as exc:
-            raise Unusable(f'{name}: {exc.strerror}') from None
-        # What an editor leaves at the end is none of it.
+            raise InvalidSecret(f'{name}: {exc.strerror}') from None
+        # Ignore the newline that editors append.
         ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
         data = data.removesuffix(ending)
         if not 0 < len(data) <= self._limits[name]:
-            raise Unusable('%s: IPMI takes 1 to %d bytes' % (
-                name, self._limits[name]))
+            raise InvalidSecret(
+                f'{name}: must have 1 to {self._limits[name]} bytes')
         try:
-            sound = data.decode().isprintable()
+            printable = data.decode().isprintable()
         except UnicodeDecodeError:
-            sound = False
-        if not sound:
-            raise Unusable(f'{name}: it is no text without control characters')
+            printable = False
+        if not printable:
+            raise InvalidSecret(
+                f'{name}: must be printable UTF-8 text without control '
+                'characters')
         return data
 
 

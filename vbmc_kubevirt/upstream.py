@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every touch of virtualbmc's insides, each with its reason.
+"""Access to virtualbmc's internals, with the reason for each.
 
-Read in virtualbmc 3.3.0. Nothing else of this package uses more of virtualbmc
-than its config, its logger and its exceptions. The unit test of this module
-fails when one of these places is no longer what it was.
+Valid for virtualbmc 3.3.0. All other modules use only virtualbmc's config,
+logger and exceptions. The unit test of this module fails when upstream
+changes one of these places.
 """
 
 import importlib
@@ -13,11 +13,11 @@ import sys
 import types
 
 
-class _Later(types.ModuleType):
-    """A module that is imported when something of it is asked for."""
+class _LazyModule(types.ModuleType):
+    """Module that is imported on first attribute access."""
 
     def __getattr__(self, name):
-        # Who looks through all modules asks for these.
+        # Introspection of all modules asks for special attributes.
         if name.startswith('__'):
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
@@ -25,14 +25,14 @@ class _Later(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def _spare_libvirt():
+def _import_without_libvirt():
     """Import virtualbmc without libvirt and pyghmi.
 
     `utils` and `vbmc` import libvirt, `vbmc` pyghmi too, and `manager`, which
     `control` needs, `vbmc`. That is a third of the daemon's memory, of no use
     to a VM of KubeVirt. `load_libvirt` makes up for it.
     """
-    sys.modules.setdefault('libvirt', _Later('libvirt'))
+    sys.modules.setdefault('libvirt', _LazyModule('libvirt'))
     if 'virtualbmc.manager' not in sys.modules:
         name = 'virtualbmc.vbmc'
         sys.modules[name] = types.ModuleType(name)
@@ -43,7 +43,7 @@ def _spare_libvirt():
             del sys.modules[name]
 
 
-_spare_libvirt()
+_import_without_libvirt()
 
 from virtualbmc.cmd import vbmcd  # noqa: E402
 from virtualbmc import config  # noqa: E402
@@ -56,8 +56,8 @@ from virtualbmc import utils  # noqa: E402
 LOG = log.get_logger()
 CONF = config.get_config()
 
-#: What entries say about themselves, and the section of their config file
-#: (`manager`, module level).
+#: Entry states and the section of their config file (module level of
+#: `manager`).
 RUNNING, DOWN, ERROR = manager.RUNNING, manager.DOWN, manager.ERROR
 SECTION = manager.DEFAULT_SECTION
 
@@ -148,8 +148,8 @@ def _mask_request(record):
 
 
 def _adopt_logger():
-    # `VirtualBMCLogger` stands outside of logging's tree, so what this
-    # package's and the machine's modules log would go nowhere.
+    # `VirtualBMCLogger` is not part of logging's hierarchy, so messages of
+    # this package and of the machine package would be lost.
     for name in 'vbmc_kubevirt', 'sushy_kubevirt':
         logger = logging.getLogger(name)
         logger.setLevel(LOG.level)
@@ -159,17 +159,16 @@ def _adopt_logger():
 
 
 def load_libvirt():
-    """Import what serves libvirt domains.
+    """Import the modules that serve libvirt domains.
 
-    To be called before a process for one is forked, so that what it needs is
-    in memory once.
+    Call it before forking their processes, so that they share the memory.
 
-    :raises: `VirtualBMCError` if libvirt is not there
+    :raises: `VirtualBMCError` if libvirt is not installed
     """
     try:
         vbmc = importlib.import_module('virtualbmc.vbmc')
     except ImportError as exc:
-        raise VirtualBMCError(f'libvirt cannot be used: {exc}')
+        raise VirtualBMCError(f'libvirt is not usable: {exc}')
     manager.VirtualBMC = vbmc.VirtualBMC
 
 
@@ -184,8 +183,9 @@ def serve_libvirt(entry):
 
 
 def check_libvirt(entry):
-    """Ask libvirt for a domain.
+    """Check with libvirt that a domain exists.
 
+    :param entry: dict of the entry's options
     :raises: `VirtualBMCError`
     """
     load_libvirt()
@@ -196,7 +196,7 @@ def check_libvirt(entry):
 
 
 def mask(entry):
-    """:returns: entry, passwords masked unless the config shows them"""
+    """:returns: entry, with masked passwords unless show_passwords"""
     if CONF['default']['show_passwords']:
         return entry
     return utils.mask_dict_password(entry)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks, in a process of its own, whether there is a VM to make a BMC of.
+"""Check in a child process that a VM exists, within a timeout.
 
-``vbmc`` waits a few seconds for the daemon's answer, and a cluster may let
-one wait much longer. The daemon must also not keep the threads and the
-connections that asking takes. So a process asks, and is ended when it is
-late.
+``vbmc`` waits a few seconds for the daemon, the cluster may take longer. The
+child is killed on timeout, and the daemon keeps none of the threads and
+connections that the check needs.
 """
 
 import multiprocessing
@@ -15,44 +14,47 @@ from sushy_kubevirt.kube import errors
 
 
 def find(kubeconfig, context, namespace, name, options, seconds):
-    """Look for a VM.
+    """Look up a VM.
 
-    :param namespace: None for the context's own, or else 'default'
-    :param name: of the VM
+    :param kubeconfig: path, or None
+    :param context: context name, or None
+    :param namespace: None for the context's namespace, or else 'default'
+    :param name: name of the VM
     :param options: `options.Options`
-    :param seconds: to wait for an answer
-    :returns: the namespace
-    :raises: `errors.MachineError`, with a reason for people
+    :param seconds: timeout
+    :returns: namespace of the VM
+    :raises: `errors.MachineError`
     """
     fork = multiprocessing.get_context('fork')
-    here, there = fork.Pipe(duplex=False)
+    receiver, sender = fork.Pipe(duplex=False)
     process = fork.Process(
         target=_ask, daemon=True,
-        args=(there, kubeconfig, context, namespace, name, options))
+        args=(sender, kubeconfig, context, namespace, name, options))
     process.start()
-    there.close()
+    sender.close()
     try:
-        if not here.poll(seconds):
+        if not receiver.poll(seconds):
             raise errors.Unavailable(
-                'The cluster did not answer within %.3g s; option '
-                'server_response_timeout allows it more' % seconds)
-        found, text = here.recv()
+                f'The cluster did not answer within {seconds:.3g} s; '
+                'increase the option server_response_timeout')
+        found, text = receiver.recv()
     except EOFError:
-        raise errors.Unavailable('The cluster could not be asked; see the '
-                                 'log') from None
+        raise errors.Unavailable('The check of the VM failed unexpectedly; '
+                                 'see the log') from None
     finally:
-        here.close()
-        _end(process)
+        receiver.close()
+        _kill(process)
     if not found:
         raise errors.MachineError(text)
     return text
 
 
 def _ask(pipe, kubeconfig, context, namespace, name, options):
-    # What it starts, such as a kubeconfig's plugin, ends with it.
+    # Own process group, so that credential plugins of the kubeconfig are
+    # killed with this process.
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Nor what it takes to ask: the daemon has no other use for it.
+    # Imported here to keep the daemon small.
     from sushy_kubevirt.kube import connection
     from sushy_kubevirt.machine import cluster
     try:
@@ -67,10 +69,10 @@ def _ask(pipe, kubeconfig, context, namespace, name, options):
         pipe.send((False, str(exc)))
 
 
-def _end(process):
+def _kill(process):
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
-        # It has not become the leader of a group yet, or has ended.
+        # Not a group leader yet, or already ended.
         process.kill()
     process.join()

@@ -1,39 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers: what an entry's BMC is a BMC of.
+"""BMC drivers: what an entry's BMC controls.
 
-A driver is a class under stevedore's namespace `NAMESPACE`; its name there is
-what ``vbmc add --driver`` takes. A new one is a new module and a line in its
-package's entry points. It has, and needs no more than:
+A driver is a class in stevedore's namespace `NAMESPACE`, registered in the
+entry points of its package; the name there is what ``vbmc add --driver``
+accepts. Its attributes and methods:
 
 ``options``
-    tuple of the options it keeps in an entry's config file, beside those
-    that all entries have (user, password, address, port).
+    tuple of the options stored in an entry's config file, in addition to
+    those of all entries (user name, password, address, port).
 ``chosen``
-    those of ``options`` that are None unless somebody gave them, so that
-    giving them to an entry of another driver can be refused.
+    subset of ``options`` that are None unless the user gave them. Giving one
+    of them with another driver is an error.
 ``add_arguments(parser)``
-    static; adds the options to ``vbmc add``, as its client parses them. Paths
-    become absolute here: the daemon works in another folder.
+    static; adds the options to ``vbmc add``. Runs in the client: make paths
+    absolute here, as the daemon has another working directory.
 ``Driver()``
-    in the daemon, when an entry first needs it. Import here, not at the top
-    of the module, what only the daemon needs: ``vbmc`` loads the class too.
+    created in the daemon when an entry first needs it. ``vbmc`` loads the
+    class too, so import modules here that only the daemon needs.
 ``check(entry)``
-    before an entry is added: returns it as it is to be stored, or refuses.
-    ``vbmc`` waits for the answer for no longer than
-    ``server_response_timeout``.
+    called before an entry is added; returns the dict to store. ``vbmc``
+    waits for at most ``server_response_timeout``.
 ``start(entry)``
-    serve it. Called again and again for every entry that should run, so it
-    has nothing to do for one that does. Returns True if it was started now.
+    serve the entry. Called periodically for every active entry, and must do
+    nothing if it is served already. Returns True if it was started now.
 ``stop(name)``
-    do not. Returns True if it did until now.
+    stop serving the entry. Returns True if it was served.
 ``state(name)``
-    (status, problem) of an entry that was started: status is one of
-    virtualbmc's ``running``, ``error``, ``down``, problem is for people, ''
-    if there is none.
+    returns (status, problem) of a started entry: status is virtualbmc's
+    ``running``, ``error`` or ``down``; problem is a text, '' for none.
 ``close()``
-    serve nothing any more: the daemon ends.
+    stop all entries: the daemon ends.
 
-All refuse by raising ``virtualbmc.exception.VirtualBMCError``.
+Methods report errors by raising ``virtualbmc.exception.VirtualBMCError``.
 """
 
 import logging
@@ -46,14 +44,17 @@ NAMESPACE = 'virtualbmc.drivers'
 
 
 def load():
-    """Find the drivers that are installed and can be imported.
+    """Load the installed drivers; skip those that fail to import.
 
     :returns: dict of name to class
     """
     found = stevedore.ExtensionManager(
-        NAMESPACE, on_load_failure_callback=_complain)
+        NAMESPACE, on_load_failure_callback=_log_failure)
     return {extension.name: extension.plugin for extension in found}
 
 
-def _complain(manager, entry_point, error):
-    LOG.warning('Driver %s cannot be used: %s', entry_point.name, error)
+def _log_failure(manager, entry_point, error):
+    LOG.warning(
+        'Driver %s is not available, import failed: %s',
+        entry_point.name,
+        error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeVirt VMs: one process serves all entries that share a connection."""
+"""KubeVirt driver: one process serves all entries of a connection."""
 
 import gc
 import multiprocessing
@@ -13,10 +13,10 @@ _LABEL = r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
 _NAMESPACE = re.compile(_LABEL)
 _NAME = re.compile(rf'{_LABEL}(\.{_LABEL})*')
 
-#: Seconds a host has to answer an order; it takes milliseconds. At first it
-#: has to import what it needs, which a busy machine takes its time for.
-ORDER_SECONDS = 4
-FIRST_ORDER_SECONDS = 30
+#: Timeout in seconds of a call to the process, which takes milliseconds.
+#: Before the first one the process imports its modules.
+CALL_SECONDS = 4
+FIRST_CALL_SECONDS = 30
 
 
 def _path(text):
@@ -24,7 +24,7 @@ def _path(text):
 
 
 class Driver:
-    """Entries of KubeVirt VMs."""
+    """Driver of KubeVirt VMs; see the package for its methods."""
 
     options = chosen = ('namespace', 'kubeconfig', 'context')
 
@@ -32,21 +32,21 @@ class Driver:
     def add_arguments(parser):
         parser.add_argument(
             '--namespace', default=None,
-            help='Namespace of a KubeVirt VM, which may also be named as '
-                 'NAMESPACE/NAME; defaults to the one in the daemon\'s config '
-                 'file, or the context\'s own')
+            help='Namespace of a KubeVirt VM, which can also be given as '
+                 'NAMESPACE/NAME; defaults to the namespace in the daemon\'s '
+                 'config file or in the context')
         parser.add_argument(
             '--kubeconfig', default=None, type=_path,
-            help='Kubeconfig with the cluster of a KubeVirt VM, for the '
-                 'daemon to read; defaults to the one in its config file, '
-                 'or the usual places')
+            help='Kubeconfig for the cluster of a KubeVirt VM, readable by '
+                 'the daemon; defaults to the kubeconfig in its config file '
+                 'or the usual files')
         parser.add_argument(
             '--context', default=None,
-            help='Context in the kubeconfig; defaults to the one in the '
-                 'daemon\'s config file, or the current one')
+            help='Context in the kubeconfig; defaults to the context in the '
+                 'daemon\'s config file or the current one')
 
     def __init__(self):
-        # See the package: for the daemon only.
+        # Imported in the daemon only, see the package.
         from vbmc_kubevirt import config
         from vbmc_kubevirt.ipmi import constants
         from vbmc_kubevirt import upstream
@@ -55,210 +55,228 @@ class Driver:
         self._vm_check = vm_check
         self._upstream = upstream
         self._settings = config.load()
-        self._hosts = {}
+        self._processes = {}
 
-    # Adding
+    # Adding entries
 
     def check(self, entry):
         self._check_credentials(entry)
         if entry['kubeconfig']:
             self._check_kubeconfig(entry['kubeconfig'])
         namespace, name = self._split(entry)
-        # vbmc waits so long; some of it for what is not the cluster's.
-        patience = self._upstream.CONF['default']['server_response_timeout']
+        # Timeout of vbmc in milliseconds; leave some of it for other steps.
+        timeout = self._upstream.CONF['default']['server_response_timeout']
         errors = self._vm_check.errors
         try:
             namespace = self._vm_check.find(
                 entry['kubeconfig'] or self._settings.kubeconfig,
                 entry['context'] or self._settings.context,
-                namespace, name, self._settings.options,
-                max(patience / 1000 - 0.5, 0.5))
+                namespace, name, self._settings.machine_options,
+                max(timeout / 1000 - 0.5, 0.5))
         except errors.MachineError as exc:
             raise self._upstream.VirtualBMCError(str(exc))
         return entry | {'namespace': namespace}
 
     def _split(self, entry):
-        """:returns: (namespace, name); namespace is None if nobody says"""
+        """:returns: (namespace, name); namespace is None if not given"""
         domain_name, chosen = entry['domain_name'], entry['namespace']
         namespace, slash, name = domain_name.rpartition('/')
         if slash and chosen and namespace != chosen:
-            raise self._refusal(
-                f'{domain_name} is not in the namespace {chosen}')
+            raise self._error(
+                f'{domain_name} is not in namespace {chosen}')
         namespace = namespace or chosen or self._settings.namespace
         if namespace and (len(namespace) > 63
                           or not _NAMESPACE.fullmatch(namespace)):
-            raise self._refusal(f'No namespace can be named {namespace!r}')
+            raise self._error(f'{namespace!r} is not a valid namespace name')
         if len(name) > 253 or not _NAME.fullmatch(name):
-            raise self._refusal(f'No VM can be named {name!r}')
+            raise self._error(f'{name!r} is not a valid VM name')
         return namespace, name
 
-    def _refusal(self, text):
+    def _error(self, text):
         return self._upstream.VirtualBMCError(text)
 
     def _check_credentials(self, entry):
-        """IPMI keeps so many bytes, and a config file one line."""
+        """Check that IPMI and the config file's format can hold them."""
         for option, limit in (('username', self._constants.USERNAME_MAX),
                               ('password', self._constants.PASSWORD_MAX)):
             value = entry[option]
             length = len(value.encode())
             if not 0 < length <= limit:
-                raise self._refusal(
-                    'The %s must have 1 to %d bytes, not %d'
-                    % (option, limit, length))
+                raise self._error(
+                    f'The {option} must have 1 to {limit} bytes, not '
+                    f'{length}')
             if value != value.strip() or not value.isprintable():
-                raise self._refusal(
-                    'The %s must have no spaces at its ends and no control '
-                    'characters' % option)
+                raise self._error(
+                    f'The {option} must not have leading or trailing spaces '
+                    'or control characters')
 
     def _check_kubeconfig(self, path):
-        """Whoever reaches the daemon's port names it, and a kubeconfig may
-        name a program to run: it must be by somebody the daemon trusts."""
+        """Reject kubeconfigs that other users may have written.
+
+        Any local user can connect to the daemon's port and name a path, and
+        a kubeconfig may name a program that the daemon then executes.
+        """
         try:
             info = os.stat(path)
         except OSError as exc:
-            raise self._refusal(f'Kubeconfig {path}: {exc.strerror}')
+            raise self._error(f'Kubeconfig {path}: {exc.strerror}')
         if not stat.S_ISREG(info.st_mode):
-            raise self._refusal(f'Kubeconfig {path} is no file')
+            raise self._error(f'Kubeconfig {path} is not a regular file')
         if (info.st_uid not in (0, os.geteuid())
                 or info.st_mode & stat.S_IWOTH):
-            raise self._refusal(
-                'Kubeconfig %s must belong to root or to the user the daemon '
-                'runs as, and not be writable for all' % path)
+            raise self._error(
+                f'Kubeconfig {path} must belong to root or to the daemon\'s '
+                'user and must not be writable by others')
 
+    # Serving entries
     # Serving
 
     def start(self, entry):
         name = entry['domain_name']
         if not entry.get('namespace'):
-            raise self._refusal('The entry has no namespace')
-        host = self._host_for(entry)
-        if host.serves(name):
+            raise self._error('The entry has no namespace')
+        process = self._process_for(entry)
+        if process.serves(name):
             return False
-        host.start(entry)
+        process.start(entry)
         return True
 
-    def _host_for(self, entry):
+    def _process_for(self, entry):
         key = (entry.get('kubeconfig') or self._settings.kubeconfig,
                entry.get('context') or self._settings.context)
-        host = self._hosts.get(key)
-        if host is not None and not host.alive():
-            host.end()
-            host = None
-        if host is None:
-            host = self._hosts[key] = HostProcess(
-                _serve, *key, self._settings.options, self._refusal)
-        return host
+        process = self._processes.get(key)
+        if process is not None and not process.alive():
+            process.kill()
+            process = None
+        if process is None:
+            process = self._processes[key] = BmcProcessHandle(
+                _serve, *key, self._settings.machine_options, self._error)
+        return process
 
     def _find(self, name):
-        for host in self._hosts.values():
-            if host.serves(name):
-                return host
+        for process in self._processes.values():
+            if process.serves(name):
+                return process
 
     def stop(self, name):
-        host = self._find(name)
-        if host is not None:
-            host.stop(name)
-        for key, idle in list(self._hosts.items()):
+        process = self._find(name)
+        if process is not None:
+            process.stop(name)
+        for key, idle in list(self._processes.items()):
             if not idle.entries:
-                self._hosts.pop(key).end()
-        return host is not None
+                self._processes.pop(key).kill()
+        return process is not None
 
     def state(self, name):
-        host = self._find(name)
-        if host is None or not host.alive():
-            return self._upstream.ERROR, ('its process ended; it is about to '
-                                          'be started again')
+        process = self._find(name)
+        if process is None or not process.alive():
+            return (self._upstream.ERROR,
+                    'process has exited and is being restarted; see the log')
         try:
             return (self._upstream.RUNNING,
-                    host.order('problems').get(name, ''))
+                    process.call('problems').get(name, ''))
         except self._upstream.VirtualBMCError as exc:
             return self._upstream.ERROR, str(exc)
 
     def close(self):
-        while self._hosts:
-            self._hosts.popitem()[1].end()
+        while self._processes:
+            self._processes.popitem()[1].kill()
 
 
 def _serve(*arguments):
-    """What a host's process runs.
+    """Run the child process.
 
-    It imports what it needs for itself. Pages that were shared with the
-    daemon would not stay so: to use a thing is to count its references.
+    Its modules are imported after the fork: importing them in the daemon
+    would not save memory, because reference counting copies shared pages.
 
-    :param arguments: of `bmc_process.Host`
+    :param arguments: of `bmc_process.BmcProcess`
     """
-    # The daemon's handlers would end its other children. It is the daemon
-    # that a terminal's interrupt is for.
+    # The daemon's handlers would terminate its other children. An interrupt
+    # from the terminal is handled by the daemon.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from vbmc_kubevirt import bmc_process
     bmc_process.main(*arguments)
 
 
-class HostProcess:
-    """The daemon's end of a host.
+class BmcProcessHandle:
+    """Parent's side of a `bmc_process.BmcProcess`: starts and calls it.
 
-    :param main: what the process runs
-    :param refusal: function that makes the error to raise from a text
+    :param main: function that the child runs
+    :param kubeconfig: path, or None
+    :param context: context name, or None
+    :param options: `options.Options`
+    :param make_error: function of a text that returns the exception to raise
     """
 
-    def __init__(self, main, kubeconfig, context, options, refusal):
-        self._refusal = refusal
-        self._patience = FIRST_ORDER_SECONDS
+    def __init__(self, main, kubeconfig, context, options, make_error):
+        self._make_error = make_error
+        self._timeout = FIRST_CALL_SECONDS
         self.entries = set()
         fork = multiprocessing.get_context('fork')
-        self._pipe, there = fork.Pipe()
-        # The child's collector leaves alone what it shares with this.
+        self._pipe, child_pipe = fork.Pipe()
+        # Exclude shared objects from garbage collection in the child, which
+        # would copy their pages.
         gc.collect()
         gc.freeze()
-        # A pipe's end does not tell of the daemon's: its other children
-        # have that end too.
+        # The child watches a pidfd: end of file on the pipe does not show
+        # that the daemon died, as the other children inherit its end too.
         daemon = os.pidfd_open(os.getpid())
         self._process = fork.Process(
             name='vbmcd-kubevirt-host', target=main, daemon=True,
-            args=(there, daemon, kubeconfig, context, options))
+            args=(child_pipe, daemon, kubeconfig, context, options))
         self._process.start()
         os.close(daemon)
         gc.unfreeze()
-        there.close()
+        child_pipe.close()
 
     def alive(self):
+        """:returns: whether the process runs"""
         return self._process.is_alive()
 
     def serves(self, name):
+        """:returns: whether the process serves an entry"""
         return name in self.entries
 
     def start(self, entry):
-        problem = self.order('start', entry)
+        """Serve an entry; raises an error if its port cannot be opened."""
+        problem = self.call('start', entry)
         if problem is not None:
-            raise self._refusal(problem)
+            raise self._make_error(problem)
         self.entries.add(entry['domain_name'])
 
     def stop(self, name):
+        """Stop serving an entry."""
         self.entries.discard(name)
         if self.alive():
-            self.order('stop', name)
+            self.call('stop', name)
 
-    def order(self, name, *arguments):
-        """Have the host do something.
+    def call(self, name, *arguments):
+        """Call a method of the `bmc_process.BmcProcess`.
 
-        A host that does not answer is ended; a new one will take its place.
+        A process that does not respond in time is killed; `Driver.start`
+        then starts a new one.
+
+        :param name: name of the method
+        :returns: its return value
+        :raises: the error made by make_error
         """
         try:
             self._pipe.send((name, *arguments))
-            if not self._pipe.poll(self._patience):
+            if not self._pipe.poll(self._timeout):
                 raise EOFError()
-            done, answer = self._pipe.recv()
-            self._patience = ORDER_SECONDS
+            succeeded, result = self._pipe.recv()
+            self._timeout = CALL_SECONDS
         except (EOFError, OSError):
-            self.end()
-            raise self._refusal('The process that serves KubeVirt VMs does '
-                                'not answer')
-        if not done:
-            raise self._refusal(answer)
-        return answer
+            self.kill()
+            raise self._make_error('The process that serves KubeVirt VMs '
+                                   'does not respond and is restarted')
+        if not succeeded:
+            raise self._make_error(result)
+        return result
 
-    def end(self):
+    def kill(self):
+        """Kill the process."""
         self._process.kill()
         self._process.join()
         self._pipe.close()

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""virtualbmc's own libvirt BMC, a process for each entry as ever."""
+"""virtualbmc's own libvirt driver, one process per entry."""
 
 import multiprocessing
 
 
 class Driver:
-    """Entries of libvirt domains."""
+    """Driver of libvirt domains; see the package for its methods."""
 
     options = ('libvirt_uri', 'libvirt_sasl_username',
                'libvirt_sasl_password')
 
-    #: ``vbmc`` always sends a ``libvirt_uri``.
+    #: Without ``libvirt_uri``, which ``vbmc`` always sends.
     chosen = ('libvirt_sasl_username', 'libvirt_sasl_password')
 
     @staticmethod
     def add_arguments(parser):
-        """The options are in ``vbmc`` already."""
+        """Add nothing: ``vbmc`` defines libvirt's options itself."""
 
     def __init__(self):
-        # See the package: for the daemon only.
-        from vbmc_kubevirt.ipmi import udp_port
+        # Imported in the daemon only, see the package.
+        from vbmc_kubevirt.ipmi import udp
         from vbmc_kubevirt import upstream
         self._upstream = upstream
-        self._udp_port = udp_port
+        self._udp = udp
         self._processes = {}
 
     def check(self, entry):
@@ -34,9 +34,9 @@ class Driver:
         process = self._processes.get(name)
         if process is not None and process.is_alive():
             return False
-        # The process can only say in the log that it has no port.
+        # Check the port here: the process could only log the error.
         try:
-            self._udp_port.open_socket(entry['address'], entry['port']).close()
+            self._udp.open_socket(entry['address'], entry['port']).close()
         except OSError as exc:
             raise self._upstream.VirtualBMCError(exc.strerror)
         self._upstream.load_libvirt()
@@ -61,7 +61,7 @@ class Driver:
         process = self._processes.get(name)
         if process is not None and process.is_alive():
             return self._upstream.RUNNING, ''
-        return self._upstream.ERROR, 'its process ended; see the log'
+        return self._upstream.ERROR, 'process has exited; see the log'
 
     def close(self):
         for name in list(self._processes):

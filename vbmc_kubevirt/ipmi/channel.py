@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about the channel and the session they come by (section 22).
+"""Channel and session commands of IPMI (section 22).
 
-Each takes the session, None outside of one, and the bytes behind the
-command, and returns the completion code and the bytes behind that.
+A handler takes the session (None outside of one) and the request data, and
+returns (completion code, response data).
 """
 
 import functools
@@ -10,35 +10,36 @@ import struct
 
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import session as session_
+from vbmc_kubevirt.ipmi import session20
 
-#: The channel there is, and the number that stands for the one in use.
+#: The LAN channel, and the number that stands for the channel in use.
 CHANNEL, THIS_CHANNEL = 1, 0x0E
 
 # Authentication type support (table 22-15).
 _MD5 = 1 << packet.AUTH_MD5
 
 
-def authentication_capabilities(v15, session, data):
+def authentication_capabilities(v15_enabled, session, data):
     """Get Channel Authentication Capabilities (section 22.13).
 
-    :param v15: function: whether there is a way in by IPMI v1.5 now
+    :param v15_enabled: function that returns whether IPMI v1.5 login is
+        possible now
     """
     if len(data) < 2:
         return constants.Completion.LENGTH_INVALID, b''
     if data[0] & 0x0f not in (CHANNEL, THIS_CHANNEL):
         return constants.Completion.INVALID_FIELD, b''
-    # Each message and each user is authenticated, and none is without name.
-    extended, served = data[0] & 0x80, int(v15())
+    # Per-message and user-level authentication are on, anonymous login off.
+    extended, served = data[0] & 0x80, int(v15_enabled())
     return constants.Completion.OK, bytes((
         CHANNEL, extended | _MD5 * served, 0x04,
         0x02 | served if extended else 0, 0, 0, 0, 0))
 
 
 def session_challenge(data):
-    """Read a Get Session Challenge (section 22.16).
+    """Parse Get Session Challenge (section 22.16).
 
-    :returns: completion code, and the user name, 16 bytes with zeros behind
+    :returns: (completion code, user name padded with zeros to 16 bytes)
     """
     if len(data) < 17:
         return constants.Completion.LENGTH_INVALID, b''
@@ -55,7 +56,7 @@ def cipher_suites(session, data):
         return constants.Completion.INVALID_FIELD, b''
     if data[1] & 0x3f != constants.Payload.IPMI:
         return constants.Completion.OK, bytes((CHANNEL,))
-    records = b''.join(suite.record for suite in session_.SUITES)
+    records = b''.join(suite.record for suite in session20.SUITES)
     first = 16 * (data[2] & 0x3f)
     return constants.Completion.OK, bytes(
         (CHANNEL,)) + records[first:first + 16]
@@ -70,13 +71,13 @@ def set_session_privilege_level(session, data):
         return constants.Completion.INVALID_FIELD, b''
     if level > session.privilege_limit:
         return constants.Completion.LEVEL_EXCEEDS_LIMIT, b''
-    # 0 only asks.
+    # 0 queries the present level.
     session.privilege = level or session.privilege
     return constants.Completion.OK, bytes((session.privilege,))
 
 
 def close_session(session, data):
-    """Close Session (section 22.19): the one it comes by, and no other."""
+    """Close Session (section 22.19); closes the requesting session only."""
     if len(data) < 4:
         return constants.Completion.LENGTH_INVALID, b''
     if struct.unpack_from('<I', data)[0] != session.session_id:
@@ -84,32 +85,43 @@ def close_session(session, data):
     return constants.Completion.OK, b''
 
 
-#: What makes a session of IPMI v1.5; both are the server's.
-CHALLENGE, ACTIVATE = (constants.APPLICATION,
-                       0x39), (constants.APPLICATION, 0x3A)
+#: Commands that establish an IPMI v1.5 session; handled by `server`.
+CHALLENGE = (constants.APPLICATION, 0x39)
+ACTIVATE = (constants.APPLICATION, 0x3A)
 
 CLOSE = (constants.APPLICATION, 0x3C)
 
+#: Names of the commands of this module (appendix G).
+NAMES = {
+    (constants.APPLICATION, 0x38): 'Get Channel Authentication Capabilities',
+    CHALLENGE: 'Get Session Challenge',
+    ACTIVATE: 'Activate Session',
+    (constants.APPLICATION, 0x3B): 'Set Session Privilege Level',
+    CLOSE: 'Close Session',
+    (constants.APPLICATION, 0x54): 'Get Channel Cipher Suites',
+}
 
-def outside(v15):
-    """What needs no session (appendix G).
 
-    :param v15: see `authentication_capabilities`
-    :returns: dict of functions by network function and command
+def sessionless_commands(v15_enabled):
+    """Commands that are valid outside of a session (appendix G).
+
+    :param v15_enabled: see `authentication_capabilities`
+    :returns: dict of (network function, command) to handler
     """
     return {
         (constants.APPLICATION, 0x38): functools.partial(
-            authentication_capabilities, v15),
+            authentication_capabilities, v15_enabled),
         (constants.APPLICATION, 0x54): cipher_suites,
     }
 
 
-def inside(v15):
-    """What is served in every session, whatever its privilege level.
+def session_commands(v15_enabled):
+    """Commands that are valid in a session at any privilege level.
 
-    :returns: as `outside`
+    :param v15_enabled: see `authentication_capabilities`
+    :returns: dict of (network function, command) to handler
     """
-    return outside(v15) | {
+    return sessionless_commands(v15_enabled) | {
         (constants.APPLICATION, 0x3B): set_session_privilege_level,
         CLOSE: close_session,
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of the IPMI specification that more than one module needs."""
+"""Constants of the IPMI specification used by several modules."""
 
 import enum
 
@@ -7,34 +7,40 @@ import enum
 USERNAME_MAX = 16
 PASSWORD_MAX = 20
 
+#: Seconds that serving a command may take to write to and to read from the
+#: cluster, as machine options. ``ipmitool`` sends a request four times in ten
+#: seconds and then reports the BMC as unreachable; "node busy" before that is
+#: more useful.
+CLUSTER_DEADLINES = {'write_deadline': 8.0, 'read_deadline': 4.0}
+
 
 class Completion(enum.IntEnum):
     """Completion codes, table 5-2."""
 
     OK = 0x00
 
-    #: Not supported by this parameter (28.12, 28.13: command specific).
+    #: Parameter not supported (28.12, 28.13: command specific).
     PARAMETER_NOT_SUPPORTED = 0x80
 
-    #: 'Set in progress' is held by somebody else (28.12).
+    #: Another client holds 'set in progress' (28.12).
     SET_IN_PROGRESS = 0x81
 
-    #: Payloads of this type are not served (24.1, 24.2).
+    #: Payload type disabled (24.1, 24.2).
     PAYLOAD_DISABLED = 0x81
 
-    #: The level exceeds what the user may have (22.18).
+    #: Requested level exceeds the user's limit (22.18).
     LEVEL_EXCEEDS_LIMIT = 0x81
 
-    #: The client's first sequence number is none (22.17).
+    #: The client's initial sequence number is 0 (22.17).
     SEQUENCE_OUT_OF_RANGE = 0x84
 
-    #: The level exceeds what the user or the channel may have (22.17).
+    #: Requested level exceeds the user's or channel's limit (22.17).
     LEVEL_EXCEEDS_USER = 0x86
 
-    #: No such session (22.19).
+    #: Invalid session id (22.19).
     INVALID_SESSION_ID = 0x87
 
-    #: Resources are temporarily unavailable; may be tried again.
+    #: Node busy; the client may retry.
     NODE_BUSY = 0xC0
 
     #: Unrecognised command.
@@ -43,16 +49,16 @@ class Completion(enum.IntEnum):
     #: The command is not for this LUN.
     INVALID_LUN = 0xC2
 
-    #: Timeout while processing; what became of it is not known.
+    #: Timeout while processing; the outcome is unknown.
     TIMEOUT = 0xC3
 
     #: The request is too short.
     LENGTH_INVALID = 0xC7
 
-    #: What is asked about does not exist.
+    #: Requested object not present.
     NOT_PRESENT = 0xCB
 
-    #: A field of the request holds a value it cannot hold.
+    #: Invalid value in a data field of the request.
     INVALID_FIELD = 0xCC
 
     #: The response could not be provided.

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of RMCP, RMCP+ and IPMI messages: taken apart and put together.
+"""Parser and builder of RMCP, RMCP+ and IPMI packets.
 
-Whatever comes from the network passes here first. A packet that is not
-whole and well formed raises `Malformed` and goes no further.
+All network input passes through this module first. A packet that is
+incomplete or not well formed raises `Malformed` and is dropped.
 """
 
 import dataclasses
 import struct
 
-#: RMCP version 1.0, no acknowledgement asked, class IPMI (table 13-1).
+#: RMCP version 1.0, no acknowledgement requested, class IPMI (table 13-1).
 RMCP = b'\x06\x00\xff\x07'
 
-# The same of class ASF, and then ASF's number as an enterprise (table 13-6).
+# RMCP header of class ASF and the IANA enterprise number of ASF (table 13-6).
 _ASF = b'\x06\x00\xff\x06' + struct.pack('>I', 4542)
 _PING, _PONG = 0x80, 0x40
 
-# What is behind a pong (section 13.2.4): no enterprise of its own, IPMI is
-# served and ASF 1.0, none of ASF's interactions.
+# Data of a presence pong (section 13.2.4): IANA enterprise number of ASF, IPMI
+# supported, ASF version 1.0, no supported interactions.
 _PRESENCE = struct.pack('>IIBB6x', 4542, 0, 0x81, 0)
 
 AUTH_NONE = 0x00
@@ -39,15 +39,15 @@ _V20 = struct.Struct('<BIIH')
 
 
 class Malformed(Exception):
-    """Not a packet this server has anything to say to."""
+    """The packet is invalid or unsupported; drop it without a response."""
 
 
 @dataclasses.dataclass(slots=True)
 class Packet:
-    """One packet, its session wrapper taken off (figure 13-4, table 13-8).
+    """A packet without its session wrapper (figure 13-4, table 13-8).
 
     :ivar rmcpp: False for an IPMI v1.5 wrapper
-    :ivar payload_type: number of table 13-16
+    :ivar payload_type: see table 13-16
     :ivar session_id: 0 outside a session
     :ivar sequence: session sequence number
     :ivar payload: still encrypted if `encrypted`
@@ -69,7 +69,7 @@ class Packet:
 
 
 def parse(data):
-    """Take a datagram apart.
+    """Parse an RMCP datagram.
 
     :param data: bytes
     :returns: `Packet`
@@ -98,7 +98,7 @@ def _parse_v15(data):
     start = 13 + _CODE_LENGTH * secured
     length = data[start] if len(data) > start else 0
     payload = data[start + 1:start + 1 + length]
-    # One byte more is the "legacy pad" of some clients.
+    # Some clients append one byte, the "legacy pad".
     if (len(payload) != length
             or not 0 <= len(data) - start - 1 - length <= 1):
         raise Malformed()
@@ -110,27 +110,27 @@ def _parse_v15(data):
 
 
 def signed_v15(session_id, sequence, payload):
-    """What the code of an IPMI v1.5 packet covers (section 22.17.1)."""
+    """Data covered by the code of an IPMI v1.5 packet (section 22.17.1)."""
     return (struct.pack('<I', session_id) + payload
             + struct.pack('<I', sequence))
 
 
 def ping(tag):
-    """Make a presence ping (section 13.2.3).
+    """Build a presence ping (section 13.2.3).
 
-    :param tag: 0 to 254; the pong has the same
+    :param tag: message tag, 0 to 254; repeated in the pong
     """
     return _ASF + bytes((_PING, tag, 0, 0))
 
 
-def pinged(data):
-    """Read a presence ping.
+def parse_ping(data):
+    """Parse a presence ping.
 
     :param data: datagram
-    :returns: its tag; None if it is something else
+    :returns: its message tag; None for any other packet
     """
-    # Whatever sequence number it has: only FFh is never acknowledged, and
-    # the pong is as good.
+    # Accept any RMCP sequence number. FFh alone requests no acknowledgement,
+    # and clients that request one accept the pong.
     if (len(data) >= 12 and data[:2] == _ASF[:2] and data[3:8] == _ASF[3:]
             and data[8] == _PING):
         return data[9]
@@ -138,7 +138,7 @@ def pinged(data):
 
 
 def pong(tag):
-    """Make the answer to a presence ping (section 13.2.4)."""
+    """Build a presence pong (section 13.2.4)."""
     return _ASF + bytes((_PONG, tag, 0, len(_PRESENCE))) + _PRESENCE
 
 
@@ -153,9 +153,9 @@ def wrap_v15(payload, session_id=0, sequence=0, code=b''):
 
 
 def wrap(payload_type, payload, session_id=0, sequence=0, secured=False):
-    """Wrap a payload in a RMCP+ header.
+    """Wrap a payload in an RMCP+ header.
 
-    :param secured: the payload is encrypted, and a trailer will follow
+    :param secured: the payload is encrypted and a session trailer follows
     """
     if secured:
         payload_type |= _ENCRYPTED | _AUTHENTICATED
@@ -164,7 +164,7 @@ def wrap(payload_type, payload, session_id=0, sequence=0, secured=False):
 
 
 def checksum(data):
-    """Two's complement of the sum (section 13.8)."""
+    """Two's complement of the sum modulo 256 (section 13.8)."""
     return -sum(data) & 0xff
 
 
@@ -173,7 +173,7 @@ class Request:
     """An IPMI request message (figure 13-4).
 
     :ivar netfn: network function, even
-    :ivar data: bytes behind the command
+    :ivar data: bytes after the command
     """
 
     responder: int
@@ -187,9 +187,11 @@ class Request:
 
 
 def parse_request(payload):
-    """Read an IPMI request message.
+    """Parse an IPMI request message.
 
-    :raises: `Malformed`: too short, a wrong sum, or not a request
+    :returns: `Request`
+    :raises: `Malformed` if it is too short, has a wrong checksum or is a
+        response
     """
     if (len(payload) < 7 or checksum(payload[:2]) != payload[2]
             or checksum(payload[3:-1]) != payload[-1]):
@@ -204,10 +206,10 @@ def parse_request(payload):
 
 
 def response(request, code, data=b''):
-    """Make the IPMI response message to a request.
+    """Build the response message to a request (figure 13-4).
 
     :param code: completion code
-    :param data: bytes behind it
+    :param data: response data bytes
     """
     head = bytes((request.requester,
                   (request.netfn | 1) << 2 | request.requester_lun))

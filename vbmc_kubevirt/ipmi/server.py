@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One BMC's UDP port: its sessions, their limits, and who carries out what.
+"""IPMI server of one BMC: UDP port, session tables, command dispatch.
 
-Everything here runs in one event loop. What may take time, because it asks
-a cluster, is carried out by threads, and its answer is sent when it is
-there; meanwhile the loop serves on.
+Everything runs in one event loop. Commands that may block run in executor
+threads, and their responses are sent from the loop.
 
-What a stranger can make this keep is bounded, and old things give way to
-new ones, so that nobody is locked out by a table that is full:
+Every session table is bounded and evicts its oldest session when full, so
+that clients without the password cannot lock out others:
 
-* opened: sent an Open Session Request, or with IPMI v1.5 a Get Session
-  Challenge. Costs the sender one packet, and the address may be forged.
-* greeted: sent RAKP 1 with a user name there is, and a session id which only
-  the one at that address was told. Not displaced by any number of the first.
-* established: proved to know the password.
+* requested: after an Open Session Request or, with IPMI v1.5, a Get Session
+  Challenge. Costs the sender one packet, and its address may be forged.
+* authenticating: after RAKP message 1 with a valid user name, from the address
+  that received the session id. Requested sessions do not evict these.
+* established: the client proved that it knows the password.
 """
 
 import asyncio
@@ -26,136 +25,142 @@ import struct
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import session as session_
 from vbmc_kubevirt.ipmi import session15
+from vbmc_kubevirt.ipmi import session20
 
 LOG = logging.getLogger(__name__)
 
-#: An established session ends when nothing came for this long: the default
-#: session inactivity timeout (section 6.12.15), 60 s +/- 3.
+#: Seconds without a valid packet after which an established session ends:
+#: the default session inactivity timeout (section 6.12.15), 60 s +/- 3.
 IDLE_SECONDS = 60.0
 
-#: A session that is not established yet. A client takes milliseconds.
+#: Seconds until an incomplete handshake is dropped. Clients need
+#: milliseconds.
 HANDSHAKE_SECONDS = 10.0
 
-#: How many sessions a BMC keeps of each sort.
-OPENED_MAX = 512
-GREETED_MAX = 256
+#: Maximum number of sessions in each table.
+REQUESTED_MAX = 512
+AUTHENTICATING_MAX = 256
 ESTABLISHED_MAX = 64
 
-#: Requests of one session that are being worked on.
+#: Maximum number of concurrent requests of one session.
 PENDING_MAX = 4
 
-#: Responses kept, for clients that ask again because one was lost, and for
-#: how many seconds. Clients wait up to some ten seconds before they do.
-ANSWERED_MAX = 8
-ANSWERED_SECONDS = 30.0
+#: Responses cached for each session, and for how many seconds. A client that
+#: lost a response repeats its request within about ten seconds.
+CACHED_RESPONSES_MAX = 8
+CACHED_RESPONSE_SECONDS = 30.0
 
-#: What takes longer is answered by its not being known what becomes of it,
-#: and goes on. ``ipmitool`` waits for ten seconds in all.
-ANSWER_SECONDS = 9.0
+#: Commands that take longer get completion code C3h; the operation
+#: continues. ``ipmitool`` gives up after ten seconds in total.
+RESPONSE_SECONDS = 9.0
 
-#: A client that has had its last answer closes its session, and asks for ten
-#: seconds more when that is not answered.
-GOODBYE_SECONDS = 0.5
+#: Seconds that `Server.finish` waits for Close Session from clients. Without
+#: a response to it ``ipmitool`` retries for another ten seconds.
+CLOSE_SECONDS = 0.5
 
-#: Datagrams read before others have their turn, and the size of one. All
-#: that is served here fits into 255 bytes and a header.
+#: Datagrams read before other tasks of the loop run, and the size limit of
+#: one in bytes. All supported commands fit into 255 bytes and a header.
 READ_MAX = 64
 DATAGRAM_MAX = 1024
 
 
 class Command(collections.namedtuple(
-        'Command', 'handle privilege length changes quick',
+        'Command', 'name handler privilege min_length modifies inline',
         defaults=(0, False, False))):
-    """What a BMC can do when asked.
+    """An IPMI command that the BMC supports.
 
-    :ivar handle: function of (session, data) that returns the completion
-        code and the bytes behind it. It is called in a thread, and may block.
-    :ivar privilege: a session needs this `constants.Privilege` for it
-    :ivar length: bytes of data it needs at least
-    :ivar changes: it changes something, so it is carried out once, however
-        often the request arrives, and not two at a time
-    :ivar quick: it does not block and is called in the loop
+    :ivar name: name in the specification (appendix G); label in metrics
+    :ivar handler: function of (session, data) that returns (completion code,
+        response data). It runs in a thread and may block.
+    :ivar privilege: `constants.Privilege` that the session needs
+    :ivar min_length: minimum number of request data bytes
+    :ivar modifies: the command changes the VM: run it once even if the
+        request is repeated, and never two at a time
+    :ivar inline: the handler does not block; run it in the event loop
     """
 
     __slots__ = ()
 
 
 class Server:
-    """A BMC on a port.
+    """IPMI over LAN on one UDP port.
 
-    :param name: of the BMC, for the log
-    :param account: function that returns (user name, password), both bytes,
-        and the same tuple for as long as they are the same; None while
-        nobody may log in. Asked at every packet: sessions end with the
-        account they were opened with.
+    :param name: BMC name for log messages
+    :param account: function that returns (user name, password), both bytes;
+        None while no login is allowed. It must return the same tuple object
+        until the credentials change: it is called for every packet, and
+        sessions of a previous account end.
     :param commands: dict of (network function, command) to `Command`
     :param guid: function that returns the managed system's GUID, 16 bytes
-    :param readers: executor for commands that change nothing
-    :param writers: executor for those that do
-    :ivar answers: how often each command was answered: dict of (network
-        function, command, completion code) and a number. What is not served
-        is (None, None, code).
-    :ivar opened: how many sessions were established so far
-    :ivar refused: how many were refused: no such user, another password, or
-        no way to speak to one another
+    :param readers: executor for commands that do not modify the VM
+    :param writers: executor for commands that do
+    :ivar responses: Counter of (network function, command, completion code);
+        unsupported commands are counted as (None, None, code)
+    :ivar sessions_opened: number of sessions established so far
+    :ivar sessions_refused: number of failed handshakes: unknown user, wrong
+        password or no common cipher suite
     """
 
     def __init__(self, name, account, commands, guid, readers, writers):
         self.name = name
-        self.answers = collections.Counter()
-        self.opened = self.refused = 0
+        self.responses = collections.Counter()
+        self.sessions_opened = self.sessions_refused = 0
         self._account = account
         self._commands = commands
         self._guid = guid
-        self._free = channel.outside(self._way_in)
-        self._inside = channel.inside(self._way_in)
+        self._sessionless_commands = channel.sessionless_commands(
+            self._v15_login_possible)
+        self._session_commands = channel.session_commands(
+            self._v15_login_possible)
         self._readers = readers
         self._writers = writers
-        self._opened = collections.OrderedDict()
-        self._greeted = collections.OrderedDict()
+        self._requested = collections.OrderedDict()
+        self._authenticating = collections.OrderedDict()
         self._established = collections.OrderedDict()
-        self._limits = ((self._opened, OPENED_MAX, HANDSHAKE_SECONDS),
-                        (self._greeted, GREETED_MAX, HANDSHAKE_SECONDS),
-                        (self._established, ESTABLISHED_MAX, IDLE_SECONDS))
+        self._limits = (
+            (self._requested, REQUESTED_MAX, HANDSHAKE_SECONDS),
+            (self._authenticating, AUTHENTICATING_MAX, HANDSHAKE_SECONDS),
+            (self._established, ESTABLISHED_MAX, IDLE_SECONDS),
+        )
         self._loop = None
         self._socket = None
         self._sweep = None
-        self._changing = None
-        self._leaving = None
+        self._write_lock = None
+        # None until `finish` begins; set when no session is left.
+        self._all_closed = None
         self._tasks = set()
-        self._complained = set()
-        self._quiet_until = 0.0
+        self._logged_exceptions = set()
+        self._next_log_at = 0.0
 
-    # The loop's side
+    # Sockets and tasks
 
     def start(self, sock):
-        """Serve a bound socket, which is this server's from now on.
+        """Serve a bound socket; call it in the serving event loop.
 
-        To be called in the loop that is to serve it.
+        :param sock: non-blocking UDP socket; closed by `stop`
         """
         self._loop = asyncio.get_running_loop()
-        self._changing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._socket = sock
         self._loop.add_reader(sock, self._read)
 
     async def finish(self, seconds):
-        """Begin nothing any more, answer what was begun, and stop.
+        """Complete running commands, reject new ones, then stop.
 
-        :param seconds: that what was begun has for that
+        :param seconds: timeout for running commands
         """
-        self._leaving = asyncio.Event()
+        self._all_closed = asyncio.Event()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         if self._established:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GOODBYE_SECONDS):
-                    await self._leaving.wait()
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._all_closed.wait()
         self.stop()
 
     def stop(self):
-        """End all sessions and give the port back."""
+        """End all sessions and close the port."""
         for task in self._tasks:
             task.cancel()
         self.end_sessions()
@@ -165,29 +170,30 @@ class Server:
         self._socket.close()
 
     def end_sessions(self):
+        """Drop all sessions without notice, as a cold reset does."""
         for table, _limit, _seconds in self._limits:
             table.clear()
 
     def _read(self):
-        # Several at a time, as a flood is not stopped by being slow; but the
-        # loop has other things to do.
+        # Read in batches to keep up with a flood, but give other tasks of
+        # the loop a turn.
         for _number in range(READ_MAX):
             try:
                 self.receive(*self._socket.recvfrom(DATAGRAM_MAX))
             except BlockingIOError:
                 return
             except OSError as exc:
-                # What became of something sent before: nobody is there.
+                # ICMP error for a datagram sent earlier.
                 LOG.debug('%s: %s', self.name, exc)
 
     def receive(self, data, address):
-        """Take in a datagram.
+        """Process a datagram.
 
         :param data: bytes
-        :param address: where it is from, as sockets have it
+        :param address: sender, as `socket.recvfrom` returns it
         """
         try:
-            tag = packet.pinged(data)
+            tag = packet.parse_ping(data)
             if tag is None:
                 self._receive(packet.parse(data), address)
             else:
@@ -195,24 +201,25 @@ class Server:
         except packet.Malformed:
             pass
         except Exception as exc:
-            # A fault of this program. Its text goes to the log once: who
-            # found a way to cause it can do so ten thousand times a second.
-            if type(exc) not in self._complained:
-                self._complained.add(type(exc))
-                LOG.exception('%s: a packet could not be handled', self.name)
+            # A bug. Log each exception type once: a client that can trigger
+            # it can do so ten thousand times a second.
+            if type(exc) not in self._logged_exceptions:
+                self._logged_exceptions.add(type(exc))
+                LOG.exception('%s: packet dropped, unexpected error',
+                              self.name)
 
     def _send(self, data, address):
         try:
             self._socket.sendto(data, address)
         except OSError as exc:
-            # What the network does not take is lost, as packets are.
+            # IPMI clients retry lost datagrams.
             LOG.debug('%s: %s', self.name, exc)
 
-    def _complain(self, text, *arguments):
-        """Log what a stranger can cause, no more than once a second."""
+    def _log_limited(self, text, *arguments):
+        """Log what unauthenticated clients cause, at most once a second."""
         now = self._loop.time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + 1
+        if now >= self._next_log_at:
+            self._next_log_at = now + 1
             LOG.info('%s: ' + text, self.name, *arguments)
 
     # Sessions
@@ -223,21 +230,23 @@ class Server:
             if session is None and not received.rmcpp:
                 self._activate(received, address)
                 return
-            # The type first: nothing but IPMI is served in a session.
+            # Reject other payload types before verifying the packet.
             if (session is None or session.address != address
                     or session.rmcpp is not received.rmcpp
                     or received.payload_type != constants.Payload.IPMI):
                 raise packet.Malformed()
             self._check_account(session)
             payload, new = session.unwrap(received)
-            self._in_session(session, packet.parse_request(payload), new)
+            self._handle_in_session(
+                session, packet.parse_request(payload), new)
         elif received.session_id or received.authenticated \
                 or received.encrypted:
             raise packet.Malformed()
         elif received.payload_type == constants.Payload.IPMI:
-            self._outside(received.rmcpp,
-                          packet.parse_request(received.payload), address)
-        elif self._leaving is None:
+            self._handle_sessionless(
+                received.rmcpp, packet.parse_request(received.payload),
+                address)
+        elif self._all_closed is None:
             self._handshake(received, address)
 
     def _handshake(self, received, address):
@@ -246,91 +255,92 @@ class Server:
             raise packet.Malformed()
         try:
             if received.payload_type == constants.Payload.OPEN_SESSION_REQUEST:
-                session = session_.Session(address, self._number(), payload)
+                session = session20.Session(
+                    address, self._new_session_id(), payload)
                 answer = session.open_response(payload[0])
-                self._keep(self._opened, session)
+                self._store(self._requested, session)
             elif received.payload_type == constants.Payload.RAKP1:
-                session = self._find(payload, address,
-                                     self._opened, self._greeted)
+                session = self._lookup(payload, address,
+                                       self._requested, self._authenticating)
                 session.account = account = self._account()
                 answer = session.rakp1(
                     payload, functools.partial(_password_of, account),
                     self._guid())
-                self._keep(self._greeted, session)
+                self._store(self._authenticating, session)
             elif received.payload_type == constants.Payload.RAKP3:
-                session = self._find(payload, address,
-                                     self._greeted, self._established)
+                session = self._lookup(payload, address,
+                                       self._authenticating, self._established)
                 self._check_account(session)
                 answer = session.rakp3(payload)
                 if session.session_id not in self._established:
-                    self.opened += 1
+                    self.sessions_opened += 1
                     LOG.debug('%s: session with %s', self.name, address[0])
-                self._keep(self._established, session)
+                self._store(self._established, session)
             else:
                 raise packet.Malformed()
-        except session_.Refused as exc:
-            self.refused += 1
+        except session20.HandshakeRefused as exc:
+            self.sessions_refused += 1
             if received.payload_type != constants.Payload.OPEN_SESSION_REQUEST:
-                self._forget(session)
-            self._complain('no session for %s: %s', address[0], exc)
+                self._remove(session)
+            self._log_limited('session for %s refused: %s', address[0], exc)
             answer = exc.answer
-        except session_.Abandoned:
-            self.refused += 1
-            self._forget(session)
-            self._complain('no session for %s: it has another password',
-                           address[0])
+        except session20.HandshakeAborted:
+            self.sessions_refused += 1
+            self._remove(session)
+            self._log_limited('session for %s aborted by the client: wrong '
+                              'password', address[0])
             return
         self._send(packet.wrap(*answer), address)
 
-    def _way_in(self):
-        return session15.way_in(self._account())
+    def _v15_login_possible(self):
+        return session15.login_possible(self._account())
 
     def _challenge(self, request, address):
         """Get Session Challenge of IPMI v1.5 (section 22.16)."""
         account = self._account()
-        if self._leaving is not None:
+        if self._all_closed is not None:
             raise packet.Malformed()
         code, data = channel.session_challenge(request.data)
-        if not session15.way_in(account):
+        if not session15.login_possible(account):
             code, data = constants.Completion.INVALID_FIELD, b''
         elif code == constants.Completion.OK:
-            session = session15.Session(address, self._number(), account,
-                                        data)
-            self._keep(self._opened, session)
+            session = session15.Session(
+                address, self._new_session_id(), account, data)
+            self._store(self._requested, session)
             data = struct.pack('<I', session.session_id) + session.challenge
         return code, data
 
     def _activate(self, received, address):
         """Activate Session of IPMI v1.5 (section 22.17)."""
-        session = self._opened.get(received.session_id)
+        session = self._requested.get(received.session_id)
         if (session is None or session.rmcpp or session.address != address
-                or self._leaving is not None):
+                or self._all_closed is not None):
             raise packet.Malformed()
         self._check_account(session)
-        # A challenge is for one try.
-        self._forget(session)
+        # A challenge is valid for one attempt.
+        self._remove(session)
         try:
             request = packet.parse_request(session.check(received))
             if (request.netfn, request.command) != channel.ACTIVATE:
                 raise packet.Malformed()
             answer = session.activate(request.data)
         except packet.Malformed:
-            # Dropped like every packet with a wrong code. (RAKP answers.)
-            self.refused += 1
-            self._complain('no session for %s: it has another user name or '
-                           'password', address[0])
+            # Drop it like every packet with a wrong authentication code.
+            self.sessions_refused += 1
+            self._log_limited('session for %s refused: wrong user name or '
+                              'password', address[0])
             raise
         if answer[0] == constants.Completion.OK:
-            self.opened += 1
+            self.sessions_opened += 1
             LOG.debug('%s: session with %s, v1.5', self.name, address[0])
-            self._keep(self._established, session)
+            self._store(self._established, session)
         else:
-            self.refused += 1
-        # Should it be lost, it is given once more.
-        self._answer(session, request, answer, keep=True)
+            self.sessions_refused += 1
+        # Cache the response in case it is lost.
+        self._respond(session, request, answer, keep=True)
 
-    def _number(self):
-        """:returns: a session id that nobody can guess and no other has"""
+    def _new_session_id(self):
+        """:returns: unused random session id, not 0"""
         while True:
             number, = struct.unpack('<I', os.urandom(4))
             if number and not any(number in table
@@ -338,7 +348,7 @@ class Server:
                                   in self._limits):
                 return number
 
-    def _find(self, payload, address, *tables):
+    def _lookup(self, payload, address, *tables):
         number, = struct.unpack_from('<I', payload, 4)
         for table in tables:
             session = table.get(number)
@@ -347,9 +357,9 @@ class Server:
                 return session
         raise packet.Malformed()
 
-    def _keep(self, table, session):
-        """Put a session into a table, out of all others, as the newest."""
-        self._forget(session)
+    def _store(self, table, session):
+        """Move a session to a table as its newest; evict the oldest."""
+        self._remove(session)
         session.used = self._loop.time()
         table[session.session_id] = session
         for one, limit, _seconds in self._limits:
@@ -358,19 +368,19 @@ class Server:
         if self._sweep is None:
             self._sweep = self._loop.call_later(1, self._expire)
 
-    def _forget(self, session):
+    def _remove(self, session):
         for table, _limit, _seconds in self._limits:
             table.pop(session.session_id, None)
 
     def _expire(self):
-        """End what was idle for too long. Runs while there are sessions."""
+        """Drop timed-out sessions; reschedule while any session is left."""
         now = self._loop.time()
         left = False
         for table, _limit, seconds in self._limits:
             while table:
                 session = next(iter(table.values()))
                 if session.pending:
-                    self._keep(table, session)
+                    self._store(table, session)
                     break
                 if session.used + seconds > now:
                     break
@@ -381,26 +391,32 @@ class Server:
 
     @property
     def sessions(self):
-        """How many sessions are established."""
+        """Number of established sessions."""
         return len(self._established)
 
     def _check_account(self, session):
-        """End a session whose user name or password was replaced."""
+        """Drop a session whose user name or password was replaced."""
         if session.account is not self._account():
-            self._forget(session)
-            self._complain('a session with %s has ended: it was of other '
-                           'credentials', session.address[0])
+            self._remove(session)
+            self._log_limited('session with %s ended: user name or password '
+                              'has changed', session.address[0])
             raise packet.Malformed()
+
+    @property
+    def command_names(self):
+        """:returns: dict of (network function, command) to name"""
+        return channel.NAMES | {code: command.name for code, command
+                                in self._commands.items()}
 
     # Commands
 
-    def _outside(self, rmcpp, request, address):
-        """A command that needs no session (appendix G)."""
+    def _handle_sessionless(self, rmcpp, request, address):
+        """Handle a command sent outside of a session (appendix G)."""
         code = request.netfn, request.command
         if code == channel.CHALLENGE and not rmcpp:
             answer = self._challenge(request, address)
-        elif code in self._free:
-            answer = self._free[code](None, request.data)
+        elif code in self._sessionless_commands:
+            answer = self._sessionless_commands[code](None, request.data)
         else:
             raise packet.Malformed()
         self._count(request, answer)
@@ -408,78 +424,79 @@ class Server:
         self._send(packet.wrap(constants.Payload.IPMI, message) if rmcpp
                    else packet.wrap_v15(message), address)
 
-    def _in_session(self, session, request, new):
-        """A command in a session, decrypted and checked."""
-        answered = session.answered.get(request)
+    def _handle_in_session(self, session, request, new):
+        """Handle a verified command of an established session."""
+        answered = session.response_cache.get(request)
         if request in session.pending or not new and answered is None:
             return
-        self._keep(self._established, session)
+        self._store(self._established, session)
         if answered is not None:
-            # Its response was lost: the client gets the same once more.
-            if self._loop.time() - answered[0] < ANSWERED_SECONDS:
+            # The client lost the response: send the cached one.
+            if self._loop.time() - answered[0] < CACHED_RESPONSE_SECONDS:
                 self._send(session.wrap(answered[1]), session.address)
                 return
-            del session.answered[request]
+            del session.response_cache[request]
             if not new:
                 return
         code = request.netfn, request.command
-        handle = self._inside.get(code)
+        handle = self._session_commands.get(code)
         if handle is not None:
             answer = handle(session, request.data)
-            self._answer(session, request, answer)
+            self._respond(session, request, answer)
             if code == channel.CLOSE and answer[0] == constants.Completion.OK:
-                self._forget(session)
-                if self._leaving is not None and not self._established:
-                    self._leaving.set()
+                self._remove(session)
+                if self._all_closed is not None and not self._established:
+                    self._all_closed.set()
             return
         command = self._commands.get(code)
         if command is None:
-            self._answer(session, request,
-                         (constants.Completion.INVALID_COMMAND, b''))
+            self._respond(session, request,
+                          (constants.Completion.INVALID_COMMAND, b''))
         elif request.lun:
-            self._answer(session, request,
-                         (constants.Completion.INVALID_LUN, b''))
+            self._respond(session, request,
+                          (constants.Completion.INVALID_LUN, b''))
         elif session.privilege < command.privilege:
-            self._answer(session, request,
-                         (constants.Completion.ACCESS_DENIED, b''))
-        elif len(request.data) < command.length:
-            self._answer(session, request,
-                         (constants.Completion.LENGTH_INVALID, b''))
-        elif self._leaving is not None:
-            self._answer(session, request,
-                         (constants.Completion.NODE_BUSY, b''))
-        elif command.quick:
-            self._answer(session, request,
-                         command.handle(session, request.data))
+            self._respond(session, request,
+                          (constants.Completion.ACCESS_DENIED, b''))
+        elif len(request.data) < command.min_length:
+            self._respond(session, request,
+                          (constants.Completion.LENGTH_INVALID, b''))
+        elif self._all_closed is not None:
+            self._respond(session, request,
+                          (constants.Completion.NODE_BUSY, b''))
+        elif command.inline:
+            self._respond(session, request,
+                          command.handler(session, request.data))
         elif len(session.pending) >= PENDING_MAX:
-            self._answer(session, request,
-                         (constants.Completion.NODE_BUSY, b''))
+            self._respond(session, request,
+                          (constants.Completion.NODE_BUSY, b''))
         else:
             session.pending.add(request)
-            self._task(self._carry_out(session, request, command))
+            self._task(self._execute(session, request, command))
 
-    async def _carry_out(self, session, request, command):
-        """Have a thread carry out a command, and answer in time."""
-        work = self._task(self._work(session, request, command))
-        done, _pending = await asyncio.wait({work}, timeout=ANSWER_SECONDS)
+    async def _execute(self, session, request, command):
+        """Run a command in a thread; respond within RESPONSE_SECONDS."""
+        work = self._task(self._run_handler(session, request, command))
+        done, _pending = await asyncio.wait({work}, timeout=RESPONSE_SECONDS)
         session.pending.discard(request)
         if session.session_id in self._established:
             answer = work.result() if done else (constants.Completion.TIMEOUT,
                                                  b'')
-            self._answer(session, request, answer, keep=command.changes)
+            self._respond(session, request, answer, keep=command.modifies)
 
-    async def _work(self, session, request, command):
+    async def _run_handler(self, session, request, command):
         """:returns: (completion code, data)"""
         try:
-            if command.changes:
-                async with self._changing:
+            if command.modifies:
+                async with self._write_lock:
                     return await self._loop.run_in_executor(
-                        self._writers, command.handle, session, request.data)
+                        self._writers, command.handler, session, request.data)
             return await self._loop.run_in_executor(
-                self._readers, command.handle, session, request.data)
+                self._readers, command.handler, session, request.data)
         except Exception:
-            LOG.exception('%s: command %02Xh of network function %02Xh',
-                          self.name, request.command, request.netfn)
+            LOG.exception('%s: command %02Xh of network function %02Xh '
+                          'failed', self.name, request.command,
+                          request.netfn)
             return constants.Completion.UNSPECIFIED, b''
 
     def _task(self, coroutine):
@@ -488,26 +505,27 @@ class Server:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _answer(self, session, request, answer, keep=False):
+    def _respond(self, session, request, answer, keep=False):
         self._count(request, answer)
         message = packet.response(request, *answer)
         if keep:
-            session.answered[request] = self._loop.time(), message
-            if len(session.answered) > ANSWERED_MAX:
-                session.answered.popitem(last=False)
+            session.response_cache[request] = self._loop.time(), message
+            if len(session.response_cache) > CACHED_RESPONSES_MAX:
+                session.response_cache.popitem(last=False)
         self._send(session.wrap(message), session.address)
 
     def _count(self, request, answer):
         code = request.netfn, request.command
-        if (code not in self._commands and code not in self._inside
+        if (code not in self._commands and code not in self._session_commands
                 and code not in (channel.CHALLENGE, channel.ACTIVATE)):
-            # A client may make up as many as it likes.
+            # Bound the number of counters: clients choose the code.
             code = None, None
-        self.answers[*code, int(answer[0])] += 1
+        self.responses[*code, int(answer[0])] += 1
 
 
 def _password_of(account, username):
-    # What users there are is no secret: RAKP tells anyway.
+    # RAKP itself reveals whether a user name exists (table 13-15), so this
+    # comparison need not take constant time.
     if account is None or username != account[0]:
         return None
     return account[1]

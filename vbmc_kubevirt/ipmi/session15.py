@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions of IPMI v1.5: a challenge, MD5 over every packet, no encryption.
+"""IPMI v1.5 session: challenge, MD5 authentication of every packet.
 
-For clients that know nothing else (``ipmitool -I lan``). Of the ways of
-proving who one is there is MD5 alone, and each packet is authenticated:
-what is sent can be read on its way, but not forged, changed or sent again.
-As in `session`, sockets, tables and time are the `server`'s. Sections 6.12,
-13.6 to 13.8 and 22.16 to 22.17.1 of the specification.
+For clients without IPMI v2.0 support (``ipmitool -I lan``). MD5 is the only
+authentication type. Packets cannot be forged, changed or replayed, but
+anyone on the network path can read them. `server` owns sockets, tables and
+timers. Sections 6.12, 13.6 to 13.8 and 22.16 to 22.17.1 of the
+specification.
 """
 
 import collections
@@ -16,46 +16,47 @@ import struct
 
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import sequence_window
+from vbmc_kubevirt.ipmi import session20
 
-#: Bytes of the key; a password that is longer has no place in it.
+#: Size of the key in bytes; a longer password disables IPMI v1.5.
 KEY_LENGTH = 16
 
 try:
     hashlib.md5(b'')
     _ALLOWED = True
 except ValueError:
-    # By the host's policy (FIPS 140).
+    # Disabled by the host's crypto policy (FIPS 140).
     _ALLOWED = False
 
 
-def way_in(account):
-    """Whether somebody could log in at all.
+def login_possible(account):
+    """Check whether IPMI v1.5 can authenticate an account.
 
-    :param account: (user name, password), or None if nobody may
+    :param account: (user name, password) in bytes; None if there is none
+    :returns: bool
     """
     return (_ALLOWED and account is not None
             and len(account[1]) <= KEY_LENGTH)
 
 
 class Session:
-    """A challenge, and then a session.
+    """An IPMI v1.5 session, from Get Session Challenge on.
 
-    :param address: where its packets come from, and may come from only
-    :param session_id: of the challenge and of the session, not 0
-    :param account: (user name, password) of the one who may log in, for
-        whom there is a `way_in`; kept, as the server asks for it
-    :param username: 16 bytes, who the client says it is. Whoever is somebody
-        else is given a challenge that nothing answers: who gets none would
-        know that there is no such user.
+    :param address: client address; packets from others are rejected
+    :param session_id: id of the challenge and of the session, not 0
+    :param account: (user name, password) for which `login_possible` is true
+    :param username: 16 bytes, user name that the client sent. For another
+        user the key is random, so that no response fits: refusing the
+        challenge would reveal that the user does not exist.
     :ivar challenge: 16 bytes
-    :ivar used: see `session.Session`, and so for the others
+
+    The other attributes are those of `session20.Session`.
     """
 
     rmcpp = False
 
     __slots__ = ('address', 'session_id', 'used', 'account', 'pending',
-                 'answered', 'privilege', 'privilege_limit', 'challenge',
+                 'response_cache', 'privilege', 'privilege_limit', 'challenge',
                  '_key', '_sent', '_window', '__weakref__')
 
     def __init__(self, address, session_id, account, username):
@@ -64,20 +65,20 @@ class Session:
         self.used = 0.0
         self.account = account
         self.pending = set()
-        self.answered = collections.OrderedDict()
+        self.response_cache = collections.OrderedDict()
         self.privilege = self.privilege_limit = 0
         self.challenge = os.urandom(16)
         name, key = (part.ljust(16, b'\0') for part in account)
-        nobody = os.urandom(KEY_LENGTH)
-        self._key = key if hmac.compare_digest(name, username) else nobody
+        unusable = os.urandom(KEY_LENGTH)
+        self._key = key if hmac.compare_digest(name, username) else unusable
         self._sent = 0
-        self._window = sequence_window.Window()
+        self._window = session20.SequenceWindow()
 
     def check(self, received):
-        """Check the code of a packet.
+        """Verify the authentication code of a packet.
 
         :param received: `packet.Packet`
-        :returns: its payload
+        :returns: payload
         :raises: `packet.Malformed`
         """
         if not hmac.compare_digest(self._code(received.signed),
@@ -86,11 +87,11 @@ class Session:
         return received.payload
 
     def activate(self, data):
-        """Activate Session (section 22.17), of a packet that was checked.
+        """Process Activate Session (section 22.17) of a verified packet.
 
-        :param data: bytes behind the command
-        :returns: (completion code, bytes behind it)
-        :raises: `packet.Malformed`: the challenge is another
+        :param data: request data
+        :returns: (completion code, response data)
+        :raises: `packet.Malformed` if the challenge does not match
         """
         if len(data) < 22:
             return constants.Completion.LENGTH_INVALID, b''
@@ -106,29 +107,30 @@ class Session:
             return constants.Completion.SEQUENCE_OUT_OF_RANGE, b''
         self.privilege_limit = level
         self.privilege = min(constants.Privilege.USER, level)
-        # Half of the numbers at least are left; a session will not need them.
+        # Leaves at least half of the number range for this session.
         start = int.from_bytes(os.urandom(4), 'big') >> 1
-        self._window = sequence_window.Window(start)
+        self._window = session20.SequenceWindow(start)
         return constants.Completion.OK, struct.pack(
             '<BIIB', packet.AUTH_MD5, self.session_id, start + 1, level)
 
     def unwrap(self, received):
-        """Check a packet of this session; see `session.Session.unwrap`."""
+        """Verify a packet of this session; see `session20.Session.unwrap`."""
         payload = self.check(received)
         return payload, self._window.accept(received.sequence)
 
     def wrap(self, payload):
         """Sign an IPMI message.
 
+        :param payload: bytes
         :returns: the datagram
         """
         sequence = self._sent
-        # 0 is for what is outside a session.
+        # Sequence number 0 is for packets outside a session.
         self._sent = sequence % 0xffffffff + 1
         return packet.wrap_v15(
             payload, self.session_id, sequence, self._code(
                 packet.signed_v15(self.session_id, sequence, payload)))
 
     def _code(self, signed):
-        """The code of a packet, for channels of many sessions (22.17.1)."""
+        """Authentication code for multi-session channels (22.17.1)."""
         return hashlib.md5(self._key + signed + self._key).digest()

@@ -133,9 +133,9 @@ class EntriesTest(base.VbmcdTestCase):
     def test_mistakes(self):
         self.assertIn('1 to 20 bytes',
                       self.refused('vm-0', '--password', 'x' * 21))
-        self.assertIn('can be named', self.refused('VM_0'))
+        self.assertIn('not a valid VM name', self.refused('VM_0'))
         self.refused('../../etc')
-        self.assertIn('for the driver kubevirt', self.refused(
+        self.assertIn('option of driver kubevirt', self.refused(
             'test', '--driver', 'libvirt', '--namespace', 'x'))
         self.assertIn('invalid choice', self.refused(
             'vm-0', '--driver', 'vmware'))
@@ -148,7 +148,7 @@ class EntriesTest(base.VbmcdTestCase):
             shown(self.vbmcd, 'default/vm-0')[key]
             for key in ('namespace', 'driver', 'domain_name')))
         self.add('vm-1', '--namespace', 'default')
-        self.assertIn('BMC for vm-1 already',
+        self.assertIn('BMC for vm-1 already exists',
                       self.add('vm-1', check=False).stdout)
         self.vbmcd.vbmc('start', 'default/vm-0')
         self.assertEqual({'default/vm-0': ('running', 'kubevirt'),
@@ -301,7 +301,7 @@ class ThirdDriverTest(oslotest_base.BaseTestCase):
         seen = shown(daemon, 'house')
         self.assertEqual(('red', 'painted'), (seen['color'],
                                               seen['problem']))
-        self.assertIn('--color is for the driver third', daemon.vbmc(
+        self.assertIn('--color is an option of driver third', daemon.vbmc(
             'add', 'test', '--driver', 'libvirt', '--color', 'red',
             check=False).stdout)
         daemon.vbmc('stop', 'house')
@@ -338,9 +338,9 @@ class CommandTest(oslotest_base.BaseTestCase):
 
     def test_mistakes_in_the_config_file(self):
         for text, message in (
-                ('[drivers]\ndefault = x\n', 'There is no driver x'),
+                ('[drivers]\ndefault = x\n', 'Unknown driver x'),
                 ('[drivers]\ndefault = kubevirt\n[kubevirt]\nx = 1\n',
-                 'There is no option x in section [kubevirt]')):
+                 'Unknown option x in section [kubevirt]')):
             self.assertEqual(
                 1, self.run_daemon('--foreground', text=text).returncode)
             self.assertIn(message, (self.home / 'log').read_text())

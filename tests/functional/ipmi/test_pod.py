@@ -338,7 +338,7 @@ class RotationTest(PodTestCase):
             self.change(**files)
             code, text = self.one.probe('/readyz')
             self.assertEqual(503, code)
-            self.assertIn('cannot be used', text)
+            self.assertIn('is unusable', text)
             self.assertEqual(200, self.one.probe('/livez')[0])
         self.refuses()
         self.refuses(password='')

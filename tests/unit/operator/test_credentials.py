@@ -72,7 +72,7 @@ class CredentialsTestCase(base.BaseTestCase):
                     tempfile.TemporaryDirectory() as folder:
                 for name, text in (('username', value), ('password', 'p')):
                     pathlib.Path(folder, name).write_text(text, newline='')
-                account = mounted_secret.Account(
+                account = mounted_secret.MountedAccount(
                     folder, (constants.USERNAME_MAX, constants.PASSWORD_MAX))
                 self.assertEqual(fits, account.current() is not None)
                 secret = bodies.secret(username=value, password='p')

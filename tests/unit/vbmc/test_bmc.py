@@ -33,7 +33,7 @@ class BmcTestCase(base.BaseTestCase):
         self.session = Session()
 
     def ask(self, netfn, command, *data, session=None):
-        return self.bmc.commands[netfn, command].handle(
+        return self.bmc.commands[netfn, command].handler(
             session or self.session, bytes(data))
 
 
@@ -121,10 +121,10 @@ class ChassisTest(BmcTestCase):
                 (errors.ObjectNotFound('what'), 0xFF)):
             self.machine.reset.side_effect = error
             self.assertEqual((code, b''), self.ask(0, 2, 3))
-            self.assertEqual(str(error), self.bmc.problem)
+            self.assertEqual(str(error), self.bmc.last_error)
         self.machine.reset.side_effect = None
         self.ask(0, 2, 3)
-        self.assertEqual('', self.bmc.problem)
+        self.assertEqual('', self.bmc.last_error)
 
     def test_every_error_has_a_code(self):
         def below(kind):
@@ -134,7 +134,9 @@ class ChassisTest(BmcTestCase):
 
         for kind in below(errors.MachineError):
             error = kind.__new__(kind)
-            self.assertIsInstance(bmc.completion(error), constants.Completion)
+            self.assertIsInstance(
+                bmc.completion_code(error),
+                constants.Completion)
 
     def test_an_error_that_lasts_is_logged_once(self):
         self.find.side_effect = errors.Unavailable('away')

@@ -10,11 +10,11 @@ class HostTest(unittest.IsolatedAsyncioTestCase):
 
     async def start(self, name):
         """:returns: what an entry of that name is served with"""
-        one = bmc_process.Host(None, None, None, None, 'options')
+        one = bmc_process.BmcProcess(None, None, None, None, 'options')
         with mock.patch.object(
-            bmc_process.bmc_server, 'Entry'
+            bmc_process.bmc_server, 'BmcServer'
         ) as entry, mock.patch.object(
-            bmc_process.udp_port, 'open_socket'
+            bmc_process.udp, 'open_socket'
         ) as open_socket:
             entry.return_value.watch = mock.AsyncMock()
             self.assertIsNone(await one.start({
@@ -35,7 +35,7 @@ class HostTest(unittest.IsolatedAsyncioTestCase):
             self.assertIs(account(), account())
 
     async def test_a_port_that_is_taken(self):
-        one = bmc_process.Host(None, None, None, None, None)
+        one = bmc_process.BmcProcess(None, None, None, None, None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(('127.0.0.1', 0))
             self.assertIn('in use', await one.start({

@@ -17,13 +17,13 @@ class LinkTest(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def test_it_is_made_once_and_late(self):
-        link = bmc_server.Link('/k', 'c')
+        link = bmc_server.SharedConnection('/k', 'c')
         self.make.assert_not_called()
         self.assertIs(link.get(), link.get())
         self.make.assert_called_once_with('/k', 'c')
 
     def test_it_is_not_tried_too_often(self):
-        link = bmc_server.Link(None, None)
+        link = bmc_server.SharedConnection(None, None)
         self.make.side_effect = errors.ConfigError('no kubeconfig')
         for _number in range(5):
             self.assertRaisesRegex(errors.ConfigError, 'no kubeconfig',
@@ -45,8 +45,8 @@ class EntryTest(unittest.TestCase):
         self.link = mock.Mock()
 
     def entry(self):
-        return bmc_server.Entry(self.link, 'options', 'vm', 'lab/vm',
-                                lambda: None)
+        return bmc_server.BmcServer(self.link, 'options', 'vm', 'lab/vm',
+                                    lambda: None)
 
     def test_access_to_the_vm_alone_suffices(self):
         entry = self.entry()
@@ -72,8 +72,8 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
     """A BMC nobody asks watches its VM all the same."""
 
     async def watch(self, *results):
-        entry = bmc_server.Entry(mock.Mock(), None, 'vm', 'lab/vm',
-                                 lambda: None)
+        entry = bmc_server.BmcServer(mock.Mock(), None, 'vm', 'lab/vm',
+                                     lambda: None)
         entry.bmc.machine = mock.Mock(side_effect=results)
         with mock.patch.object(bmc_server, 'RETRY_SECONDS', 0):
             async with asyncio.timeout(30):
@@ -90,8 +90,8 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
                                    errors.ConfigError('no kubeconfig'),
                                    'machine')
         self.assertEqual(1, len(logs.records))
-        self.assertEqual('no kubeconfig', bmc.problem)
+        self.assertEqual('no kubeconfig', bmc.last_error)
 
     async def test_the_cluster_itself_tries_again(self):
         bmc = await self.watch(errors.Unavailable('away'))
-        self.assertEqual('away', bmc.problem)
+        self.assertEqual('away', bmc.last_error)

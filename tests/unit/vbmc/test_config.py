@@ -17,9 +17,14 @@ class SettingsTest(base.BaseTestCase):
         with fixtures.MockPatchObject(upstream, 'CONF', {}):
             loaded = config.load()
         self.assertEqual(config.Settings(), loaded)
-        self.assertEqual((None, 'RerunOnFailure', 8.0),
-                         (loaded.kubeconfig, loaded.options.run_strategy,
-                          loaded.options.write_deadline))
+        self.assertEqual(
+            (None, 'RerunOnFailure', 8.0),
+            (
+                loaded.kubeconfig,
+                loaded.machine_options.run_strategy,
+                loaded.machine_options.write_deadline,
+            ),
+        )
 
     def test_all_kinds(self):
         loaded = self.load(kubeconfig='/k', context='', namespace='lab',
@@ -27,14 +32,21 @@ class SettingsTest(base.BaseTestCase):
                            page_size='7', keeper='False')
         self.assertEqual(
             ('/k', None, 'lab', 'Manual', 5.0, 7, False),
-            (loaded.kubeconfig, loaded.context, loaded.namespace,
-             loaded.options.run_strategy, loaded.options.write_deadline,
-             loaded.options.page_size, loaded.options.keeper))
+            (
+                loaded.kubeconfig,
+                loaded.context,
+                loaded.namespace,
+                loaded.machine_options.run_strategy,
+                loaded.machine_options.write_deadline,
+                loaded.machine_options.page_size,
+                loaded.machine_options.keeper,
+            ),
+        )
 
     def test_mistakes_are_named(self):
         self.assertRaisesRegex(
-            upstream.VirtualBMCError, r'no option kubconfig in section '
-            r'\[kubevirt\]; there are: kubeconfig, ', self.load,
+            upstream.VirtualBMCError, r'Unknown option kubconfig in section '
+            r'\[kubevirt\]; supported: kubeconfig, ', self.load,
             kubconfig='x')
         for name, value in (('page_size', '1.5'), ('keeper', 'perhaps'),
                             ('write_deadline', 'long'),
@@ -44,5 +56,6 @@ class SettingsTest(base.BaseTestCase):
                             ('run_strategy', 'Halted'),
                             ('run_strategy', 'always')):
             self.assertRaisesRegex(
-                upstream.VirtualBMCError, "Option %s in section .* cannot "
-                "be '%s'" % (name, value), self.load, **{name: value})
+                upstream.VirtualBMCError,
+                f"Invalid value '{value}' of option {name} in section",
+                self.load, **{name: value})

@@ -104,7 +104,7 @@ class EntriesTest(base.BaseTestCase):
     def test_there_is_one_already(self):
         self.entries.create(entry())
         self.assertRaisesRegex(
-            upstream.VirtualBMCError, 'BMC for vm already',
+            upstream.VirtualBMCError, 'BMC for vm already exists',
             self.entries.create, entry(password='other'))
         self.assertEqual('pass', self.entries.load('vm')['password'])
 

@@ -94,17 +94,19 @@ class ManagerTest(base.BaseTestCase):
 
     def test_add_is_refused(self):
         self.assertEqual((1, 'There is no missing'), self.add('missing'))
-        self.assertEqual((1, 'There is no driver x; installed are: libvirt, '
+        self.assertEqual((1, 'Unknown driver x; installed: libvirt, '
                           'other'), self.add('vm', driver='x'))
-        self.assertEqual((1, '--namespace is for the driver other, this BMC '
-                          'has libvirt'), self.add('vm', namespace='n'))
+        self.assertEqual((1, '--namespace is an option of driver other; '
+                          'this BMC uses driver libvirt'),
+                         self.add('vm', namespace='n'))
         self.assertEqual(1, self.add('../vm')[0])
         for port in -1, 0, 65536:
-            self.assertEqual((1, '%d is no port' % port), self.manager.add(
-                domain_name='vm', port=port, **SENT))
+            self.assertEqual((1, f'{port} is not a valid port'),
+                             self.manager.add(domain_name='vm', port=port,
+                                              **SENT))
         self.assertEqual({}, self.status())
         self.add('vm')
-        self.assertEqual((1, 'There is a BMC for vm already'),
+        self.assertEqual((1, 'A BMC for vm already exists'),
                          self.add('vm'))
 
     def test_default_driver(self):
@@ -114,7 +116,7 @@ class ManagerTest(base.BaseTestCase):
         self.assertEqual('other', dict(self.manager.show('vm')[1])['driver'])
         self.conf['drivers']['default'] = 'unknown'
         self.assertRaisesRegex(upstream.VirtualBMCError,
-                               'no driver unknown; installed are: libvirt',
+                               'Unknown driver unknown; installed: libvirt',
                                manager.Manager)
 
     def test_entries_without_a_driver_are_libvirts(self):

@@ -7,18 +7,20 @@ from oslotest import base
 from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import channel
+from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt import metrics
 
 
 class MetricsTest(base.BaseTestCase):
 
     def text(self, cluster):
-        server = mock.Mock(
-            answers=collections.Counter({
+        ipmi_server = mock.Mock(
+            responses=collections.Counter({
                 (0, 1, 0): 3, (0, 1, 0xC0): 1, (None, None, 0xC1): 2}),
-            sessions=1, opened=5, refused=2)
+            command_names={(0, 1): 'Get Chassis Status'},
+            sessions=1, sessions_opened=5, sessions_refused=2)
         return prometheus.text(metrics.of(
-            mock.Mock(server=server, cluster=cluster))).decode()
+            mock.Mock(server=ipmi_server, cluster=cluster))).decode()
 
     def test_all_that_is_told(self):
         text = self.text(mock.Mock(cache_age=1.5, calls={
@@ -44,7 +46,11 @@ class MetricsTest(base.BaseTestCase):
         self.assertNotRegex(text, '(?m)^virtbmc_(api|cache)')
 
     def test_every_command_has_a_name(self):
-        served = bmc.Bmc('vm', None, (1, 0), None).commands
-        self.assertEqual({*served, *channel.inside(lambda: True),
-                          channel.CHALLENGE, channel.ACTIVATE},
-                         set(metrics.COMMANDS))
+        commands = bmc.Bmc('vm', None, (1, 0), None).commands
+        names = server.Server('vm', None, commands, None, None,
+                              None).command_names
+        self.assertEqual({*commands,
+                          *channel.session_commands(lambda: True),
+                          channel.CHALLENGE, channel.ACTIVATE}, set(names))
+        self.assertEqual(len(names), len(set(names.values())))
+        self.assertTrue(all(names.values()))

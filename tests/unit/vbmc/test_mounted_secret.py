@@ -41,7 +41,7 @@ class AccountTestCase(base.BaseTestCase):
             shutil.rmtree(self.folder / old)
 
     def account(self):
-        return mounted_secret.Account(self.folder, (16, 20))
+        return mounted_secret.MountedAccount(self.folder, (16, 20))
 
 
 class MountTest(AccountTestCase):
@@ -55,7 +55,7 @@ class MountTest(AccountTestCase):
         self.mount(username=b'admin', password=b'hush')
         self.assertEqual((b'admin', b'hush'), account.current())
         self.assertEqual('', account.problem)
-        self.assertIn('another', self.log.output)
+        self.assertIn('has changed', self.log.output)
         self.assertNotIn('hush', self.log.output)
         self.assertNotIn('secret', self.log.output)
 
@@ -72,18 +72,18 @@ class MountTest(AccountTestCase):
                 ({'username': b'admin'}, 'password: No such file'),
                 ({'password': b'x'}, 'username: No such file'),
                 ({'username': b'admin', 'password': b''},
-                 'password: IPMI takes 1 to 20 bytes'),
+                 'password: must have 1 to 20 bytes'),
                 ({'username': b'admin', 'password': b'\n'}, '1 to 20 bytes'),
                 ({'username': b'admin', 'password': b'x' * 21},
                  '1 to 20 bytes'),
                 ({'username': b'admin', 'password': b'x' * 99999},
                  '1 to 20 bytes'),
                 ({'username': b'a' * 17, 'password': b'x'},
-                 'username: IPMI takes 1 to 16 bytes'),
+                 'username: must have 1 to 16 bytes'),
                 ({'username': b'admin', 'password': b'hush\0'},
                  'control characters'),
                 ({'username': b'\xff\xfe', 'password': b'hush'},
-                 'username: it is no text')):
+                 'username: must be printable UTF-8')):
             self.mount(**files)
             account = self.account()
             for _twice in range(2):
@@ -109,7 +109,7 @@ class MountTest(AccountTestCase):
         account = self.account()
         for _number in range(5):
             account.current()
-        self.assertEqual(1, self.log.output.count('cannot be used'))
+        self.assertEqual(1, self.log.output.count('is unusable'))
 
     def test_a_folder_that_goes_and_comes(self):
         self.mount(username=b'admin', password=b'secret')

@@ -27,10 +27,12 @@ class ReadTest(base.BaseTestCase):
             ('lab/node-0', '/etc/auth', '::', 6230, 8082),
             (settings.vm, settings.folder, settings.address, settings.port,
              settings.health_port))
-        self.assertEqual('RerunOnFailure', settings.options.run_strategy)
-        self.assertEqual(8, settings.options.write_deadline)
-        self.assertEqual(300, settings.options.watch_seconds)
-        self.assertTrue(settings.options.keeper)
+        self.assertEqual(
+            'RerunOnFailure',
+            settings.machine_options.run_strategy)
+        self.assertEqual(8, settings.machine_options.write_deadline)
+        self.assertEqual(300, settings.machine_options.watch_seconds)
+        self.assertTrue(settings.machine_options.keeper)
 
     def test_all(self):
         settings = ipmi.read(dict(
@@ -38,7 +40,7 @@ class ReadTest(base.BaseTestCase):
             VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual'))
         self.assertEqual(('10.0.0.7', 623, 0, 'Manual'), (
             settings.address, settings.port, settings.health_port,
-            settings.options.run_strategy))
+            settings.machine_options.run_strategy))
 
     def test_what_cannot_be(self):
         for name, value in (
@@ -67,9 +69,9 @@ class ReadTest(base.BaseTestCase):
                  deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
                 (settings.vm, settings.folder, settings.address,
                  settings.port, settings.health_port))
-            self.assertEqual(strategy, settings.options.run_strategy)
+            self.assertEqual(strategy, settings.machine_options.run_strategy)
             self.assertEqual(config_map.WATCH_SECONDS,
-                             settings.options.watch_seconds)
+                             settings.machine_options.watch_seconds)
         least = ipmi.read(SOUND)
         self.assertEqual((deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
                          (least.port, least.health_port))

@@ -80,14 +80,15 @@ class CheckTest(DriverTestCase):
                                                  checked['namespace']))
             self.assertEqual(asked, self.find.call_args.args[2:4])
         self.find.reset_mock()
-        self.refused('lab/vm is not in the namespace other', 'lab/vm',
+        self.refused('lab/vm is not in namespace other', 'lab/vm',
                      namespace='other')
 
     def test_names_that_cannot_be(self):
         for name in ('', 'VM', 'a_b', '-a', 'a-', 'a..b', 'a' * 64, 'lab/',
                      'Lab/vm', 'a.b/vm', 'a/b/c', 'vm\n', '..', '%2e'):
-            self.refused('(can be named)', name, namespace=None)
-        self.refused('can be named', namespace='a.b')
+            self.refused('is not a valid (VM|namespace) name', name,
+                         namespace=None)
+        self.refused('not a valid namespace name', namespace='a.b')
 
     def test_credentials(self):
         for option, value in (
@@ -95,7 +96,8 @@ class CheckTest(DriverTestCase):
                 ('password', ''), ('password', 'x' * 21),
                 ('password', 'ü' * 11), ('password', ' x'),
                 ('password', 'x\ny'), ('username', 'x\t')):
-            self.refused(f'The {option} must have', **{option: value})
+            self.refused(f'The {option} must (have|not have)',
+                         **{option: value})
         self.driver.check(entry(username='ü' * 8, password='ü' * 10))
 
     def test_no_password_in_a_refusal(self):
@@ -107,7 +109,7 @@ class CheckTest(DriverTestCase):
     def test_kubeconfigs(self):
         path = self.useFixture(fixtures.TempDir()).path + '/k'
         self.refused('/k: No such file', kubeconfig=path)
-        self.refused('is no file', kubeconfig='/')
+        self.refused('is not a regular file', kubeconfig='/')
         with open(path, 'w'):
             pass
         os.chmod(path, 0o666)
@@ -165,7 +167,7 @@ class ServeTest(DriverTestCase):
             for name in ('one', 'two'))
 
     def processes(self):
-        return [each._process.pid for each in self.driver._hosts.values()]
+        return [each._process.pid for each in self.driver._processes.values()]
 
     def test_one_process_for_all(self):
         self.assertTrue(self.driver.start(self.one))
@@ -232,12 +234,12 @@ class ServeTest(DriverTestCase):
 
     def test_a_host_that_hangs_is_replaced(self):
         self.useFixture(fixtures.MockPatchObject(
-            kubevirt, 'ORDER_SECONDS', 0.3))
+            kubevirt, 'CALL_SECONDS', 0.3))
         self.driver.start(self.one)
         pid, = self.processes()
         os.kill(pid, signal.SIGSTOP)
         self.assertEqual(upstream.ERROR, self.driver.state('one')[0])
-        kubevirt.ORDER_SECONDS = 10
+        kubevirt.CALL_SECONDS = 10
         self.assertTrue(self.driver.start(self.one))
         self.assertTrue(answers(self.one['port']))
 

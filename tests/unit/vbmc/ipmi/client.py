@@ -82,12 +82,12 @@ class Client:
 
     def exchange(self, kind, data):
         """:returns: the payload of the one answer, or None"""
-        answers = self.send(payload(kind, data))
-        assert len(answers) <= 1, answers
-        if not answers:
+        responses = self.send(payload(kind, data))
+        assert len(responses) <= 1, responses
+        if not responses:
             return None
-        assert answers[0][5] == kind + 1
-        return answers[0][16:]
+        assert responses[0][5] == kind + 1
+        return responses[0][16:]
 
     def open(self, level=0):
         auth, integrity, privacy = SUITES[self.suite][:3]

@@ -44,10 +44,10 @@ class Client:
     def ask(self, command, data):
         """:returns: (completion code, data) of a command outside"""
         message = client.message(6, command, data)
-        answers = self.send(plain(message))
-        if not answers:
+        responses = self.send(plain(message))
+        if not responses:
             return None
-        answer, = answers
+        answer, = responses
         assert answer[:5] == b'\x06\x00\xff\x07\x00'
         assert answer[5:13] == bytes(8)
         assert len(answer) == 14 + answer[13]
@@ -74,10 +74,10 @@ class Client:
 
     def activate(self, **changes):
         """Activate Session. :returns: as `reveal`; None without answer"""
-        answers = self.send(self.activation(**changes))
-        if not answers:
+        responses = self.send(self.activation(**changes))
+        if not responses:
             return None
-        answer, = answers
+        answer, = responses
         answer = self.reveal(answer)
         if answer[0] == 0:
             kind, number, self.sequence, self.limit = struct.unpack(

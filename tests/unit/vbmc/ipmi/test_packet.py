@@ -78,7 +78,7 @@ class PingTest(base.BaseTestCase):
         # Tables 13-6 and 13-7, byte for byte.
         ping = bytes.fromhex('0600ff06' '000011be' '80' '2a' '00' '00')
         self.assertEqual(ping, packet.ping(0x2a))
-        self.assertEqual(0x2a, packet.pinged(ping))
+        self.assertEqual(0x2a, packet.parse_ping(ping))
         self.assertEqual(
             bytes.fromhex('0600ff06' '000011be' '40' '2a' '00' '10'
                           '000011be' '00000000' '81' '00' '000000000000'),
@@ -87,15 +87,15 @@ class PingTest(base.BaseTestCase):
     def test_whatever_sequence_number_it_has(self):
         ping = bytearray(packet.ping(7))
         ping[2] = 0x20
-        self.assertEqual(7, packet.pinged(bytes(ping)))
+        self.assertEqual(7, packet.parse_ping(bytes(ping)))
 
     def test_anything_else_is_none(self):
         ping = packet.ping(7)
         for size in range(len(ping)):
-            self.assertIsNone(packet.pinged(ping[:size]))
+            self.assertIsNone(packet.parse_ping(ping[:size]))
         for index in 0, 1, 3, 4, 5, 6, 7, 8:
             other = bytearray(ping)
             other[index] ^= 1
-            self.assertIsNone(packet.pinged(bytes(other)), index)
-        self.assertIsNone(packet.pinged(packet.pong(7)))
-        self.assertIsNone(packet.pinged(REAL))
+            self.assertIsNone(packet.parse_ping(bytes(other)), index)
+        self.assertIsNone(packet.parse_ping(packet.pong(7)))
+        self.assertIsNone(packet.parse_ping(REAL))

@@ -13,7 +13,7 @@ from unittest import mock
 from tests.unit.vbmc.ipmi import client
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
-from vbmc_kubevirt.ipmi import udp_port as port_
+from vbmc_kubevirt.ipmi import udp
 
 GUID = bytes(range(16))
 
@@ -26,12 +26,25 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.go_on = threading.Event()
         self.go_on.set()
         self.commands = {
-            (0, 1): server.Command(self.read, constants.Privilege.USER),
-            (0, 2): server.Command(self.write, constants.Privilege.OPERATOR,
-                                   length=1, changes=True),
-            (0, 3): server.Command(self.faulty, constants.Privilege.USER),
-            (6, 1): server.Command(lambda session, data: (0, b'quick'),
-                                   constants.Privilege.USER, quick=True),
+            (0, 1): server.Command(
+                'Read', self.read, constants.Privilege.USER
+            ),
+            (0, 2): server.Command(
+                'Write',
+                self.write,
+                constants.Privilege.OPERATOR,
+                min_length=1,
+                modifies=True,
+            ),
+            (0, 3): server.Command(
+                'Faulty', self.faulty, constants.Privilege.USER
+            ),
+            (6, 1): server.Command(
+                'Inline',
+                lambda session, data: (0, b'quick'),
+                constants.Privilege.USER,
+                inline=True,
+            ),
         }
         self.readers = futures.ThreadPoolExecutor(2)
         self.writers = futures.ThreadPoolExecutor(2)
@@ -153,7 +166,9 @@ class AccountTest(ServerTestCase):
         self.assertEqual(0x0F, one.rakp3()[1])
         self.client(username=b'root', password=b'other').login()
         self.assertEqual(1, self.server.sessions)
-        self.assertEqual((1, 2), (self.server.opened, self.server.refused))
+        self.assertEqual(
+            (1, 2), (self.server.sessions_opened, self.server.sessions_refused)
+        )
 
     async def test_replaced_in_the_middle_of_a_login(self):
         one = self.client()
@@ -210,7 +225,7 @@ class FinishTest(ServerTestCase):
                          one.reveal(self.socket.sent[-1][0])[:2])
         # It takes its leave.
         self.assertEqual([(0, b'')], one.request(6, 0x3c, one.session_id))
-        async with asyncio.timeout(server.GOODBYE_SECONDS / 2):
+        async with asyncio.timeout(server.CLOSE_SECONDS / 2):
             await finish
         self.assertTrue(self.socket.closed)
         self.assertEqual([('write', b'1')], self.carried_out)
@@ -237,15 +252,22 @@ class CountTest(ServerTestCase):
         self.assertEqual(
             {(0, 1, 0): 2, (0, 2, 0xD4): 1, (6, 1, 0): 1,
              # However many a client makes up.
-             (None, None, 0xC1): 8}, dict(self.server.answers))
+             (None, None, 0xC1): 8}, dict(self.server.responses))
 
     async def test_a_session(self):
         one = self.client().login()
-        self.assertEqual((1, 1, 0), (
-            self.server.sessions, self.server.opened, self.server.refused))
+        self.assertEqual(
+            (1, 1, 0),
+            (
+                self.server.sessions,
+                self.server.sessions_opened,
+                self.server.sessions_refused,
+            ),
+        )
         one.request(6, 0x3c, one.session_id)
-        self.assertEqual((0, 1), (self.server.sessions, self.server.opened))
-        self.assertEqual(1, self.server.answers[6, 0x3c, 0])
+        self.assertEqual(
+            (0, 1), (self.server.sessions, self.server.sessions_opened))
+        self.assertEqual(1, self.server.responses[6, 0x3c, 0])
 
 
 class HandshakeTest(ServerTestCase):
@@ -378,8 +400,8 @@ class SessionTest(ServerTestCase):
         shortest = 16 - (len(message) + 1) % 16
         for pad, taken in ((shortest, 1), (shortest + 16, 0),
                            (shortest + 160, 0)):
-            answers = one.send(one.secure(message, pad=pad))
-            self.assertEqual(taken, len(answers), pad)
+            responses = one.send(one.secure(message, pad=pad))
+            self.assertEqual(taken, len(responses), pad)
 
     async def test_every_changed_bit_is_noticed(self):
         one = self.client().login()
@@ -410,9 +432,9 @@ class SessionTest(ServerTestCase):
                                 (40, 1), (26, 1), (24, 0), (0, 0),
                                 (0xffffffff, 1), (1, 0)):
             one.rq += 1
-            answers = one.send(one.secure(
+            responses = one.send(one.secure(
                 client.message(6, 1, b'', one.rq), sequence=sequence))
-            self.assertEqual(taken, len(answers), sequence)
+            self.assertEqual(taken, len(responses), sequence)
 
     async def test_privilege(self):
         one = self.client().login()
@@ -574,7 +596,7 @@ class RepetitionTest(ServerTestCase):
                          self.carried_out)
 
     def useTimeout(self, seconds):
-        patch = mock.patch.object(server, 'ANSWER_SECONDS', seconds)
+        patch = mock.patch.object(server, 'RESPONSE_SECONDS', seconds)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -588,7 +610,9 @@ class RepetitionTest(ServerTestCase):
         for number in range(40):
             await self.one.command(0, 2, bytes((number,)))
         session, = self.server._established.values()
-        self.assertEqual(server.ANSWERED_MAX, len(session.answered))
+        self.assertEqual(
+            server.CACHED_RESPONSES_MAX, len(
+                session.response_cache))
         self.assertEqual(set(), session.pending)
 
 
@@ -601,7 +625,7 @@ class FloodTest(ServerTestCase):
         for number in range(3000):
             self.client(address=('198.51.100.%d' % (number % 256),
                                  1024 + number)).open()
-        self.assertEqual([server.OPENED_MAX, 1, 0], self.count())
+        self.assertEqual([server.REQUESTED_MAX, 1, 0], self.count())
         honest.rakp3()
         self.assertEqual((0, b'read'), await honest.command(0, 1))
         self.client().login()
@@ -614,7 +638,7 @@ class FloodTest(ServerTestCase):
             one = self.client(address=('198.51.100.1', 1024 + number))
             one.open()
             one.rakp1()
-        self.assertEqual([0, server.GREETED_MAX, 1], self.count())
+        self.assertEqual([0, server.AUTHENTICATING_MAX, 1], self.count())
         self.assertEqual([(0, b'quick')], established.request(6, 1))
 
     async def test_sessions_that_are_not_closed(self):
@@ -720,7 +744,7 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
         one = server.Server('vm', lambda: (b'admin', b'secret'), {},
                             lambda: GUID, None, None)
         loop = asyncio.get_running_loop()
-        sock = port_.open_socket('127.0.0.1', 0)
+        sock = udp.open_socket('127.0.0.1', 0)
         port = sock.getsockname()[1]
         one.start(sock)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -734,7 +758,7 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
             async with asyncio.timeout(30):
                 answer = await loop.sock_recv(other, 100)
             self.assertEqual(0x38, answer[21])
-            # Its answers come back as errors when nobody is there any more.
+            # Its responses come back as errors when nobody is there any more.
             for _number in range(3):
                 with socket.socket(socket.AF_INET,
                                    socket.SOCK_DGRAM) as gone:
@@ -744,15 +768,15 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
             async with asyncio.timeout(30):
                 await loop.sock_recv(other, 100)
         one.stop()
-        port_.open_socket('127.0.0.1', port).close()
+        udp.open_socket('127.0.0.1', port).close()
 
     def test_a_port_that_is_taken(self):
-        with port_.open_socket('127.0.0.1', 0) as first:
+        with udp.open_socket('127.0.0.1', 0) as first:
             port = first.getsockname()[1]
             with self.assertRaisesRegex(
                     OSError, 'UDP port %d on 127.0.0.1: .*in use' % port):
-                port_.open_socket('127.0.0.1', port)
+                udp.open_socket('127.0.0.1', port)
 
     def test_an_address_that_is_none(self):
         with self.assertRaisesRegex(OSError, 'UDP port 1623 on 999.1.1.1: '):
-            port_.open_socket('999.1.1.1', 1623)
+            udp.open_socket('999.1.1.1', 1623)

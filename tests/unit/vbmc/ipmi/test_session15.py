@@ -103,10 +103,16 @@ class LoginTest(Session15TestCase):
         self.assertEqual(4, one.limit)
         self.assertEqual([0, 0, 1], self.count())
         self.assertEqual((0, b'read'), await self.command(one, 0, 1))
-        self.assertEqual((1, 1, 0), (
-            self.server.sessions, self.server.opened, self.server.refused))
-        self.assertEqual(1, self.server.answers[6, 0x39, 0])
-        self.assertEqual(1, self.server.answers[6, 0x3A, 0])
+        self.assertEqual(
+            (1, 1, 0),
+            (
+                self.server.sessions,
+                self.server.sessions_opened,
+                self.server.sessions_refused,
+            ),
+        )
+        self.assertEqual(1, self.server.responses[6, 0x39, 0])
+        self.assertEqual(1, self.server.responses[6, 0x3A, 0])
 
     async def test_challenges_differ(self):
         seen = set()
@@ -125,7 +131,9 @@ class LoginTest(Session15TestCase):
             one.password = b'secret'
             self.assertIsNone(one.activate())
         self.assertEqual([0, 0, 0], self.count())
-        self.assertEqual((0, 4), (self.server.opened, self.server.refused))
+        self.assertEqual(
+            (0, 4), (self.server.sessions_opened, self.server.sessions_refused)
+        )
 
     async def test_another_user_looks_like_another_password(self):
         for name in b'root', b'Admin', b'admi', b'adminx', b'', b'\xff' * 16:
@@ -179,7 +187,9 @@ class LoginTest(Session15TestCase):
         one.greet()
         self.assertIsNone(one.activate(command=0x3B))
         self.assertEqual([0, 0, 0], self.count())
-        self.assertEqual((0, 9), (self.server.opened, self.server.refused))
+        self.assertEqual(
+            (0, 9), (self.server.sessions_opened, self.server.sessions_refused)
+        )
 
     async def test_an_activation_that_proves_nothing(self):
         one = self.old()
@@ -199,7 +209,7 @@ class LoginTest(Session15TestCase):
         first = one.reveal(one.send(packet)[0])
         self.assertEqual(first, one.reveal(one.send(packet)[0]))
         self.assertEqual([0, 0, 1], self.count())
-        self.assertEqual(1, self.server.opened)
+        self.assertEqual(1, self.server.sessions_opened)
 
     async def test_challenges_and_rakp_do_not_mix(self):
         one = self.old()
@@ -241,7 +251,7 @@ class LoginTest(Session15TestCase):
         for number in range(3000):
             self.old(address=('198.51.100.%d' % (number % 256),
                               1024 + number)).greet()
-        self.assertEqual([server.OPENED_MAX, 1, 1], self.count())
+        self.assertEqual([server.REQUESTED_MAX, 1, 1], self.count())
         greeted.rakp3()
         self.assertEqual([(0, b'quick')], established.request(6, 1))
         self.old().login()
@@ -308,9 +318,9 @@ class SessionTest(Session15TestCase):
                                 (3, 0), (5, 0), (40, 1), (26, 1), (24, 0),
                                 (1 << 30, 1), (1, 0)):
             one.rq += 1
-            answers = one.send(one.secure(
+            responses = one.send(one.secure(
                 client.message(6, 1, b'', one.rq), first + sequence))
-            self.assertEqual(taken, len(answers), sequence)
+            self.assertEqual(taken, len(responses), sequence)
         self.assertEqual([], one.send(one.secure(
             client.message(6, 1, b'', 60), 0)))
 

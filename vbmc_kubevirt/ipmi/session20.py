@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client's way in: Open Session, RAKP, and what the keys then protect.
+"""IPMI v2.0 (RMCP+) session: Open Session, RAKP, signing and encryption.
 
-A session takes payloads and gives back payloads; sockets, tables and time
-are the `server`'s. Sections 13.17 to 13.32 of the specification.
+A session converts between payloads; `server` owns sockets, tables and
+timers. Sections 13.17 to 13.32 of the specification.
 """
 
 import collections
@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.ciphers import modes
 
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import sequence_window
 
 
 class Suite(collections.namedtuple(
@@ -24,8 +23,9 @@ class Suite(collections.namedtuple(
                  'code_length')):
     """A cipher suite (tables 13-17 to 13-19, 22-20).
 
-    `hash` names the algorithm of hashlib, `code_length` is the length in
-    bytes of the authentication code of a packet and of RAKP 4.
+    :ivar hash: algorithm name for hashlib
+    :ivar code_length: bytes of the authentication code of a packet and of
+        RAKP message 4
     """
 
     __slots__ = ()
@@ -36,7 +36,7 @@ class Suite(collections.namedtuple(
 
     @property
     def record(self):
-        """As Get Channel Cipher Suites tells it (table 22-18)."""
+        """Cipher suite record of Get Channel Cipher Suites (table 22-18)."""
         return bytes((0xC0, self.number, self.authentication,
                       0x40 | self.integrity, 0x80 | self.confidentiality))
 
@@ -44,15 +44,15 @@ class Suite(collections.namedtuple(
         return hmac.digest(key, data, self.hash)
 
 
-#: The suites offered, the best first; all with AES-CBC-128.
+#: Supported suites in order of preference; all with AES-CBC-128.
 SUITES = (Suite(17, 3, 4, 1, 'sha256', 16),
           Suite(3, 1, 1, 1, 'sha1', 12))
 
 
-class Refused(Exception):
-    """The client is told why, and there is no session.
+class HandshakeRefused(Exception):
+    """The BMC refuses the session and answers with a status code.
 
-    :param answer: (payload type, payload) to send
+    :ivar answer: (payload type, payload) to send
     """
 
     def __init__(self, payload_type, tag, status, console_id):
@@ -61,14 +61,50 @@ class Refused(Exception):
                        bytes((tag, status, 0, 0)) + console_id)
 
 
-class Abandoned(Exception):
-    """The client gave up: what it was sent does not fit its password."""
+class HandshakeAborted(Exception):
+    """The client aborted RAKP: message 2 does not match its password."""
+
+
+class SequenceWindow:
+    """Sliding window of received sequence numbers (section 6.12.13).
+
+    Rejects replayed packets and accepts packets that overtake each other.
+
+    :param start: number before the first valid one
+    """
+
+    __slots__ = '_highest', '_seen'
+
+    #: Accepted distance behind the highest number.
+    _SIZE = 15
+
+    def __init__(self, start=0):
+        self._highest = start
+        # Bit n is set if the number n below the highest was received.
+        # Numbers before the first, including 0, are never valid.
+        self._seen = 0xffff
+
+    def accept(self, sequence):
+        """Record the number of an authenticated packet.
+
+        :returns: False if it was received before or is behind the window
+        """
+        ahead = sequence - self._highest
+        if ahead > 0:
+            self._seen = ((self._seen << ahead | 1) & 0xffff
+                          if ahead <= self._SIZE else 1)
+            self._highest = sequence
+            return True
+        if ahead < -self._SIZE or self._seen >> -ahead & 1:
+            return False
+        self._seen |= 1 << -ahead
+        return True
 
 
 def _algorithm(data, kind):
-    """Read an algorithm payload (table 13-9) of eight bytes.
+    """Parse an algorithm payload (table 13-9) of eight bytes.
 
-    :returns: the algorithm's number; None if the choice is the BMC's
+    :returns: algorithm number; None if the BMC may choose
     """
     if data[0] != kind:
         raise packet.Malformed()
@@ -80,26 +116,26 @@ def _algorithm(data, kind):
 
 
 class Session:
-    """A session in the making, and then a session.
+    """An IPMI v2.0 session, from the Open Session Request on.
 
-    :param address: where its packets come from, and may come from only
-    :param session_id: the managed system's number for it, not 0
+    :param address: client address; packets from others are rejected
+    :param session_id: managed system's session id, not 0
     :param request: payload of the RMCP+ Open Session Request (table 13-9)
-    :raises: `Refused`, `packet.Malformed`
-    :ivar used: time of the last good packet; the server's to keep
-    :ivar account: what it was opened with; the server's to keep
-    :ivar pending: requests that are being worked on
-    :ivar answered: responses to requests that must not be carried out twice
+    :raises: `HandshakeRefused`, `packet.Malformed`
+    :ivar used: loop time of the last valid packet; maintained by the server
+    :ivar account: account object at login; maintained by the server
+    :ivar pending: set of requests in progress
+    :ivar response_cache: dict of request to (loop time, response message)
     """
 
     __slots__ = ('address', 'session_id', 'used', 'account', 'pending',
-                 'answered',
+                 'response_cache',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
                  '_random', '_rakp3', '_rakp4', '_k1', '_aes', '_sent',
                  '_window', '__weakref__')
 
-    #: The format of its packets; False is IPMI v1.5.
+    #: True for the RMCP+ packet format, False for IPMI v1.5.
     rmcpp = True
 
     def __init__(self, address, session_id, request):
@@ -110,17 +146,17 @@ class Session:
         self.used = 0.0
         self.account = None
         self.pending = set()
-        self.answered = collections.OrderedDict()
+        self.response_cache = collections.OrderedDict()
         self.privilege = constants.Privilege.USER
         self._console_id = bytes(request[4:8])
         self._random = self._rakp3 = None
         tag, level = request[0], request[1] & 0x0f
 
-        wanted = [_algorithm(request[8 + 8 * kind:], kind)
-                  for kind in range(3)]
+        requested = [_algorithm(request[8 + 8 * kind:], kind)
+                     for kind in range(3)]
         for self._suite in SUITES:
-            if all(want in (None, have) for want, have
-                   in zip(wanted, self._suite.algorithms)):
+            if all(number in (None, supported) for number, supported
+                   in zip(requested, self._suite.algorithms)):
                 break
         else:
             self._refuse(constants.Payload.OPEN_SESSION_RESPONSE, tag,
@@ -128,11 +164,11 @@ class Session:
         if level > constants.Privilege.ADMINISTRATOR:
             self._refuse(constants.Payload.OPEN_SESSION_RESPONSE, tag,
                          constants.Status.INVALID_ROLE)
-        # 0 asks for the highest there is.
+        # 0 requests the highest level available.
         self.privilege_limit = level or constants.Privilege.ADMINISTRATOR
 
     def _refuse(self, payload_type, tag, status):
-        raise Refused(payload_type, tag, status, self._console_id)
+        raise HandshakeRefused(payload_type, tag, status, self._console_id)
 
     def open_response(self, tag):
         """:returns: (payload type, payload) of table 13-10"""
@@ -144,14 +180,14 @@ class Session:
                        in enumerate(self._suite.algorithms)))
 
     def rakp1(self, data, password_of, guid):
-        """The client says who it is (table 13-11).
+        """Process RAKP message 1, which names the user (table 13-11).
 
         :param data: payload of RAKP message 1
         :param password_of: function of a user name (bytes) that returns the
             password (bytes) or None
-        :param guid: 16 bytes, the GUID of the managed system
-        :returns: (payload type, payload) of RAKP message 2
-        :raises: `Refused`, `packet.Malformed`
+        :param guid: GUID of the managed system, 16 bytes
+        :returns: (payload type, payload) of RAKP message 2 (table 13-12)
+        :raises: `HandshakeRefused`, `packet.Malformed`
         """
         if len(data) < 28:
             raise packet.Malformed()
@@ -189,22 +225,22 @@ class Session:
         return bytes((self._role, len(self._username))) + self._username
 
     def rakp3(self, data):
-        """The client proves that it knows the password (table 13-13).
+        """Verify RAKP message 3, the proof of the password (table 13-13).
 
         :param data: payload of RAKP message 3
-        :returns: (payload type, payload) of RAKP message 4
-        :raises: `Refused`, `Abandoned`, `packet.Malformed`
+        :returns: (payload type, payload) of RAKP message 4 (table 13-14)
+        :raises: `HandshakeRefused`, `HandshakeAborted`, `packet.Malformed`
         """
         if self._random is None or len(data) < 8:
             raise packet.Malformed()
         if self._rakp3 is not None:
-            # The answer was lost; it is given once more, until it is used.
+            # The client lost message 4: repeat it until the session is used.
             if self._sent > 1 or not hmac.compare_digest(data, self._rakp3):
                 raise packet.Malformed()
             return self._rakp4
         tag = data[0]
         if data[1] != constants.Status.OK:
-            raise Abandoned()
+            raise HandshakeAborted()
         mac = self._suite.mac
         expected = mac(self._key, self._random + self._console_id
                        + self._user)
@@ -216,7 +252,7 @@ class Session:
         self._k1 = mac(integrity, b'\x01' * 20)
         self._aes = algorithms.AES(mac(integrity, b'\x02' * 20)[:16])
         self._sent = 1
-        self._window = sequence_window.Window()
+        self._window = SequenceWindow()
         self.privilege = min(constants.Privilege.USER, self.privilege_limit)
         code = mac(integrity, self._client_random
                    + struct.pack('<I', self.session_id) + self._guid)
@@ -227,11 +263,11 @@ class Session:
         return self._rakp4
 
     def unwrap(self, received):
-        """Check and decrypt a packet of this session.
+        """Verify and decrypt a packet of this session.
 
         :param received: `packet.Packet`
-        :returns: (payload, new); new is False for a packet that was here
-            before: a network, or somebody listening, sent it again
+        :returns: (payload, new); new is False for a duplicate or replayed
+            packet
         :raises: `packet.Malformed`
         """
         length = self._suite.code_length
@@ -260,6 +296,7 @@ class Session:
     def wrap(self, payload):
         """Encrypt and sign an IPMI message.
 
+        :param payload: bytes
         :returns: the datagram
         """
         pad = -(len(payload) + 1) % 16
@@ -271,7 +308,7 @@ class Session:
             vector + encryptor.update(plain) + encryptor.finalize(),
             struct.unpack('<I', self._console_id)[0], self._sent,
             secured=True)
-        # 0 is for what is outside a session.
+        # Sequence number 0 is for packets outside a session.
         self._sent = self._sent % 0xffffffff + 1
         pad = -(len(data) - len(packet.RMCP) + 2) % 4
         data += b'\xff' * pad + bytes((pad, packet.NEXT_HEADER))

@@ -4,15 +4,16 @@ import socket
 import unittest
 
 from vbmc_kubevirt.ipmi import packet
-from vbmc_kubevirt.ipmi import ping
 from vbmc_kubevirt.ipmi import server
-from vbmc_kubevirt.ipmi import udp_port as port_
+from vbmc_kubevirt.ipmi import udp
 
 
 class PingTest(unittest.IsolatedAsyncioTestCase):
 
     async def ask(self, address, port, seconds=5):
-        return await asyncio.to_thread(ping.answered, address, port, seconds)
+        return await asyncio.to_thread(
+            udp.answers_ping, address, port, seconds
+        )
 
     async def test_a_server_answers(self):
         for listens, asked in (('127.0.0.1', '127.0.0.1'), ('::1', '::1'),
@@ -20,7 +21,7 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
                                ('0.0.0.0', '0.0.0.0')):
             one = server.Server('vm', lambda: None, {}, lambda: b'', None,
                                 None)
-            sock = port_.open_socket(listens, 0)
+            sock = udp.open_socket(listens, 0)
             one.start(sock)
             self.assertTrue(await self.ask(asked, sock.getsockname()[1]))
             one.stop()
@@ -45,7 +46,7 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
                 '127.0.0.1', sock.getsockname()[1], 0.4))
             for _twice in range(2):
                 data, address = await asyncio.to_thread(sock.recvfrom, 100)
-            sock.sendto(packet.pong(packet.pinged(data)), address)
+            sock.sendto(packet.pong(packet.parse_ping(data)), address)
             self.assertTrue(await asked)
 
     async def test_somebody_says_something_else(self):
