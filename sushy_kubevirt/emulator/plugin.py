@@ -45,7 +45,7 @@ import stevedore
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors as machine_errors
-from sushy_kubevirt.redfish.protocol import negotiation
+from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
 from sushy_kubevirt.redfish.services import service_context
@@ -112,7 +112,7 @@ def enable():
     def wsgi_app(app, environ, start_response):
         if _state(app).ours():
             system_access.keep_slash(environ)
-            negotiation.members(environ)
+            request_validation.members(environ)
         return stock['wsgi_app'](app, environ, start_response)
 
     application.register_blueprint = register_blueprint

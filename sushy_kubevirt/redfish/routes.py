@@ -13,12 +13,11 @@ from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import etags
-from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import postprocessing
+from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import system_access
-from sushy_kubevirt.redfish.resources import absent_services
 from sushy_kubevirt.redfish.resources import account_service
 from sushy_kubevirt.redfish.resources import bios
 from sushy_kubevirt.redfish.resources import boot_options
@@ -39,6 +38,7 @@ from sushy_kubevirt.redfish.resources import session_service
 from sushy_kubevirt.redfish.resources import simple_storage
 from sushy_kubevirt.redfish.resources import storage
 from sushy_kubevirt.redfish.resources import tasks
+from sushy_kubevirt.redfish.resources import update_service
 from sushy_kubevirt.redfish.resources import virtual_media
 
 #: A module of `resources` that answers anything has ROUTES and stands here.
@@ -59,7 +59,7 @@ MODULES = (
     processors,
     registries,
     service_root,
-    absent_services,
+    update_service,
     session_service,
     simple_storage,
     storage,
@@ -95,10 +95,10 @@ def _adapted(feature, view):
 _CHECKS = (
     authentication.identify,
     authorization.check,
-    negotiation.check,
+    request_validation.check,
     system_access.guard,
     payload.check,
-    negotiation.query,
+    request_validation.query,
     etags.check,
 )
 

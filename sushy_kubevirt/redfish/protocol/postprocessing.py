@@ -15,8 +15,8 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import expand_select
 from sushy_kubevirt.redfish.protocol import internal_requests
-from sushy_kubevirt.redfish.protocol import negotiation
 from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import schemas
 
@@ -77,7 +77,7 @@ def _read(request, response):
         return response
     text = json.dumps(document)
     tag = etags.of(document, text)
-    query = request.environ.get(negotiation.QUERY)
+    query = request.environ.get(request_validation.QUERY)
     if query is None:
         if '@odata.id' in document:
             text = '%s, "@odata.etag": "W/\\"%s\\""}' % (text[:-1], tag[3:-1])

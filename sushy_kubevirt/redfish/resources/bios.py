@@ -20,7 +20,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 
 REGISTRY = 'BiosAttributeRegistryKubeVirt'
 
@@ -42,7 +42,7 @@ def _primitive(value):
 
 def bios(machine):
     """GET …/Bios: what the machine has booted with"""
-    here = system_parts.system(machine, 'Bios')
+    here = resource_paths.system(machine, 'Bios')
     return responses.resource({
         '@odata.id': here,
         '@odata.type': '#Bios.v1_2_1.Bios',
@@ -76,7 +76,7 @@ def bios_settings(machine):
     if flask.request.method == 'PATCH':
         return _patch_bios(machine)
     return responses.resource({
-        '@odata.id': system_parts.system(machine, 'Bios', 'Settings'),
+        '@odata.id': resource_paths.system(machine, 'Bios', 'Settings'),
         '@odata.type': '#Bios.v1_2_1.Bios',
         'Id': 'Settings',
         'Name': 'BIOS Configuration Pending Settings',
@@ -174,7 +174,7 @@ def secure_boot(machine):
         return _patch_secure_boot(machine)
     now = machine.secure_boot_now()
     body = {
-        '@odata.id': system_parts.system(machine, 'SecureBoot'),
+        '@odata.id': resource_paths.system(machine, 'SecureBoot'),
         '@odata.type': '#SecureBoot.v1_1_1.SecureBoot',
         'Id': 'SecureBoot',
         'Name': 'UEFI Secure Boot',
@@ -196,7 +196,7 @@ def _patch_secure_boot(machine):
         **payload.read_only('Id', 'Name', 'SecureBootCurrentBoot',
                             'SecureBootMode')})
     enable = values['SecureBootEnable']
-    with system_parts.refusals(machine, 'SecureBootEnable', enable):
+    with resource_paths.refusals(machine, 'SecureBootEnable', enable):
         machine.set_secure_boot(enable)
     flask.current_app.logger.info(
         'Secure Boot of %s set to %s', machine.qualified_name, enable)
@@ -244,7 +244,7 @@ REGISTRIES = (routing.Registry(
     f'{REGISTRY}.{_VERSION}', f'{REGISTRY}.{_VERSION}',
     'BIOS Attribute Registry', registry),)
 
-_SYSTEM = system_parts.SYSTEMS + '/<identity>'
+_SYSTEM = resource_paths.SYSTEMS + '/<identity>'
 
 ROUTES = (
     routing.replace('bios', bios),

@@ -14,8 +14,8 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import storage
-from sushy_kubevirt.redfish.resources import system_parts
 
 _ENABLED = tuple(value.value for value in boot.Enabled)
 _MODES = tuple(value.value for value in boot.Mode)
@@ -50,7 +50,7 @@ def shown(machine, full):
         body['HttpBootUri'] = state.http_uri or None
     if full:
         body['BootOptions'] = responses.link(
-            system_parts.system(machine, 'BootOptions'))
+            resource_paths.system(machine, 'BootOptions'))
         body['BootOrder'] = list(machine.boot_order())
     return body
 
@@ -118,7 +118,7 @@ def change(machine, chosen):
     if 'BootOrder' in chosen:
         more['order'] = tuple(chosen['BootOrder'])
     name = next(iter(chosen))
-    with system_parts.refusals(machine, 'Boot/' + name, chosen[name]):
+    with resource_paths.refusals(machine, 'Boot/' + name, chosen[name]):
         machine.set_boot(
             target=boot.Target(target) if target else None,
             enabled=boot.Enabled(enabled) if enabled else None,
@@ -134,8 +134,8 @@ def change(machine, chosen):
 
 def collection(machine):
     """GET …/BootOptions"""
-    return system_parts.collection(
-        'BootOption', 'Boot Options', system_parts.system(
+    return resource_paths.collection(
+        'BootOption', 'Boot Options', resource_paths.system(
             machine, 'BootOptions'),
         [option.reference for option in machine.boot_options()])
 
@@ -148,7 +148,7 @@ def resource(machine, reference):
     else:
         raise errors.not_found('BootOption', reference)
     body = {
-        '@odata.id': system_parts.system(machine, 'BootOptions', reference),
+        '@odata.id': resource_paths.system(machine, 'BootOptions', reference),
         '@odata.type': '#BootOption.v1_0_5.BootOption',
         'Id': reference,
         'Name': option.name,
@@ -169,7 +169,7 @@ def _device(machine, option):
     """
     if option.device.list == 'interfaces':
         if option.name in [nic.name for nic in machine.inventory().nics]:
-            return system_parts.system(
+            return resource_paths.system(
                 machine, 'EthernetInterfaces', option.name)
     elif option.name in [disk.name for disks in
                          storage.drives(machine).values() for disk in disks]:
@@ -186,7 +186,7 @@ def set_default(machine):
     return responses.done()
 
 
-_ROOT = system_parts.SYSTEMS + '/<identity>'
+_ROOT = resource_paths.SYSTEMS + '/<identity>'
 
 ROUTES = (
     routing.add(_ROOT + '/BootOptions', collection),

@@ -13,7 +13,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import virtual_media
 
 SERVICE = '/redfish/v1/CertificateService'
@@ -208,7 +208,7 @@ def service():
 def locations():
     """GET /redfish/v1/CertificateService/CertificateLocations"""
     found = [
-        responses.link(system_parts.manager(machine, 'VirtualMedia', device.id,
+        responses.link(resource_paths.manager(machine, 'VirtualMedia', device.id,
                                             'Certificates', one.id))
         for machine in flask.current_app.systems.machines()
         for device in machine.media_devices()
@@ -272,7 +272,7 @@ def replace():
 
 ROOT_LINKS = {'CertificateService': SERVICE}
 
-_MANAGERS = (system_parts.MANAGERS
+_MANAGERS = (resource_paths.MANAGERS
              + '/<identity>/VirtualMedia/<device>/Certificates')
 
 ROUTES = (

@@ -13,9 +13,9 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 
-ROOT = system_parts.CHASSIS
+ROOT = resource_paths.CHASSIS
 
 _SHAPE = payload.read_only(
     'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
@@ -31,7 +31,7 @@ def collection():
     """GET /redfish/v1/Chassis"""
     return responses.collection(
         'ChassisCollection', 'Chassis Collection', ROOT,
-        [system_parts.chassis(machine)
+        [resource_paths.chassis(machine)
          for machine in flask.current_app.systems.machines()])
 
 
@@ -40,22 +40,22 @@ def resource(machine):
     if flask.request.method == 'PATCH':
         payload.properties(_SHAPE)
     body = {
-        '@odata.id': system_parts.chassis(machine),
+        '@odata.id': resource_paths.chassis(machine),
         '@odata.type': '#Chassis.v1_25_0.Chassis',
         'Id': machine.uuid,
         'Name': f'{machine.name}-Chassis',
         'UUID': machine.uuid,
         'ChassisType': 'Other',
         'Description': 'Stands for no hardware',
-        'Status': system_parts.OK,
-        'Drives': responses.link(system_parts.chassis(machine, 'Drives')),
+        'Status': resource_paths.OK,
+        'Drives': responses.link(resource_paths.chassis(machine, 'Drives')),
         'Links': {
-            'ComputerSystems': [responses.link(system_parts.system(machine))],
+            'ComputerSystems': [responses.link(resource_paths.system(machine))],
             'ComputerSystems@odata.count': 1,
-            'ManagedBy': [responses.link(system_parts.manager(machine))],
+            'ManagedBy': [responses.link(resource_paths.manager(machine))],
             'ManagedBy@odata.count': 1,
             'ManagersInChassis': [
-                responses.link(system_parts.manager(machine))
+                responses.link(resource_paths.manager(machine))
             ],
             'ManagersInChassis@odata.count': 1,
         },

@@ -16,11 +16,11 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import boot_options
-from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import hardware
+from sushy_kubevirt.redfish.resources import resource_paths
 
-ROOT = system_parts.SYSTEMS
-path = system_parts.system
+ROOT = resource_paths.SYSTEMS
+path = resource_paths.system
 
 INDICATOR = ('Lit', 'Blinking', 'Off')
 
@@ -102,12 +102,12 @@ def _body(machine, app):
     if more:
         body['Links']['ManagedBy'] = [
             responses.link(
-                system_parts.manager(machine))]
+                resource_paths.manager(machine))]
         body.update(_links(here, 'vmedia'))
     if full:
         body['Links']['Chassis'] = [
             responses.link(
-                system_parts.chassis(machine))]
+                resource_paths.chassis(machine))]
         body.update(_links(here, 'full'))
         found = machine.inventory()
         _add_inventory(body, found)
@@ -121,7 +121,7 @@ def _body(machine, app):
 
 
 def _links(here, feature):
-    return system_parts.links(here, ROOT + '/<identity>', _BELOW[feature])
+    return resource_paths.links(here, ROOT + '/<identity>', _BELOW[feature])
 
 
 def _add_state(body, machine, state, found):
@@ -152,13 +152,13 @@ def _add_inventory(body, found):
         'LogicalProcessorCount': cpus.total,
         'ThreadingEnabled': cpus.threads > 1,
     }
-    if figures.model(cpus):
+    if hardware.model(cpus):
         summary['Model'] = cpus.model
     body['ProcessorSummary'] = summary
     if found.memory_bytes:
         body['MemorySummary'] = {
-            'TotalSystemMemoryGiB': figures.gib(found.memory_bytes)}
-    body['BiosVersion'] = figures.bios_version(found)
+            'TotalSystemMemoryGiB': hardware.gib(found.memory_bytes)}
+    body['BiosVersion'] = hardware.bios_version(found)
     if found.machine_type:
         body['Model'] = found.machine_type
     if found.serial:
@@ -174,7 +174,7 @@ def _add_inventory(body, found):
         body['SerialConsole'] = {'MaxConcurrentSessions': 1}
     if found.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
-                                   'Status': system_parts.OK}]
+                                   'Status': resource_paths.OK}]
 
 
 def _status(machine, state):
@@ -232,7 +232,7 @@ def _change(machine, name, value, change):
     """Change one property, unless its value is None."""
     if value is None:
         return
-    with system_parts.refusals(machine, name, value):
+    with resource_paths.refusals(machine, name, value):
         change(value)
     flask.current_app.logger.info(
         '%s of %s set to %r', name, machine.qualified_name, value)
@@ -269,7 +269,7 @@ def reset(machine):
         raise errors.RedfishError(400, messages.message(
             'ActionParameterValueNotInList', kind, 'ResetType', action,
             detail=_why_not(kind, allowed)))
-    with system_parts.refusals(machine, 'ResetType', kind):
+    with resource_paths.refusals(machine, 'ResetType', kind):
         machine.reset(power_state.ResetType(kind))
     app.logger.info('%s of %s', kind, machine.qualified_name)
     return responses.done()

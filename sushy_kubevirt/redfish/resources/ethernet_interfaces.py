@@ -6,14 +6,14 @@ import flask
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 
 
 def collection(machine):
     """GET …/EthernetInterfaces"""
-    return system_parts.collection(
+    return resource_paths.collection(
         'EthernetInterface', 'Ethernet Interface Collection',
-        system_parts.system(machine, 'EthernetInterfaces'),
+        resource_paths.system(machine, 'EthernetInterfaces'),
         [nic.name for nic in machine.inventory().nics])
 
 
@@ -25,7 +25,7 @@ def resource(machine, nic_id):
     else:
         raise errors.not_found('EthernetInterface', nic_id)
     body = {
-        '@odata.id': system_parts.system(
+        '@odata.id': resource_paths.system(
             machine, 'EthernetInterfaces', nic_id
         ),
         '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
@@ -36,7 +36,7 @@ def resource(machine, nic_id):
         'MACAddress': nic.guest_mac or nic.mac or None,
         'PermanentMACAddress': nic.mac or None,
         'Status': (
-            system_parts.OK
+            resource_paths.OK
             if nic.plugged
             else {'State': 'Disabled', 'Health': 'OK'}
         ),
@@ -54,7 +54,7 @@ def resource(machine, nic_id):
     if flask.current_app.feature_set == 'full':
         body['Links'] = {
             'Chassis': responses.link(
-                system_parts.chassis(machine))}
+                resource_paths.chassis(machine))}
     return responses.resource(body)
 
 

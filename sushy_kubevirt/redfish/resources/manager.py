@@ -15,9 +15,9 @@ import flask
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 
-ROOT = system_parts.MANAGERS
+ROOT = resource_paths.MANAGERS
 
 RESET_TYPES = ('ForceRestart', 'GracefulRestart')
 
@@ -39,7 +39,7 @@ def collection():
     """GET /redfish/v1/Managers"""
     return responses.collection(
         'ManagerCollection', 'Manager Collection', ROOT,
-        [system_parts.manager(machine)
+        [resource_paths.manager(machine)
          for machine in flask.current_app.systems.machines()])
 
 
@@ -51,8 +51,8 @@ def resource(machine):
 
 
 def _body(machine, app):
-    here = system_parts.manager(machine)
-    system = [responses.link(system_parts.system(machine))]
+    here = resource_paths.manager(machine)
+    system = [responses.link(resource_paths.system(machine))]
     body = {
         '@odata.id': here,
         '@odata.type': '#Manager.v1_19_0.Manager',
@@ -63,12 +63,12 @@ def _body(machine, app):
         'Links': {'ManagerForServers': system,
                   'ManagerForServers@odata.count': 1},
         # What is another module's may not be there.
-        **system_parts.links(here, ROOT + '/<identity>',
+        **resource_paths.links(here, ROOT + '/<identity>',
                              ('VirtualMedia', 'LogServices')),
     }
     if app.feature_set == 'full':
         now = datetime.datetime.now(datetime.timezone.utc)
-        chassis = responses.link(system_parts.chassis(machine))
+        chassis = responses.link(resource_paths.chassis(machine))
         found = machine.inventory()
         body.update({
             'Description': 'BMC of KubeVirt VirtualMachine %s'
@@ -80,7 +80,7 @@ def _body(machine, app):
             'DateTime': now.isoformat(timespec='seconds'),
             'DateTimeLocalOffset': '+00:00',
             'PowerState': 'On',
-            'Status': system_parts.OK,
+            'Status': resource_paths.OK,
             'GraphicalConsole': _console(found.graphics),
             'SerialConsole': _console(found.serial_console),
             'NetworkProtocol': responses.link(here + '/NetworkProtocol'),
@@ -114,13 +114,13 @@ def network_protocol(machine):
     environ = flask.request.environ
     scheme = environ['wsgi.url_scheme'].upper()
     body = {
-        '@odata.id': system_parts.manager(machine, 'NetworkProtocol'),
+        '@odata.id': resource_paths.manager(machine, 'NetworkProtocol'),
         '@odata.type': '#ManagerNetworkProtocol.v1_10_0'
                        '.ManagerNetworkProtocol',
         'Id': 'NetworkProtocol',
         'Name': 'Manager Network Protocol',
         'HostName': socket.gethostname(),
-        'Status': system_parts.OK,
+        'Status': resource_paths.OK,
         'HTTP': {'ProtocolEnabled': False},
         'HTTPS': {'ProtocolEnabled': False},
     }
@@ -146,7 +146,7 @@ def reset(machine):
 def reset_info(machine):
     """GET …/ResetActionInfo: what Reset takes"""
     return responses.resource({
-        '@odata.id': system_parts.manager(machine, 'ResetActionInfo'),
+        '@odata.id': resource_paths.manager(machine, 'ResetActionInfo'),
         '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
         'Id': 'ResetActionInfo',
         'Name': 'Reset Action Info',

@@ -7,7 +7,7 @@ A device shows them, and so does the task of its import.
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services.events import messages as registry
 
 #: What a restart is, to a guest that does not see its new medium.
@@ -59,7 +59,7 @@ def restart(machine, device_id):
     :returns: entry as in @Message.ExtendedInfo
     """
     return messages.message(
-        'ResetRequired', system_parts.system(
+        'ResetRequired', resource_paths.system(
             machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
         detail=f'The medium of {device_id} is there from the next start on.')
 

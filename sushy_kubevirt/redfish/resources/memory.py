@@ -8,7 +8,7 @@ to release; KubeVirt knows only how much there is.
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import resource_paths
 
 ID = 'RAM'
 
@@ -19,8 +19,8 @@ def collection(machine):
     """GET …/Memory"""
     # An instance type's is not known of a VM that is off.
     ids = [ID] if machine.inventory().memory_bytes else []
-    return system_parts.collection('Memory', 'Memory Collection',
-                                   system_parts.system(machine, 'Memory'), ids)
+    return resource_paths.collection('Memory', 'Memory Collection',
+                                   resource_paths.system(machine, 'Memory'), ids)
 
 
 def resource(machine, memory_id):
@@ -29,17 +29,17 @@ def resource(machine, memory_id):
     if memory_id != ID or not size:
         raise errors.not_found('Memory', memory_id)
     return responses.resource({
-        '@odata.id': system_parts.system(machine, 'Memory', ID),
+        '@odata.id': resource_paths.system(machine, 'Memory', ID),
         '@odata.type': '#Memory.v1_19_0.Memory',
         'Id': ID,
         'Name': 'Memory of the guest',
         'CapacityMiB': size // _MIB,
-        'Status': system_parts.OK,
-        'Links': {'Chassis': responses.link(system_parts.chassis(machine))},
+        'Status': resource_paths.OK,
+        'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
     })
 
 
-_ROOT = system_parts.SYSTEMS + '/<identity>/Memory'
+_ROOT = resource_paths.SYSTEMS + '/<identity>/Memory'
 
 ROUTES = (
     routing.add(_ROOT, collection),

@@ -4,25 +4,25 @@
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import hardware
+from sushy_kubevirt.redfish.resources import resource_paths
 
 
 def collection(machine):
     """GET …/Processors"""
-    return system_parts.collection(
+    return resource_paths.collection(
         'Processor', 'Processors Collection',
-        system_parts.system(machine, 'Processors'),
-        figures.socket_names(machine.inventory().cpus))
+        resource_paths.system(machine, 'Processors'),
+        hardware.socket_names(machine.inventory().cpus))
 
 
 def resource(machine, processor_id):
     """GET …/Processors/<processor_id>"""
     cpus = machine.inventory().cpus
-    if processor_id not in figures.socket_names(cpus):
+    if processor_id not in hardware.socket_names(cpus):
         raise errors.not_found('Processor', processor_id)
     body = {
-        '@odata.id': system_parts.system(machine, 'Processors', processor_id),
+        '@odata.id': resource_paths.system(machine, 'Processors', processor_id),
         '@odata.type': '#Processor.v1_18_0.Processor',
         'Id': processor_id,
         'Name': 'Processor',
@@ -31,14 +31,14 @@ def resource(machine, processor_id):
         'TotalCores': cpus.cores,
         'TotalEnabledCores': cpus.cores,
         'TotalThreads': cpus.cores * cpus.threads,
-        'Status': system_parts.OK,
-        'Links': {'Chassis': responses.link(system_parts.chassis(machine))},
+        'Status': resource_paths.OK,
+        'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
     }
-    if figures.model(cpus):
+    if hardware.model(cpus):
         body['Model'] = cpus.model
-    if cpus.architecture in figures.ARCHITECTURES:
+    if cpus.architecture in hardware.ARCHITECTURES:
         (body['ProcessorArchitecture'],
-         body['InstructionSet']) = figures.ARCHITECTURES[cpus.architecture]
+         body['InstructionSet']) = hardware.ARCHITECTURES[cpus.architecture]
     return responses.resource(body)
 
 

@@ -8,38 +8,38 @@ left out: clients that look for a disk to install on read them.
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import hardware
+from sushy_kubevirt.redfish.resources import resource_paths
 
 
 def collection(machine):
     """GET …/SimpleStorage"""
-    return system_parts.collection(
+    return resource_paths.collection(
         'SimpleStorage', 'Simple Storage Collection',
-        system_parts.system(machine, 'SimpleStorage'),
-        figures.controllers(machine.inventory()))
+        resource_paths.system(machine, 'SimpleStorage'),
+        hardware.controllers(machine.inventory()))
 
 
 def resource(machine, simple_storage_id):
     """GET …/SimpleStorage/<simple_storage_id>"""
-    disks = figures.controllers(machine.inventory()).get(simple_storage_id)
+    disks = hardware.controllers(machine.inventory()).get(simple_storage_id)
     if disks is None:
         raise errors.not_found('SimpleStorage', simple_storage_id)
     return responses.resource({
-        '@odata.id': system_parts.system(machine, 'SimpleStorage',
+        '@odata.id': resource_paths.system(machine, 'SimpleStorage',
                                          simple_storage_id),
         '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
         'Id': simple_storage_id,
         'Name': f'{simple_storage_id} Controller',
-        'Status': system_parts.OK,
+        'Status': resource_paths.OK,
         'Devices': [_device(disk) for disk in disks],
-        'Links': {'Chassis': responses.link(system_parts.chassis(machine))},
+        'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
     })
 
 
 def _device(disk):
     device = {'Name': disk.name, 'Manufacturer': 'KubeVirt',
-              'Model': disk.kind, 'Status': system_parts.OK}
+              'Model': disk.kind, 'Status': resource_paths.OK}
     if not disk.source:
         # A drive without a medium.
         device['Status'] = {'State': 'Absent', 'Health': 'OK'}

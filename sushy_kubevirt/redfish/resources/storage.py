@@ -15,8 +15,8 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import inventory as figures
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import hardware
+from sushy_kubevirt.redfish.resources import resource_paths
 
 #: The one controller of each bus.
 CONTROLLER = '1'
@@ -26,7 +26,7 @@ _PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
 
 
 def path(machine, storage_id, *names):
-    return system_parts.system(machine, 'Storage', storage_id, *names)
+    return resource_paths.system(machine, 'Storage', storage_id, *names)
 
 
 def drives(machine):
@@ -35,7 +35,7 @@ def drives(machine):
     :returns: dict of bus to list of `inventory.Disk`
     """
     found = {}
-    for bus, disks in figures.controllers(machine.inventory()).items():
+    for bus, disks in hardware.controllers(machine.inventory()).items():
         fixed = [disk for disk in disks if disk.kind != 'cdrom']
         if fixed:
             found[bus] = fixed
@@ -44,7 +44,7 @@ def drives(machine):
 
 def drive_path(machine, name):
     """Path of a drive, by the disk's name."""
-    return system_parts.chassis(machine, 'Drives', name)
+    return resource_paths.chassis(machine, 'Drives', name)
 
 
 def _of(machine, storage_id):
@@ -63,8 +63,8 @@ def _one(machine, storage_id, kind, name):
 
 def collection(machine):
     """GET …/Storage"""
-    return system_parts.collection('Storage', 'Storage Collection',
-                                   system_parts.system(machine, 'Storage'),
+    return resource_paths.collection('Storage', 'Storage Collection',
+                                   resource_paths.system(machine, 'Storage'),
                                    drives(machine))
 
 
@@ -78,7 +78,7 @@ def resource(machine, storage_id):
             '@odata.type': '#Storage.v1_17_0.Storage',
             'Id': storage_id,
             'Name': f'{storage_id} disks',
-            'Status': system_parts.OK,
+            'Status': resource_paths.OK,
             'Controllers': responses.link(here + '/Controllers'),
             'Drives': [
                 responses.link(drive_path(machine, disk.name))
@@ -87,7 +87,7 @@ def resource(machine, storage_id):
             'Drives@odata.count': len(disks),
             'Volumes': responses.link(here + '/Volumes'),
             'Links': {
-                'Enclosures': [responses.link(system_parts.chassis(machine))]
+                'Enclosures': [responses.link(resource_paths.chassis(machine))]
             },
         }
     )
@@ -96,7 +96,7 @@ def resource(machine, storage_id):
 def controllers(machine, storage_id):
     """GET …/Storage/<storage_id>/Controllers"""
     _of(machine, storage_id)
-    return system_parts.collection('StorageController', 'Controllers',
+    return resource_paths.collection('StorageController', 'Controllers',
                                    path(machine, storage_id, 'Controllers'),
                                    [CONTROLLER])
 
@@ -112,7 +112,7 @@ def controller(machine, storage_id, controller_id):
         'Id': CONTROLLER,
         'Name': f'{storage_id} Controller',
         'SupportedRAIDTypes': ['None'],
-        'Status': system_parts.OK,
+        'Status': resource_paths.OK,
     }
     if storage_id in _PROTOCOLS:
         body['SupportedDeviceProtocols'] = [_PROTOCOLS[storage_id]]
@@ -121,8 +121,8 @@ def controller(machine, storage_id, controller_id):
 
 def chassis_drives(machine):
     """GET /redfish/v1/Chassis/<identity>/Drives"""
-    return system_parts.collection(
-        'Drive', 'Drives', system_parts.chassis(machine, 'Drives'),
+    return resource_paths.collection(
+        'Drive', 'Drives', resource_paths.chassis(machine, 'Drives'),
         [disk.name for disks in drives(machine).values() for disk in disks])
 
 
@@ -145,8 +145,8 @@ def _drive(machine, bus, disk):
         # What is under a virtual disk is not known.
         'MediaType': None,
         'Protocol': _PROTOCOLS.get(bus, 'OEM'),
-        'Status': system_parts.OK,
-        'Links': {'Chassis': responses.link(system_parts.chassis(machine)),
+        'Status': resource_paths.OK,
+        'Links': {'Chassis': responses.link(resource_paths.chassis(machine)),
                   'Volumes': [responses.link(_volume_path(
                       machine, bus, each)) for each in _sized([disk])]},
     }
@@ -179,7 +179,7 @@ def volumes(machine, storage_id):
         raise errors.RedfishError(400, messages.message(
             'CreateLimitReachedForResource',
             detail='Disks are given to a VM with KubeVirt.'))
-    body = system_parts.collection('Volume', 'Volumes', here,
+    body = resource_paths.collection('Volume', 'Volumes', here,
                                    [disk.name for disk in _sized(disks)])
     body.document['@Redfish.OperationApplyTimeSupport'] = {
         '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
@@ -201,14 +201,14 @@ def volume(machine, stg_id, vol_id):
         'Description': disk.source,
         'CapacityBytes': disk.capacity_bytes,
         'RAIDType': 'None',
-        'Status': system_parts.OK,
+        'Status': resource_paths.OK,
         'Links': {'Drives': [responses.link(
             drive_path(machine, disk.name))]},
     })
 
 
-_ROOT = system_parts.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
-_DRIVES = system_parts.CHASSIS + '/<identity>/Drives'
+_ROOT = resource_paths.SYSTEMS + '/<identity>/Storage/<storage_id>/Controllers'
+_DRIVES = resource_paths.CHASSIS + '/<identity>/Drives'
 
 ROUTES = (
     routing.replace('storage_collection', collection),

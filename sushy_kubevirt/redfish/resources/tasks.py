@@ -17,7 +17,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import media_status as medium_
+from sushy_kubevirt.redfish.resources import media_status
 
 ROOT = '/redfish/v1/TaskService'
 TASKS = ROOT + '/Tasks'
@@ -97,11 +97,11 @@ def monitor(task):
     machine, device_id, medium = found = _find(task)
     if flask.request.method == 'DELETE':
         return _cancel(*found)
-    if medium_.under_way(medium):
+    if media_status.under_way(medium):
         return started(machine, device_id, medium)
     if medium.state is media.State.FAILED:
         raise errors.RedfishError(
-            400, *medium_.told(machine, device_id, medium))
+            400, *media_status.told(machine, device_id, medium))
     return finished(machine, device_id, medium)
 
 
@@ -115,7 +115,7 @@ def finished(machine, device_id, medium):
     """204; 200 with a message if the guest does not see the medium yet."""
     if medium.pending_restart:
         return responses.resource(errors.body(
-            [medium_.restart(machine, device_id)]))
+            [media_status.restart(machine, device_id)]))
     return responses.done()
 
 
@@ -127,15 +127,15 @@ def _body(machine, device_id, medium):
         'Id': medium.task,
         'Name': f'Import of {medium.image_name}',
         'Description': '%s for %s of %s' % (
-            medium_.shown(medium), device_id, machine.qualified_name),
+            media_status.shown(medium), device_id, machine.qualified_name),
         'TaskState': state,
         'TaskStatus': health,
-        'PercentComplete': medium_.percent(medium),
+        'PercentComplete': media_status.percent(medium),
         # Severity is what MessageSeverity was before.
         'Messages': [
             {name: value for name, value in entry.items()
              if name != 'Severity'}
-            for entry in medium_.told(machine, device_id, medium)],
+            for entry in media_status.told(machine, device_id, medium)],
         'TaskMonitor': f'{MONITORS}/{medium.task}',
     }
     if medium.since:
@@ -150,7 +150,7 @@ def _cancel(machine, device_id, medium):
             resolution='Eject the medium: its task goes with it.'))
     machine.eject_media(device_id)
     flask.current_app.logger.info(
-        'The import of %s for %s of %s was cancelled', medium_.shown(medium),
+        'The import of %s for %s of %s was cancelled', media_status.shown(medium),
         device_id, machine.qualified_name)
     return responses.done()
 

@@ -16,8 +16,8 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import media_status as medium_
-from sushy_kubevirt.redfish.resources import system_parts
+from sushy_kubevirt.redfish.resources import media_status
+from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import tasks
 
 #: Values of TransferProtocolType and TransferMethod that are taken.
@@ -59,9 +59,9 @@ _SHAPE = {
 
 def path(machine, *names):
     """Path of the collection the request is about, or of something below."""
-    place = system_parts.system
-    if flask.request.path.startswith(system_parts.MANAGERS):
-        place = system_parts.manager
+    place = resource_paths.system
+    if flask.request.path.startswith(resource_paths.MANAGERS):
+        place = resource_paths.manager
     return place(machine, 'VirtualMedia', *names)
 
 
@@ -117,7 +117,7 @@ def _body(machine, device):
         'TransferMethod': None,
         'TransferProtocolType': None,
         'VerifyCertificate': machine.media_verify(device.id),
-        'Status': medium_.status(machine, device.id, medium, here),
+        'Status': media_status.status(machine, device.id, medium, here),
         'Actions': {
             '#' + _INSERT: {
                 'target': f'{here}/Actions/{_INSERT}',
@@ -206,9 +206,9 @@ def _insert(machine, device, values):
         protocol=values.get('TransferProtocolType')),
         wait=False if wants_task else None)
     flask.current_app.logger.info(
-        '%s inserted into %s of %s', medium_.shown(medium), device.id,
+        '%s inserted into %s of %s', media_status.shown(medium), device.id,
         machine.qualified_name)
-    if medium_.under_way(medium) and wants_task:
+    if media_status.under_way(medium) and wants_task:
         return tasks.started(machine, device.id, medium)
     return tasks.finished(machine, device.id, medium)
 
@@ -308,8 +308,8 @@ def _routes():
                        ('insert', insert), ('eject', eject)):
         yield routing.replace('VirtualMedia.virtual_media_' + name, view,
                               'vmedia')
-    systems = system_parts.SYSTEMS + '/<identity>/VirtualMedia'
-    managers = system_parts.MANAGERS + '/<identity>/VirtualMedia'
+    systems = resource_paths.SYSTEMS + '/<identity>/VirtualMedia'
+    managers = resource_paths.MANAGERS + '/<identity>/VirtualMedia'
     one = '/<device>'
     for root in systems, managers:
         yield routing.add(root + one + '/InsertMediaActionInfo', insert_info,
