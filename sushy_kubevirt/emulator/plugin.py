@@ -111,8 +111,8 @@ def enable():
     @functools.wraps(stock['wsgi_app'])
     def wsgi_app(app, environ, start_response):
         if _state(app).ours():
-            system_access.keep_slash(environ)
-            request_validation.members(environ)
+            system_access.restore_encoded_slash(environ)
+            request_validation.strip_members_segment(environ)
         return stock['wsgi_app'](app, environ, start_response)
 
     application.register_blueprint = register_blueprint

@@ -68,19 +68,19 @@ MODULES = (
 )
 
 
-def _adapted(feature, view):
+def _adapt_view(feature, view):
     """Our view in the form Flask calls it.
 
     One that is about a system is given the machine that the guard found, and
     never an identity.
     """
-    least = routing.FEATURES.index(feature)
+    least = routing.FEATURE_SETS.index(feature)
 
     @functools.wraps(view)
     def adapted(identity=None, **arguments):
-        if least and routing.FEATURES.index(
+        if least and routing.FEATURE_SETS.index(
                 flask.current_app.feature_set) < least:
-            raise errors.missing()
+            raise errors.uri_not_found()
         machine = flask.g.machine
         if machine is not None:
             return view(machine, **arguments)
@@ -93,13 +93,13 @@ def _adapted(feature, view):
 
 # One after the other before every view; the first that answers is the last.
 _CHECKS = (
-    authentication.identify,
+    authentication.authenticate,
     authorization.check,
     request_validation.check,
-    system_access.guard,
+    system_access.resolve_system,
     payload.check,
-    request_validation.query,
-    etags.check,
+    request_validation.parse_query,
+    etags.check_preconditions,
 )
 
 
@@ -116,7 +116,7 @@ def _routes():
     return [route for module in MODULES for route in module.ROUTES]
 
 
-def replaced():
+def replaced_endpoints():
     """:returns: set of upstream's endpoints that are answered here"""
     return {route.endpoint for route in _routes() if route.rule is None}
 
@@ -127,25 +127,25 @@ def install(app):
     :param app: sushy-emulator's application, before its first request
     :raises: `RuntimeError` if it is not the one this was written for
     """
-    moved = sorted(replaced() - set(app.view_functions))
+    moved = sorted(replaced_endpoints() - set(app.view_functions))
     if moved:
         raise RuntimeError('This sushy-tools has no endpoint %s; see '
                            'sushy_kubevirt.emulator.plugin' % ', '.join(moved))
     for route in _routes():
-        view = _adapted(route.feature, route.view)
+        view = _adapt_view(route.feature, route.view)
         if route.rule is None:
             app.view_functions[route.endpoint] = view
         else:
             app.add_url_rule(route.rule, route.endpoint, view,
                              methods=route.methods)
     upstream = {rule.endpoint: rule.rule for rule in app.url_map.iter_rules()}
-    routing.announce(app, MODULES, {
+    routing.register(app, MODULES, {
         route.rule or upstream[route.endpoint]: route.feature
         for route in _routes()})
     app.extensions['sushy_kubevirt.media'] = {
         route.endpoint: route.media for route in _routes()}
     app.before_request(_check)
-    app.after_request(postprocessing.finish)
+    app.after_request(postprocessing.finish_response)
     # In place of upstream's handler, which knows one message and puts
     # Python's words into it.
-    app.register_error_handler(Exception, errors.answer)
+    app.register_error_handler(Exception, errors.error_response)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends a request: DSP0266, "Authentication".
+"""Authentication of requests (DSP0266, "Authentication").
 
-Runs before everything else, for every route, upstream's and unknown ones
-included. HTTP Basic (RFC 7617) or X-Auth-Token; what needs no login is named
-in `_OPEN`, all else does once there are credentials. Whether the account may
-do what it asks for is `authorization`'s matter, whether a password is right
-that of `sushy_kubevirt.redfish.services.authenticator`.
+`authenticate` runs before every route, including sushy-emulator's and unknown
+URLs. It accepts HTTP Basic (RFC 7617) and X-Auth-Token. Once credentials are
+configured, only the requests in `_UNAUTHENTICATED` need no login. Passwords
+are checked by `sushy_kubevirt.redfish.services.authenticator`, privileges by
+`authorization`.
 """
 
 import base64
@@ -21,7 +21,7 @@ from sushy_kubevirt.redfish.services import authenticator
 SESSIONS = '/redfish/v1/SessionService/Sessions'
 
 #: What a client may do to find out how to log in, and to do so.
-_OPEN = {
+_UNAUTHENTICATED = {
     **dict.fromkeys(('/redfish', '/redfish/v1', '/redfish/v1/odata',
                      '/redfish/v1/$metadata'), ('GET', 'HEAD')),
     SESSIONS: ('POST',),
@@ -30,10 +30,10 @@ _OPEN = {
 _CHALLENGE = {'WWW-Authenticate': 'Basic realm="Redfish", charset="UTF-8"'}
 
 #: In the environ: the account, for requests made within this one.
-_KEY = 'sushy_kubevirt.account'
+_ACCOUNT_KEY = 'sushy_kubevirt.account'
 
 
-def identify():
+def authenticate():
     """Put who it is into ``flask.g``: for Flask's before_request.
 
     ``g.account`` is a `credentials.Account`, or None where everybody may
@@ -42,13 +42,13 @@ def identify():
     :raises: `errors.RedfishError`, 400, 401 or 503
     """
     environ = flask.request.environ
-    found = environ.get(_KEY)
+    found = environ.get(_ACCOUNT_KEY)
     if found is None:
         found = _account(environ)
         if found is not None:
             # What was open to nobody in particular is not noted: a request
             # made within it may be for what is not.
-            environ[_KEY] = found
+            environ[_ACCOUNT_KEY] = found
     flask.g.account = found
 
 
@@ -64,25 +64,25 @@ def _account(environ):
     token = environ.get('HTTP_X_AUTH_TOKEN')
     header = environ.get('HTTP_AUTHORIZATION')
     path = environ['PATH_INFO'].rstrip('/')
-    if environ['REQUEST_METHOD'] in _OPEN.get(path, ()):
+    if environ['REQUEST_METHOD'] in _UNAUTHENTICATED.get(path, ()):
         return None
     if token is not None:
         session = services().sessions.find(token)
         account = session and login.account(session.user)
         if account is None:
-            raise _no_session()
+            raise _no_valid_session()
         return account
     if header is not None:
-        return check(*_basic(header))
-    raise _no_session()
+        return check_password(*_parse_basic(header))
+    raise _no_valid_session()
 
 
-def _no_session():
+def _no_valid_session():
     return errors.RedfishError(401, messages.message('NoValidSession'),
                                headers=_CHALLENGE)
 
 
-def _basic(header):
+def _parse_basic(header):
     """User and password of the header Authorization.
 
     :returns: (text, bytes)
@@ -91,7 +91,7 @@ def _basic(header):
     scheme, _space, value = header.strip().partition(' ')
     if scheme.lower() != 'basic':
         # The header may hold a secret; the scheme does not.
-        raise _malformed('Only the scheme Basic is understood.')
+        raise _invalid_header('Only the scheme Basic is understood.')
     try:
         name, colon, password = base64.b64decode(
             value.strip(), validate=True).partition(b':')
@@ -99,16 +99,16 @@ def _basic(header):
     except (binascii.Error, ValueError):
         colon = b''
     if not colon:
-        raise _malformed('After Basic, it has user:password in base64.')
+        raise _invalid_header('After Basic, it has user:password in base64.')
     return name, password
 
 
-def _malformed(why):
+def _invalid_header(why):
     return errors.RedfishError(400, messages.message(
         'HeaderInvalid', 'Authorization', detail=why))
 
 
-def check(name, password):
+def check_password(name, password):
     """Find the account a client means.
 
     :param name: text
@@ -118,7 +118,7 @@ def check(name, password):
         or 503 for who has guessed too often
     """
     try:
-        return services().login.check(name, password, source())
+        return services().login.check(name, password, client_address())
     except authenticator.Refused:
         raise errors.RedfishError(401, messages.message(
             'ResourceAtUriUnauthorized', flask.request.path,
@@ -131,7 +131,7 @@ def check(name, password):
             exc.retry_after) from None
 
 
-def source():
+def client_address():
     """The address a request comes from, text; empty for a Unix socket.
 
     What proxies write of it is believed of those that are configured, and
@@ -144,21 +144,21 @@ def source():
         return address
     behind = environ.get('HTTP_X_FORWARDED_FOR', '').split(',')
     # Each proxy has added, at the end, whom it was asked by.
-    while behind and (not address or _is_of(address, trusted)):
+    while behind and (not address or _in_networks(address, trusted)):
         before = behind.pop().strip()
-        if _parsed(before) is None:
+        if _parse_address(before) is None:
             break
         address = before
     return address
 
 
-def _is_of(address, networks):
-    address = _parsed(address)
+def _in_networks(address, networks):
+    address = _parse_address(address)
     return address is not None and any(
         address in network for network in networks)
 
 
-def _parsed(text):
+def _parse_address(text):
     try:
         found = ipaddress.ip_address(text)
     except ValueError:

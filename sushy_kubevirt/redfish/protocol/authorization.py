@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an account may do: DSP0266, "Privilege model".
+"""Authorization of requests (DSP0266, "Privilege model").
 
-Runs for every route once it is known who asks. `_TABLE` is DMTF's privilege
-registry (Redfish_1.x_PrivilegeRegistry, DSP8011) for the resources this
-service has, by URL: the registry goes by schema, but what lies where is
-fixed. A route that is added later is covered without being told: what stands
-in no other row may be read by everybody who may log in, and changed with
-ConfigureManager.
+`check` runs before every route, after authentication. `_PRIVILEGES` holds
+DMTF's privilege registry (Redfish_1.x_PrivilegeRegistry, DSP8011) for the
+resources of this service. The registry goes by schema, this table by URL,
+because every schema has a fixed place here. A new route needs no entry: the
+last row lets every login read it and requires ConfigureManager to change it.
 """
 
 import functools
@@ -27,8 +26,8 @@ _READS = ('GET', 'HEAD', 'OPTIONS')
 
 # Below /redfish/v1/, the first that matches: what reading takes, and what
 # everything else takes; one of them is enough.
-_TABLE = tuple((re.compile(pattern), reads, writes)
-               for pattern, reads, writes in (
+_PRIVILEGES = tuple((re.compile(pattern), reads, writes)
+                    for pattern, reads, writes in (
     (r'.+/Certificates(/.*)?', (MANAGER,), (MANAGER,)),
     (r'CertificateService/CertificateLocations', (MANAGER,), (MANAGER,)),
     (r'[^/]+/[^/]+/VirtualMedia(/.*)?', (LOGIN,), (MANAGER,)),
@@ -47,7 +46,7 @@ _PREFIX = '/redfish/v1/'
 _owners = {}
 
 
-def owned(rule, owner):
+def register_owner(rule, owner):
     """Say whose a resource is, where that matters.
 
     :param rule: text of the URL rule
@@ -58,7 +57,7 @@ def owned(rule, owner):
 
 
 @functools.cache
-def privileges(rule, method):
+def required_privileges(rule, method):
     """What a request takes.
 
     :param rule: text of a URL rule
@@ -66,7 +65,7 @@ def privileges(rule, method):
         what is the account's own
     """
     path = rule.removeprefix(_PREFIX).strip('/')
-    for pattern, reads, writes in _TABLE:
+    for pattern, reads, writes in _PRIVILEGES:
         if pattern.fullmatch(path):
             return reads if method in _READS else writes
     raise AssertionError('the last row matches everything')
@@ -75,7 +74,7 @@ def privileges(rule, method):
 def check():
     """Refuse what the account's role does not allow.
 
-    For Flask's before_request; `authentication.identify` comes first. What
+    For Flask's before_request; `authentication.authenticate` comes first. What
     is not there is nobody's business and answered elsewhere.
 
     :raises: `errors.RedfishError`, 403
@@ -86,7 +85,7 @@ def check():
     rule = flask.request.url_rule
     if rule is None:
         return
-    for privilege in privileges(rule.rule, flask.request.method):
+    for privilege in required_privileges(rule.rule, flask.request.method):
         if privilege in account.privileges and (
                 privilege != SELF or _is_own(account, rule.rule)):
             return

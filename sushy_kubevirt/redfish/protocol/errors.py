@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as Redfish answers it: HTTP code and error body.
+"""Redfish errors: HTTP status codes and error bodies.
 
-One place for all routes of the application, upstream's included
-(`answer` is its error handler). What a client reads names the thing, the
-value and the way out; what a client has no business with (tracebacks, names
-of files and functions) goes to the log alone.
+`error_response` is the error handler of the whole application, including
+sushy-emulator's routes. A client receives the name of the object, the refused
+value and what to do. Tracebacks and names of files and functions go only to
+the log.
 
-The codes of a machine's errors:
+Status codes for errors of `sushy_kubevirt.kube.errors`:
 
-- the caller's making: 404 unknown system, 400 a value that cannot be, 409
-  not in this state, not for this VM, or an ambiguous name, 501 what no
-  KubeVirt VM can do;
-- 503 with Retry-After: the cluster's API is away, or did not carry a change
-  out in time;
-- 500 with Base's AccessDenied: the cluster refuses this *service* what it
-  needs. 403 would tell the client that its own rights are short (sushy then
-  logs in anew), 503 that waiting helps; neither is so.
+- client errors: 404 unknown system; 400 invalid value; 409 wrong state,
+  change rejected by KubeVirt, or ambiguous name; 501 not supported by any
+  KubeVirt VM;
+- 503 with Retry-After: the Kubernetes API is unavailable, or did not finish a
+  change in time;
+- 500 with the message Base.AccessDenied: Kubernetes denies *this service* a
+  request. 403 would report missing privileges of the client (sushy then logs
+  in again), and 503 would ask the client to wait; neither would help.
 """
 
 import json
@@ -33,7 +33,7 @@ from sushy_kubevirt.redfish.protocol import messages
 RETRY_AFTER = 5
 
 #: Mistakes of one request that are told; who makes more has enough to do.
-MOST = 20
+MAX_MESSAGES = 20
 
 _JSON = 'application/json'
 
@@ -47,14 +47,14 @@ class RedfishError(Exception):
     """
 
     def __init__(self, status, *entries, headers=None):
-        entries = entries[:MOST]
+        entries = entries[:MAX_MESSAGES]
         super().__init__('; '.join(entry['Message'] for entry in entries))
         self.status = status
         self.entries = entries
         self.headers = headers or {}
 
 
-def not_found(kind, name):
+def resource_not_found(kind, name):
     """There is no such resource: 404.
 
     :param kind: its schema, such as ``ComputerSystem``
@@ -63,13 +63,13 @@ def not_found(kind, name):
         404, messages.message('ResourceNotFound', kind, name))
 
 
-def missing():
+def uri_not_found():
     """There is nothing at this URI: 404."""
     return RedfishError(404, messages.message(
         'ResourceMissingAtURI', flask.request.path))
 
 
-def general(status, text, resolution='', headers=None):
+def general_error(status, text, resolution='', headers=None):
     """An error for which the registry has no message of its own."""
     entry = messages.message('GeneralError', resolution=resolution)
     # A client shows the text of the message, which here would tell nothing.
@@ -86,12 +86,12 @@ def unavailable(text, retry_after=None):
         headers={'Retry-After': seconds})
 
 
-def internal():
+def internal_error():
     """What nobody thought of: 500, without a word of how it came about."""
     return RedfishError(500, messages.message('InternalError'))
 
 
-def body(entries):
+def error_body(entries):
     """The JSON body of an error response (DSP0266, "Error responses")."""
     return {'error': {
         'code': entries[0]['MessageId'],
@@ -100,24 +100,24 @@ def body(entries):
     }}
 
 
-def _of_machine(exc, log):
+def _from_machine_error(exc, log):
     """What a machine's error becomes."""
     if isinstance(exc, machine_errors.MachineNotFound):
-        return not_found('ComputerSystem', exc.identity)
+        return resource_not_found('ComputerSystem', exc.identity)
     if isinstance(exc, machine_errors.AmbiguousName):
-        return general(409, str(exc), 'Use namespace:name.')
+        return general_error(409, str(exc), 'Use namespace:name.')
     if isinstance(exc, machine_errors.InvalidValue):
         value = getattr(exc.value, 'value', exc.value)
         return RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, value, detail=str(exc)))
     if isinstance(exc, (machine_errors.WrongState, machine_errors.Rejected)):
-        return general(409, str(exc))
+        return general_error(409, str(exc))
     if isinstance(exc, machine_errors.Unsupported):
-        return general(501, str(exc))
+        return general_error(501, str(exc))
     if isinstance(exc, machine_errors.MediaUnreachable):
         # The client may be a program that keeps it to itself.
         log.warning('An image cannot be had: %s', exc)
-        return _unreachable(exc)
+        return _media_unreachable(exc)
     if isinstance(exc, machine_errors.Unavailable):
         log.warning('The cluster is not available: %s', exc)
         return unavailable(str(exc), exc.retry_after)
@@ -129,10 +129,10 @@ def _of_machine(exc, log):
             'AccessDenied', 'the Kubernetes API', detail=str(exc)))
     # A way to the cluster that no longer works, for one: no client's matter.
     log.error('%s: %s', type(exc).__name__, exc)
-    return internal()
+    return internal_error()
 
 
-def _unreachable(exc):
+def _media_unreachable(exc):
     """An image cannot be had.
 
     The client named it, so the mistake counts as the client's unless the
@@ -151,13 +151,13 @@ def _unreachable(exc):
     return RedfishError(502 if exc.kind == 'server' else 400, entry)
 
 
-def _of_http(exc):
+def _from_http_exception(exc):
     """What Flask and Werkzeug refuse."""
     headers = {name: value for name, value in exc.get_headers()
                if name.lower() in ('allow', 'retry-after')}
     code = exc.code or 500
     if code == 404:
-        return missing()
+        return uri_not_found()
     if code == 405:
         return RedfishError(405, messages.message('OperationNotAllowed'),
                             headers=headers)
@@ -167,18 +167,18 @@ def _of_http(exc):
         # Upstream's views read the body themselves.
         return RedfishError(400, messages.message('MalformedJSON'))
     if code >= 500:
-        return internal()
-    return general(code, exc.description or exc.name, headers=headers)
+        return internal_error()
+    return general_error(code, exc.description or exc.name, headers=headers)
 
 
-def _of_upstream(exc):
-    """What sushy-tools raises, where a view or driver of its own runs."""
+def _from_sushy_tools(exc):
+    """Convert an exception of sushy-tools' own views and drivers."""
     if isinstance(exc, upstream.NotFound):
-        return missing()
-    return general(exc.code, str(exc))
+        return uri_not_found()
+    return general_error(exc.code, str(exc))
 
 
-def redfish_error(exc, log):
+def to_redfish_error(exc, log):
     """What an exception becomes.
 
     :param log: the application's logger
@@ -187,21 +187,21 @@ def redfish_error(exc, log):
     if isinstance(exc, RedfishError):
         return exc
     if isinstance(exc, machine_errors.MachineError):
-        return _of_machine(exc, log)
+        return _from_machine_error(exc, log)
     if isinstance(exc, http.HTTPException):
-        return _of_http(exc)
+        return _from_http_exception(exc)
     if isinstance(exc, upstream.FishyError):
-        return _of_upstream(exc)
+        return _from_sushy_tools(exc)
     log.error('Unexpected %s', type(exc).__name__, exc_info=exc)
-    return internal()
+    return internal_error()
 
 
-def answer(exc):
+def error_response(exc):
     """The response to a request that failed: Flask's error handler."""
     log = flask.current_app.logger
-    found = redfish_error(exc, log)
+    found = to_redfish_error(exc, log)
     log.debug('%s %r answered %d: %r', flask.request.method,
               flask.request.path, found.status, str(found))
     return flask.Response(
-        json.dumps(body(found.entries)), status=found.status,
+        json.dumps(error_body(found.entries)), status=found.status,
         headers=found.headers, content_type=_JSON)

@@ -31,13 +31,13 @@ _WRITES = ('PATCH', 'POST', 'PUT', 'DELETE')
 _LOCK = internal_requests.PREFIX + 'etag_lock'
 
 # Seconds.
-_PATIENCE = 60
+_LOCK_TIMEOUT = 60
 
 # By a part of the path's hash, so that there need not be one for each.
 _locks = tuple(threading.Lock() for _ in range(64))
 
 
-def of(document, text=None):
+def compute(document, text=None):
     """The tag of a resource.
 
     :param document: dict
@@ -63,10 +63,10 @@ def match(header, tag):
                for one in header.split(','))
 
 
-def check():
+def check_preconditions():
     """Hold back a change whose conditions are not met.
 
-    For Flask's before_request; `release` has to be called at the end.
+    For Flask's before_request; `release_lock` has to be called at the end.
 
     :raises: `errors.RedfishError`, 412 or 503
     """
@@ -79,34 +79,34 @@ def check():
         return
     # The tag for an action is that of the resource that has it.
     path = request.path.partition('/Actions/')[0]
-    lock = _locks[hash((_owner(), *path.rstrip('/').split('/')[5:]))
+    lock = _locks[hash((_owner_path(), *path.rstrip('/').split('/')[5:]))
                   % len(_locks)]
-    if not lock.acquire(timeout=_PATIENCE):
+    if not lock.acquire(timeout=_LOCK_TIMEOUT):
         raise errors.unavailable('Another change is being carried out.')
     environ[_LOCK] = lock
     found = internal_requests.get(path)
-    tag = None if found is None else of(found)
+    tag = None if found is None else compute(found)
     if if_match is not None:
         refused = tag is None or not match(if_match, tag)
     else:
         refused = tag is not None and match(if_none_match, tag)
     if refused:
-        raise failed()
+        raise precondition_failed()
 
 
-def _owner():
+def _owner_path():
     """Beginning of the path, the same for all names of a system."""
     machine = flask.g.machine
     start = flask.request.path.split('/')[3:5]
     return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
-def failed():
+def precondition_failed():
     """A condition is not met: 412."""
     return errors.RedfishError(412, messages.message('PreconditionFailed'))
 
 
-def release(environ):
+def release_lock(environ):
     """Let the next conditional change go on."""
     lock = environ.pop(_LOCK, None)
     if lock is not None:

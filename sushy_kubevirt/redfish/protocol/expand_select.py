@@ -13,13 +13,17 @@ from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Resources that one request may read by $expand.
-MOST = 2000
+MAX_EXPANDED = 2000
 
 # Stays whatever is selected.
-_ALWAYS = ('@odata.id', '@odata.type', '@odata.etag', '@odata.context')
+_ALWAYS_SELECTED = (
+    '@odata.id',
+    '@odata.type',
+    '@odata.etag',
+    '@odata.context')
 
 
-def shape(document, query, target):
+def apply(document, query, target):
     """What a query makes of a resource.
 
     :param document: dict
@@ -52,9 +56,9 @@ def _only(document, members):
     return document if member is None else member
 
 
-def tagged(document):
+def with_etag(document):
     """A resource with its ETag in it."""
-    return {**document, '@odata.etag': etags.of(document)}
+    return {**document, '@odata.etag': etags.compute(document)}
 
 
 def _page(document, members, query, target):
@@ -122,14 +126,14 @@ class _Expansion:
 
     def _get(self, path):
         self._read += 1
-        if self._read > MOST:
+        if self._read > MAX_EXPANDED:
             raise errors.RedfishError(507, messages.message(
                 'InsufficientStorage',
                 detail='The answer would hold more than %d resources. Ask '
-                       'for fewer levels, or use $top.' % MOST))
+                       'for fewer levels, or use $top.' % MAX_EXPANDED))
         if path not in self._known:
             found = internal_requests.get(path)
-            self._known[path] = None if found is None else tagged(found)
+            self._known[path] = None if found is None else with_etag(found)
         return self._known[path]
 
 
@@ -140,7 +144,8 @@ def _select(document, names):
 
     :param names: sequence of tuples of names
     """
-    found = {name: document[name] for name in _ALWAYS if name in document}
+    found = {name: document[name]
+             for name in _ALWAYS_SELECTED if name in document}
     for name, value in document.items():
         below = [path[1:] for path in names if path[0] == name]
         if not below or name in found:

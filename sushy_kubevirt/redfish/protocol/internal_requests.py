@@ -12,15 +12,15 @@ import flask
 from sushy_kubevirt.redfish.protocol import responses
 
 # What belongs to the outer request alone.
-_OWN = ('werkzeug.request', 'CONTENT_TYPE', 'CONTENT_LENGTH',
-        'HTTP_TRANSFER_ENCODING', 'HTTP_IF_MATCH', 'HTTP_IF_NONE_MATCH',
-        'HTTP_ACCEPT', 'HTTP_PREFER', 'REQUEST_URI', 'RAW_URI')
+_NOT_COPIED = ('werkzeug.request', 'CONTENT_TYPE', 'CONTENT_LENGTH',
+               'HTTP_TRANSFER_ENCODING', 'HTTP_IF_MATCH', 'HTTP_IF_NONE_MATCH',
+               'HTTP_ACCEPT', 'HTTP_PREFER', 'REQUEST_URI', 'RAW_URI')
 
 #: Of what lies in the environ and belongs to the outer request alone.
 PREFIX = 'sushy_kubevirt.request.'
 
 #: In the environ of such a request.
-MARK = 'sushy_kubevirt.internal'
+INTERNAL = 'sushy_kubevirt.internal'
 
 
 def get(path):
@@ -32,10 +32,10 @@ def get(path):
     app = flask.current_app._get_current_object()
     environ = {name: value for name, value in
                flask.request.environ.items()
-               if name not in _OWN and not name.startswith(PREFIX)}
+               if name not in _NOT_COPIED and not name.startswith(PREFIX)}
     environ.update({'REQUEST_METHOD': 'GET', 'PATH_INFO': path,
                     'QUERY_STRING': '', 'wsgi.input': io.BytesIO(),
-                    MARK: True})
+                    INTERNAL: True})
     # A context of its own: `flask.g` is about one request.
     with app.app_context(), app.request_context(environ):
         try:

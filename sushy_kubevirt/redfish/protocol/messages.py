@@ -14,7 +14,7 @@ REGISTRY = 'Base.1.18'
 _TYPE = '#Message.v1_1_2.Message'
 
 #: Longest part of a request's value that is repeated in an answer.
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 _RESUBMIT = 'correct it and send the request again.'
 
@@ -229,13 +229,13 @@ _MESSAGES = {
 }
 
 
-def shown(value):
+def truncate(value):
     """A value of a request, short enough for an answer or a log."""
-    text = value if isinstance(value, str) else _written(value)
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + '…'
+    text = value if isinstance(value, str) else _to_json(value)
+    return text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + '…'
 
 
-def _written(value):
+def _to_json(value):
     """As the client wrote it: null, not None."""
     try:
         return json.dumps(value, ensure_ascii=False)
@@ -255,7 +255,7 @@ def message(key, *args, detail='', resolution='', related=()):
     :returns: dict
     """
     severity, text, advice = _MESSAGES[key]
-    args = [shown(arg) for arg in args]
+    args = [truncate(arg) for arg in args]
     # Split first: a %1 in an argument is to be left alone.
     parts = text.split('%')
     text = parts[0] + ''.join(
@@ -270,5 +270,5 @@ def message(key, *args, detail='', resolution='', related=()):
         'Resolution': resolution or advice,
     }
     if related:
-        found['RelatedProperties'] = [shown(one) for one in related]
+        found['RelatedProperties'] = [truncate(one) for one in related]
     return found

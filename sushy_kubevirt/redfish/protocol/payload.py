@@ -16,9 +16,9 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Bytes. The largest thing a client has to send is a certificate.
-LONGEST = 2 ** 18
+MAX_BODY = 2 ** 18
 
-_SAFE = ('GET', 'HEAD', 'OPTIONS')
+_WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
 
 class ReadOnly:
@@ -44,7 +44,7 @@ def check():
     :raises: `errors.RedfishError`, 400, 413 or 415
     """
     request = flask.request
-    if request.method in _SAFE or not _has_body(request):
+    if request.method in _WITHOUT_BODY or not _has_body(request):
         return
     if isinstance(request.environ.get('wsgi.input'), io.RawIOBase):
         # Werkzeug's own server takes a chunk that ends too early for a whole
@@ -52,7 +52,7 @@ def check():
         request.environ['wsgi.input'] = io.BufferedReader(
             request.environ['wsgi.input'])
     if request.max_content_length is None:
-        request.max_content_length = LONGEST
+        request.max_content_length = MAX_BODY
     if not request.is_json:
         raise errors.RedfishError(415, messages.message(
             'HeaderInvalid',
@@ -81,7 +81,7 @@ def drain(request):
     :param request: `flask.Request`
     """
     length = request.environ.get('CONTENT_LENGTH')
-    if length and length.isdecimal() and 0 < int(length) <= LONGEST:
+    if length and length.isdecimal() and 0 < int(length) <= MAX_BODY:
         try:
             request.get_data(cache=False)
         except (OSError, http.HTTPException):
@@ -99,7 +99,7 @@ def body():
     return flask.request.get_json()
 
 
-def annotation(name):
+def is_annotation(name):
     # DSP0266, "Modify (PATCH)": OData annotations in a body are ignored.
     return name.startswith('@odata.') or name.startswith('@Redfish.')
 
@@ -112,29 +112,29 @@ def properties(shape):
         wrong
     """
     found = []
-    values = _checked(body(), shape, '#', found)
+    values = _check_object(body(), shape, '#', found)
     if found:
         raise errors.RedfishError(400, *found)
     if not any(value != {} for value in values.values()):
-        takes = ', '.join(_names(shape)) or 'none'
+        takes = ', '.join(_writable_names(shape)) or 'none'
         raise errors.RedfishError(400, messages.message(
             'NoOperation', detail=f'Properties to set: {takes}.'))
     return values
 
 
-def _names(shape, prefix=''):
+def _writable_names(shape, prefix=''):
     for name, kind in shape.items():
         if isinstance(kind, dict):
-            yield from _names(kind, prefix + name + '/')
+            yield from _writable_names(kind, prefix + name + '/')
         elif not isinstance(kind, ReadOnly):
             yield prefix + name
 
 
-def _checked(given, shape, where, found):
+def _check_object(given, shape, where, found):
     """Check one object of a body; what is wrong is added to `found`."""
     values = {}
     for name, value in given.items():
-        if annotation(name):
+        if is_annotation(name):
             continue
         pointer = f'{where}/{name}'
         kind = shape.get(name)
@@ -146,7 +146,7 @@ def _checked(given, shape, where, found):
                                           detail=kind.why, related=[pointer]))
         elif isinstance(kind, dict):
             if isinstance(value, dict):
-                values[name] = _checked(value, kind, pointer, found)
+                values[name] = _check_object(value, kind, pointer, found)
             else:
                 found.append(_wrong_type(name, value, pointer))
         elif isinstance(kind, tuple):
@@ -164,11 +164,11 @@ def _checked(given, shape, where, found):
 
 
 def _wrong_type(name, value, pointer):
-    return messages.message('PropertyValueTypeError', _shown(name, value),
+    return messages.message('PropertyValueTypeError', _redact(name, value),
                             name, related=[pointer])
 
 
-def _shown(name, value):
+def _redact(name, value):
     """A value for an answer, and so for the log."""
     return '…' if 'Password' in name else value
 
@@ -191,7 +191,7 @@ def parameters(action, shape, required=()):
     given = body() if required or _has_body(flask.request) else {}
     found, values = [], {}
     for name, value in given.items():
-        if annotation(name):
+        if is_annotation(name):
             continue
         kind = shape.get(name)
         if kind is None:
@@ -199,7 +199,7 @@ def parameters(action, shape, required=()):
                 'ActionParameterUnknown', action, name))
         elif not isinstance(value, str if isinstance(kind, tuple) else kind):
             found.append(messages.message(
-                'ActionParameterValueTypeError', _shown(name, value), name,
+                'ActionParameterValueTypeError', _redact(name, value), name,
                 action))
         elif isinstance(kind, tuple) and value not in kind:
             found.append(messages.message(

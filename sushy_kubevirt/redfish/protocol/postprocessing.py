@@ -26,32 +26,32 @@ _READS = ('GET', 'HEAD')
 _ALLOW = 'sushy_kubevirt.allow'
 
 
-def finish(response):
+def finish_response(response):
     """For Flask's after_request.
 
     :returns: `flask.Response`
     """
     request = flask.request._get_current_object()
-    etags.release(request.environ)
+    etags.release_lock(request.environ)
     payload.drain(request)
     reads = request.method in _READS
     if reads:
         try:
-            response = _read(request, response)
+            response = _finish_read(request, response)
         except errors.RedfishError as exc:
-            response = errors.answer(exc)
+            response = errors.error_response(exc)
     else:
-        response = _written(request, response)
+        response = _finish_write(request, response)
     headers = response.headers
     headers.add('OData-Version', '4.0')
     if 'Cache-Control' not in headers:
         headers.add('Cache-Control', 'no-cache' if reads else 'no-store')
     if request.url_rule is not None and 'Allow' not in headers:
-        headers.add('Allow', allowed(request.url_rule.rule))
+        headers.add('Allow', allow_header(request.url_rule.rule))
     return response
 
 
-def allowed(rule):
+def allow_header(rule):
     """The methods of a route.
 
     :param rule: text of a URL rule
@@ -68,38 +68,38 @@ def allowed(rule):
     return table[rule]
 
 
-def _read(request, response):
+def _finish_read(request, response):
     """A GET or HEAD: query, ETag, conditions."""
     if response.status_code != 200:
-        return _text(response)
+        return _serialize(response)
     document = responses.document_of(response)
     if document is None:
         return response
     text = json.dumps(document)
-    tag = etags.of(document, text)
+    tag = etags.compute(document, text)
     query = request.environ.get(request_validation.QUERY)
     if query is None:
         if '@odata.id' in document:
             text = '%s, "@odata.etag": "W/\\"%s\\""}' % (text[:-1], tag[3:-1])
     else:
-        shown = expand_select.shape(
+        shown = expand_select.apply(
             {**document, '@odata.etag': tag}, query,
             (request.path, request.query_string.decode('latin-1')))
         if shown.get('@odata.id') != document.get('@odata.id'):
-            document, tag = shown, etags.of(shown)   # ?only
-            shown = expand_select.tagged(shown)
+            document, tag = shown, etags.compute(shown)   # ?only
+            shown = expand_select.with_etag(shown)
         elif query.expand:
             # Changes with what is in it.
-            tag = etags.of(shown)
+            tag = etags.compute(shown)
         text = json.dumps(shown)
     environ = request.environ
     if_match = environ.get('HTTP_IF_MATCH')
     if if_match is not None and not etags.match(if_match, tag):
-        raise etags.failed()
+        raise etags.precondition_failed()
     if_none_match = environ.get('HTTP_IF_NONE_MATCH')
     if if_none_match is not None and etags.match(if_none_match, tag):
         return flask.Response(status=304, headers={'ETag': tag})
-    _fill(response, text)
+    _set_text(response, text)
     response.headers.add('ETag', tag)
     kind = document.get('@odata.type')
     if kind:
@@ -112,7 +112,7 @@ def _described_by(kind):
     return f'<{schemas.json_uri(kind)}>; rel=describedby'
 
 
-def _written(request, response):
+def _finish_write(request, response):
     """An answer to a change; what was changed, if that was asked for."""
     if (response.status_code == 204 and request.method == 'PATCH'
             and prefers('return=representation')):
@@ -124,19 +124,19 @@ def _written(request, response):
     if (isinstance(response, responses.Document)
             and response.status_code in (200, 201)
             and '@odata.id' in response.document):
-        tag = etags.of(response.document)
+        tag = etags.compute(response.document)
         response.headers['ETag'] = tag
         response.document = {**response.document, '@odata.etag': tag}
-    return _text(response)
+    return _serialize(response)
 
 
-def _text(response):
+def _serialize(response):
     if isinstance(response, responses.Document):
-        _fill(response, json.dumps(response.document))
+        _set_text(response, json.dumps(response.document))
     return response
 
 
-def _fill(response, text):
+def _set_text(response, text):
     if isinstance(response, responses.Document):
         # It has no length yet that would have to be put right.
         response.response = [text.encode()]

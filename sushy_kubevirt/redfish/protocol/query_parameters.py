@@ -57,7 +57,7 @@ class Query:
     skip: int | None = None
 
 
-def read(text):
+def parse(text):
     """Read a query.
 
     :param text: what is behind the question mark
@@ -68,36 +68,39 @@ def read(text):
         pairs = urllib.parse.parse_qsl(text, keep_blank_values=True,
                                        max_num_fields=50)
     except ValueError:
-        raise _wrong('QueryParameterValueFormatError', text, '?') from None
+        raise _bad_request(
+            'QueryParameterValueFormatError',
+            text,
+            '?') from None
     given = {}
     for name, value in pairs:
-        if name not in _KNOWN:
+        if name not in _PARSERS:
             if name.startswith('$'):
                 raise errors.RedfishError(501, messages.message(
                     'QueryParameterUnsupported', name,
-                    detail=f"There are {', '.join(_KNOWN)}."))
+                    detail=f"There are {', '.join(_PARSERS)}."))
             continue
         if name in given:
-            raise _wrong('QueryParameterValueFormatError', value, name)
+            raise _bad_request('QueryParameterValueFormatError', value, name)
         given[name] = value
     if not given:
         return None
     fields = {}
     for name, value in given.items():
-        fields.update(_KNOWN[name](name, value))
+        fields.update(_PARSERS[name](name, value))
     if len(given) > 1 and 'only' in given:
         raise errors.RedfishError(400, messages.message(
             'QueryCombinationInvalid'))
     return Query(**fields)
 
 
-def _wrong(key, value, *more):
+def _bad_request(key, value, *more):
     return errors.RedfishError(400, messages.message(key, value, *more))
 
 
 def _only(name, value):
     if value:
-        raise _wrong('QueryParameterValueFormatError', value, name)
+        raise _bad_request('QueryParameterValueFormatError', value, name)
     return {'only': True}
 
 
@@ -105,29 +108,30 @@ def _select(name, value):
     properties = [one.strip() for one in value.split(',')]
     if len(properties) > 100 or not all(
             _PROPERTY.fullmatch(one) for one in properties):
-        raise _wrong('QueryParameterValueFormatError', value, name)
+        raise _bad_request('QueryParameterValueFormatError', value, name)
     return {'select': tuple(tuple(one.split('/')) for one in properties)}
 
 
 def _expand(name, value):
     found = _EXPAND.fullmatch(value)
     if not found:
-        raise _wrong('QueryParameterValueFormatError', value, name)
+        raise _bad_request('QueryParameterValueFormatError', value, name)
     levels = int(found[2] or 1)
     if not 1 <= levels <= MAX_LEVELS:
-        raise _wrong('QueryParameterOutOfRange', levels, '$levels',
-                     '1-%d' % MAX_LEVELS)
+        raise _bad_request('QueryParameterOutOfRange', levels, '$levels',
+                           '1-%d' % MAX_LEVELS)
     return {'expand': found[1], 'levels': levels}
 
 
 def _number(name, value):
     if not _NUMBER.fullmatch(value):
-        raise _wrong('QueryParameterValueTypeError', value, name)
+        raise _bad_request('QueryParameterValueTypeError', value, name)
     if value.startswith('-'):
-        raise _wrong('QueryParameterOutOfRange', value, name, '0-999999999')
+        raise _bad_request('QueryParameterOutOfRange',
+                           value, name, '0-999999999')
     return {name[1:]: int(value)}
 
 
 # Name: what reads its value.
-_KNOWN = {'only': _only, '$select': _select, '$expand': _expand,
-          '$top': _number, '$skip': _number}
+_PARSERS = {'only': _only, '$select': _select, '$expand': _expand,
+            '$top': _number, '$skip': _number}

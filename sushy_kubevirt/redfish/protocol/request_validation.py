@@ -27,11 +27,11 @@ _VERSIONS = ('4.0',)
 # Fetch Metadata (W3C): where a browser says that a request comes from another
 # page than one of this server. It adds the password that it was told for here,
 # and some actions take no body that a form could not send.
-_ELSEWHERE = ('cross-site', 'same-site')
+_OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
 
-def members(environ):
+def strip_members_segment(environ):
     """POST to a collection's Members is POST to the collection.
 
     DSP0266, "POST (create)".
@@ -53,33 +53,33 @@ def check():
     request = flask.request._get_current_object()
     environ = request.environ
     if request.method not in METHODS:
-        raise errors.general(
+        raise errors.general_error(
             501, 'The method %s is not implemented.'
-            % messages.shown(request.method),
+            % messages.truncate(request.method),
             f"Use one of {', '.join(METHODS)}.")
     version = environ.get('HTTP_ODATA_VERSION')
     if version is not None and version.strip() not in _VERSIONS:
         raise errors.RedfishError(412, messages.message(
             'HeaderInvalid', f'OData-Version: {version}',
             resolution='Send OData-Version 4.0 or leave it out.'))
-    if (environ.get('HTTP_SEC_FETCH_SITE') in _ELSEWHERE
+    if (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
             and request.method not in _READS):
-        raise errors.general(
+        raise errors.general_error(
             403, 'A page of another site may not change anything here.',
             'Use a client of Redfish, or a page that this server serves.')
     if request.routing_exception is not None:
         # Before anything is said of its body or its conditions.
         raise request.routing_exception
-    if request.method in _READS and internal_requests.MARK not in environ:
+    if request.method in _READS and internal_requests.INTERNAL not in environ:
         accept = environ.get('HTTP_ACCEPT')
-        if accept is not None and not _accepts(accept, _media(request)):
+        if accept is not None and not _accepts(accept, _media_type(request)):
             raise errors.RedfishError(406, messages.message(
                 'HeaderInvalid', f'Accept: {accept}',
-                resolution=f'Accept {_media(request)}.'))
+                resolution=f'Accept {_media_type(request)}.'))
     return None
 
 
-def _media(request):
+def _media_type(request):
     """The media type of what a route answers with."""
     return flask.current_app.extensions['sushy_kubevirt.media'].get(
         request.url_rule.endpoint, _JSON)
@@ -95,17 +95,17 @@ def _accepts(header, media):
         for one, quality in found)
 
 
-def query():
+def parse_query():
     """Read the query into the environ: for Flask's before_request.
 
     :raises: `errors.RedfishError`, 400 or 501
     """
     request = flask.request._get_current_object()
     text = request.environ.get('QUERY_STRING')
-    if not text or _media(request) != _JSON:
+    if not text or _media_type(request) != _JSON:
         # A stream of events has a $filter, and reads it itself.
         return
-    found = query_parameters.read(text)
+    found = query_parameters.parse(text)
     if found is None:
         return
     if request.method not in _READS:

@@ -68,7 +68,7 @@ def accepted(monitor, body, seconds=None):
     return Document(body, 202, headers)
 
 
-def done():
+def no_content():
     """204, as upstream answers what it has carried out."""
     return flask.Response(status=204, content_type=_JSON)
 

@@ -17,7 +17,7 @@ import functools
 import re
 
 #: SUSHY_EMULATOR_FEATURE_SET, from the least.
-FEATURES = ('minimum', 'vmedia', 'full')
+FEATURE_SETS = ('minimum', 'vmedia', 'full')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +76,11 @@ def add(rule, view, methods=('GET',), feature='full',
 
 _MODULES = 'sushy_kubevirt.modules'
 _FEATURES = 'sushy_kubevirt.features'
-_OFFERED = 'sushy_kubevirt.offered'
-_BELOW = 'sushy_kubevirt.offered_below'
+_SERVED = 'sushy_kubevirt.offered'
+_CHILDREN = 'sushy_kubevirt.offered_below'
 
 
-def announce(app, modules, features):
+def register(app, modules, features):
     """Note what an application serves: for `views`.
 
     :param modules: tuple of modules
@@ -95,41 +95,43 @@ def modules(app):
     return app.extensions[_MODULES]
 
 
-def offered(app, rule):
+def is_served(app, rule):
     """Whether there is something at a rule, ours or upstream's.
 
     For links to what another module may answer.
 
     :param rule: with any names in place of the arguments
     """
-    found = app.extensions.get(_OFFERED)
+    found = app.extensions.get(_SERVED)
     if found is None:
-        found = {_anonymous(each.rule): 0 for each in app.url_map.iter_rules()}
+        found = {
+            _without_arguments(
+                each.rule): 0 for each in app.url_map.iter_rules()}
         found.update(
-            (_anonymous(each), FEATURES.index(feature))
+            (_without_arguments(each), FEATURE_SETS.index(feature))
             for each, feature in app.extensions[_FEATURES].items())
-        app.extensions[_OFFERED] = found
-    level = found.get(_anonymous(rule))
-    return level is not None and level <= FEATURES.index(app.feature_set)
+        app.extensions[_SERVED] = found
+    level = found.get(_without_arguments(rule))
+    return level is not None and level <= FEATURE_SETS.index(app.feature_set)
 
 
-def offered_below(app, rule, names):
+def served_children(app, rule, names):
     """Which there are of some resources below a rule.
 
     :param names: tuple of last segments
     :returns: tuple
     """
     # Asked for each system that is read, and always the same.
-    known = app.extensions.setdefault(_BELOW, {})
+    known = app.extensions.setdefault(_CHILDREN, {})
     key = (rule, names, app.feature_set)
     if key not in known:
         known[key] = tuple(name for name in names
-                           if offered(app, f'{rule}/{name}'))
+                           if is_served(app, f'{rule}/{name}'))
     return known[key]
 
 
 @functools.cache
-def _anonymous(rule):
+def _without_arguments(rule):
     return re.sub('<[^>]*>', '<>', rule)
 
 
@@ -138,8 +140,8 @@ def root_links(app):
 
     :returns: dict of property to path
     """
-    level = FEATURES.index(app.feature_set)
+    level = FEATURE_SETS.index(app.feature_set)
     features = app.extensions[_FEATURES]
     return {name: path for module in modules(app)
             for name, path in getattr(module, 'ROOT_LINKS', {}).items()
-            if FEATURES.index(features[path]) <= level}
+            if FEATURE_SETS.index(features[path]) <= level}

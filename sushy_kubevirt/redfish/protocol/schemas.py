@@ -22,7 +22,7 @@ _CALL = re.compile(r"\bcollection\(\s*'([A-Z]\w+?)(?:Collection)?'")
 
 #: Beside what is found in modules: what a resource inherits from, the
 #: objects of many, and what is pushed and is no resource.
-ALWAYS = (('Event', None), ('RedfishError', None), ('Resource', None))
+ALWAYS_USED = (('Event', None), ('RedfishError', None), ('Resource', None))
 
 
 def json_uri(kind):
@@ -42,7 +42,7 @@ def csdl_uri(name):
 
 
 @functools.cache
-def used(modules):
+def used_schemas(modules):
     """The schemas that modules name.
 
     :param modules: tuple of modules

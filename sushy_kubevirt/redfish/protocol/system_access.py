@@ -19,8 +19,8 @@ import functools
 
 import flask
 
-_OWNERS = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
-           '/redfish/v1/Chassis/<')
+_PREFIXES = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
+             '/redfish/v1/Chassis/<')
 
 #: Of the only VM there is: its system, its manager.
 ALIASES = {'/redfish/v1/Systems/<': '1', '/redfish/v1/Managers/<': 'BMC'}
@@ -30,20 +30,20 @@ _DEVICE = ('device', 'CD1', 'Cd')
 
 
 @functools.cache
-def owner(rule):
+def system_argument(rule):
     """The view argument that names the system a route belongs to.
 
     :param rule: text of a URL rule
     :returns: the argument's name, or None
     """
-    for prefix in _OWNERS:
+    for prefix in _PREFIXES:
         if rule.startswith(prefix):
             argument = rule[len(prefix):].partition('>')[0]
             return argument.rpartition(':')[2]
     return None
 
 
-def guard():
+def resolve_system():
     """Put the machine into ``flask.g``, or answer in the view's place.
 
     For Flask's before_request.
@@ -56,7 +56,7 @@ def guard():
     about = flask.g._get_current_object()
     about.machine = None
     rule = request.url_rule
-    argument = None if rule is None else owner(rule.rule)
+    argument = None if rule is None else system_argument(rule.rule)
     if argument is None:
         return None
     arguments = request.view_args
@@ -103,7 +103,7 @@ def _redirect(argument, uuid):
     return flask.redirect(url, code=307, Response=flask.Response)
 
 
-def keep_slash(environ):
+def restore_encoded_slash(environ):
     """Let 'namespace%2Fname' be one segment of a path.
 
     WSGI hands the path on decoded, where the two are segments of their own.
@@ -116,7 +116,7 @@ def keep_slash(environ):
     marker = path.lower().find('%2f')
     if marker < 0:
         return
-    for prefix in _OWNERS:
+    for prefix in _PREFIXES:
         start = environ.get('SCRIPT_NAME', '') + prefix[:-1]
         segment, _slash, _rest = path[len(start):].partition('/')
         if path.startswith(start) and '%2f' in segment.lower():

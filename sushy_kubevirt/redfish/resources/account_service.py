@@ -24,20 +24,22 @@ _ONE = ACCOUNTS + '/<account_id>'
 
 ROOT_LINKS = {'AccountService': ROOT}
 
-_WHY = 'Accounts come from files or Secrets and are changed there.'
+_READ_ONLY_REASON = (
+    'Accounts come from files or Secrets and are changed there.'
+)
 
 _SERVICE = payload.read_only(
     'Id', 'Name', 'Description', 'ServiceEnabled', 'Status', 'Accounts',
     'Roles', 'AccountLockoutThreshold', 'AuthFailureLoggingThreshold',
     'LocalAccountAuth', 'HTTPBasicAuth', 'SupportedAccountTypes')
-_ACCOUNT = {name: payload.ReadOnly(_WHY) for name in (
+_ACCOUNT = {name: payload.ReadOnly(_READ_ONLY_REASON) for name in (
     'Id', 'Name', 'Description', 'UserName', 'Password', 'RoleId', 'Enabled',
     'Locked', 'AccountTypes', 'PasswordChangeRequired', 'Links')}
 _ROLE = payload.read_only(
     'Id', 'Name', 'Description', 'RoleId', 'IsPredefined',
     'AssignedPrivileges', 'OemPrivileges')
 
-_PLAIN = re.compile(r'[A-Za-z0-9_.-]{1,64}')
+_URL_SAFE = re.compile(r'[A-Za-z0-9_.-]{1,64}')
 
 
 def _login():
@@ -54,7 +56,7 @@ def service():
         '@odata.type': '#AccountService.v1_15_1.AccountService',
         'Id': 'AccountService',
         'Name': 'Account Service',
-        'Description': _WHY if required else
+        'Description': _READ_ONLY_REASON if required else
         'No accounts are configured: everybody may do everything',
         'ServiceEnabled': required,
         'Status': {'State': 'Enabled', 'Health': 'OK'} if required
@@ -70,9 +72,9 @@ def service():
     })
 
 
-def identity(account):
+def resource_id(account):
     """What an account is called in a URL."""
-    if _PLAIN.fullmatch(account.name) and account.name.strip('.'):
+    if _URL_SAFE.fullmatch(account.name) and account.name.strip('.'):
         return account.name
     return 'name-' + account.name.encode().hex()
 
@@ -81,13 +83,13 @@ def collection():
     """GET /redfish/v1/AccountService/Accounts"""
     return responses.collection(
         'ManagerAccountCollection', 'Accounts', ACCOUNTS,
-        [f'{ACCOUNTS}/{identity(account)}'
+        [f'{ACCOUNTS}/{resource_id(account)}'
          for account in _login().accounts()])
 
 
 def _find(account_id):
     for account in _login().accounts():
-        if identity(account) == account_id:
+        if resource_id(account) == account_id:
             return account
     return None
 
@@ -101,7 +103,7 @@ def resource(account_id):
     """GET, PATCH /redfish/v1/AccountService/Accounts/<account_id>"""
     account = _find(account_id)
     if account is None:
-        raise errors.not_found('ManagerAccount', account_id)
+        raise errors.resource_not_found('ManagerAccount', account_id)
     if flask.request.method == 'PATCH':
         payload.properties(_ACCOUNT)
     return responses.resource({
@@ -109,7 +111,7 @@ def resource(account_id):
         '@odata.type': '#ManagerAccount.v1_12_1.ManagerAccount',
         'Id': account_id,
         'Name': f'Account {account.name}',
-        'Description': _WHY,
+        'Description': _READ_ONLY_REASON,
         'UserName': account.name,
         'Password': None,
         'RoleId': account.role,
@@ -131,7 +133,7 @@ def roles():
 def role(role_id):
     """GET, PATCH /redfish/v1/AccountService/Roles/<role_id>"""
     if role_id not in account_files.ROLES:
-        raise errors.not_found('Role', role_id)
+        raise errors.resource_not_found('Role', role_id)
     if flask.request.method == 'PATCH':
         payload.properties(_ROLE)
     return responses.resource({
@@ -147,7 +149,7 @@ def role(role_id):
     })
 
 
-authorization.owned(_ONE, _owner)
+authorization.register_owner(_ONE, _owner)
 
 ROUTES = (
     routing.add(ROOT, service, ('GET', 'PATCH')),

@@ -32,7 +32,7 @@ _ON_RESET = 'OnReset'
 _APPLY_TIME = '@Redfish.SettingsApplyTime'
 
 
-def _primitive(value):
+def _is_primitive(value):
     # Bios_v1.xml: the attributes are of primitive types. Python reads NaN
     # and Infinity, which JSON does not have.
     if isinstance(value, float):
@@ -91,7 +91,7 @@ def _patch_bios(machine):
     found = _apply_time(given.get(_APPLY_TIME))
     found += [messages.message('PropertyUnknown', name, related=['#/' + name])
               for name in given
-              if name != 'Attributes' and not payload.annotation(name)]
+              if name != 'Attributes' and not payload.is_annotation(name)]
     if 'Attributes' not in given:
         found.append(messages.message('PropertyMissing', 'Attributes'))
     elif not isinstance(values, dict):
@@ -117,7 +117,7 @@ def _patch_bios(machine):
     flask.current_app.logger.info(
         'BIOS attributes of %s set: %r', machine.qualified_name,
         sorted(values))
-    return responses.done()
+    return responses.no_content()
 
 
 def _apply_time(given):
@@ -144,7 +144,7 @@ def _attribute(machine, name, value):
         if knob.name == name:
             break
     else:
-        if _primitive(value):
+        if _is_primitive(value):
             return []
         return [messages.message('PropertyValueTypeError', value, name,
                                  related=[where])]
@@ -165,7 +165,7 @@ def reset_bios(machine):
     machine.reset_attributes()
     flask.current_app.logger.info(
         'BIOS attributes of %s reset', machine.qualified_name)
-    return responses.done()
+    return responses.no_content()
 
 
 def secure_boot(machine):
@@ -196,11 +196,11 @@ def _patch_secure_boot(machine):
         **payload.read_only('Id', 'Name', 'SecureBootCurrentBoot',
                             'SecureBootMode')})
     enable = values['SecureBootEnable']
-    with resource_paths.refusals(machine, 'SecureBootEnable', enable):
+    with resource_paths.property_errors(machine, 'SecureBootEnable', enable):
         machine.set_secure_boot(enable)
     flask.current_app.logger.info(
         'Secure Boot of %s set to %s', machine.qualified_name, enable)
-    return responses.done()
+    return responses.no_content()
 
 
 # The registry

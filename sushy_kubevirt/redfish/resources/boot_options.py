@@ -30,7 +30,7 @@ _TITLES = {boot_order.Class.PXE: 'Network interface %s',
 
 # The system's Boot
 
-def shown(machine, full):
+def boot_property(machine, full):
     """A system's ``Boot``.
 
     :param full: with boot options and order
@@ -66,7 +66,7 @@ def _targets(found):
                            if target is not none]
 
 
-def shape(machine, full):
+def patch_shape(machine, full):
     """What a PATCH of ``Boot`` may have, see `payload.properties`."""
     http = boot.Target.UEFI_HTTP in machine.boot_targets()
     taken = {
@@ -82,7 +82,7 @@ def shape(machine, full):
     return taken
 
 
-def check(machine, chosen):
+def validate(machine, chosen):
     """Refuse what the shape cannot tell to be wrong.
 
     :param chosen: ``Boot`` of a PATCH
@@ -104,7 +104,7 @@ def check(machine, chosen):
                 related=['#/Boot/BootOrder/%d' % place]))
 
 
-def change(machine, chosen):
+def apply(machine, chosen):
     """Carry out a PATCH of ``Boot``, as one change.
 
     :param chosen: properties to values, checked
@@ -118,7 +118,7 @@ def change(machine, chosen):
     if 'BootOrder' in chosen:
         more['order'] = tuple(chosen['BootOrder'])
     name = next(iter(chosen))
-    with resource_paths.refusals(machine, 'Boot/' + name, chosen[name]):
+    with resource_paths.property_errors(machine, 'Boot/' + name, chosen[name]):
         machine.set_boot(
             target=boot.Target(target) if target else None,
             enabled=boot.Enabled(enabled) if enabled else None,
@@ -146,7 +146,7 @@ def resource(machine, reference):
         if option.reference == reference:
             break
     else:
-        raise errors.not_found('BootOption', reference)
+        raise errors.resource_not_found('BootOption', reference)
     body = {
         '@odata.id': resource_paths.system(machine, 'BootOptions', reference),
         '@odata.type': '#BootOption.v1_0_5.BootOption',
@@ -177,13 +177,13 @@ def _device(machine, option):
     return None
 
 
-def set_default(machine):
+def set_default_boot_order(machine):
     """POST …/Actions/ComputerSystem.SetDefaultBootOrder"""
     payload.parameters('ComputerSystem.SetDefaultBootOrder', {})
     machine.set_default_boot_order()
     flask.current_app.logger.info('Boot order of %s set to its default',
                                   machine.qualified_name)
-    return responses.done()
+    return responses.no_content()
 
 
 _ROOT = resource_paths.SYSTEMS + '/<identity>'
@@ -192,5 +192,5 @@ ROUTES = (
     routing.add(_ROOT + '/BootOptions', collection),
     routing.add(_ROOT + '/BootOptions/<reference>', resource),
     routing.add(_ROOT + '/Actions/ComputerSystem.SetDefaultBootOrder',
-                set_default, ('POST',)),
+                set_default_boot_order, ('POST',)),
 )

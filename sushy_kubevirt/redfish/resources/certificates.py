@@ -34,7 +34,7 @@ _NAMES = {'commonName': 'CommonName', 'organizationName': 'Organization',
 
 # Reading a certificate
 
-def _read(text):
+def _parse_pem(text):
     """Read one certificate.
 
     :param text: PEM
@@ -69,7 +69,7 @@ def _identifier(name):
     return found
 
 
-def _given(values, action=None):
+def _certificate_string(values, action=None):
     """The certificate that a client sent.
 
     :param values: dict with CertificateString
@@ -79,7 +79,7 @@ def _given(values, action=None):
     """
     name = 'CertificateString'
     try:
-        return _read(values[name])[0]
+        return _parse_pem(values[name])[0]
     except ValueError as exc:
         if action:
             entry = messages.message('ActionParameterValueError', name,
@@ -117,7 +117,8 @@ def _add(machine, device, here):
                if name not in values]
     if missing:
         raise errors.RedfishError(400, *missing)
-    made = machine.add_media_certificate(device.id, _given(values))
+    made = machine.add_media_certificate(
+        device.id, _certificate_string(values))
     flask.current_app.logger.info(
         'Certificate %s of %s of %s added', made.id, device.id,
         machine.qualified_name)
@@ -128,7 +129,7 @@ def _find(machine, device, cert_id):
     for one in machine.media_certificates(device.id):
         if one.id == cert_id:
             return one
-    raise errors.not_found('Certificate', cert_id)
+    raise errors.resource_not_found('Certificate', cert_id)
 
 
 def resource(machine, device, cert_id):
@@ -137,7 +138,7 @@ def resource(machine, device, cert_id):
     here = virtual_media.path(machine, found.id, 'Certificates', cert_id)
     if flask.request.method == 'DELETE':
         _delete(machine, found, cert_id)
-        return responses.done()
+        return responses.no_content()
     return responses.resource(_body(_find(machine, found, cert_id), here))
 
 
@@ -146,7 +147,7 @@ def _delete(machine, device, cert_id):
     try:
         machine.delete_media_certificate(device.id, cert_id)
     except machine_errors.InvalidValue:
-        raise errors.not_found('Certificate', cert_id) from None
+        raise errors.resource_not_found('Certificate', cert_id) from None
     flask.current_app.logger.info(
         'Certificate %s of %s of %s deleted', cert_id, device.id,
         machine.qualified_name)
@@ -163,7 +164,7 @@ def _body(found, here):
         'CertificateType': _PEM,
     }
     try:
-        _pem, certificate = _read(found.pem)
+        _pem, certificate = _parse_pem(found.pem)
     except ValueError:
         # Whoever may write ConfigMaps may have written it.
         return body
@@ -208,11 +209,15 @@ def service():
 def locations():
     """GET /redfish/v1/CertificateService/CertificateLocations"""
     found = [
-        responses.link(resource_paths.manager(machine, 'VirtualMedia', device.id,
-                                            'Certificates', one.id))
+        responses.link(
+            resource_paths.manager(
+                machine, 'VirtualMedia', device.id, 'Certificates', one.id
+            )
+        )
         for machine in flask.current_app.systems.machines()
         for device in machine.media_devices()
-        for one in machine.media_certificates(device.id)]
+        for one in machine.media_certificates(device.id)
+    ]
     return responses.resource({
         '@odata.id': SERVICE + '/CertificateLocations',
         '@odata.type': '#CertificateLocations.v1_0_4.CertificateLocations',
@@ -261,10 +266,10 @@ def replace():
     device = virtual_media.find(machine, match[2])
     _find(machine, device, match[3])
     made = machine.add_media_certificate(device.id,
-                                         _given(values, _REPLACE))
+                                         _certificate_string(values, _REPLACE))
     if made.id != match[3]:
         _delete(machine, device, match[3])
-    answer = responses.done()
+    answer = responses.no_content()
     answer.headers['Location'] = '%s/%s' % (
         uri.rstrip('/').rpartition('/')[0], made.id)
     return answer

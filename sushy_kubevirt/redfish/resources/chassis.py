@@ -23,8 +23,13 @@ _SHAPE = payload.read_only(
     'Drives', 'IndicatorLED', 'LocationIndicatorActive')
 
 # Property: member of `inventory.Chassis`.
-_OWNERS = {'Manufacturer': 'manufacturer', 'Model': 'version',
-           'SerialNumber': 'serial', 'SKU': 'sku', 'AssetTag': 'asset'}
+_SMBIOS_PROPERTIES = {
+    'Manufacturer': 'manufacturer',
+    'Model': 'version',
+    'SerialNumber': 'serial',
+    'SKU': 'sku',
+    'AssetTag': 'asset',
+}
 
 
 def collection():
@@ -47,10 +52,12 @@ def resource(machine):
         'UUID': machine.uuid,
         'ChassisType': 'Other',
         'Description': 'Stands for no hardware',
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
         'Drives': responses.link(resource_paths.chassis(machine, 'Drives')),
         'Links': {
-            'ComputerSystems': [responses.link(resource_paths.system(machine))],
+            'ComputerSystems': [
+                responses.link(resource_paths.system(machine))
+            ],
             'ComputerSystems@odata.count': 1,
             'ManagedBy': [responses.link(resource_paths.manager(machine))],
             'ManagedBy@odata.count': 1,
@@ -61,7 +68,7 @@ def resource(machine):
         },
     }
     written = machine.inventory().chassis
-    for name, member in _OWNERS.items():
+    for name, member in _SMBIOS_PROPERTIES.items():
         if getattr(written, member):
             body[name] = getattr(written, member)
     return responses.resource(body)
@@ -69,7 +76,7 @@ def resource(machine):
 
 def thermal(machine):
     """…/Thermal: there is nothing to measure."""
-    raise errors.missing()
+    raise errors.uri_not_found()
 
 
 ROOT_LINKS = {'Chassis': ROOT}

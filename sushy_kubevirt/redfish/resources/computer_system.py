@@ -33,7 +33,8 @@ RESET_TYPES = tuple(kind.value for kind in power_state.OFFERED)
 # leaves the system on, is not.
 _POWERS_OFF = ('ForceOff', 'GracefulShutdown', 'PushPowerButton')
 
-_POLICIES = tuple(policy.value for policy in power_restore_policy.Policy)
+_RESTORE_POLICIES = tuple(
+    policy.value for policy in power_restore_policy.Policy)
 
 # Power state: Resource.State of the system.
 _STATES = {
@@ -45,7 +46,7 @@ _STATES = {
 }
 
 #: Resources below a system, by the least feature set that shows them.
-_BELOW = {
+_CHILDREN = {
     'vmedia': ('EthernetInterfaces', 'VirtualMedia'),
     'full': ('Bios', 'LogServices', 'Memory', 'Processors', 'SecureBoot',
              'SimpleStorage', 'Storage'),
@@ -56,7 +57,7 @@ _READ_ONLY = payload.read_only(
     'SerialNumber', 'HostName', 'Description', 'Status', 'PowerState',
     'ProcessorSummary', 'MemorySummary', 'BiosVersion', 'BootProgress',
     'LastResetTime', 'GraphicalConsole', 'SerialConsole', 'TrustedModules',
-    'Links', 'Actions', *_BELOW['vmedia'], *_BELOW['full'])
+    'Links', 'Actions', *_CHILDREN['vmedia'], *_CHILDREN['full'])
 
 
 def collection():
@@ -92,7 +93,7 @@ def _body(machine, app):
         'SystemType': 'Virtual',
         'Manufacturer': 'KubeVirt',
         'PowerState': state.value,
-        'Boot': boot_options.shown(machine, full),
+        'Boot': boot_options.boot_property(machine, full),
         'Actions': {'#ComputerSystem.Reset': {
             'target': here + '/Actions/ComputerSystem.Reset',
             'ResetType@Redfish.AllowableValues': reset_types(app),
@@ -121,7 +122,7 @@ def _body(machine, app):
 
 
 def _links(here, feature):
-    return resource_paths.links(here, ROOT + '/<identity>', _BELOW[feature])
+    return resource_paths.links(here, ROOT + '/<identity>', _CHILDREN[feature])
 
 
 def _add_state(body, machine, state, found):
@@ -134,7 +135,8 @@ def _add_state(body, machine, state, found):
     policy = machine.power_restore_policy()
     if policy is not None:
         body['PowerRestorePolicy'] = policy.value
-        body['PowerRestorePolicy@Redfish.AllowableValues'] = list(_POLICIES)
+        body['PowerRestorePolicy@Redfish.AllowableValues'] = list(
+            _RESTORE_POLICIES)
     if found.started:
         body['LastResetTime'] = found.started
     if found.booted:
@@ -152,12 +154,12 @@ def _add_inventory(body, found):
         'LogicalProcessorCount': cpus.total,
         'ThreadingEnabled': cpus.threads > 1,
     }
-    if hardware.model(cpus):
+    if hardware.processor_model(cpus):
         summary['Model'] = cpus.model
     body['ProcessorSummary'] = summary
     if found.memory_bytes:
         body['MemorySummary'] = {
-            'TotalSystemMemoryGiB': hardware.gib(found.memory_bytes)}
+            'TotalSystemMemoryGiB': hardware.to_gib(found.memory_bytes)}
     body['BiosVersion'] = hardware.bios_version(found)
     if found.machine_type:
         body['Model'] = found.machine_type
@@ -174,7 +176,7 @@ def _add_inventory(body, found):
         body['SerialConsole'] = {'MaxConcurrentSessions': 1}
     if found.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
-                                   'Status': resource_paths.OK}]
+                                   'Status': resource_paths.STATUS_OK}]
 
 
 def _status(machine, state):
@@ -208,16 +210,16 @@ def reset_types(app):
 
 def _patch(machine):
     full = flask.current_app.feature_set == 'full'
-    shape = {**_READ_ONLY, 'Boot': boot_options.shape(machine, full)}
+    shape = {**_READ_ONLY, 'Boot': boot_options.patch_shape(machine, full)}
     if full:
         shape.update(IndicatorLED=INDICATOR, LocationIndicatorActive=bool,
-                     AssetTag=str, PowerRestorePolicy=_POLICIES)
+                     AssetTag=str, PowerRestorePolicy=_RESTORE_POLICIES)
     values = payload.properties(shape)
     indicator = _indicator(machine, values)
     chosen = values.get('Boot')
     if chosen:
-        boot_options.check(machine, chosen)
-        boot_options.change(machine, chosen)
+        boot_options.validate(machine, chosen)
+        boot_options.apply(machine, chosen)
     _change(machine, 'PowerRestorePolicy',
             values.get('PowerRestorePolicy'),
             lambda value: machine.set_power_restore_policy(
@@ -225,14 +227,14 @@ def _patch(machine):
     _change(machine, 'AssetTag', values.get('AssetTag'),
             machine.set_asset_tag)
     _change(machine, 'IndicatorLED', indicator, machine.set_indicator)
-    return responses.done()
+    return responses.no_content()
 
 
 def _change(machine, name, value, change):
     """Change one property, unless its value is None."""
     if value is None:
         return
-    with resource_paths.refusals(machine, name, value):
+    with resource_paths.property_errors(machine, name, value):
         change(value)
     flask.current_app.logger.info(
         '%s of %s set to %r', name, machine.qualified_name, value)
@@ -268,11 +270,11 @@ def reset(machine):
     if kind not in allowed:
         raise errors.RedfishError(400, messages.message(
             'ActionParameterValueNotInList', kind, 'ResetType', action,
-            detail=_why_not(kind, allowed)))
-    with resource_paths.refusals(machine, 'ResetType', kind):
+            detail=_reset_type_detail(kind, allowed)))
+    with resource_paths.property_errors(machine, 'ResetType', kind):
         machine.reset(power_state.ResetType(kind))
     app.logger.info('%s of %s', kind, machine.qualified_name)
-    return responses.done()
+    return responses.no_content()
 
 
 def reset_info(machine):
@@ -291,7 +293,7 @@ def reset_info(machine):
     })
 
 
-def _why_not(kind, allowed):
+def _reset_type_detail(kind, allowed):
     takes = f"It takes {', '.join(allowed)}."
     if kind == _NMI:
         return ('KubeVirt cannot send a diagnostic interrupt to a guest. '

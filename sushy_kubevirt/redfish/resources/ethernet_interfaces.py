@@ -23,7 +23,7 @@ def resource(machine, nic_id):
         if nic.name == nic_id:
             break
     else:
-        raise errors.not_found('EthernetInterface', nic_id)
+        raise errors.resource_not_found('EthernetInterface', nic_id)
     body = {
         '@odata.id': resource_paths.system(
             machine, 'EthernetInterfaces', nic_id
@@ -36,7 +36,7 @@ def resource(machine, nic_id):
         'MACAddress': nic.guest_mac or nic.mac or None,
         'PermanentMACAddress': nic.mac or None,
         'Status': (
-            resource_paths.OK
+            resource_paths.STATUS_OK
             if nic.plugged
             else {'State': 'Disabled', 'Health': 'OK'}
         ),

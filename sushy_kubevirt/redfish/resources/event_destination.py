@@ -25,8 +25,8 @@ RESOURCE_TYPES = ('ComputerSystem', 'EventService', 'SessionService', 'Task',
 _POLICIES = tuple(policy.value for policy in subscriptions.Policy)
 
 #: Entries of one list, and characters of a text.
-_MOST = 100
-_LONGEST = 1024
+_MAX_ENTRIES = 100
+_MAX_LENGTH = 1024
 
 # Property: field of Filter.
 _LISTS = {
@@ -100,7 +100,7 @@ def resource(subscription):
         if shown is None:
             raise _missing(subscription)
         if method == 'PATCH':
-            raise errors.general(
+            raise errors.general_error(
                 405, 'A stream cannot be changed.',
                 'Open another one with another $filter.',
                 {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
@@ -111,7 +111,7 @@ def resource(subscription):
 
 
 def _missing(id_):
-    return errors.not_found('EventDestination', id_)
+    return errors.resource_not_found('EventDestination', id_)
 
 
 def _path(id_):
@@ -182,7 +182,7 @@ def _create():
     if found:
         raise errors.RedfishError(400, *found)
     if values.get('Name'):
-        fields['name'] = values['Name'][:_LONGEST]
+        fields['name'] = values['Name'][:_MAX_LENGTH]
     account = flask.g.account
     made = events().subscriptions.add(
         values['Destination'], owner=account.name if account else '',
@@ -200,25 +200,25 @@ def _patch(one):
         raise errors.RedfishError(400, *found)
     if events().subscriptions.change(one.id, **fields) is None:
         raise _missing(one.id)
-    return responses.done()
+    return responses.no_content()
 
 
 def _delete(id_):
     if not (events().streams.remove(id_)
             or events().subscriptions.remove(id_)):
         raise _missing(id_)
-    return responses.done()
+    return responses.no_content()
 
 
 def _fields(values, found):
     """What can be set of a `Subscription`, from the properties given."""
     fields = {}
     if 'Context' in values:
-        if len(values['Context']) > _LONGEST:
+        if len(values['Context']) > _MAX_LENGTH:
             found.append(messages.message(
                 'PropertyValueFormatError', values['Context'], 'Context',
                 related=['#/Context'],
-                detail='It takes %d characters.' % _LONGEST))
+                detail='It takes %d characters.' % _MAX_LENGTH))
         fields['context'] = values['Context']
     if 'DeliveryRetryPolicy' in values:
         fields['policy'] = subscriptions.Policy(values['DeliveryRetryPolicy'])
@@ -255,10 +255,10 @@ def _headers(value, found):
 def _list(name, values, found):
     """A list of texts (of links, for OriginResources), checked."""
     pointer = '#/' + name
-    if len(values) > _MOST:
+    if len(values) > _MAX_ENTRIES:
         found.append(messages.message(
             'PropertyValueFormatError', '…', name, related=[pointer],
-            detail='It takes %d entries.' % _MOST))
+            detail='It takes %d entries.' % _MAX_ENTRIES))
         return ()
     if name == 'OriginResources':
         values = [one.get('@odata.id') if isinstance(one, dict) else None
@@ -267,7 +267,7 @@ def _list(name, values, found):
     for number, value in enumerate(values):
         where = '%s/%d' % (pointer, number)
         allowed = _VALUES.get(name)
-        if not isinstance(value, str) or len(value) > _LONGEST:
+        if not isinstance(value, str) or len(value) > _MAX_LENGTH:
             found.append(messages.message('PropertyValueTypeError', value,
                                           name, related=[where]))
         elif allowed is not None and value not in allowed:
@@ -306,9 +306,9 @@ def resume(subscription):
 def _set_suspended(id_, suspended):
     if events().subscriptions.change(id_, suspended=suspended) is None:
         if events().streams.get(id_) is not None:
-            raise errors.general(405, 'A stream cannot be suspended.')
+            raise errors.general_error(405, 'A stream cannot be suspended.')
         raise _missing(id_)
-    return responses.done()
+    return responses.no_content()
 
 
 def _owner(subscription):
@@ -328,4 +328,4 @@ ROUTES = (
 
 for _rule in (_RULE, *(f'{_RULE}/Actions/{_name}'
                        for _name in (_SUSPEND, _RESUME))):
-    authorization.owned(_rule, _owner)
+    authorization.register_owner(_rule, _owner)

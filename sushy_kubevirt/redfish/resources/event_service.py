@@ -97,7 +97,7 @@ def resource():
                 list(event_destination.SEVERITIES),
         }},
     }
-    if _can_stream():
+    if _is_multithreaded():
         body['ServerSentEventUri'] = STREAM
         # EventType works, but is deprecated; nobody need be led to it.
         body['SSEFilterPropertiesSupported'] = {
@@ -126,7 +126,7 @@ def _patch():
     if 'ServiceEnabled' in values:
         changes['enabled'] = values['ServiceEnabled']
     _events().set(**changes)
-    return responses.done()
+    return responses.no_content()
 
 
 def test_event():
@@ -146,20 +146,20 @@ def test_event():
         severity=severity if severity in event_destination.SEVERITIES
         else None, time=given.get('EventTimestamp'),
         origin=given.get('OriginOfCondition')))
-    return responses.done()
+    return responses.no_content()
 
 
 # The stream
 
-def _can_stream():
+def _is_multithreaded():
     """Whether a stream does not keep all other clients waiting."""
     return flask.request.environ.get('wsgi.multithread', False)
 
 
 def stream():
     """GET /redfish/v1/EventService/SSE"""
-    if not _can_stream():
-        raise errors.general(
+    if not _is_multithreaded():
+        raise errors.general_error(
             501, 'A stream of events would occupy this server, which has one '
             'thread.', 'Subscribe to events instead, or have the server run '
             'with several threads.')
@@ -178,8 +178,8 @@ def stream():
     try:
         answer.response = _events().streams.open(
             wanted, _client(request), request.headers.get('Last-Event-ID'),
-            _connected(request.environ), _welcome(request),
-            _cut(request.environ))
+            _connected(request.environ), _still_authorized(request),
+            _disconnect(request.environ))
     except server_sent_events.TooMany:
         raise errors.unavailable(
             'There are as many streams of events as there may be.',
@@ -192,7 +192,7 @@ def _connection(environ):
             or environ.get('werkzeug.socket'))
 
 
-def _cut(environ):
+def _disconnect(environ):
     """:returns: function that breaks the client's connection"""
     connection = _connection(environ)
 
@@ -213,7 +213,7 @@ def _connected(environ):
     return lambda: not poll.poll(0)
 
 
-def _welcome(request):
+def _still_authorized(request):
     """:returns: function that tells whether who opened it still may read
 
     Asking keeps the session open: it is in use.

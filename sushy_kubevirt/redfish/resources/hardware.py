@@ -5,7 +5,7 @@
 _GIB = 2 ** 30
 
 #: Processors that are told one by one.
-MOST_SOCKETS = 1024
+MAX_SOCKETS = 1024
 
 #: KubeVirt's word for an architecture: ProcessorArchitecture,
 #: InstructionSet (Processor_v1.xml).
@@ -16,10 +16,10 @@ ARCHITECTURES = {
 }
 
 
-_WAYS = ('host-model', 'host-passthrough')
+_HOST_MODELS = ('host-model', 'host-passthrough')
 
 
-def gib(size):
+def to_gib(size):
     """Bytes to GiB.
 
     :returns: `int` when it is a whole number, else `float` to three places
@@ -29,11 +29,11 @@ def gib(size):
     return round(size / _GIB, 3)
 
 
-def model(cpus):
+def processor_model(cpus):
     """The processor's model; '' where KubeVirt names but a way to choose
     one.
     """
-    return '' if cpus.model in _WAYS else cpus.model
+    return '' if cpus.model in _HOST_MODELS else cpus.model
 
 
 def socket_names(cpus):
@@ -43,10 +43,10 @@ def socket_names(cpus):
     that is off.
     """
     return ['CPU%d' % number
-            for number in range(min(cpus.sockets, MOST_SOCKETS))]
+            for number in range(min(cpus.sockets, MAX_SOCKETS))]
 
 
-def controllers(inventory):
+def disks_by_bus(inventory):
     """The disks by the bus they are on, in the order of the VM's spec.
 
     :returns: dict of bus to list of `inventory.Disk`

@@ -89,7 +89,7 @@ def entry(machine, entry):
     for one in _log().entries(machine):
         if one.id == entry:
             return responses.resource(_entry(machine, one))
-    raise errors.not_found('LogEntry', entry)
+    raise errors.resource_not_found('LogEntry', entry)
 
 
 def _entry(machine, one):
@@ -121,7 +121,7 @@ def clear(machine):
     """POST …/Actions/LogService.ClearLog: ours; KubeVirt's are not ours."""
     payload.parameters(_CLEAR, {})
     _log().clear(machine)
-    return responses.done()
+    return responses.no_content()
 
 
 def _routes(root):

@@ -64,7 +64,7 @@ def _body(machine, app):
                   'ManagerForServers@odata.count': 1},
         # What is another module's may not be there.
         **resource_paths.links(here, ROOT + '/<identity>',
-                             ('VirtualMedia', 'LogServices')),
+                               ('VirtualMedia', 'LogServices')),
     }
     if app.feature_set == 'full':
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -80,7 +80,7 @@ def _body(machine, app):
             'DateTime': now.isoformat(timespec='seconds'),
             'DateTimeLocalOffset': '+00:00',
             'PowerState': 'On',
-            'Status': resource_paths.OK,
+            'Status': resource_paths.STATUS_OK,
             'GraphicalConsole': _console(found.graphics),
             'SerialConsole': _console(found.serial_console),
             'NetworkProtocol': responses.link(here + '/NetworkProtocol'),
@@ -120,7 +120,7 @@ def network_protocol(machine):
         'Id': 'NetworkProtocol',
         'Name': 'Manager Network Protocol',
         'HostName': socket.gethostname(),
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
         'HTTP': {'ProtocolEnabled': False},
         'HTTPS': {'ProtocolEnabled': False},
     }
@@ -140,7 +140,7 @@ def reset(machine):
     flask.current_app.logger.info(
         '%s of the BMC of %s', kind.get('ResetType', RESET_TYPES[0]),
         machine.qualified_name)
-    return responses.done()
+    return responses.no_content()
 
 
 def reset_info(machine):

@@ -18,7 +18,7 @@ _PROGRESS = registry.Message(
     "The task with Id '%1' has changed to progress %2 percent complete.")
 
 
-def under_way(medium):
+def in_progress(medium):
     """Whether its import has not come to an end."""
     return medium.state in (media.State.WAITING, media.State.IMPORTING)
 
@@ -33,7 +33,7 @@ def percent(medium):
     return min(int(medium.progress or 0), 100)
 
 
-def told(machine, device_id, medium):
+def extended_info(machine, device_id, medium):
     """What there is to say about a medium.
 
     :returns: list of entries as in @Message.ExtendedInfo
@@ -41,19 +41,20 @@ def told(machine, device_id, medium):
     found = []
     if medium.state is media.State.FAILED:
         found.append(_entry(
-            registry.MEDIA_FAILED, machine.qualified_name, shown(medium),
+            registry.MEDIA_FAILED, machine.qualified_name, url_without_query(
+                medium),
             device_id, medium.reason or 'Error', medium.message))
-    elif under_way(medium):
+    elif in_progress(medium):
         entry = _entry(_PROGRESS, medium.task, str(percent(medium)))
         if medium.message:
             entry['Message'] += ' ' + medium.message
         found.append(entry)
     if medium.pending_restart and medium.state is not media.State.FAILED:
-        found.append(restart(machine, device_id))
+        found.append(restart_required(machine, device_id))
     return found
 
 
-def restart(machine, device_id):
+def restart_required(machine, device_id):
     """The medium is in the VM, and not in the guest that runs.
 
     :returns: entry as in @Message.ExtendedInfo
@@ -74,11 +75,11 @@ def status(machine, device_id, medium, here):
     found = {'State': 'Enabled', 'Health': 'OK'}
     if medium is None:
         return found
-    if under_way(medium):
+    if in_progress(medium):
         found['State'] = 'Updating'
     elif medium.state is media.State.FAILED:
         found['Health'] = 'Critical'
-    entries = told(machine, device_id, medium)
+    entries = extended_info(machine, device_id, medium)
     if entries:
         found['Conditions'] = [{
             'MessageId': entry['MessageId'],
@@ -91,13 +92,13 @@ def status(machine, device_id, medium, here):
     return found
 
 
-def shown(medium):
+def url_without_query(medium):
     """The URL without its query, where signatures stand."""
     return medium.url.partition('?')[0]
 
 
 def _entry(message, *args):
-    args = [messages.shown(arg) for arg in args]
+    args = [messages.truncate(arg) for arg in args]
     return {
         '@odata.type': '#Message.v1_1_2.Message',
         'MessageId': message.id,

@@ -19,22 +19,26 @@ def collection(machine):
     """GET …/Memory"""
     # An instance type's is not known of a VM that is off.
     ids = [ID] if machine.inventory().memory_bytes else []
-    return resource_paths.collection('Memory', 'Memory Collection',
-                                   resource_paths.system(machine, 'Memory'), ids)
+    return resource_paths.collection(
+        'Memory',
+        'Memory Collection',
+        resource_paths.system(machine, 'Memory'),
+        ids,
+    )
 
 
 def resource(machine, memory_id):
     """GET …/Memory/<memory_id>"""
     size = machine.inventory().memory_bytes
     if memory_id != ID or not size:
-        raise errors.not_found('Memory', memory_id)
+        raise errors.resource_not_found('Memory', memory_id)
     return responses.resource({
         '@odata.id': resource_paths.system(machine, 'Memory', ID),
         '@odata.type': '#Memory.v1_19_0.Memory',
         'Id': ID,
         'Name': 'Memory of the guest',
         'CapacityMiB': size // _MIB,
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
         'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
     })
 

@@ -33,14 +33,14 @@ _REFERENCE = '''  <edmx:Reference Uri=%s>
 '''
 
 
-def _used():
-    return schemas.used(routing.modules(flask.current_app))
+def _used_schemas():
+    return schemas.used_schemas(routing.modules(flask.current_app))
 
 
 def metadata():
     """GET /redfish/v1/$metadata"""
-    namespaces = {name: {name} for name, _version in schemas.ALWAYS}
-    for name, version in _used():
+    namespaces = {name: {name} for name, _version in schemas.ALWAYS_USED}
+    for name, version in _used_schemas():
         names = namespaces.setdefault(name, {name})
         if version:
             names.add(f'{name}.{version}')
@@ -56,20 +56,20 @@ def metadata():
 def _reference(name, namespaces, alias=None):
     includes = ''.join(
         '    <edmx:Include Namespace=%s%s/>\n' % (
-            _quoted(one), ' Alias=%s' % _quoted(alias) if alias else '')
+            _quote(one), ' Alias=%s' % _quote(alias) if alias else '')
         for one in namespaces)
-    return _REFERENCE % (_quoted(schemas.csdl_uri(name)), includes)
+    return _REFERENCE % (_quote(schemas.csdl_uri(name)), includes)
 
 
-def _quoted(text):
+def _quote(text):
     # Not xml.sax.saxutils, which brings half of urllib and a parser along.
     return f'"{html.escape(text)}"'
 
 
-def _files():
+def _schema_files():
     """Id of each JSON schema: (its prefix, its ``@odata.type``)."""
     found = {}
-    for name, version in _used():
+    for name, version in _used_schemas():
         prefix = f'{name}.{version}' if version else name
         found[prefix] = f'#{prefix}.{name}'
     return found
@@ -79,14 +79,14 @@ def collection():
     """GET /redfish/v1/JsonSchemas"""
     return responses.collection(
         'JsonSchemaFileCollection', 'JSON Schemas', ROOT,
-        [f'{ROOT}/{one}' for one in _files()])
+        [f'{ROOT}/{one}' for one in _schema_files()])
 
 
 def resource(schema):
     """GET /redfish/v1/JsonSchemas/<schema>"""
-    kind = _files().get(schema)
+    kind = _schema_files().get(schema)
     if kind is None:
-        raise errors.not_found('JsonSchemaFile', schema)
+        raise errors.resource_not_found('JsonSchemaFile', schema)
     return responses.resource({
         '@odata.id': f'{ROOT}/{schema}',
         '@odata.type': '#JsonSchemaFile.v1_1_5.JsonSchemaFile',

@@ -20,9 +20,11 @@ def resource(machine, processor_id):
     """GET …/Processors/<processor_id>"""
     cpus = machine.inventory().cpus
     if processor_id not in hardware.socket_names(cpus):
-        raise errors.not_found('Processor', processor_id)
+        raise errors.resource_not_found('Processor', processor_id)
     body = {
-        '@odata.id': resource_paths.system(machine, 'Processors', processor_id),
+        '@odata.id': resource_paths.system(
+            machine, 'Processors', processor_id
+        ),
         '@odata.type': '#Processor.v1_18_0.Processor',
         'Id': processor_id,
         'Name': 'Processor',
@@ -31,10 +33,10 @@ def resource(machine, processor_id):
         'TotalCores': cpus.cores,
         'TotalEnabledCores': cpus.cores,
         'TotalThreads': cpus.cores * cpus.threads,
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
         'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
     }
-    if hardware.model(cpus):
+    if hardware.processor_model(cpus):
         body['Model'] = cpus.model
     if cpus.architecture in hardware.ARCHITECTURES:
         (body['ProcessorArchitecture'],

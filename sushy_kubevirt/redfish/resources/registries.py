@@ -26,7 +26,7 @@ STANDARD = {
 }
 
 
-def _own():
+def _own_registries():
     return {one.identity: one
             for module in routing.modules(flask.current_app)
             for one in getattr(module, 'REGISTRIES', ())}
@@ -36,7 +36,7 @@ def collection():
     """GET /redfish/v1/Registries"""
     return responses.collection(
         'MessageRegistryFileCollection', 'Registry File Collection', ROOT,
-        [f'{ROOT}/{one}' for one in (*STANDARD.values(), *_own())])
+        [f'{ROOT}/{one}' for one in (*STANDARD.values(), *_own_registries())])
 
 
 def resource(registry):
@@ -48,9 +48,9 @@ def resource(registry):
             location = {'PublicationUri': f'{PUBLISHED}{release}.json'}
             break
     else:
-        own = _own().get(registry)
+        own = _own_registries().get(registry)
         if own is None:
-            raise errors.not_found('MessageRegistryFile', registry)
+            raise errors.resource_not_found('MessageRegistryFile', registry)
         prefix, name = own.prefix, own.name
         location = {'Uri': here + '/Registry'}
     return responses.resource({
@@ -66,15 +66,15 @@ def resource(registry):
 
 def document(registry):
     """GET /redfish/v1/Registries/<registry>/Registry: one of ours"""
-    own = _own().get(registry)
+    own = _own_registries().get(registry)
     if own is None:
-        raise errors.missing()
+        raise errors.uri_not_found()
     return responses.resource(own.document())
 
 
-def gone():
+def not_served():
     """Upstream's registries, which describe other machines."""
-    raise errors.missing()
+    raise errors.uri_not_found()
 
 
 ROOT_LINKS = {'Registries': ROOT}
@@ -83,8 +83,8 @@ ROUTES = (
     routing.replace('registry_file_collection', collection),
     routing.add(ROOT + '/<registry>', resource),
     routing.add(ROOT + '/<registry>/Registry', document),
-    routing.replace('bios_attribute_registry_file', gone),
-    routing.replace('message_registry_file', gone),
-    routing.replace('bios_registry', gone),
-    routing.replace('message_registry', gone),
+    routing.replace('bios_attribute_registry_file', not_served),
+    routing.replace('message_registry_file', not_served),
+    routing.replace('bios_registry', not_served),
+    routing.replace('message_registry', not_served),
 )

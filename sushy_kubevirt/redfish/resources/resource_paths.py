@@ -20,7 +20,7 @@ MANAGERS = '/redfish/v1/Managers'
 CHASSIS = '/redfish/v1/Chassis'
 
 #: Status of a part that a VM has: KubeVirt knows of no others.
-OK = {'State': 'Enabled', 'Health': 'OK'}
+STATUS_OK = {'State': 'Enabled', 'Health': 'OK'}
 
 
 def system(machine, *names):
@@ -59,11 +59,11 @@ def links(here, rule, names):
     """
     app = flask.current_app._get_current_object()
     return {name: responses.link(f'{here}/{name}')
-            for name in routing.offered_below(app, rule, tuple(names))}
+            for name in routing.served_children(app, rule, tuple(names))}
 
 
 @contextlib.contextmanager
-def refusals(machine, name, value):
+def property_errors(machine, name, value):
     """Name the property and value when the machine refuses a change.
 
     :param name: JSON pointer of the property, without the slash before

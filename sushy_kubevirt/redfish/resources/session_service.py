@@ -109,11 +109,16 @@ def _login():
     services = authentication.services()
     account = None
     if services.login.required:
-        account = authentication.check(user, values['Password'].encode(
-            errors='surrogatepass'))
+        account = authentication.check_password(
+            user, values['Password'].encode(errors='surrogatepass')
+        )
     try:
         session, token = services.sessions.open(
-            user, account, authentication.source(), values.get('Context'))
+            user,
+            account,
+            authentication.client_address(),
+            values.get('Context'),
+        )
     except sessions.TooMany:
         raise errors.RedfishError(503, messages.message(
             'SessionLimitExceeded'), headers={
@@ -136,7 +141,7 @@ def _credentials():
                                           related=['#/' + name]))
     for name, value in body.items():
         pointer = ['#/' + name]
-        if payload.annotation(name):
+        if payload.is_annotation(name):
             continue
         if name not in shape:
             found.append(messages.message('PropertyUnknown', name,
@@ -165,7 +170,7 @@ def _is_text(value):
 def _find(session_id):
     session = _sessions().get(session_id)
     if session is None:
-        raise errors.not_found('Session', session_id)
+        raise errors.resource_not_found('Session', session_id)
     return session
 
 
@@ -179,11 +184,11 @@ def resource(session_id):
     session = _find(session_id)
     if flask.request.method == 'DELETE':
         _sessions().close(session)
-        return responses.done()
+        return responses.no_content()
     return responses.resource(_body(session))
 
 
-authorization.owned(_ONE, _owner)
+authorization.register_owner(_ONE, _owner)
 
 ROUTES = (
     routing.add(ROOT, service, ('GET', 'PATCH'), 'minimum'),

@@ -17,21 +17,21 @@ def collection(machine):
     return resource_paths.collection(
         'SimpleStorage', 'Simple Storage Collection',
         resource_paths.system(machine, 'SimpleStorage'),
-        hardware.controllers(machine.inventory()))
+        hardware.disks_by_bus(machine.inventory()))
 
 
 def resource(machine, simple_storage_id):
     """GET …/SimpleStorage/<simple_storage_id>"""
-    disks = hardware.controllers(machine.inventory()).get(simple_storage_id)
+    disks = hardware.disks_by_bus(machine.inventory()).get(simple_storage_id)
     if disks is None:
-        raise errors.not_found('SimpleStorage', simple_storage_id)
+        raise errors.resource_not_found('SimpleStorage', simple_storage_id)
     return responses.resource({
         '@odata.id': resource_paths.system(machine, 'SimpleStorage',
-                                         simple_storage_id),
+                                           simple_storage_id),
         '@odata.type': '#SimpleStorage.v1_3_1.SimpleStorage',
         'Id': simple_storage_id,
         'Name': f'{simple_storage_id} Controller',
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
         'Devices': [_device(disk) for disk in disks],
         'Links': {'Chassis': responses.link(resource_paths.chassis(machine))},
     })
@@ -39,7 +39,7 @@ def resource(machine, simple_storage_id):
 
 def _device(disk):
     device = {'Name': disk.name, 'Manufacturer': 'KubeVirt',
-              'Model': disk.kind, 'Status': resource_paths.OK}
+              'Model': disk.kind, 'Status': resource_paths.STATUS_OK}
     if not disk.source:
         # A drive without a medium.
         device['Status'] = {'State': 'Absent', 'Health': 'OK'}

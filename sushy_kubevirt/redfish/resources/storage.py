@@ -35,7 +35,7 @@ def drives(machine):
     :returns: dict of bus to list of `inventory.Disk`
     """
     found = {}
-    for bus, disks in hardware.controllers(machine.inventory()).items():
+    for bus, disks in hardware.disks_by_bus(machine.inventory()).items():
         fixed = [disk for disk in disks if disk.kind != 'cdrom']
         if fixed:
             found[bus] = fixed
@@ -47,30 +47,30 @@ def drive_path(machine, name):
     return resource_paths.chassis(machine, 'Drives', name)
 
 
-def _of(machine, storage_id):
+def _disks(machine, storage_id):
     disks = drives(machine).get(storage_id)
     if disks is None:
-        raise errors.not_found('Storage', storage_id)
+        raise errors.resource_not_found('Storage', storage_id)
     return disks
 
 
-def _one(machine, storage_id, kind, name):
-    for disk in _of(machine, storage_id):
+def _find_disk(machine, storage_id, kind, name):
+    for disk in _disks(machine, storage_id):
         if disk.name == name:
             return disk
-    raise errors.not_found(kind, name)
+    raise errors.resource_not_found(kind, name)
 
 
 def collection(machine):
     """GET …/Storage"""
     return resource_paths.collection('Storage', 'Storage Collection',
-                                   resource_paths.system(machine, 'Storage'),
-                                   drives(machine))
+                                     resource_paths.system(machine, 'Storage'),
+                                     drives(machine))
 
 
 def resource(machine, storage_id):
     """GET …/Storage/<storage_id>"""
-    disks = _of(machine, storage_id)
+    disks = _disks(machine, storage_id)
     here = path(machine, storage_id)
     return responses.resource(
         {
@@ -78,7 +78,7 @@ def resource(machine, storage_id):
             '@odata.type': '#Storage.v1_17_0.Storage',
             'Id': storage_id,
             'Name': f'{storage_id} disks',
-            'Status': resource_paths.OK,
+            'Status': resource_paths.STATUS_OK,
             'Controllers': responses.link(here + '/Controllers'),
             'Drives': [
                 responses.link(drive_path(machine, disk.name))
@@ -95,24 +95,24 @@ def resource(machine, storage_id):
 
 def controllers(machine, storage_id):
     """GET …/Storage/<storage_id>/Controllers"""
-    _of(machine, storage_id)
+    _disks(machine, storage_id)
     return resource_paths.collection('StorageController', 'Controllers',
-                                   path(machine, storage_id, 'Controllers'),
-                                   [CONTROLLER])
+                                     path(machine, storage_id, 'Controllers'),
+                                     [CONTROLLER])
 
 
 def controller(machine, storage_id, controller_id):
     """GET …/Storage/<storage_id>/Controllers/<controller_id>"""
-    _of(machine, storage_id)
+    _disks(machine, storage_id)
     if controller_id != CONTROLLER:
-        raise errors.not_found('StorageController', controller_id)
+        raise errors.resource_not_found('StorageController', controller_id)
     body = {
         '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
         '@odata.type': '#StorageController.v1_8_0.StorageController',
         'Id': CONTROLLER,
         'Name': f'{storage_id} Controller',
         'SupportedRAIDTypes': ['None'],
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
     }
     if storage_id in _PROTOCOLS:
         body['SupportedDeviceProtocols'] = [_PROTOCOLS[storage_id]]
@@ -132,7 +132,7 @@ def drive(machine, drive_id):
         for disk in disks:
             if disk.name == drive_id:
                 return responses.resource(_drive(machine, bus, disk))
-    raise errors.not_found('Drive', drive_id)
+    raise errors.resource_not_found('Drive', drive_id)
 
 
 def _drive(machine, bus, disk):
@@ -145,10 +145,14 @@ def _drive(machine, bus, disk):
         # What is under a virtual disk is not known.
         'MediaType': None,
         'Protocol': _PROTOCOLS.get(bus, 'OEM'),
-        'Status': resource_paths.OK,
-        'Links': {'Chassis': responses.link(resource_paths.chassis(machine)),
-                  'Volumes': [responses.link(_volume_path(
-                      machine, bus, each)) for each in _sized([disk])]},
+        'Status': resource_paths.STATUS_OK,
+        'Links': {
+            'Chassis': responses.link(resource_paths.chassis(machine)),
+            'Volumes': [
+                responses.link(_volume_path(machine, bus, each))
+                for each in _with_capacity([disk])
+            ],
+        },
     }
     if disk.capacity_bytes is not None:
         body['CapacityBytes'] = disk.capacity_bytes
@@ -157,12 +161,12 @@ def _drive(machine, bus, disk):
     return body
 
 
-def moved(machine, **_more):
+def no_storage_drive(machine, **_more):
     """…/Storage/<stg_id>/Drives/<drv_id>: upstream's place for a drive"""
-    raise errors.missing()
+    raise errors.uri_not_found()
 
 
-def _sized(disks):
+def _with_capacity(disks):
     return [disk for disk in disks if disk.capacity_bytes is not None]
 
 
@@ -172,15 +176,19 @@ def _volume_path(machine, storage_id, disk):
 
 def volumes(machine, storage_id):
     """GET, POST …/Storage/<storage_id>/Volumes"""
-    disks = _of(machine, storage_id)
+    disks = _disks(machine, storage_id)
     here = path(machine, storage_id, 'Volumes')
     if flask.request.method == 'POST':
         payload.body()
         raise errors.RedfishError(400, messages.message(
             'CreateLimitReachedForResource',
             detail='Disks are given to a VM with KubeVirt.'))
-    body = resource_paths.collection('Volume', 'Volumes', here,
-                                   [disk.name for disk in _sized(disks)])
+    body = resource_paths.collection(
+        'Volume',
+        'Volumes',
+        here,
+        [disk.name for disk in _with_capacity(disks)],
+    )
     body.document['@Redfish.OperationApplyTimeSupport'] = {
         '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
         'SupportedValues': ['Immediate'],
@@ -190,9 +198,9 @@ def volumes(machine, storage_id):
 
 def volume(machine, stg_id, vol_id):
     """GET …/Storage/<stg_id>/Volumes/<vol_id>"""
-    disk = _one(machine, stg_id, 'Volume', vol_id)
-    if not _sized([disk]):
-        raise errors.not_found('Volume', vol_id)
+    disk = _find_disk(machine, stg_id, 'Volume', vol_id)
+    if not _with_capacity([disk]):
+        raise errors.resource_not_found('Volume', vol_id)
     return responses.resource({
         '@odata.id': _volume_path(machine, stg_id, disk),
         '@odata.type': '#Volume.v1_10_0.Volume',
@@ -201,7 +209,7 @@ def volume(machine, stg_id, vol_id):
         'Description': disk.source,
         'CapacityBytes': disk.capacity_bytes,
         'RAIDType': 'None',
-        'Status': resource_paths.OK,
+        'Status': resource_paths.STATUS_OK,
         'Links': {'Drives': [responses.link(
             drive_path(machine, disk.name))]},
     })
@@ -213,7 +221,7 @@ _DRIVES = resource_paths.CHASSIS + '/<identity>/Drives'
 ROUTES = (
     routing.replace('storage_collection', collection),
     routing.replace('storage', resource),
-    routing.replace('drive_resource', moved),
+    routing.replace('drive_resource', no_storage_drive),
     routing.replace('volumes_collection', volumes),
     routing.replace('volume', volume),
     routing.add(_DRIVES, chassis_drives),

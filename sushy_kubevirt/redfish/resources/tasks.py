@@ -24,7 +24,7 @@ TASKS = ROOT + '/Tasks'
 MONITORS = ROOT + '/TaskMonitors'
 
 #: Seconds after which a client may look again.
-AGAIN = 2
+RETRY_AFTER = 2
 
 _STATES = {
     media.State.WAITING: ('Starting', 'OK'),
@@ -57,7 +57,7 @@ def service():
     })
 
 
-def _all():
+def _media_with_task():
     """Yield (machine, id of the device, medium) of every medium."""
     for machine in flask.current_app.systems.machines():
         for device in (*machine.media_devices(), media.HTTP_BOOT):
@@ -70,14 +70,14 @@ def collection():
     """GET /redfish/v1/TaskService/Tasks"""
     return responses.collection(
         'TaskCollection', 'Task Collection', TASKS,
-        [f'{TASKS}/{medium.task}' for _, _, medium in _all()])
+        [f'{TASKS}/{medium.task}' for _, _, medium in _media_with_task()])
 
 
 def _find(task):
-    for machine, device_id, medium in _all():
+    for machine, device_id, medium in _media_with_task():
         if medium.task == task:
             return machine, device_id, medium
-    raise errors.not_found('Task', task)
+    raise errors.resource_not_found('Task', task)
 
 
 def resource(task):
@@ -97,26 +97,26 @@ def monitor(task):
     machine, device_id, medium = found = _find(task)
     if flask.request.method == 'DELETE':
         return _cancel(*found)
-    if media_status.under_way(medium):
-        return started(machine, device_id, medium)
+    if media_status.in_progress(medium):
+        return task_accepted(machine, device_id, medium)
     if medium.state is media.State.FAILED:
         raise errors.RedfishError(
-            400, *media_status.told(machine, device_id, medium))
-    return finished(machine, device_id, medium)
+            400, *media_status.extended_info(machine, device_id, medium))
+    return task_result(machine, device_id, medium)
 
 
-def started(machine, device_id, medium):
+def task_accepted(machine, device_id, medium):
     """202 with the task."""
     return responses.accepted(f'{MONITORS}/{medium.task}',
-                              _body(machine, device_id, medium), AGAIN)
+                              _body(machine, device_id, medium), RETRY_AFTER)
 
 
-def finished(machine, device_id, medium):
+def task_result(machine, device_id, medium):
     """204; 200 with a message if the guest does not see the medium yet."""
     if medium.pending_restart:
-        return responses.resource(errors.body(
-            [media_status.restart(machine, device_id)]))
-    return responses.done()
+        return responses.resource(errors.error_body(
+            [media_status.restart_required(machine, device_id)]))
+    return responses.no_content()
 
 
 def _body(machine, device_id, medium):
@@ -126,16 +126,24 @@ def _body(machine, device_id, medium):
         '@odata.type': '#Task.v1_7_4.Task',
         'Id': medium.task,
         'Name': f'Import of {medium.image_name}',
-        'Description': '%s for %s of %s' % (
-            media_status.shown(medium), device_id, machine.qualified_name),
+        'Description': '%s for %s of %s'
+        % (
+            media_status.url_without_query(medium),
+            device_id,
+            machine.qualified_name,
+        ),
         'TaskState': state,
         'TaskStatus': health,
         'PercentComplete': media_status.percent(medium),
         # Severity is what MessageSeverity was before.
         'Messages': [
-            {name: value for name, value in entry.items()
-             if name != 'Severity'}
-            for entry in media_status.told(machine, device_id, medium)],
+            {
+                name: value
+                for name, value in entry.items()
+                if name != 'Severity'
+            }
+            for entry in media_status.extended_info(machine, device_id, medium)
+        ],
         'TaskMonitor': f'{MONITORS}/{medium.task}',
     }
     if medium.since:
@@ -150,9 +158,12 @@ def _cancel(machine, device_id, medium):
             resolution='Eject the medium: its task goes with it.'))
     machine.eject_media(device_id)
     flask.current_app.logger.info(
-        'The import of %s for %s of %s was cancelled', media_status.shown(medium),
-        device_id, machine.qualified_name)
-    return responses.done()
+        'The import of %s for %s of %s was cancelled',
+        media_status.url_without_query(medium),
+        device_id,
+        machine.qualified_name,
+    )
+    return responses.no_content()
 
 
 ROOT_LINKS = {'Tasks': ROOT}

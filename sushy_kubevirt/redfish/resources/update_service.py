@@ -10,9 +10,9 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import routing
 
 
-def update_service():
+def no_update_service():
     """/redfish/v1/UpdateService: there is none"""
-    raise errors.missing()
+    raise errors.uri_not_found()
 
 
 def simple_update():
@@ -23,7 +23,9 @@ def simple_update():
 
 
 ROUTES = (
-    routing.replace('UpdateService.update_service_resource', update_service),
+    routing.replace(
+        'UpdateService.update_service_resource',
+        no_update_service),
     routing.replace('UpdateService.update_service_simple_update',
                     simple_update),
 )

@@ -74,7 +74,7 @@ def find(machine, name):
     for device in machine.media_devices():
         if device.id == name:
             return device
-    raise errors.not_found('VirtualMedia', name)
+    raise errors.resource_not_found('VirtualMedia', name)
 
 
 # What is shown
@@ -178,7 +178,7 @@ def insert(machine, device):
             detail='A medium is inserted or not there.'))
     if wrong:
         raise errors.RedfishError(400, *wrong)
-    with _refusals(values['Image'], action=_INSERT):
+    with _parameter_errors(values['Image'], action=_INSERT):
         return _insert(machine, found, values)
 
 
@@ -206,16 +206,17 @@ def _insert(machine, device, values):
         protocol=values.get('TransferProtocolType')),
         wait=False if wants_task else None)
     flask.current_app.logger.info(
-        '%s inserted into %s of %s', media_status.shown(medium), device.id,
+        '%s inserted into %s of %s', media_status.url_without_query(
+            medium), device.id,
         machine.qualified_name)
-    if media_status.under_way(medium) and wants_task:
-        return tasks.started(machine, device.id, medium)
-    return tasks.finished(machine, device.id, medium)
+    if media_status.in_progress(medium) and wants_task:
+        return tasks.task_accepted(machine, device.id, medium)
+    return tasks.task_result(machine, device.id, medium)
 
 
 def _wants_task():
     """Whether the client asked for one (RFC 7240, respond-async)."""
-    if not routing.offered(flask.current_app, tasks.MONITORS + '/<task>'):
+    if not routing.is_served(flask.current_app, tasks.MONITORS + '/<task>'):
         return False
     header = flask.request.headers.get('Prefer', '')
     return any(one.partition(';')[0].strip().lower() == 'respond-async'
@@ -226,7 +227,7 @@ def _eject(machine, device):
     machine.eject_media(device.id)
     flask.current_app.logger.info('%s of %s ejected', device.id,
                                   machine.qualified_name)
-    return responses.done()
+    return responses.no_content()
 
 
 # What can be changed
@@ -246,11 +247,11 @@ def _patch(machine, device):
         wrong.append(messages.message(
             'PropertyMissing', 'Image', related=['#/Image']))
     if not image and not out:
-        wrong += _unchangeable(machine, device, values)
+        wrong += _without_image(machine, device, values)
     if wrong:
         raise errors.RedfishError(400, *wrong)
     verify = values.get('VerifyCertificate')
-    with _refusals(image):
+    with _parameter_errors(image):
         if verify is not None:
             machine.set_media_verify(device.id, verify)
             flask.current_app.logger.info(
@@ -260,10 +261,10 @@ def _patch(machine, device):
             return _insert(machine, device, values)
         if out:
             return _eject(machine, device)
-    return responses.done()
+    return responses.no_content()
 
 
-def _unchangeable(machine, device, values):
+def _without_image(machine, device, values):
     """Messages for what cannot be set without inserting an image."""
     medium = machine.medium(device.id)
     found = []
@@ -285,7 +286,7 @@ def _unchangeable(machine, device, values):
 
 
 @contextlib.contextmanager
-def _refusals(image, action=None):
+def _parameter_errors(image, action=None):
     """Name the parameter, or the property, that is refused."""
     try:
         yield

@@ -194,7 +194,7 @@ class TestSource(base.RedfishTestCase):
         headers = {'X-Forwarded-For': forwarded} if forwarded else {}
         with self.app.test_request_context(
                 headers=headers, environ_base={'REMOTE_ADDR': address}):
-            return authentication.source()
+            return authentication.client_address()
 
     def test_nobody_is_trusted(self):
         self.assertEqual('10.0.0.1', self.source('1.1.1.1'))

@@ -66,7 +66,8 @@ class TestPrivileges(base.AccountsTestCase):
 
     def test_table(self):
         for path, method, roles in EXPECTED:
-            needed = authorization.privileges('/redfish/v1/' + path, method)
+            needed = authorization.required_privileges(
+                '/redfish/v1/' + path, method)
             self.assertEqual(set(roles), {
                 role for role, privileges in account_files.ROLES.items()
                 if not set(needed).isdisjoint(privileges)},

@@ -162,7 +162,7 @@ class TestRequests(base.RedfishTestCase):
 
     def test_too_long(self):
         _answer, error = self.ask(
-            'PATCH', self.path, 413, data='x' * (payload.LONGEST + 1),
+            'PATCH', self.path, 413, data='x' * (payload.MAX_BODY + 1),
             content_type='application/json')
         self.assertIn('PayloadTooLarge', error['code'])
 

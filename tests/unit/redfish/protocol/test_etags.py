@@ -22,10 +22,10 @@ class TestMatch(oslo.BaseTestCase):
 
     def test_what_changes_of_itself(self):
         body = {'@odata.id': '/x', 'DateTime': 'now', 'Name': 'x'}
-        tag = etags.of(body)
+        tag = etags.compute(body)
         self.assertRegex(tag, '^W/"[0-9a-f]{16}"$')
-        self.assertEqual(tag, etags.of({**body, 'DateTime': 'later'}))
-        self.assertNotEqual(tag, etags.of({**body, 'Name': 'y'}))
+        self.assertEqual(tag, etags.compute({**body, 'DateTime': 'later'}))
+        self.assertNotEqual(tag, etags.compute({**body, 'Name': 'y'}))
 
 
 class TestConditions(base.RedfishTestCase):

@@ -105,7 +105,7 @@ class TestExpand(base.RedfishTestCase):
             manager['Links']['ManagerForServers'])
 
     def test_not_too_much(self):
-        with mock.patch.object(expand_select, 'MOST', 5):
+        with mock.patch.object(expand_select, 'MAX_EXPANDED', 5):
             answer = self.client.get(SYSTEMS + '?$expand=*($levels=6)')
         self.assertEqual(507, answer.status_code)
         self.check_error(answer)

@@ -11,13 +11,13 @@ class TestRead(base.BaseTestCase):
     def refused(self, text):
         exc = self.assertRaises(
             errors.RedfishError,
-            query_parameters.read,
+            query_parameters.parse,
             text)
         return exc.status, exc.entries[0]['MessageId'].rpartition('.')[2]
 
     def test_nothing_that_is_known(self):
         for text in ('', 'x', 'x=1&y', 'excerpt=foo', '%ff=%ff', '&&'):
-            self.assertIsNone(query_parameters.read(text))
+            self.assertIsNone(query_parameters.parse(text))
 
     def test_all(self):
         self.assertEqual(
@@ -28,7 +28,7 @@ class TestRead(base.BaseTestCase):
                 top=5,
                 skip=0,
             ),
-            query_parameters.read(
+            query_parameters.parse(
                 '$select=Name,%20Boot/Mode&$expand=.($levels=3)'
                 '&$top=5&$skip=0&x=y'
             ),
@@ -36,10 +36,10 @@ class TestRead(base.BaseTestCase):
         self.assertEqual(
             query_parameters.Query(
                 only=True),
-            query_parameters.read('only'))
+            query_parameters.parse('only'))
         self.assertEqual(query_parameters.Query(expand='*'),
-                         query_parameters.read('%24expand=%2A'))
-        self.assertEqual('~', query_parameters.read('$expand=~').expand)
+                         query_parameters.parse('%24expand=%2A'))
+        self.assertEqual('~', query_parameters.parse('$expand=~').expand)
 
     def test_unknown(self):
         for text in '$x', '$filter=Name%20eq%20x', '$orderby=Name', '$':
@@ -70,4 +70,4 @@ class TestRead(base.BaseTestCase):
         self.assertEqual(
             query_parameters.Query(
                 only=True),
-            query_parameters.read('only&x=1'))
+            query_parameters.parse('only&x=1'))

@@ -21,7 +21,7 @@ ARGUMENTS = {
 def urls(app, identity):
     """Every path of the application that names this system, and methods."""
     for rule in app.url_map.iter_rules():
-        argument = system_access.owner(rule.rule)
+        argument = system_access.system_argument(rule.rule)
         if argument is None:
             continue
         path = re.sub(
@@ -58,7 +58,7 @@ class TestOwner(base.BaseTestCase):
                 ('/redfish/v1/Systems/Bios/BiosRegistry', None),
                 ('/redfish/v1/Chassis', None),
                 ('/redfish/v1/Chassis/<identity>/Thermal', 'identity')):
-            self.assertEqual(argument, system_access.owner(rule))
+            self.assertEqual(argument, system_access.system_argument(rule))
 
 
 class TestAllowed(Case):
