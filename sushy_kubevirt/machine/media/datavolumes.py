@@ -20,7 +20,8 @@ _MIB = 1 << 20
 
 # Reasons of the condition Running that count as a failure: CDI makes no
 # progress until the cause is fixed. The others are steps of a pod's start,
-# also ``Unschedulable``: each pod whose scratch space is created after it has that.
+# also ``Unschedulable``: each pod whose scratch space is created after it has
+# that.
 _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
           'ErrImagePull', 'ImagePullBackOff', 'InvalidImageName',
           'ImagePullFailed', 'ChecksumError', 'CreateContainerError',

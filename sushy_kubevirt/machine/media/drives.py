@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives of a VM's template, filled and emptied.
+"""Edits the drives of a VM's template.
 
-Pure functions that edit a VM in place. A drive is a disk of the template, its
-medium the volume of the same name. KubeVirt fills and empties CD-ROM drives
-of a running guest by itself when such a volume says ``hotpluggable`` and the
-gate DeclarativeHotplugVolumes is on (pkg/storage/hotplug of 1.9); it never
-adds a drive to a running guest, and tries again for ever, and in vain, when
-it is told to.
+Pure functions that change a VM dict in place. A drive is a disk of the
+template, its medium the volume of the same name. KubeVirt fills and empties
+CD-ROM drives of a running guest if the volume has ``hotpluggable`` and the
+feature gate DeclarativeHotplugVolumes is on (pkg/storage/hotplug of 1.9). It
+never adds a drive to a running guest; told to, it retries without end.
 
-Without that gate a CD-ROM without a medium is refused
-(``vmi-create-admitter.go``), so that a drive comes and goes with its medium.
-A USB stick is a disk of its own on the USB bus, which KubeVirt cannot plug
-into a running guest (``storagehotplug.go``).
+Without that gate KubeVirt refuses a CD-ROM without a medium
+(``vmi-create-admitter.go``), so a drive is added and removed with its medium.
+A USB stick is a disk on the USB bus, which KubeVirt cannot plug into a
+running guest (``storagehotplug.go``).
 """
 
 import copy
@@ -21,14 +20,16 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import run_strategy
 
-#: Names of the drives that are added.
+#: Names of the drives that are added: {device ID: name}.
 ADDED_DRIVES = {model.CD.id: 'bmc-cd', model.USB_STICK.id: 'bmc-usb',
                 model.HTTP_BOOT.id: boot_order.HTTP_DRIVE}
 
 
 def choose(vm, vmi, device):
-    """Find the drive that a new medium goes into.
+    """Choose the drive for a new medium.
 
+    :param vm: the VM
+    :param vmi: its VMI or None
     :param device: a `model.Device`
     :returns: name of an empty drive, or of one to be added
     """
@@ -57,11 +58,11 @@ def choose(vm, vmi, device):
 
 
 def would_migrate(vm, vmi, drive):
-    """Whether another medium in this drive would not be another medium.
+    """Return whether replacing this drive's medium would migrate the guest.
 
-    KubeVirt may have been told to take another claim for the new home of
-    what a volume of a running guest holds: it then migrates the guest, and
-    copies the old medium over the new one (volumemig in vm.go of 1.9).
+    With ``updateVolumesStrategy: Migration`` KubeVirt takes another claim in a
+    running guest's volume as the migration target and copies the old medium
+    over the new one (volumemig in vm.go of 1.9).
     """
     return (_migrates_volumes(vm) and run_strategy.living(vmi)
             and drive in _names(vmi['spec'], 'volumes'))
@@ -72,18 +73,18 @@ def _migrates_volumes(vm):
 
 
 def can_hotplug(vm, vmi, device, drive):
-    """Whether KubeVirt could fill the drive of this guest, or has none to
-    fill.
+    """Return whether KubeVirt can fill this drive of the running guest.
+
+    :returns: bool; without a running guest, whether it could later
     """
     specs = [vm['spec']['template']['spec']]
     if run_strategy.living(vmi):
         specs.append(vmi['spec'])
     if any(_devices(spec).get('disableHotplug') for spec in specs):
-        # Its pod has no place where such a volume could be mounted, and is
-        # waited for at the start all the same.
+        # The pod cannot mount such a volume, and its start waits for it.
         return False
     if device is not model.CD or _migrates_volumes(vm):
-        # HandleDeclarativeVolumes in pkg/storage/hotplug leaves those alone.
+        # HandleDeclarativeVolumes in pkg/storage/hotplug skips those.
         return False
     return not run_strategy.living(vmi) or any(
         disk['name'] == drive and 'cdrom' in disk
@@ -91,14 +92,16 @@ def can_hotplug(vm, vmi, device, drive):
 
 
 def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
-    """Put a medium into a drive, which is added if need be.
+    """Put a medium into a drive; add the drive if it does not exist.
 
     :param vm: the VM, which is changed
     :param vmi: its VMI or None
     :param device: a `model.Device`
     :param drive: name of the drive
     :param volume: name of the DataVolume
-    :param hotplug: whether KubeVirt may fill and empty it in a running guest
+    :param hotplug: whether the feature gate allows to fill running guests'
+        drives
+    :param write_protected: whether an added USB stick is read-only
     """
     spec = vm['spec']['template']['spec']
     if drive not in {disk['name'] for disk in _disks(spec)}:
@@ -115,7 +118,7 @@ def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
         source['hotpluggable'] = True
     for each in spec.setdefault('volumes', []):
         if each.get('name') == drive:
-            # No other member: a volume has one source.
+            # Remove other sources: a volume has one.
             for member in set(each) - {'name', 'dataVolume'}:
                 del each[member]
             each['dataVolume'] = source
@@ -124,13 +127,17 @@ def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
 
 
 def empty(vm, vmi, device, drive, volume, keep):
-    """Take a medium out of its drive, if it is still there.
+    """Take a medium out of its drive, if it is there.
 
-    A drive that was added stays, empty, where that may be: the guest that
-    runs can then be given the next medium at once, and a drive that is taken
-    away says RestartRequired. One of the VM's owner stays in any case.
+    A drive that was added stays, empty, where KubeVirt allows it: the running
+    guest can then get the next medium at once, and removing the drive would
+    set RestartRequired. A drive of the VM's owner always stays.
 
     :param vm: the VM, which is changed
+    :param vmi: its VMI or None
+    :param device: a `model.Device`
+    :param drive: name of the drive
+    :param volume: name of the DataVolume
     :param keep: whether a drive may be empty
     """
     if not holds(vm, drive, volume):
@@ -148,7 +155,7 @@ def _is_added(device, drive):
 
 
 def remove(vm, vmi, drive):
-    """Remove a drive without a medium."""
+    """Remove a drive that has no medium."""
     spec = vm['spec']['template']['spec']
     devices = spec['domain']['devices']
 
@@ -161,7 +168,7 @@ def remove(vm, vmi, drive):
 
 
 def disable_hotplug(vm, drive):
-    """Have a medium wait for the next start."""
+    """Make a medium wait for the next start."""
     for each in vm['spec']['template']['spec'].get('volumes') or ():
         if each.get('name') == drive and 'dataVolume' in each:
             each['dataVolume'].pop('hotpluggable', None)
@@ -182,23 +189,23 @@ def source_of(spec, drive):
 
 
 def has_drive(spec, drive):
+    """:returns: whether a spec has a disk of this name"""
     return any(disk['name'] == drive for disk in _disks(spec))
 
 
 def uses(vmi, volume):
-    """:returns: whether a living VMI has this DataVolume"""
+    """:returns: whether a running VMI has this DataVolume"""
     return run_strategy.living(vmi) and any(
         (each.get('dataVolume') or {}).get('name') == volume
         for each in vmi['spec'].get('volumes') or ())
 
 
 def is_held(vmi, volume):
-    """Whether a guest has this DataVolume until it ends.
+    """Return whether a guest needs this DataVolume until it ends.
 
-    KubeVirt wants to see it as long as the guest runs: without it nothing is
-    plugged into or out of that guest any more (areDataVolumesReady in
-    vmi/datavolumes.go of 1.9), and a guest whose claim is being deleted
-    cannot be migrated.
+    If the DataVolume is deleted, KubeVirt plugs nothing into or out of that
+    guest any more (areDataVolumesReady in vmi/datavolumes.go of 1.9), and a
+    guest whose claim is being deleted cannot be migrated.
     """
     return run_strategy.living(vmi) and run_strategy.phase(vmi) not in (
         '', 'Pending') and any(
@@ -208,9 +215,7 @@ def is_held(vmi, volume):
 
 
 def waits_for_start(vm, vmi, drive, volume):
-    """Whether a medium waits for the VM's next start.
-
-    :returns: True if the guest that runs will not get it
+    """Return whether a medium reaches the guest at the VM's next start only.
     """
     if not run_strategy.living(vmi):
         return False
@@ -229,8 +234,8 @@ def waits_for_start(vm, vmi, drive, volume):
 def _without_overrides(vm, vmi, edit):
     """Add or remove a drive below the boot overrides.
 
-    They number the devices there are; so they are taken off and put on
-    again, as what they were, around the change.
+    Overrides record device numbers, so they are removed before the edit and
+    applied again after it.
     """
     once = copy.deepcopy(boot_overrides.once(vm))
     if once is not None and boot_overrides.begun(vm, vmi):

@@ -441,7 +441,7 @@ class _Insertion:
                 'Drive %s of %s is in use; switch the VM off, and on again '
                 'when the image is there' % (
                     drives.ADDED_DRIVES[self._device.id],
-                                    self._machine.qualified_name))
+                    self._machine.qualified_name))
         if self._device is model.USB_STICK and before is not None:
             # Replace the disk too: write protection may differ.
             drives.empty(edited, vmi, self._device, drive, before.volume,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC remembers about media: one annotation of the VM.
+"""The media record: one annotation of the VM.
 
-See `annotations` for its words. It is written before anything is made and
-after everything is gone, so that whoever comes next can finish or clean up.
-Whoever may edit the VM may write anything into it: what no BMC would write
-counts as not there, and nothing is ever deleted by its word alone.
+See `annotations` for its format. It is written before objects are created and
+after they are deleted, so that any process can complete or clean up. Anyone
+who may edit the VM can write it: what a BMC would not write is ignored, and
+nothing is deleted because of the record alone.
 """
 
 import dataclasses
@@ -13,37 +13,37 @@ import hashlib
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import model
 
-#: DataVolumes that a device of a VM may have: the one in the drive, the one
-#: that is to replace it, and one whose claim is not gone yet.
+#: Number of DataVolume names of a device: for the one in the drive, its
+#: replacement, and one whose claim is still being deleted.
 SLOTS = 3
 
 _KEYS = {model.CD.id: 'cd', model.USB_STICK.id: 'usb',
          model.HTTP_BOOT.id: 'http'}
 
-#: Names of what KubeVirt and CDI make of a DataVolume end up in labels, which
-#: hold 63 letters.
+#: KubeVirt and CDI put names derived from a DataVolume's into labels, which
+#: hold 63 characters.
 _LONGEST = 63
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One medium, in a drive or on its way there.
+    """One medium, in a drive or being inserted.
 
-    :param id: name of the attempt, which no other has
-    :param url: without credentials
+    :param id: unique ID of the attempt
+    :param url: URL of the image, without credentials
     :param volume: name of the DataVolume, one of `slots`
-    :param uid: uid of the DataVolume, '' until it is made
+    :param uid: uid of the DataVolume, '' until it is created
     :param drive: name of the disk it is in
-    :param since: ISO 8601
+    :param since: time of the insert, ISO 8601
     :param write_protected: whether the guest may not write to it
-    :param upload: whether the BMC fetches it
-    :param verify: whether the server's certificate is checked
-    :param credentials: whether the server is given any
+    :param upload: whether the BMC fetches the image
+    :param verify: whether the server's certificate is verified
+    :param credentials: whether the server needs a password
     :param method: see `model.Source`
     :param protocol: see `model.Source`
-    :param ready: whether it is complete
-    :param reason: why it failed for good, one word; '' if it did not
-    :param message: the sentence to that
+    :param ready: whether the import is complete
+    :param reason: why it failed permanently, one word; '' if it did not
+    :param message: text that explains the reason
     """
 
     id: str
@@ -68,15 +68,15 @@ _NEEDED = ('id', 'url', 'volume')
 
 
 class Record:
-    """The annotation, read.
+    """The content of the annotation.
 
     :ivar media: {device id: `Entry`}, what is in the drives
-    :ivar nexts: {device id: `Entry`}, what somebody is about to insert
-    :ivar gone: {name of a DataVolume: its uid}, what is to be deleted; the
-        uid is '' when it may not even have been made
+    :ivar nexts: {device id: `Entry`}, reservations of inserts in progress
+    :ivar gone: {name of a DataVolume: its uid}, obsolete DataVolumes to be
+        deleted; the uid is '' if it may not have been created
     :ivar verify: {device id: bool}
     :ivar certificates: {device id: {certificate id: digest}}
-    :ivar http_uri: what HTTP boot is to boot, '' for none
+    :ivar http_uri: the HttpBootUri, '' for none
     """
 
     def __init__(self):
@@ -88,25 +88,28 @@ class Record:
         self.http_uri = ''
 
     def names(self):
-        """:returns: set of the DataVolumes that are spoken of"""
+        """:returns: set of the names of all DataVolumes in the record"""
         return {entry.volume for entry in (
             *self.media.values(), *self.nexts.values())} | set(self.gone)
 
     def discard(self, entry):
-        """Remember to delete what an entry has."""
+        """List an entry's DataVolume as obsolete.
+
+        :param entry: an `Entry` or None
+        """
         if entry is not None:
             self.gone[entry.volume] = entry.uid
 
     def attempts(self):
-        """:returns: set of the attempts that are spoken of"""
+        """:returns: set of the IDs of all entries"""
         return {entry.id for entry in (*self.media.values(),
                                        *self.nexts.values())}
 
 
 def slots(vm_name, device_id):
-    """The names that the DataVolumes of a device may have.
+    """Return the names that the DataVolumes of a device may have.
 
-    Fixed, so that access rights can name them.
+    They are fixed so that access rights can name them.
 
     :returns: tuple of `SLOTS` names
     """
@@ -120,7 +123,12 @@ def ca_config_map(vm_name, device_id):
 
 
 def name(vm_name, key):
-    """What the objects of a device are called, without their last part."""
+    """Return the common prefix of the names of a device's objects.
+
+    :param vm_name: name of the VM
+    :param key: a value of `_KEYS`
+    :returns: text; a long VM name is cut and gets a digest
+    """
     whole = f'{vm_name}-bmc-{key}'
     if len(whole) <= _LONGEST - 4:
         return whole
@@ -131,7 +139,7 @@ def name(vm_name, key):
 
 
 def read(vm):
-    """:returns: `Record`; an empty one if there is none"""
+    """:returns: the `Record` of a VM; an empty one without the annotation"""
     found = Record()
     value = annotations.read(vm, annotations.MEDIA)
     if not value:
@@ -161,7 +169,11 @@ def read(vm):
 
 
 def write(vm, record):
-    """Put a record on a VM that may be changed."""
+    """Write a record to a VM.
+
+    :param vm: the VM, which is changed
+    :param record: a `Record`
+    """
     value = {
         'media': {id_: _json(entry) for id_, entry in record.media.items()},
         'next': {id_: _json(entry) for id_, entry in record.nexts.items()},

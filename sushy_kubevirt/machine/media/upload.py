@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads: images that the BMC fetches, because CDI cannot.
+"""Uploads: images that the BMC fetches because CDI cannot.
 
-A thread of the process that was asked. It alone has the password, so nobody
-can go on in its place: its heart heartbeats on the DataVolume, and when it has
-stopped for a while another process says that the upload has failed.
+An upload is a thread of the process that handled the insert. Only that process
+has the password, so no other can continue it: it writes a heartbeat to the
+DataVolume, and when that stops another process reports the upload as failed.
 """
 
 import copy
@@ -23,22 +23,23 @@ from sushy_kubevirt.machine.media import upload_stream
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two heartbeats of the heart.
+#: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 3.0
 
-#: Tries, each with a token of its own; CDI's server begins anew with each.
+#: Attempts, each with a new token; CDI's server starts over with each.
 TRIES = 3
 
-#: Longest wait for CDI to be ready for an upload.
+#: Seconds to wait for CDI to be ready for an upload.
 _READY_SECONDS = 600
 
 
 def start(machine, entry, source, pem, probe):
-    """Begin an upload.
+    """Start an upload.
 
+    :param machine: a `machine.Machine`
     :param entry: the `media_annotation.Entry` that is in the drive
     :param source: `model.Source`, with ``verify``
-    :param pem: certificates to check the server against
+    :param pem: PEM of the certificates to verify the image server against
     :param probe: `image_size.Probe`
     """
     made = Upload(machine, entry, source, pem, probe)
@@ -48,7 +49,7 @@ def start(machine, entry, source, pem, probe):
 
 
 class Upload:
-    """One upload."""
+    """One upload; parameters as for `start`."""
 
     def __init__(self, machine, entry, source, pem, probe):
         self.machine = machine
@@ -62,12 +63,12 @@ class Upload:
         self._progress = 0.0
 
     def stop(self):
-        """End it, from another thread."""
+        """Stop it, from another thread."""
         self._stop.set()
         self._finished.set()
 
     def run(self):
-        """Upload; tell what went wrong on the VM."""
+        """Upload the image; record a failure in the VM's annotation."""
         heartbeats = threading.Thread(
             target=self._send_heartbeats, daemon=True, name='upload-beat'
         )
@@ -75,17 +76,18 @@ class Upload:
         name = self.machine.qualified_name
         try:
             self._upload()
-            LOG.info('%s of %s is uploaded', self._entry.volume, name)
+            LOG.info('DataVolume %s of %s: upload complete',
+                     self._entry.volume, name)
         except upload_stream.Stopped:
             pass
         except errors.MachineNotFound:
             pass
         except errors.MachineError as e:
-            LOG.warning('The upload of %s of %s failed: %s',
+            LOG.warning('DataVolume %s of %s: upload failed: %s',
                         self._entry.volume, name, e)
             self._failed('UploadFailed', str(e))
         except Exception as e:
-            LOG.exception('The upload of %s of %s failed',
+            LOG.exception('DataVolume %s of %s: upload failed',
                           self._entry.volume, name)
             self._failed('UploadFailed', str(e))
         finally:
@@ -101,7 +103,7 @@ class Upload:
             except errors.Unavailable as e:
                 if tries == TRIES or self._is_finished():
                     raise
-                LOG.info('The upload of %s is tried again: %s',
+                LOG.info('DataVolume %s: upload interrupted, trying again: %s',
                          self._entry.volume, e)
                 self._finished.wait(tries)
 
@@ -109,7 +111,7 @@ class Upload:
         return self._finished.is_set() or self.machine.cluster.closing.is_set()
 
     def _wait(self):
-        """Wait until CDI takes an upload."""
+        """Wait until CDI accepts an upload."""
         found = []
 
         def ready():
@@ -125,7 +127,7 @@ class Upload:
             raise upload_stream.Stopped('The upload was stopped')
         if not came:
             raise errors.MachineError(
-                'CDI was not ready for the upload in %d s' % _READY_SECONDS)
+                f'CDI was not ready for the upload within {_READY_SECONDS} s')
         status = found[0].status
         if status.state is model.State.FAILED:
             raise errors.MachineError(f'{status.reason}: {status.message}')
@@ -168,7 +170,7 @@ class Upload:
                 self.stop()
                 return
             except errors.MachineError as e:
-                LOG.info('The heart of the upload of %s: %s',
+                LOG.info('DataVolume %s: heartbeat of the upload failed: %s',
                          self._entry.volume, e)
             if self._finished.wait(HEARTBEAT_SECONDS):
                 return
@@ -187,5 +189,5 @@ class Upload:
         try:
             self.machine.write(step)
         except errors.MachineError as e:
-            LOG.warning('That the upload of %s failed could not be noted: %s',
+            LOG.warning('DataVolume %s: upload failure not recorded: %s',
                         self._entry.volume, e)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image, from its server to CDI's upload proxy, through the BMC.
+"""Streams an image from its server through the BMC to CDI's upload proxy.
 
-Nothing is kept: a piece is read, sent and forgotten, whatever the size of the
-image. What broke half way cannot be resumed; CDI's upload server begins anew
-with the next one. Who is to be uploaded to, and with which token, others know.
+Memory use does not depend on the image's size: each piece is read and sent. An
+interrupted stream cannot be resumed; CDI's upload server starts over.
 """
 
 import contextlib
@@ -16,30 +15,29 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import fetch
 from sushy_kubevirt.machine.media import tls
 
-#: Path at CDI's upload proxy (CDI, pkg/common). It answers when the image is
-#: complete in the claim, not before.
+#: Path at CDI's upload proxy (CDI, pkg/common). The proxy answers when the
+#: image is complete in the claim.
 PATH = '/v1beta1/upload'
 
 #: Bytes of one piece.
 PIECE = 256 * 1024
 
-#: Seconds that the server of the image may be silent, that the proxy may
-#: leave bytes untaken (storage that flushes), and that CDI may work on an
-#: image when it has it all.
+#: Timeouts in seconds: for data from the image server; for sending to the
+#: proxy (storage that flushes blocks it); for the proxy's response after the
+#: last byte, while CDI processes the image.
 SOURCE_SECONDS = 60
 SEND_SECONDS = 300
 ANSWER_SECONDS = 3600
 
 
 class Stopped(errors.MachineError):
-    """The upload was told to stop."""
+    """The upload was stopped by `Stop.set`."""
 
 
 class Stop:
-    """Something to stop an upload with, from another thread.
+    """Stops an upload from another thread.
 
-    Like a `threading.Event` that breaks the connections at once, so that
-    nobody has to look at it.
+    Like a `threading.Event` that also breaks the connections at once.
     """
 
     def __init__(self):
@@ -48,19 +46,20 @@ class Stop:
         self._set = False
 
     def is_set(self):
+        """:returns: whether it was stopped"""
         return self._set
 
     def set(self):
-        """Stop what there is, and what begins later."""
+        """Stop the upload, also one that starts later."""
         with self._lock:
             self._set = True
             for cut in self._cuts:
                 cut()
 
     def watch(self, cut):
-        """Have a function called when it is set.
+        """Register a function that `set` calls.
 
-        :raises: `Stopped` if it is
+        :raises: `Stopped` if it is set already
         """
         with self._lock:
             if self._set:
@@ -68,7 +67,7 @@ class Stop:
             self._cuts.append(cut)
 
     def unwatch(self, cut):
-        """Call a function no more."""
+        """Remove a function that `watch` registered."""
         with self._lock:
             if cut in self._cuts:
                 self._cuts.remove(cut)
@@ -76,24 +75,24 @@ class Stop:
 
 def stream(source, proxy_url, token, options, verify=True, certificates='',
            proxy_ca='', length=None, progress=None, stop=None):
-    """Send an image to CDI; returns when CDI has it.
+    """Send an image to CDI; return when CDI has it.
 
     :param source: a `model.Source`, from `url_policy.separate_credentials`
     :param proxy_url: of CDI's upload proxy; without a scheme (as CDI's own
         configuration may have it) https is meant
     :param token: of an UploadTokenRequest
     :param options: an `options.MediaOptions`
-    :param verify: whether the certificate of the image's server is checked
-    :param certificates: PEM, those installed for the device
-    :param proxy_ca: PEM that the proxy's certificate is checked against;
+    :param verify: whether the image server's certificate is verified
+    :param certificates: PEM of the certificates installed for the device
+    :param proxy_ca: PEM that the proxy's certificate is verified against;
         '' for the system's
-    :param length: of the image in bytes, if its server has told it before
+    :param length: of the image in bytes, if known
     :param progress: function of (bytes sent, bytes in all or None), called
         after each piece
     :param stop: a `Stop`
-    :raises: `errors.MediaUnreachable` about the image's server,
-        `errors.Unavailable` about the proxy, when another try may help,
-        `errors.Rejected` when CDI cannot use what it got, `Stopped`
+    :raises: `errors.MediaUnreachable` about the image server,
+        `errors.Unavailable` about the proxy, when another attempt may help,
+        `errors.Rejected` when CDI cannot use the image, `Stopped`
     """
     stop = stop or Stop()
     fetcher = fetch.Fetcher(source, options, verify, certificates)
@@ -107,7 +106,8 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
         if total is None and answer.plain:
             total = length
         try:
-            # The proxy first: an image that ends early may not look complete.
+            # Break the proxy's connection first, so that an image that ends
+            # early does not look complete to it.
             stop.watch(sender.cut)
             stop.watch(answer.cut)
             sender.begin(total)
@@ -142,7 +142,7 @@ def _pump(answer, sender, total, progress, stop):
 
 
 class _Sender:
-    """The request to the proxy, written as the image comes in."""
+    """The request to the proxy, written while the image is read."""
 
     def __init__(self, url, token, ca):
         found = parse.urlsplit(url if '://' in url else 'https://' + url)
@@ -163,9 +163,9 @@ class _Sender:
                 context=tls.context(True, ca, system=not ca))
 
     def begin(self, length):
-        """Connect and send the head.
+        """Connect and send the request's headers.
 
-        :param length: of what will be sent; None if it is not known
+        :param length: bytes that will be sent; None if unknown
         """
         link = self._link
         self._chunked = length is None
@@ -190,7 +190,8 @@ class _Sender:
     def send(self, piece):
         """Send a piece.
 
-        :returns: whether the proxy takes more; it may have answered already
+        :returns: False if the proxy closed the connection; it may have
+            answered
         """
         try:
             if self._chunked:
@@ -201,12 +202,12 @@ class _Sender:
         except TimeoutError as e:
             raise self._lost(e) from None
         except fetch.BROKEN:
-            # It hangs up on whom it refuses, and says why first.
+            # The proxy answers a refusal and then closes the connection.
             return False
         return True
 
     def finish(self):
-        """Wait for the answer.
+        """Wait for the proxy's response.
 
         :raises: `errors.Unavailable`, `errors.Rejected`
         """
@@ -225,7 +226,7 @@ class _Sender:
         said = 'The upload proxy %s answers %d %s' % (
             self._name, response.status, text or response.reason)
         if response.status in (401, 403, 408, 429) or response.status >= 500:
-            # 401: a token is good for some minutes only.
+            # 401: a token expires after some minutes.
             raise errors.Unavailable(said)
         raise errors.Rejected(said)
 
@@ -234,6 +235,7 @@ class _Sender:
             self._name, fetch.reason(error)))
 
     def cut(self):
+        """Break the connection."""
         fetch.cut(self._sock)
 
     def close(self):
