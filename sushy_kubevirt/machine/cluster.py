@@ -211,12 +211,12 @@ class Cluster:
             self._started = True
 
     def subscribe(self, callback):
-        """Be told of each change of a machine (and of all there are, first).
+        """Call a function for each machine, then for each change of one.
 
-        :param callback: function of (machine, vm, vmi), called one at a time
-            in whatever thread brought the news: it must not block. vm is
-            None when the VM is gone, and vmi when there is none. Forgotten
-            in a child process.
+        See `vm_cache.Cache.subscribe`. A child process has no subscribers.
+
+        :param callback: function of (machine, vm, vmi); vm is None when the
+            VM is gone, vmi when there is none. It must not block.
         """
         machines = {}
 

@@ -11,6 +11,7 @@ have, and belong to the VM of the same name that owns them.
 
 import collections
 import logging
+import queue
 import threading
 import time
 import uuid
@@ -43,13 +44,13 @@ class Cache:
         self._options = options
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
-        self._calling = threading.RLock()
         self._vms = object_cache.Store(trim.vm, firmware_uuid)
         self._vmis = object_cache.Store(trim.vmi, owner)
         self._by_uuid = collections.defaultdict(set)
         self._by_uid = {}
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
+        self._notifications = queue.SimpleQueue()
         self._told = False      # the callbacks of all there was at first
         self._changes = 0
         self._closed = False
@@ -67,7 +68,9 @@ class Cache:
     # Its life
 
     def start(self):
-        """Start the watches. Call it once."""
+        """Start the watches and the notifications. Call it once."""
+        threading.Thread(target=self._notify, daemon=True,
+                         name='vm-cache-notifications').start()
         for each in self._watchers:
             each.start()
 
@@ -75,6 +78,7 @@ class Cache:
         with self._news:
             self._closed = True
             self._news.notify_all()
+        self._notifications.put(None)
         for each in self._watchers:
             each.stop()
 
@@ -190,13 +194,19 @@ class Cache:
         :returns: (vm, vmi), each None if there is none
         """
         with self._lock:
-            vm = self._vms.get(key)
-            if vm is None:
-                return None, None
-            vmi = self._vmis.get(key)
-            if vmi is not None and vmi.link != vm.uid:
-                vmi = None
-            return self._unpack(vm), vmi and self._unpack(vmi)
+            vm, vmi = self._entries(key)
+            return vm and self._unpack(vm), vmi and self._unpack(vmi)
+
+    def _entries(self, key):
+        """Return the entries of a VM and its VMI, each None if there is none.
+
+        The caller holds the lock.
+        """
+        vm = self._vms.get(key)
+        vmi = self._vmis.get(key) if vm is not None else None
+        if vmi is not None and vmi.link != vm.uid:
+            vmi = None
+        return vm, vmi
 
     def older(self, key, version):
         """Whether the VM held is older than a version.
@@ -339,11 +349,13 @@ class Cache:
     # Telling others
 
     def subscribe(self, callback):
-        """Be told of each change, and of all there is, first.
+        """Call a function for each VM that exists, then for each change.
 
-        :param callback: function of (key, vm, vmi), called one at a time with
-            the state of that moment, in whatever thread brought the news: it
-            must not block. vm is None when the VM is gone.
+        The calls are made by one thread, one at a time and in the order of
+        the changes. A write of this process does not wait for them.
+
+        :param callback: function of (key, vm, vmi), the objects as they were
+            at that change; vm is None when the VM is gone. It must not block.
         """
         with self._lock:
             self._callbacks.append(callback)
@@ -370,20 +382,26 @@ class Cache:
         with self._news:
             self._changes += 1
             self._news.notify_all()
-        if not self._told or not self._callbacks:
-            return
-        for key in keys:
-            # One at a time and read here, so that the last call always has
-            # the last state, whichever thread makes it.
-            with self._calling:
-                vm, vmi = self.objects(key)
-                if vm is None and not gone:
-                    continue
-                for callback in callbacks or tuple(self._callbacks):
-                    try:
-                        callback(key, vm, vmi)
-                    except Exception:
-                        LOG.exception('Telling of %s/%s failed', *key)
+            if not self._told or not self._callbacks:
+                return
+            callbacks = callbacks or tuple(self._callbacks)
+            for key in keys:
+                vm, vmi = self._entries(key)
+                if vm is not None or gone:
+                    self._notifications.put((key, vm, vmi, callbacks))
+
+    def _notify(self):
+        """Make the calls of `subscribe`, in a thread of its own."""
+        while (notification := self._notifications.get()) is not None:
+            key, vm, vmi, callbacks = notification
+            with self._lock:
+                vm = vm and self._unpack(vm)
+                vmi = vmi and self._unpack(vmi)
+            for callback in callbacks:
+                try:
+                    callback(key, vm, vmi)
+                except Exception:
+                    LOG.exception('Notification of %s/%s failed', *key)
 
 
 def firmware_uuid(vm):
