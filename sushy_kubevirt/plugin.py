@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name by which config files of sushy-emulator find the plugin.
+"""The import that config files of sushy-emulator use.
 
 ``from sushy_kubevirt import plugin`` and ``plugin.enable()`` are in users'
-files; the code is in :mod:`sushy_kubevirt.emulator.plugin`.
+files; the implementation is :mod:`sushy_kubevirt.emulator.plugin`.
 """
 
 from sushy_kubevirt.emulator.plugin import enable

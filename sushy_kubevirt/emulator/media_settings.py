@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the options of virtual media in a config file may be.
+"""Checks of the virtual media options in sushy-emulator's config file.
 
-Their names are in `settings`, what they do in `kubevirt.media`.
+The options' names are in `settings`, their meaning in
+`machine.options.MediaOptions`.
 """
 
 from urllib import parse
@@ -16,19 +17,22 @@ MODES = ('auto', 'import', 'upload')
 
 _DAY = 86400
 
-# Each takes a value of the config file and returns it as it is used, or
-# raises ValueError.
+# Each check takes the value from the config file and returns the value of
+# the field, or raises ValueError.
 
 
 def mode(value):
-    """Who fetches images."""
+    """Check who fetches images: one of `MODES`."""
     if value not in MODES:
         raise ValueError(f"must be one of {', '.join(MODES)}")
     return value
 
 
 def wait(value):
-    """Whether an insert waits for its end, or how long: seconds, 0 for not.
+    """Check whether and how long an insert waits.
+
+    :param value: True, False or seconds
+    :returns: seconds, 0 for no wait
     """
     if value is True:
         return options.MediaOptions.wait_seconds
@@ -38,7 +42,10 @@ def wait(value):
 
 
 def hosts(value):
-    """A list of hosts and networks."""
+    """Check a list of hosts and networks.
+
+    :returns: tuple
+    """
     if not isinstance(value, (list, tuple)) or not all(
             isinstance(item, str) for item in value):
         raise ValueError('must be a list of names, *.domains, addresses and '
@@ -49,7 +56,7 @@ def hosts(value):
 
 
 def certificates(value):
-    """Path of a file with certificates."""
+    """Check the path of a PEM file."""
     if not isinstance(value, str) or not value:
         raise ValueError('must be the path of a file')
     try:
@@ -61,7 +68,10 @@ def certificates(value):
 
 
 def size(value):
-    """Bytes, also in Kubernetes' notation."""
+    """Check a size in bytes or as a Kubernetes quantity.
+
+    :returns: bytes
+    """
     found = None if isinstance(value, bool) else quantity.whole(value)
     if not found or found < 0:
         raise ValueError("must be bytes, such as 4294967296 or '4Gi'")
@@ -69,7 +79,7 @@ def size(value):
 
 
 def url(value):
-    """Where CDI's upload proxy is."""
+    """Check the URL of CDI's upload proxy."""
     try:
         parts = parse.urlsplit(value)
         good = (parts.scheme in ('http', 'https') and parts.hostname
@@ -84,10 +94,10 @@ def url(value):
 
 
 def media_options(given):
-    """Put the options together.
+    """Build the options of virtual media.
 
     :param given: dict of field to checked value
-    :returns: `kubevirt.options.MediaOptions`
+    :returns: `options.MediaOptions`
     """
     given = dict(given)
     if 'wait_seconds' in given:

@@ -1,36 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sushy-emulator config file calls to have the kubevirt driver.
+"""Enables the kubevirt driver from sushy-emulator's config file.
 
     from sushy_kubevirt.emulator import plugin
     plugin.enable()
 
-sushy-emulator has no doors for drivers, so some things of it are replaced
-here, on the class `Application`: the config file is read inside its
-`configure`, for a WSGI server even before the application exists as
-`main.app`. All that is touched of upstream is in this module, as read in
-sushy-tools 2.2.0; `tests/unit/emulator/test_plugin.py` fails when it moves.
+sushy-emulator has no plugin interface, so `enable` replaces members of its
+class `Application`: the config file is read inside `Application.configure`,
+under a WSGI server even before the application exists as `main.app`. All
+replaced members are in this module, as of sushy-tools 2.2.0;
+`tests/unit/emulator/test_plugin.py` fails when upstream changes them.
 
 =====================  ====================================================
-`Application.systems`  picks one of four drivers by options of their own.
-                       Replaced by: the driver that
-                       SUSHY_EMULATOR_SYSTEM_DRIVER names, by entry point;
-                       none named, upstream's choice.
-`Application.vmedia`   with the kubevirt driver, the media driver of that
-                       name, by entry point; else upstream's choice.
-`register_blueprint`,  the first things that happen to an application once
-`run`                  its config file is read, under a WSGI server and with
-                       the command sushy-emulator: the place to tell of
-                       options that are wrong. `run` takes TLS from whoever
-                       waits for connections.
-`wsgi_app`             upon the first request, when all of upstream's routes
-                       are there, `routes.install` puts ours in their place.
-`RedfishAuthMiddleware`  knows no sessions and no roles, asks bcrypt with
-                       every request, and answers bad headers with a
-                       traceback. With the kubevirt driver it lets all
-                       through, to `redfish.protocol.authentication`.
+`Application.systems`  Upstream chooses one of four drivers by their options.
+                       Replaced by the driver that
+                       SUSHY_EMULATOR_SYSTEM_DRIVER names, an entry point;
+                       without that option, upstream's choice.
+`Application.vmedia`   With the kubevirt driver, the media driver of that
+                       name, an entry point; else upstream's choice.
+`register_blueprint`,  Called first after the config file was read, under a
+`run`                  WSGI server and by the command sushy-emulator: invalid
+                       options are reported here. `run` also moves TLS
+                       handshakes out of the thread that accepts connections.
+`wsgi_app`             On the first request, when all upstream routes exist,
+                       `routes.install` replaces them by ours.
+`RedfishAuthMiddleware`  has no sessions and roles, runs bcrypt for every
+                       request, and answers malformed headers with a
+                       traceback. With the kubevirt driver it passes all
+                       requests to `redfish.protocol.authentication`.
 =====================  ====================================================
 
-With another driver than kubevirt the emulator is upstream's, unchanged.
+With a driver other than kubevirt, upstream's emulator is unchanged.
 """
 
 import functools
@@ -50,21 +49,21 @@ from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
 from sushy_kubevirt.redfish.services import service_context
 
-#: The option that names a driver, and where drivers are looked for.
+#: The option that names the system driver, and its entry point group.
 DRIVER = 'SUSHY_EMULATOR_SYSTEM_DRIVER'
 NAMESPACE = 'sushy_tools.emulator.systems'
 
-#: Where media drivers are looked for, under the name of the system driver.
+#: Entry point group of media drivers; the name is that of the system driver.
 MEDIA_NAMESPACE = 'sushy_tools.emulator.vmedia'
 
-#: gunicorn gives up on code 3 ("worker failed to boot") and would start
-#: workers for ever on any other.
+#: gunicorn exits when a worker ends with code 3 ("worker failed to boot");
+#: with any other it starts workers again without end.
 _EXIT = 3
 
 _KEY = 'sushy_kubevirt'
 
-# What the stock drivers' `initialize` wants besides config and logger, as
-# upstream's `Application.systems` gives it.
+# Arguments of the stock drivers' `initialize` after config and logger, as in
+# upstream's `Application.systems`.
 _ARGUMENTS = {
     'libvirt': lambda config: (config.get('SUSHY_EMULATOR_LIBVIRT_URI', ''),),
     'nova': lambda config: (config.get('SUSHY_EMULATOR_OS_CLOUD'),),
@@ -75,11 +74,11 @@ _ARGUMENTS = {
 def enable():
     """Make drivers selectable by name in sushy-emulator.
 
-    To be called in its config file; calling it again changes nothing.
-    Options may stand before or after the call.
+    Call it in the config file, before or after the options are set. Further
+    calls change nothing.
     """
-    # Not at the top: under a WSGI server this module is half imported now,
-    # and importing it first would read the config file inside this import.
+    # Imported here: under a WSGI server upstream's module is being imported
+    # now, and importing it first would read the config file inside of that.
     from sushy_tools.emulator import main
 
     application = main.Application
@@ -105,7 +104,7 @@ def enable():
     def run(app, *args, **kwargs):
         _state(app).check()
         if _state(app).will_be_ours():
-            _shake_hands_later(kwargs.get('ssl_context'))
+            _defer_tls_handshake(kwargs.get('ssl_context'))
         return stock['run'](app, *args, **kwargs)
 
     @functools.wraps(stock['wsgi_app'])
@@ -122,7 +121,7 @@ def enable():
 
 
 class _State:
-    """What belongs to one application: its driver, and whether ours is in.
+    """The driver and services of one application.
 
     :param app: `main.Application`
     """
@@ -130,25 +129,24 @@ class _State:
     def __init__(self, app):
         self._app = app
         self._lock = threading.RLock()
-        self._made_for = None   # name of the driver and what it was given
+        self._made_for = None   # name and arguments of the driver
         self._driver = None
         #: `service_context.Services`, with the kubevirt driver; else None
         self.services = None
         self._vmedia = None     # (system driver, the media driver for it)
-        self._ours = None       # not known before the first request
-        self._started_in = None     # process
+        self._ours = None       # unknown before the first request
+        self._started_in = None     # process ID
 
     def check(self):
-        """End the program if the options cannot be used.
+        """Start the kubevirt driver; exit the program if an option is invalid.
 
-        Makes the kubevirt driver, which reads the kubeconfig, and starts
-        it; that waits for nothing of the cluster. Others are left until
-        they are needed, as upstream does it.
+        It reads the kubeconfig and does not wait for the cluster. Other
+        drivers are created on first use, as upstream does.
         """
         try:
             with self._lock:
                 if self._is_kubevirt():
-                    _log_like(self._app)
+                    _set_up_logging(self._app)
                     self._make()
                     self._driver.start()
                     self.services.start()
@@ -162,9 +160,9 @@ class _State:
             sys.exit(_EXIT)
 
     def systems(self, upstream):
-        """The system driver.
+        """Return the system driver.
 
-        :param upstream: getter that chooses as sushy-emulator does
+        :param upstream: getter of upstream's choice
         """
         if self._name() is None:
             return upstream(self._app)
@@ -174,7 +172,10 @@ class _State:
         return self._driver
 
     def vmedia(self, upstream):
-        """The virtual media driver."""
+        """Return the virtual media driver.
+
+        :param upstream: getter of upstream's choice
+        """
         if not self._is_kubevirt():
             return upstream(self._app)
         driver = self.systems(None)
@@ -186,7 +187,8 @@ class _State:
         return self._vmedia[1]
 
     def ours(self):
-        """Whether the kubevirt driver serves; puts our routes in, once."""
+        """Return whether the kubevirt driver serves; install its routes once.
+        """
         if self._ours is None:
             with self._lock:
                 if self._ours is None:
@@ -194,15 +196,15 @@ class _State:
                     if ours:
                         routes.install(self._app)
                         if self._started_in not in (None, os.getpid()):
-                            # Loaded before the workers were forked.
+                            # The server forked after loading the application.
                             self.services.start()
                     self._ours = ours
         return self._ours
 
     def will_be_ours(self):
-        """Whether the options, as they are now, name the kubevirt driver.
+        """Return whether the current options name the kubevirt driver.
 
-        A name that there is not is told later, by `check`.
+        An unknown driver name is reported later, by `check`.
         """
         try:
             return self._is_kubevirt()
@@ -218,7 +220,10 @@ class _State:
                                                system_driver.KubeVirtDriver)
 
     def use(self, driver):
-        """Take a driver that was made elsewhere (by a test)."""
+        """Use a driver that a test created.
+
+        :param driver: a `system_driver.KubeVirtDriver`
+        """
         self._drop()
         self._driver = driver
         self.services = service_context.Services(
@@ -227,10 +232,10 @@ class _State:
         self._made_for = (self._name(), (), driver.settings)
 
     def _make(self):
-        """Make the driver, unless the one there is was made for the same.
+        """Create the driver, unless the present one has the same arguments.
 
-        The config file of SUSHY_EMULATOR_CONFIG is read first and that of
-        --config may change all of it.
+        The config file of SUSHY_EMULATOR_CONFIG is read first; that of
+        --config may change all options.
         """
         config, name = self._app.config, self._name()
         loaded = _load(name)
@@ -251,7 +256,7 @@ class _State:
         self._app.logger.debug('System driver %s: %s', name, made.driver)
 
     def close(self):
-        """Let go of the driver and its threads: the program ends."""
+        """Stop the driver and its threads when the program ends."""
         with self._lock:
             self._drop()
 
@@ -263,13 +268,13 @@ class _State:
         self._driver = self._made_for = self.services = None
 
 
-def _shake_hands_later(context):
-    """Leave TLS of a connection to the thread that serves it.
+def _defer_tls_handshake(context):
+    """Do TLS handshakes in the threads that serve connections.
 
-    Werkzeug's server has it done by the one that takes all connections, so
-    whoever connected and was silent kept everybody waiting.
+    Werkzeug's server does them in the thread that accepts connections, where
+    one silent client would block all others.
 
-    :param context: `ssl.SSLContext` that the server is about to use; or None
+    :param context: the server's `ssl.SSLContext`; None without TLS
     """
     if context is not None:
         context.wrap_socket = functools.partial(
@@ -279,15 +284,15 @@ def _shake_hands_later(context):
 def _state(app):
     found = app.extensions.get(_KEY)
     if found is None:
-        # Two threads may come here; one of them wins, for both.
+        # With two threads here, both get the object of the first.
         found = app.extensions.setdefault(_KEY, _State(app))
     return found
 
 
-def _log_like(app):
-    """Have our log lines look like the application's and go where it does.
+def _set_up_logging(app):
+    """Log to the application's handler, unless logging is configured.
 
-    Unless whoever runs this has set up logging; Flask asks the same.
+    Flask decides the same way for its own logger.
     """
     log = logging.getLogger('sushy_kubevirt')
     if not flask_logging.has_level_handler(log):
@@ -298,28 +303,30 @@ def _log_like(app):
 
 @functools.cache
 def _load(name):
-    """The class of a driver.
+    """Load the class of a driver.
 
+    :param name: name of its entry point
     :raises: `settings.InvalidSettings` if there is none of that name
     """
     try:
         return stevedore.DriverManager(NAMESPACE, name).driver
     except stevedore.exception.NoMatches:
-        known = sorted(stevedore.ExtensionManager(
+        names = sorted(stevedore.ExtensionManager(
             NAMESPACE, on_load_failure_callback=lambda *_: None).names())
         raise settings.InvalidSettings(
-            f"{DRIVER} is {name!r}; there are {', '.join(known)}"
+            f'{DRIVER} is {name!r}, which is not a driver; choose one of '
+            + ', '.join(names)
         ) from None
 
 
 def _replace_authentication(middleware):
-    """Leave it to us who may come, where the kubevirt driver serves."""
+    """Disable upstream's authentication where the kubevirt driver serves."""
     stock_init = middleware.__init__
     stock_call = middleware.__call__
 
     @functools.wraps(stock_init)
     def init(self, app, auth_file):
-        # What it is given is the application's method `wsgi_app`.
+        # app is the bound method `wsgi_app` of the application.
         self.state = _state(app.__self__)
         self.app, self.auth_file = app, auth_file
         if not self.state.will_be_ours():

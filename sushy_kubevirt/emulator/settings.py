@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubevirt driver's options in sushy-emulator's config file.
+"""Options of the kubevirt driver in sushy-emulator's config file.
 
-Reads and checks them; what they do is in the rooms that use them. An option
-that is wrong is told at the start, with its name and value, since nobody
-looks for a misspelt option at three in the morning.
+Reads and checks them. Every invalid or unknown option is reported at startup
+with its name and value.
 """
 
 import dataclasses
@@ -17,10 +16,10 @@ from sushy_kubevirt.redfish.services.events import event_options
 
 PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
 
-#: Upstream's option that lists the systems that may be reached.
+#: Upstream's option that lists the systems that clients may access.
 ALLOWED = 'SUSHY_EMULATOR_ALLOWED_INSTANCES'
 
-#: Upstream's option that refuses to switch systems off.
+#: Upstream's option that disables switching systems off.
 DISABLE_POWER_OFF = 'SUSHY_EMULATOR_DISABLE_POWER_OFF'
 
 #: Upstream's option that names a file of users and digests.
@@ -28,7 +27,7 @@ AUTH_FILE = 'SUSHY_EMULATOR_AUTH_FILE'
 
 RUN_STRATEGIES = ('RerunOnFailure', 'Always', 'Manual')
 
-#: In place of a list of namespaces: all of them.
+#: Value of the option NAMESPACES for all namespaces.
 ALL = '*'
 
 _LABEL = re.compile(r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?')
@@ -36,30 +35,31 @@ _NAME = re.compile(r'(?=.{1,253}\Z)[a-z0-9]([-.a-z0-9]*[a-z0-9])?')
 
 
 class InvalidSettings(Exception):
-    """The config file holds options that cannot be used."""
+    """The config file has invalid options; the message has one line for each.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The options, checked.
+    """The checked options.
 
-    :param kubeconfig: path of a kubeconfig; None: $KUBECONFIG, the account
-        of the pod, ~/.kube/config
+    :param kubeconfig: path of a kubeconfig; None: $KUBECONFIG, the service
+        account of the pod, ~/.kube/config
     :param context: name of a context in it; None for its current one
-    :param namespaces: tuple of names; () for all; None for the one the
-        kubeconfig or the account names
-    :param label_selector: text
-    :param vm: 'namespace/name' of the only VM there is, or None
+    :param namespaces: tuple of names; () for all; None for that of the
+        kubeconfig's context or the service account
+    :param label_selector: Kubernetes label selector
+    :param vm: 'namespace/name' of the only VM that is served, or None
     :param allowed: frozenset of UUIDs, 'namespace/name' and, with a single
         namespace, names; None for all
     :param power_off: whether systems may be switched off
     :param accounts: tuple of paths of files and folders with accounts; empty
-        when everybody may do everything
+        for access without authentication
     :param session_timeout: seconds
     :param trusted_proxies: tuple of `ipaddress` networks
-    :param state_secret: 'namespace/name' of the Secret that keeps what
-        clients set about the services; None for the one made for it
-    :param events: `services.events.options.EventOptions`
+    :param state_secret: 'namespace/name' of the Secret that stores
+        subscriptions and the services' settings; None for the default name
+    :param events: `event_options.EventOptions`
     :param machine: `options.Options`
     """
 
@@ -78,27 +78,27 @@ class Settings:
     machine: options.Options = options.Options()
 
     def allows(self, machine):
-        """Whether clients may reach a system, or hear of it.
+        """Return whether clients may access a system and get its events.
 
         :param machine: a `machine.Machine`
         """
         if (self.allowed is None or machine.uuid in self.allowed
                 or machine.qualified_name in self.allowed):
             return True
-        # Names are only taken where all machines are of one namespace. A
-        # UUID in the list is none, though a VM may have it for a name.
+        # `read` allows names only with a single namespace. A UUID in the list
+        # is not a name, even if a VM is named like one.
         return machine.name in self.allowed and not is_uuid(machine.name)
 
 
 def is_vm(text):
-    """Whether this is the qualified name of a VM: namespace/name."""
+    """Return whether a text is a VM's qualified name, 'namespace/name'."""
     namespace, slash, name = text.partition('/')
     return bool(slash and _LABEL.fullmatch(namespace)
                 and _NAME.fullmatch(name))
 
 
 def is_uuid(text):
-    """Whether this is a UUID, in whichever notation."""
+    """Return whether a text is a UUID, in any notation."""
     try:
         uuid.UUID(text)
     except ValueError:
@@ -108,7 +108,7 @@ def is_uuid(text):
 
 def _text(value):
     if not isinstance(value, str) or not value:
-        raise ValueError('must be a text that is not empty')
+        raise ValueError('must be a non-empty string')
     return value
 
 
@@ -210,7 +210,7 @@ def _networks(value):
             from None
 
 
-# Option (without prefix): its field, and what checks it.
+# Option without prefix: (field, function that checks the value).
 _SCOPE = {
     'KUBECONFIG': ('kubeconfig', _text),
     'CONTEXT': ('context', _text),
@@ -266,11 +266,11 @@ OPTIONS = tuple(PREFIX + name for name in (
 
 
 def read(config):
-    """Check the options and put them together.
+    """Check the options.
 
-    :param config: mapping with all that sushy-emulator's config file set
+    :param config: mapping of all options in sushy-emulator's config file
     :returns: `Settings`
-    :raises: `InvalidSettings` that names every option that is wrong
+    :raises: `InvalidSettings` that names every invalid option
     """
     problems = []
 
@@ -300,13 +300,13 @@ def read(config):
 
     for name in sorted(config):
         if name.startswith(PREFIX) and name not in OPTIONS:
-            problems.append('%s is no option; there are %s'
-                            % (name, ', '.join(OPTIONS)))
+            problems.append(f'{name} is not an option; the options are '
+                            + ', '.join(OPTIONS))
     if fields['vm'] and fields['namespaces'] is not None:
-        problems.append('%sVM already says which namespace; leave out '
-                        '%sNAMESPACES' % (PREFIX, PREFIX))
+        problems.append(f'{PREFIX}VM includes the namespace; remove '
+                        f'{PREFIX}NAMESPACES')
     if fields['namespaces'] is not None and len(fields['namespaces']) != 1:
-        # It would let in whoever makes a VM of that name in another one.
+        # A VM of that name in another namespace would be accessible too.
         names = sorted(item for item in fields['allowed'] or ()
                        if not is_uuid(item) and not is_vm(item))
         if names:
