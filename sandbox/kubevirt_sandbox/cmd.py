@@ -7,8 +7,8 @@ import logging
 import os
 import sys
 
-from kubevirt_sandbox.qemu import settings
-from kubevirt_sandbox import running
+from kubevirt_sandbox import lifecycle
+from kubevirt_sandbox.qemu import host
 
 
 def _version():
@@ -115,14 +115,14 @@ def parser():
         'container image with a disk holds, a raw or qcow2 file that is not '
         'written to; may be given many times')
     result.add_argument(
-        '--qemu-accel', choices=settings.ACCELERATORS, default='auto',
+        '--qemu-accel', choices=host.ACCELERATORS, default='auto',
         help='with --guests qemu: what runs the processors; auto is KVM '
         'where it works, else TCG (default: auto)')
     result.add_argument(
         '--qemu-memory', metavar='MIB', type=_size,
-        default=settings.DEFAULT_MEMORY, help='with --guests qemu: what a '
+        default=host.DEFAULT_MEMORY, help='with --guests qemu: what a '
         'guest gets at most, whatever the machine says (default: '
-        f'{settings.DEFAULT_MEMORY})')
+        f'{host.DEFAULT_MEMORY})')
     result.add_argument(
         '--import-back-off', metavar='S', type=_seconds, default=0.5,
         help='how long an import that failed twice waits, and twice as long '
@@ -167,20 +167,20 @@ def main(argv=None):
         # It has a traceback for every request that is no HTTP; the server
         # itself says what fails in it.
         logging.getLogger('aiohttp.server').setLevel(logging.CRITICAL)
-    host = ipaddress.ip_address(options.listen[0])
-    if not host.is_loopback and not options.allow_remote:
+    address = ipaddress.ip_address(options.listen[0])
+    if not address.is_loopback and not options.allow_remote:
         arguments.error(
-            f'{host} is not a loopback address: this server is for '
+            f'{address} is not a loopback address: this server is for '
             'development and tests; --allow-remote allows it all the same')
     os.umask(0o077)
     options.qemu = None
     try:
         if options.guests == 'qemu':
-            options.qemu = settings.find(
+            options.qemu = host.find(
                 options.qemu_accel, options.qemu_memory,
                 dict(options.images))
-        running.run(options)
-    except (OSError, settings.SettingsError) as exc:
+        lifecycle.run(options)
+    except (OSError, host.SettingsError) as exc:
         print(f'kubevirt-sandbox: {exc}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -22,9 +22,9 @@ import uuid
 from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import core_schemas as schemas
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import store as store_module
-from kubevirt_sandbox.api import trees
 
 ISSUER = 'https://kubernetes.default.svc.cluster.local'
 LIFETIME, SHORTEST, LONGEST = 3600, 600, 1 << 32
@@ -179,7 +179,7 @@ class Accounts:
             if body.get(field, value) != value:
                 raise errors.bad_request(
                     f'{field} of the object must be {value}')
-        trees.drop_nulls(body)
+        json_copy.drop_nulls(body)
         store_module.decode(TOKEN_REQUEST, body)
         spec = body.get('spec') or {}
         seconds = spec.get('expirationSeconds')

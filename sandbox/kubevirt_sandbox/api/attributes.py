@@ -9,7 +9,7 @@ import json
 
 from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import options
+from kubevirt_sandbox.api import query_parameters
 
 _VERBS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch',
           'DELETE': 'delete', 'GET': 'get', 'HEAD': 'get'}
@@ -49,13 +49,13 @@ def of_target(method, target, query):
     As in Kubernetes only the first word behind the name is looked at, and
     a list of one object by its name is one that rights can name.
 
-    :param target: the :class:`targets.Target`.
+    :param target: the :class:`request_path.Target`.
     :param query: the query parameters.
     """
     verb, name = _VERBS.get(method, method.lower()), target.name
     if verb == 'get' and not target.subresource and (
-            not name or options.flag(query, 'watch')):
-        verb = 'watch' if options.flag(query, 'watch') else 'list'
+            not name or query_parameters.flag(query, 'watch')):
+        verb = 'watch' if query_parameters.flag(query, 'watch') else 'list'
         name = name or _selected(query.get('fieldSelector', ''))
     elif verb == 'delete' and not name:
         verb = 'deletecollection'

@@ -20,7 +20,7 @@ from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import namespaces
 from kubevirt_sandbox.api import pod_schemas
-from kubevirt_sandbox.api import policing
+from kubevirt_sandbox.api import policy_admission
 from kubevirt_sandbox.api import quotas
 from kubevirt_sandbox.api import reviews
 from kubevirt_sandbox.api import roles
@@ -273,7 +273,7 @@ def install(server, storage=None):
     roles.Aggregation(server)
     bootstrap_roles.install(store)
     escalation.Check(server)
-    policing.Policing(server, NAMESPACE)
+    policy_admission.Policing(server, NAMESPACE)
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})

@@ -7,13 +7,13 @@ definition that a client makes is served at once.
 import dataclasses
 import json
 
+from kubevirt_sandbox.api import cel_rules
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
-from kubevirt_sandbox.api import rules
 from kubevirt_sandbox.api import schemas
-from kubevirt_sandbox.api import trees
 
 GROUP = 'apiextensions.k8s.io'
 
@@ -125,7 +125,7 @@ def _validate(admission):
         place = f'spec.versions[{at}].schema.openAPIV3Schema'
         wrong = [dataclasses.replace(c, field=f'{place}.{c.field}')
                  for c in schemas.causes(_SCHEMA_OF_SCHEMAS, schema or {})
-                 or rules.problems(schema or {})]
+                 or cel_rules.problems(schema or {})]
         causes += wrong
         if wrong:
             continue
@@ -179,7 +179,7 @@ def _kinds(definition):
                 for f in version.get('selectableFields') or ()))))
     storage = next(kind for version, kind in found if version.get('storage'))
     for version, kind in found:
-        kind.validate = rules.checker(kind)
+        kind.validate = cel_rules.checker(kind)
         # What is stored keeps its version; others are told their own.
         kind.from_stored = _told(kind.api_version)
         if kind is not storage:
@@ -309,6 +309,6 @@ def _accept(definition):
             {'type': 'Established', 'status': 'True',
              'lastTransitionTime': now, 'reason': 'InitialNamesAccepted',
              'message': 'the initial names have been accepted'}],
-        'acceptedNames': trees.copy(definition['spec']['names']),
+        'acceptedNames': json_copy.copy(definition['spec']['names']),
         'storedVersions': [v['name'] for v in definition['spec']['versions']
                            if v['storage']]}

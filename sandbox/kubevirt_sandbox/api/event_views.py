@@ -3,10 +3,10 @@
 
 The fields' names follow ``k8s.io/api/events/v1``.
 """
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import jsonpath
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import tables
-from kubevirt_sandbox.api import trees
 
 FIELDS = tuple(f'involvedObject.{name}' for name in (
     'kind', 'namespace', 'name', 'uid', 'apiVersion', 'resourceVersion',
@@ -47,7 +47,7 @@ COLUMNS = (
 def to_core(obj):
     """The core form of an event."""
     back = {new: old for old, new in _NAMES.items()}
-    return {**{back.get(k, k): trees.copy(v) for k, v in obj.items()},
+    return {**{back.get(k, k): json_copy.copy(v) for k, v in obj.items()},
             'apiVersion': 'v1'}
 
 

@@ -10,8 +10,8 @@ import re
 import uuid
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import shapes
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.api import merge_schema
 
 _LABEL = r'[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 _SUBDOMAIN = re.compile(rf'{_LABEL}(\.{_LABEL})*')
@@ -41,7 +41,7 @@ VALUE_RULE = (
     '\'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\')')
 ANNOTATIONS_LIMIT = 256 * 1024
 
-_FIELDS = shapes.OBJECT_META['properties'].keys()
+_FIELDS = merge_schema.OBJECT_META['properties'].keys()
 
 
 def now(later=0):
@@ -192,17 +192,17 @@ def prepare_update(kind, obj, old, subresource):
         for name, value in old.items():
             # Comparing is much cheaper than copying what is the same.
             if name not in ('status', 'metadata') and obj.get(name) != value:
-                obj[name] = trees.copy(value)
+                obj[name] = json_copy.copy(value)
         written = ('managedFields', 'resourceVersion')
-        kept = trees.copy({name: value for name, value in before.items()
-                           if name not in written})
+        kept = json_copy.copy({name: value for name, value in before.items()
+                               if name not in written})
         kept.update((name, meta[name]) for name in written if name in meta)
         meta = obj['metadata'] = kept
     elif kind.status and not subresource:
         if 'status' not in old:
             obj.pop('status', None)
         elif obj.get('status') != old['status']:
-            obj['status'] = trees.copy(old['status'])
+            obj['status'] = json_copy.copy(old['status'])
     for name in ('name', 'namespace', 'uid', 'creationTimestamp',
                  'generateName', 'deletionTimestamp', 'selfLink',
                  'deletionGracePeriodSeconds', 'generation'):

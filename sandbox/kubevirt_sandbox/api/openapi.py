@@ -7,9 +7,9 @@ OpenAPI v2 there is only what :mod:`openapi_protobuf` writes.
 import hashlib
 
 from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import merge_schema
 from kubevirt_sandbox.api import openapi_protobuf
 from kubevirt_sandbox.api import patches
-from kubevirt_sandbox.api import shapes
 
 _META = 'io.k8s.apimachinery.pkg.apis.meta.v1.'
 _GVK = 'x-kubernetes-group-version-kind'
@@ -25,22 +25,37 @@ _HEAD = {
             'object represents.'}}
 
 _LIST_META = {
-    'type': 'object', 'description': 'ListMeta describes metadata that '
-    'synthetic resources must have.', 'properties': {
-        'continue': shapes.STRING, 'resourceVersion': shapes.STRING,
-        'selfLink': shapes.STRING,
-        'remainingItemCount': {'type': 'integer', 'format': 'int64'}}}
+    'type': 'object',
+    'description': 'ListMeta describes metadata that '
+    'synthetic resources must have.',
+    'properties': {
+        'continue': merge_schema.STRING,
+        'resourceVersion': merge_schema.STRING,
+        'selfLink': merge_schema.STRING,
+        'remainingItemCount': {'type': 'integer', 'format': 'int64'},
+    },
+}
 
 _DELETE_OPTIONS = {
-    'type': 'object', 'description': 'DeleteOptions may be provided when '
-    'deleting an API object.', 'properties': {
-        **_HEAD, 'dryRun': {'type': 'array', 'items': shapes.STRING},
+    'type': 'object',
+    'description': 'DeleteOptions may be provided when '
+    'deleting an API object.',
+    'properties': {
+        **_HEAD,
+        'dryRun': {'type': 'array', 'items': merge_schema.STRING},
         'gracePeriodSeconds': {'type': 'integer', 'format': 'int64'},
-        'propagationPolicy': shapes.STRING,
-        'preconditions': {'type': 'object', 'properties': {
-            'uid': shapes.STRING, 'resourceVersion': shapes.STRING}}}}
+        'propagationPolicy': merge_schema.STRING,
+        'preconditions': {
+            'type': 'object',
+            'properties': {
+                'uid': merge_schema.STRING,
+                'resourceVersion': merge_schema.STRING,
+            },
+        },
+    },
+}
 
-_COMMON = {_META + 'ObjectMeta': shapes.OBJECT_META,
+_COMMON = {_META + 'ObjectMeta': merge_schema.OBJECT_META,
            _META + 'ListMeta': _LIST_META,
            _META + 'DeleteOptions': _DELETE_OPTIONS}
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 
-Kubernetes' own formats are in ``strategic`` and ``ownership``.
+Kubernetes' own formats are in ``strategic`` and ``managed_fields``.
 """
 import jsonpatch
 import jsonpointer
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 
 JSON_PATCH = 'application/json-patch+json'
 MERGE = 'application/merge-patch+json'
@@ -43,7 +43,7 @@ def json_patch(obj, patch):
     except (jsonpatch.InvalidJsonPatch, jsonpointer.JsonPointerException,
             TypeError, KeyError, AttributeError) as exc:
         raise errors.bad_request(f'invalid JSON patch: {exc}') from None
-    obj, copied = trees.copy(obj), 0
+    obj, copied = json_copy.copy(obj), 0
     try:
         for operation in operations:
             change = operation.patch[0]
@@ -65,7 +65,7 @@ def json_patch(obj, patch):
 def merge_patch(obj, patch):
     """Apply a JSON merge patch; returns a new value."""
     if not isinstance(patch, dict):
-        return trees.copy(patch)
+        return json_copy.copy(patch)
     result = dict(obj) if isinstance(obj, dict) else {}
     for name, value in patch.items():
         if value is None:

@@ -2,10 +2,10 @@
 """PATCH: from the body to a write of the store."""
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import managed_fields
 from kubevirt_sandbox.api import metadata
-from kubevirt_sandbox.api import options
-from kubevirt_sandbox.api import ownership
 from kubevirt_sandbox.api import patches
+from kubevirt_sandbox.api import query_parameters
 from kubevirt_sandbox.api import strategic
 
 
@@ -87,9 +87,9 @@ def _apply(call, validation, raw):
             f'uid {meta["uid"]}, and no existing object was found')
     if live is None:
         call.authorize('create')
-    new = ownership.apply(kind, live, config, manager,
-                          options.flag(call.query, 'force'),
-                          target.subresource)
+    new = managed_fields.apply(kind, live, config, manager,
+                               query_parameters.flag(call.query, 'force'),
+                               target.subresource)
     write = validation.write(managed=True)
     if live is None:
         new['metadata'].pop('resourceVersion', None)

@@ -17,16 +17,16 @@ from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import negotiation
-from kubevirt_sandbox.api import options as options_module
 from kubevirt_sandbox.api import patching
 from kubevirt_sandbox.api import protobuf
+from kubevirt_sandbox.api import query_parameters
+from kubevirt_sandbox.api import request_path
 from kubevirt_sandbox.api import selectors
 from kubevirt_sandbox.api import store as store_module
-from kubevirt_sandbox.api import targets
-from kubevirt_sandbox.api import trees
 from kubevirt_sandbox.api import views
 from kubevirt_sandbox.api import watches
 
@@ -41,7 +41,7 @@ class Call:
 
     server: object
     request: web.Request
-    target: targets.Target
+    target: request_path.Target
     kind: kinds.Kind
     verb: str
     user: auth.User
@@ -126,7 +126,7 @@ def respond(raw, status=200, warnings=(), media=negotiation.JSON):
 async def get(call):
     """One object."""
     obj = call.store.get(call.kind, call.target.namespace, call.target.name)
-    options_module.ListOptions.read(
+    query_parameters.ListOptions.read(
         {k: v for k, v in call.query.items() if k == 'resourceVersion'},
         False)
     return call.respond(call.view().one(obj))
@@ -155,7 +155,7 @@ def _token(version, key):
 
 async def list_(call):
     """A list, all at once or by pages of one version."""
-    opts = options_module.ListOptions.read(call.query, False)
+    opts = query_parameters.ListOptions.read(call.query, False)
     view, selector = call.view(), call.selector()
     store, shelf = call.store, call.store.shelf(call.kind)
     namespace = call.target.namespace or None
@@ -202,7 +202,7 @@ async def list_(call):
 
 async def watch(call):
     """Changes, until the watch ends."""
-    opts = options_module.ListOptions.read(call.query, True)
+    opts = query_parameters.ListOptions.read(call.query, True)
     return await watches.serve(
         call.server, call.request, call.kind, call.view(),
         call.selector(call.target.name), call.target.namespace or None, opts)
@@ -269,7 +269,7 @@ async def create(call):
     obj = await bodies.read_object(call.request, call.kind,
                                    validation.duplicates)
     if call.kind.create:
-        trees.drop_nulls(obj)
+        json_copy.drop_nulls(obj)
         store_module.decode(call.kind, obj)
         return respond(history.encode(call.kind.create(obj, call)), 201)
     _check_place(call, obj)
@@ -333,18 +333,18 @@ async def _delete_options(call):
         body = parsers[media](raw)
         if not isinstance(body, dict):
             raise errors.bad_request('DeleteOptions must be an object')
-        trees.drop_nulls(body)
+        json_copy.drop_nulls(body)
         store_module.decode(_DELETE_OPTIONS, body)
     grace = body.get('gracePeriodSeconds')
     if grace is None and call.query.get('gracePeriodSeconds'):
-        grace = options_module.number(call.query, 'gracePeriodSeconds')
+        grace = query_parameters.number(call.query, 'gracePeriodSeconds')
     if grace is not None and grace < 0:
         raise errors.bad_request('gracePeriodSeconds must not be negative')
     policy = body.get('propagationPolicy') or call.query.get(
         'propagationPolicy')
     orphan = body.get('orphanDependents')
     if orphan is None and 'orphanDependents' in call.query:
-        orphan = options_module.flag(call.query, 'orphanDependents')
+        orphan = query_parameters.flag(call.query, 'orphanDependents')
     if policy not in (None, 'Background', 'Foreground', 'Orphan'):
         raise errors.ApiError(
             422, 'Invalid', 'DeleteOptions.meta.k8s.io "" is invalid: '
@@ -419,7 +419,7 @@ async def carry_out(call):
 def verb_of(method, name, query):
     """The verb of a request, or None."""
     if method in ('GET', 'HEAD'):
-        if options_module.flag(query, 'watch'):
+        if query_parameters.flag(query, 'watch'):
             return 'watch'
         return 'get' if name else 'list'
     if method == 'DELETE':

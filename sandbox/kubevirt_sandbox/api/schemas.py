@@ -11,7 +11,7 @@ import json
 import re
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 
 PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 INT_OR_STRING = 'x-kubernetes-int-or-string'
@@ -111,7 +111,7 @@ def fill_defaults(schema, value, same=()):
 
 def _default(schema):
     """A default, with those of its own fields."""
-    value = trees.copy(schema['default'])
+    value = json_copy.copy(schema['default'])
     fill_defaults(schema, value)
     return value
 

@@ -25,9 +25,9 @@ from kubevirt_sandbox.api import negotiation
 from kubevirt_sandbox.api import openapi
 from kubevirt_sandbox.api import protobuf
 from kubevirt_sandbox.api import rbac
+from kubevirt_sandbox.api import request_path
 from kubevirt_sandbox.api import resources
 from kubevirt_sandbox.api import store as store_module
-from kubevirt_sandbox.api import targets
 
 LOG = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class Server:
                     self.access.check(
                         self._user(request), self._wanted(
                             request,
-                            targets.parse(request.rel_url.raw_path)))
+                            request_path.parse(request.rel_url.raw_path)))
                 return await handler(request)
             except errors.ApiError as exc:
                 return failure(exc)
@@ -311,7 +311,7 @@ class Server:
 
     async def _route(self, request):
         user = self._user(request)
-        target = targets.parse(request.rel_url.raw_path)
+        target = request_path.parse(request.rel_url.raw_path)
         wanted = self._wanted(request, target)
         if discovery.public(request.path):
             self.access.check(user, wanted)

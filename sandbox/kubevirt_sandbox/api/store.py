@@ -13,12 +13,12 @@ import logging
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import go_types
 from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds as kinds_module
+from kubevirt_sandbox.api import managed_fields
 from kubevirt_sandbox.api import metadata
-from kubevirt_sandbox.api import ownership
 from kubevirt_sandbox.api import schemas
 from kubevirt_sandbox.api import selectors
-from kubevirt_sandbox.api import trees
 
 LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Store:
 
     Objects that are handed out are never changed in place by the store,
     and callers must not change them either: they copy first
-    (``trees.copy``).
+    (``json_copy.copy``).
 
     :param kinds: the :class:`kinds.Registry`.
     :param length: events remembered of each resource.
@@ -201,10 +201,10 @@ class Store:
                 kind.stored_as, obj, manager=manager, user=user,
                 write=write))
         write = write or Write(manager, user)
-        obj = trees.copy(obj)
+        obj = json_copy.copy(obj)
         obj.update(apiVersion=kind.api_version, kind=kind.kind)
         if not kind.crd:
-            trees.drop_nulls(obj)
+            json_copy.drop_nulls(obj)
         metadata.check_types(kind, obj)
         metadata.prepare_create(kind, obj)
         meta = obj['metadata']
@@ -218,7 +218,7 @@ class Store:
         if kind.default:
             kind.default(obj)
         if not write.managed:
-            ownership.track(kind, None, obj, write.manager, '')
+            managed_fields.track(kind, None, obj, write.manager, '')
         admission = kinds_module.Admission(
             'CREATE', '', obj, None, self, write.user, write.warnings,
             write.identity)
@@ -244,14 +244,14 @@ class Store:
             return kind.from_stored(self.update(
                 kind.stored_as, obj, subresource=subresource,
                 manager=manager, user=user, write=write))
-        return self._update(kind, trees.copy(obj), subresource,
+        return self._update(kind, json_copy.copy(obj), subresource,
                             write or Write(manager, user))
 
     def _update(self, kind, obj, subresource, write):
         """Write an object that nobody else has."""
         obj.update(apiVersion=kind.api_version, kind=kind.kind)
         if not kind.crd:
-            trees.drop_nulls(obj)
+            json_copy.drop_nulls(obj)
         metadata.check_types(kind, obj)
         meta = obj['metadata']
         key = (meta.get('namespace', '') if kind.namespaced else '',
@@ -265,7 +265,7 @@ class Store:
         if kind.default and not subresource:
             kind.default(obj)
         if not write.managed:
-            ownership.track(kind, old, obj, write.manager, subresource)
+            managed_fields.track(kind, old, obj, write.manager, subresource)
         admission = kinds_module.Admission(
             'UPDATE', subresource, obj, old, self, write.user,
             write.warnings, write.identity)
@@ -292,7 +292,7 @@ class Store:
         :returns: the object as it is now.
         """
         old = self.get(kind, namespace, name)
-        obj = trees.copy(old)
+        obj = json_copy.copy(old)
         if kind.stored_as:
             obj = kind.from_stored(obj)
             fn(obj)
@@ -335,7 +335,7 @@ class Store:
             check(kind, admission, write.dry_run)
         if write.dry_run:
             return old
-        obj = trees.copy(old)
+        obj = json_copy.copy(old)
         meta = obj['metadata']
         finalizers = meta.get('finalizers', [])
         for policy, finalizer in (('Foreground', 'foregroundDeletion'),
@@ -432,7 +432,7 @@ class Store:
             new_meta.get(n) == old_meta.get(n)
             for n in new_meta.keys() | old_meta.keys()
             if n not in ('resourceVersion', 'managedFields')
-        ) and ownership.same(new_meta, old_meta)
+        ) and managed_fields.same(new_meta, old_meta)
 
 
 def decode(kind, obj, same=()):

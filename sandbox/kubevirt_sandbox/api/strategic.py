@@ -6,8 +6,8 @@ Kubernetes itself take them; which lists merge by what is in their schema
 (``x-kubernetes-patch-strategy`` and ``x-kubernetes-patch-merge-key``).
 """
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import shapes
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.api import merge_schema
 
 _PATCH, _RETAIN = '$patch', '$retainKeys'
 _DELETE_FROM, _ORDER = '$deleteFromPrimitiveList/', '$setElementOrder/'
@@ -20,13 +20,13 @@ def patch(kind, obj, change):
     :returns: a new object.
     :raises errors.ApiError: 400 for a patch that cannot be read.
     """
-    return _merge(shapes.of_kind(kind), obj, change)
+    return _merge(merge_schema.of_kind(kind), obj, change)
 
 
 def _merge(shape, old, change):
     directive = change.get(_PATCH)
     if directive == 'replace':
-        return trees.copy({k: v for k, v in change.items() if k != _PATCH})
+        return json_copy.copy({k: v for k, v in change.items() if k != _PATCH})
     if directive == 'delete':
         return {}
     if directive not in (None, 'merge'):

@@ -6,21 +6,22 @@ proxy, on top of the generic API server in :mod:`kubevirt_sandbox.api`.
 What it does is modelled on CDI's own control plane; every module names the
 part of CDI's source that it follows.
 """
-from kubevirt_sandbox.cdi import arrival
-from kubevirt_sandbox.cdi import cluster
+from kubevirt_sandbox.cdi import components
+from kubevirt_sandbox.cdi import installation
 
 
 def install(server, storage, options=None, later=False):
-    """Put CDI into an API server; to be called where a loop runs.
+    """Install CDI in an API server. Needs a running event loop.
 
-    :param server: a :class:`sandbox.api.server.Server` with the kinds of
-        Kubernetes itself installed.
+    :param server: :class:`kubevirt_sandbox.api.server.Server` with the kinds
+        of Kubernetes itself.
     :param storage: the :class:`storage.Storage` of the claims.
-    :param options: see :class:`cluster.Options`.
-    :param later: not now, but when ``POST /sandbox/cdi`` is called.
-    :returns: a :class:`cluster.Cluster` or an :class:`arrival.Arrival`; its
-        ``start()`` and ``stop()`` are coroutines.
+    :param options: see :class:`components.Options`.
+    :param later: install it only when ``POST /sandbox/cdi`` is called.
+    :returns: a :class:`components.Components` or an
+        :class:`installation.Installation`; ``start()`` and ``stop()`` of
+        both are coroutines.
     """
     if later:
-        return arrival.Arrival(server, storage, options)
-    return cluster.Cluster(server, storage, options)
+        return installation.Installation(server, storage, options)
+    return components.Components(server, storage, options)

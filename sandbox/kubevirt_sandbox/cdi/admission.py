@@ -11,7 +11,7 @@ import re
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import quantity
-from kubevirt_sandbox.cdi import notes
+from kubevirt_sandbox.cdi import claim_annotations
 
 _MODES = ('ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany',
           'ReadWriteOncePod')
@@ -55,9 +55,9 @@ def validate(admission):
 def _check_name(new, store):
     meta = new['metadata']
     claim = store.find(core.CLAIM, meta['namespace'], meta['name'])
-    if claim is None or notes.may_exist_before(claim, new):
+    if claim is None or claim_annotations.may_exist_before(claim, new):
         return
-    owner = notes.owner(claim)
+    owner = claim_annotations.owner(claim)
     if owner is None or owner['kind'] != 'DataVolume':
         raise _Refused(
             f'Destination PVC {meta["namespace"]}/{meta["name"]} already '

@@ -6,11 +6,11 @@ Source: pkg/controller/datavolume/util.go, controller-base.go
 pkg/controller/common/util.go (CDI 1.65).
 """
 from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import quantity
-from kubevirt_sandbox.api import trees
 from kubevirt_sandbox.api import volumes
+from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import images
-from kubevirt_sandbox.cdi import notes
 
 _MIB = 1 << 20
 
@@ -34,15 +34,20 @@ def claim(store, volume):
     if not is_block(spec):
         labels['alerts.k8s.io/KubePersistentVolumeFillingUp'] = 'disabled'
     labels.update(meta.get('labels') or {})
-    annotations = dict(notes.of(volume))
-    annotations.update({
-        notes.RESTARTS: '0',
-        notes.CONTENT_TYPE: volume['spec'].get('contentType') or 'kubevirt',
-        notes.PREALLOCATION: str(bool(volume['spec'].get(
-            'preallocation'))).lower(),
-        notes.CREATED_FOR: meta['uid'],
-        **_source(volume)})
-    annotations.pop(notes.POPULATED_FOR, None)
+    annotations = dict(claim_annotations.of(volume))
+    annotations.update(
+        {
+            claim_annotations.RESTARTS: '0',
+            claim_annotations.CONTENT_TYPE: volume['spec'].get('contentType')
+            or 'kubevirt',
+            claim_annotations.PREALLOCATION: str(
+                bool(volume['spec'].get('preallocation'))
+            ).lower(),
+            claim_annotations.CREATED_FOR: meta['uid'],
+            **_source(volume),
+        }
+    )
+    annotations.pop(claim_annotations.POPULATED_FOR, None)
     return {
         'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim',
         'metadata': {
@@ -72,7 +77,7 @@ def is_bound(store, provisioner, claim):
     """
     if (claim.get('status') or {}).get('phase') == 'Bound':
         return True
-    if notes.IMMEDIATE in notes.of(claim):
+    if claim_annotations.IMMEDIATE in claim_annotations.of(claim):
         # The pod that fills it is its first consumer then. What becomes of
         # the claim gives the caller another turn.
         meta, nodes = claim['metadata'], store.list(core.NODE)
@@ -91,8 +96,8 @@ def source_claim(store, volume):
 def _spec(store, volume):
     spec = volume['spec']
     if spec.get('pvc') is not None:
-        return trees.copy(spec['pvc'])
-    result = trees.copy(spec['storage'])
+        return json_copy.copy(spec['pvc'])
+    result = json_copy.copy(spec['storage'])
     if spec.get('contentType') == 'archive':
         if is_block(result):
             raise ClaimError('ContentType Archive cannot have block '
@@ -133,26 +138,29 @@ def _source(volume):
     """The annotations that say how to fill a claim."""
     source = volume['spec'].get('source') or {}
     if source.get('blank') is not None:
-        return {notes.SOURCE: notes.NONE}
+        return {claim_annotations.SOURCE: claim_annotations.NONE}
     if source.get('upload') is not None:
-        return {notes.UPLOAD: ''}
+        return {claim_annotations.UPLOAD: ''}
     if source.get('pvc') is not None:
-        return {notes.CLONE: f'{source["pvc"]["namespace"]}/'
-                             f'{source["pvc"]["name"]}'}
+        return {claim_annotations.CLONE: f'{source["pvc"]["namespace"]}/'
+                f'{source["pvc"]["name"]}'}
     http = source.get('http')
     if http is None:
         # s3, gcs, registry and so on: nothing here can import from them.
-        return {notes.SOURCE: next(iter(source), '')}
-    found = {notes.SOURCE: notes.HTTP, notes.ENDPOINT: http['url']}
-    for field, name in (('secretRef', notes.SECRET),
-                        ('certConfigMap', notes.CERTIFICATES),
-                        ('checksum', notes.CHECKSUM)):
+        return {claim_annotations.SOURCE: next(iter(source), '')}
+    found = {claim_annotations.SOURCE: claim_annotations.HTTP,
+             claim_annotations.ENDPOINT: http['url']}
+    for field, name in (('secretRef', claim_annotations.SECRET),
+                        ('certConfigMap', claim_annotations.CERTIFICATES),
+                        ('checksum', claim_annotations.CHECKSUM)):
         if http.get(field):
             found[name] = http[field]
     if http.get('insecureSkipVerify'):
-        found[notes.INSECURE] = 'true'
-    for field, name in (('extraHeaders', notes.HEADERS),
-                        ('secretExtraHeaders', notes.SECRET_HEADERS)):
+        found[claim_annotations.INSECURE] = 'true'
+    for field, name in (
+        ('extraHeaders', claim_annotations.HEADERS),
+        ('secretExtraHeaders', claim_annotations.SECRET_HEADERS),
+    ):
         for index, header in enumerate(http.get(field) or ()):
             found[f'{name}.{index}'] = header
     return found

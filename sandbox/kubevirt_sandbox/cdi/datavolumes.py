@@ -8,9 +8,9 @@ Source: pkg/controller/datavolume/controller-base.go (CDI 1.65).
 """
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import claimspec
-from kubevirt_sandbox.cdi import notes
 from kubevirt_sandbox.cdi import status
 from kubevirt_sandbox.kubevirt import workqueue
 
@@ -89,10 +89,10 @@ class Controller:
         if 'deletionTimestamp' in claim['metadata']:
             self._complain(volume, 'ErrResourceMarkedForDeletion',
                            f'Resource "{name}" marked for deletion')
-        owner = notes.owner(claim)
+        owner = claim_annotations.owner(claim)
         if owner is not None and owner['uid'] == volume['metadata']['uid']:
             return
-        if notes.requires_work(claim, volume):
+        if claim_annotations.requires_work(claim, volume):
             self._complain(volume, 'ErrResourceExists',
                            f'Resource "{name}" already exists and is not '
                            'managed by DataVolume')
@@ -110,7 +110,7 @@ class Controller:
         old = self._store.find(self._kind, *key)
         if old is None:
             return
-        new = trees.copy(old)
+        new = json_copy.copy(old)
         claim = self._store.find(core.CLAIM, *key)
         if trouble:
             reason, message = trouble

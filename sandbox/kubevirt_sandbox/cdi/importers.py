@@ -18,10 +18,10 @@ import threading
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import claimspec
 from kubevirt_sandbox.cdi import download
 from kubevirt_sandbox.cdi import images
-from kubevirt_sandbox.cdi import notes
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
 
@@ -66,20 +66,21 @@ class Importers:
     :param storage: the :class:`storage.Storage`.
     :param recorder: an :class:`kubevirt.events.Recorder`.
     :param loop: the asyncio loop.
-    :param slowness: the :class:`slowness.Slowness`.
+    :param import_delays: the :class:`import_delays.ImportDelays`.
     :param back_off: seconds until the second restart of an import that
         fails; the first one is at once.
     :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
     """
 
-    def __init__(self, server, storage, recorder, loop, slowness, back_off,
-                 lag=0):
+    def __init__(
+        self, server, storage, recorder, loop, import_delays, back_off, lag=0
+    ):
         self._store = server.store
         self._provisioner = server.provisioner
         self._storage = storage
         self._recorder = recorder
         self._loop = loop
-        self._slowness = slowness
+        self._import_delays = import_delays
         self._back_off = back_off
         self._pods = {}
         self._full = collections.OrderedDict()
@@ -113,7 +114,10 @@ class Importers:
         meta = claim['metadata']
         if type_ == 'DELETED' or 'deletionTimestamp' in meta:
             self._remove(meta['uid'])
-        elif not {notes.SOURCE, notes.CLONE}.isdisjoint(notes.of(claim)):
+        elif not {
+            claim_annotations.SOURCE,
+            claim_annotations.CLONE,
+        }.isdisjoint(claim_annotations.of(claim)):
             self._queue.add((meta['namespace'], meta['name']))
 
     def _uses(self, namespace, name):
@@ -139,22 +143,32 @@ class Importers:
         claim = self._store.find(core.CLAIM, *key)
         if claim is None or 'deletionTimestamp' in claim['metadata']:
             return
-        found = notes.of(claim)
-        if found.get(notes.POD_PHASE) == 'Succeeded' or found.get(
-                notes.FATAL) == 'true':
+        found = claim_annotations.of(claim)
+        if found.get(claim_annotations.POD_PHASE) == 'Succeeded' or found.get(
+                claim_annotations.FATAL) == 'true':
             return
         if not claimspec.is_bound(self._store, self._provisioner, claim):
             return
-        if notes.IMPORT_POD not in found and notes.SOURCE in found:
-            self._note(key, {notes.IMPORT_POD: f'importer-{key[1]}'})
+        if (
+            claim_annotations.IMPORT_POD not in found
+            and claim_annotations.SOURCE in found
+        ):
+            self._note(
+                key, {
+                    claim_annotations.IMPORT_POD: f'importer-{key[1]}'})
             return
         uid = claim['metadata']['uid']
         pod = self._pods.get(uid)
         if pod is None:
             pod = self._pods[uid] = _Pod(uid)
-            self._note(key, {
-                notes.POD_PHASE: 'Pending', notes.SCHEDULABLE: 'true',
-                **_waiting('ContainerCreating', '')})
+            self._note(
+                key,
+                {
+                    claim_annotations.POD_PHASE: 'Pending',
+                    claim_annotations.SCHEDULABLE: 'true',
+                    **_waiting('ContainerCreating', ''),
+                },
+            )
         if pod.thread is not None or pod.removed:
             return
         left = pod.again - self._loop.time()
@@ -178,11 +192,16 @@ class Importers:
         pod.thread = threading.Thread(
             target=self._run, args=(key, pod.uid, work), daemon=True,
             name=f'importer-{key[1]}')
-        self._note(key, {
-            notes.POD_PHASE: 'Running', notes.RUNNING: 'true',
-            notes.RUNNING_MESSAGE: '',
-            notes.RUNNING_REASON: 'Pod is running',
-            notes.RESTARTS: str(pod.failures)})
+        self._note(
+            key,
+            {
+                claim_annotations.POD_PHASE: 'Running',
+                claim_annotations.RUNNING: 'true',
+                claim_annotations.RUNNING_MESSAGE: '',
+                claim_annotations.RUNNING_REASON: 'Pod is running',
+                claim_annotations.RESTARTS: str(pod.failures),
+            },
+        )
         pod.thread.start()
 
     def _run(self, key, uid, work):
@@ -222,10 +241,15 @@ class Importers:
     def _succeed(self, key, uid):
         del self._pods[uid]
         claim = self._store.get(core.CLAIM, *key)
-        self._note(key, {
-            notes.POD_PHASE: 'Succeeded', notes.RUNNING: 'false',
-            notes.RUNNING_MESSAGE: 'Import Complete',
-            notes.RUNNING_REASON: 'Completed'})
+        self._note(
+            key,
+            {
+                claim_annotations.POD_PHASE: 'Succeeded',
+                claim_annotations.RUNNING: 'false',
+                claim_annotations.RUNNING_MESSAGE: 'Import Complete',
+                claim_annotations.RUNNING_REASON: 'Completed',
+            },
+        )
         self._say(claim, events.NORMAL, 'ImportSucceeded',
                   'Import Successful')
 
@@ -240,10 +264,16 @@ class Importers:
         shown = simplified(message)
         if fatal:
             del self._pods[pod.uid]
-            self._note(key, {
-                notes.POD_PHASE: 'Failed', notes.FATAL: 'true',
-                notes.RUNNING: 'false', notes.RUNNING_MESSAGE: shown,
-                notes.RUNNING_REASON: 'ChecksumError'})
+            self._note(
+                key,
+                {
+                    claim_annotations.POD_PHASE: 'Failed',
+                    claim_annotations.FATAL: 'true',
+                    claim_annotations.RUNNING: 'false',
+                    claim_annotations.RUNNING_MESSAGE: shown,
+                    claim_annotations.RUNNING_REASON: 'ChecksumError',
+                },
+            )
         else:
             # The first restart is at once, as kubelet's is.
             wait = min(2 ** (pod.failures - 1), _LONGEST) * (
@@ -272,51 +302,51 @@ class Importers:
         :returns: (something with ``progress`` and ``stop()``, function).
         :raises _WaitingError: a Secret or the like is missing.
         """
-        meta, found = claim['metadata'], notes.of(claim)
+        meta, found = claim['metadata'], claim_annotations.of(claim)
         path = self._storage.path(meta['namespace'], meta['name'])
         space = claimspec.available(claim)
-        if notes.CLONE in found:
-            namespace, _, name = found[notes.CLONE].partition('/')
+        if claim_annotations.CLONE in found:
+            namespace, _, name = found[claim_annotations.CLONE].partition('/')
             copy = _Copy(self._storage.path(namespace, name), path, space)
             return copy, copy.run
-        if found[notes.SOURCE] == notes.NONE:
+        if found[claim_annotations.SOURCE] == claim_annotations.NONE:
             copy = _Copy(None, path, space)
             return copy, copy.run
-        if found[notes.SOURCE] != notes.HTTP:
+        if found[claim_annotations.SOURCE] != claim_annotations.HTTP:
             raise _WaitingError(
                 'ErrImagePull', 'the sandbox cannot import from '
-                f'{found[notes.SOURCE]}')
+                f'{found[claim_annotations.SOURCE]}')
         source = self._source(meta['namespace'], found)
-        delay, rate = self._slowness.of(source.url)
+        delay, rate = self._import_delays.of(source.url)
         attempt = download.Download(source, delay, rate)
-        archive = found.get(notes.CONTENT_TYPE) == 'archive'
+        archive = found.get(claim_annotations.CONTENT_TYPE) == 'archive'
         return attempt, lambda: attempt.run(path, space, archive)
 
     def _source(self, namespace, found):
         username = password = ''
-        if found.get(notes.SECRET):
+        if found.get(claim_annotations.SECRET):
             username, password = (
-                self._value(namespace, found[notes.SECRET], key)
+                self._value(namespace, found[claim_annotations.SECRET], key)
                 for key in ('accessKeyId', 'secretKey'))
         authorities = None
-        if found.get(notes.CERTIFICATES):
+        if found.get(claim_annotations.CERTIFICATES):
             item = self._store.find(core.CONFIG_MAP, namespace,
-                                    found[notes.CERTIFICATES])
+                                    found[claim_annotations.CERTIFICATES])
             if item is None:
                 # The volume cannot be mounted; kubelet only tells events.
                 raise _WaitingError('ContainerCreating', '')
             authorities = '\n'.join((item.get('data') or {}).values())
-        headers = _numbered(found, notes.HEADERS)
-        for name in _numbered(found, notes.SECRET_HEADERS):
+        headers = _numbered(found, claim_annotations.HEADERS)
+        for name in _numbered(found, claim_annotations.SECRET_HEADERS):
             secret = self._store.find(core.SECRET, namespace, name)
             if secret is None:
                 raise _WaitingError('ContainerCreating', '')
             headers += [_text(value) for _, value in sorted(
                 (secret.get('data') or {}).items())]
         return download.Source(
-            found[notes.ENDPOINT], username, password, authorities,
-            found.get(notes.INSECURE) == 'true', tuple(headers),
-            found.get(notes.CHECKSUM, ''))
+            found[claim_annotations.ENDPOINT], username, password, authorities,
+            found.get(claim_annotations.INSECURE) == 'true', tuple(headers),
+            found.get(claim_annotations.CHECKSUM, ''))
 
     def _value(self, namespace, name, key):
         secret = self._store.find(core.SECRET, namespace, name)
@@ -339,8 +369,11 @@ def simplified(message):
 
 
 def _waiting(reason, message):
-    return {notes.RUNNING: 'false', notes.RUNNING_REASON: reason,
-            notes.RUNNING_MESSAGE: message}
+    return {
+        claim_annotations.RUNNING: 'false',
+        claim_annotations.RUNNING_REASON: reason,
+        claim_annotations.RUNNING_MESSAGE: message,
+    }
 
 
 def _numbered(found, prefix):

@@ -10,7 +10,7 @@ Source: pkg/controller/datavolume/conditions.go, controller-base.go
 """
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import volumes
-from kubevirt_sandbox.cdi import notes
+from kubevirt_sandbox.cdi import claim_annotations
 
 NORMAL, WARNING = 'Normal', 'Warning'
 
@@ -50,7 +50,8 @@ def update(volume, claim, store):
     elif 'deletionTimestamp' not in claim['metadata']:
         status['claimName'] = claim['metadata']['name']
         event = _tell_phase(volume, claim, store)
-        restarts = notes.of(claim).get(notes.RESTARTS, '')
+        restarts = claim_annotations.of(claim).get(
+            claim_annotations.RESTARTS, '')
         if restarts.isdigit() and int(restarts):
             status['restartCount'] = int(restarts)
         status.setdefault('progress', 'N/A')
@@ -60,11 +61,12 @@ def update(volume, claim, store):
 
 def _tell_phase(volume, claim, store):
     status = volume['status']
-    if not notes.requires_work(claim, volume):
+    if not claim_annotations.requires_work(claim, volume):
         status['phase'] = 'Succeeded'
         return None
     bound = (claim.get('status') or {}).get('phase')
-    if notes.of(claim).get(notes.POD_PHASE) == 'Succeeded':
+    if claim_annotations.of(claim).get(
+            claim_annotations.POD_PHASE) == 'Succeeded':
         return _follow_pod(volume, claim)
     if bound == 'Bound':
         if status.get('phase') in ('Pending', 'WaitForFirstConsumer',
@@ -82,21 +84,21 @@ def _tell_phase(volume, claim, store):
 
 def _follow_pod(volume, claim):
     """The phase as that of the pod that fills the claim."""
-    found, status = notes.of(claim), volume['status']
-    kind = ('Upload' if notes.UPLOAD in found
-            else 'Clone' if notes.CLONE in found else 'Import')
-    phase = found.get(notes.POD_PHASE)
+    found, status = claim_annotations.of(claim), volume['status']
+    kind = ('Upload' if claim_annotations.UPLOAD in found
+            else 'Clone' if claim_annotations.CLONE in found else 'Import')
+    phase = found.get(claim_annotations.POD_PHASE)
     if phase != 'Succeeded' and kind == 'Import' and (
-            notes.IMPORT_POD not in found):
+            claim_annotations.IMPORT_POD not in found):
         return None
     if phase == 'Failed':
-        if found.get(notes.FATAL) == 'true':
+        if found.get(claim_annotations.FATAL) == 'true':
             status['phase'] = 'Failed'
         return (WARNING, f'{kind}Failed', _WORDS[kind][phase][2].format(
             claim['metadata']['name']))
     status['phase'] = f'{kind}Scheduled'
     if not phase or phase == 'Running' and kind == 'Upload' and found.get(
-            notes.POD_READY) != 'true':
+            claim_annotations.POD_READY) != 'true':
         return None
     word, event, message = _WORDS[kind][phase]
     status['phase'] = word if word == 'Succeeded' else kind + word
@@ -124,7 +126,7 @@ def tell_conditions(volume, claim, reason='', message=''):
     ready = {'Succeeded': 'True', 'Unknown': 'Unknown'}.get(phase, 'False')
     _tell_bound(volume, claim, reason, message)
     _put(volume, 'Ready', ready, reason, message)
-    _tell_running(volume, notes.of(claim) if claim else {})
+    _tell_running(volume, claim_annotations.of(claim) if claim else {})
 
 
 def _tell_bound(volume, claim, reason, message):
@@ -145,10 +147,10 @@ def _tell_bound(volume, claim, reason, message):
 
 
 def _tell_running(volume, found):
-    running = found.get(notes.RUNNING)
-    reason = found.get(notes.RUNNING_REASON, '')
-    message = found.get(notes.RUNNING_MESSAGE, '')
-    if found.get(notes.SCHEDULABLE) == 'false':
+    running = found.get(claim_annotations.RUNNING)
+    reason = found.get(claim_annotations.RUNNING_REASON, '')
+    message = found.get(claim_annotations.RUNNING_MESSAGE, '')
+    if found.get(claim_annotations.SCHEDULABLE) == 'false':
         _put(volume, 'Running', 'False', 'Unschedulable',
              'Importer pod cannot be scheduled')
     elif running == 'true':

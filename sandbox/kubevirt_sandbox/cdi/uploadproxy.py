@@ -17,9 +17,9 @@ import threading
 from aiohttp import web
 
 from kubevirt_sandbox.api import certificates
+from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import claimspec
 from kubevirt_sandbox.cdi import images
-from kubevirt_sandbox.cdi import notes
 from kubevirt_sandbox.cdi import tokens
 from kubevirt_sandbox.cdi import uploads
 
@@ -168,8 +168,12 @@ class Proxy:
         meta = claim['metadata']
         return images.Image(
             self._storage.path(meta['namespace'], meta['name']),
-            claimspec.available(claim), archive=notes.of(claim).get(
-                notes.CONTENT_TYPE) == 'archive')
+            claimspec.available(claim),
+            archive=claim_annotations.of(claim).get(
+                claim_annotations.CONTENT_TYPE
+            )
+            == 'archive',
+        )
 
     def _finish_later(self, image, claim):
         """Convert a disk when its client has been told that it has come."""

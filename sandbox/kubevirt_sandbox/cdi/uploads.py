@@ -12,8 +12,8 @@ import asyncio
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import claimspec
-from kubevirt_sandbox.cdi import notes
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
 
@@ -55,7 +55,7 @@ class Uploads:
             stop = self._active.get(meta['uid'])
             if stop is not None:
                 stop()
-        elif notes.UPLOAD in notes.of(claim):
+        elif claim_annotations.UPLOAD in claim_annotations.of(claim):
             self._queue.add((meta['namespace'], meta['name']))
 
     def _uses(self, namespace, name):
@@ -67,21 +67,33 @@ class Uploads:
         claim = self._store.find(core.CLAIM, *key)
         if claim is None or 'deletionTimestamp' in claim['metadata']:
             return
-        found = notes.of(claim)
-        if found.get(notes.POD_PHASE) == 'Succeeded' or not (
+        found = claim_annotations.of(claim)
+        if found.get(claim_annotations.POD_PHASE) == 'Succeeded' or not (
                 claimspec.is_bound(self._store, self._provisioner, claim)):
             return
-        if notes.POD_PHASE not in found:
-            self._note(key, {
-                notes.UPLOAD_POD: f'cdi-upload-{key[1]}',
-                notes.POD_PHASE: 'Pending', notes.POD_READY: 'false',
-                notes.RUNNING: 'false', notes.RUNNING_MESSAGE: '',
-                notes.RUNNING_REASON: 'ContainerCreating'})
-        elif found.get(notes.POD_READY) != 'true':
-            self._note(key, {
-                notes.POD_PHASE: 'Running', notes.POD_READY: 'true',
-                notes.RUNNING: 'true', notes.RUNNING_MESSAGE: '',
-                notes.RUNNING_REASON: 'Pod is running'})
+        if claim_annotations.POD_PHASE not in found:
+            self._note(
+                key,
+                {
+                    claim_annotations.UPLOAD_POD: f'cdi-upload-{key[1]}',
+                    claim_annotations.POD_PHASE: 'Pending',
+                    claim_annotations.POD_READY: 'false',
+                    claim_annotations.RUNNING: 'false',
+                    claim_annotations.RUNNING_MESSAGE: '',
+                    claim_annotations.RUNNING_REASON: 'ContainerCreating',
+                },
+            )
+        elif found.get(claim_annotations.POD_READY) != 'true':
+            self._note(
+                key,
+                {
+                    claim_annotations.POD_PHASE: 'Running',
+                    claim_annotations.POD_READY: 'true',
+                    claim_annotations.RUNNING: 'true',
+                    claim_annotations.RUNNING_MESSAGE: '',
+                    claim_annotations.RUNNING_REASON: 'Pod is running',
+                },
+            )
 
     def _note(self, key, values):
         self._store.change(
@@ -101,7 +113,8 @@ class Uploads:
             async with asyncio.timeout(_PATIENCE):
                 while True:
                     claim = self._check(namespace, name)
-                    if notes.of(claim).get(notes.POD_READY) == 'true':
+                    if claim_annotations.of(claim).get(
+                            claim_annotations.POD_READY) == 'true':
                         return claim
                     changed.clear()
                     await changed.wait()
@@ -116,10 +129,10 @@ class Uploads:
         if claim is None:
             raise NotReadyError(f'rejecting Upload Request for PVC {name} '
                                 'that doesn\'t exist')
-        found = notes.of(claim)
-        if notes.UPLOAD not in found:
+        found = claim_annotations.of(claim)
+        if claim_annotations.UPLOAD not in found:
             raise NotReadyError(f'PVC {name} is not an upload target')
-        if found.get(notes.POD_PHASE) == 'Succeeded':
+        if found.get(claim_annotations.POD_PHASE) == 'Succeeded':
             raise NotReadyError(f'rejecting Upload Request for PVC {name} '
                                 'that already finished uploading')
         return claim
@@ -153,20 +166,32 @@ class Uploads:
             return
         try:
             if done:
-                self._note(key, {
-                    notes.POD_PHASE: 'Succeeded', notes.POD_READY: 'false',
-                    notes.RUNNING: 'false',
-                    notes.RUNNING_MESSAGE: 'Upload Complete',
-                    notes.RUNNING_REASON: 'Completed'})
+                self._note(
+                    key,
+                    {
+                        claim_annotations.POD_PHASE: 'Succeeded',
+                        claim_annotations.POD_READY: 'false',
+                        claim_annotations.RUNNING: 'false',
+                        claim_annotations.RUNNING_MESSAGE: 'Upload Complete',
+                        claim_annotations.RUNNING_REASON: 'Completed',
+                    },
+                )
                 self._recorder.event(
                     now, events.NORMAL, 'UploadSucceeded',
                     'Upload Successful', _COMPONENT)
             elif failure:
-                restarts = int(notes.of(now).get(notes.RESTARTS) or 0)
-                self._note(key, {
-                    notes.POD_READY: 'false', notes.RUNNING: 'false',
-                    notes.RUNNING_MESSAGE: failure,
-                    notes.RUNNING_REASON: 'Error',
-                    notes.RESTARTS: str(restarts + 1)})
+                restarts = int(
+                    claim_annotations.of(now).get(
+                        claim_annotations.RESTARTS) or 0)
+                self._note(
+                    key,
+                    {
+                        claim_annotations.POD_READY: 'false',
+                        claim_annotations.RUNNING: 'false',
+                        claim_annotations.RUNNING_MESSAGE: failure,
+                        claim_annotations.RUNNING_REASON: 'Error',
+                        claim_annotations.RESTARTS: str(restarts + 1),
+                    },
+                )
         except errors.ApiError:
             pass  # It is gone.

@@ -7,18 +7,18 @@ modelled on KubeVirt's own control plane; every module names the part of
 KubeVirt's source that it follows.
 """
 
-from kubevirt_sandbox.kubevirt import cluster
+from kubevirt_sandbox.kubevirt import control_plane
 
 
 def install(server, options=None, storage=None):
-    """Put KubeVirt into an API server; to be called where a loop runs.
+    """Install KubeVirt in an API server. Needs a running event loop.
 
-    :param server: a :class:`sandbox.api.server.Server` with the kinds of
-        Kubernetes itself installed.
-    :param options: see :class:`cluster.Options`.
-    :param storage: the :class:`sandbox.cdi.storage.Storage` with what claims
-        hold; None: they hold nothing.
-    :returns: a :class:`cluster.Cluster`; its ``start()`` and ``stop()`` are
-        coroutines.
+    :param server: :class:`kubevirt_sandbox.api.server.Server` with the kinds
+        of Kubernetes itself.
+    :param options: see :class:`control_plane.Options`.
+    :param storage: :class:`kubevirt_sandbox.cdi.storage.Storage` of the
+        claims; None leaves claims without data.
+    :returns: :class:`control_plane.ControlPlane`; its ``start()`` and
+        ``stop()`` are coroutines.
     """
-    return cluster.Cluster(server, options, storage)
+    return control_plane.ControlPlane(server, options, storage)

@@ -9,8 +9,8 @@ Source: pkg/instancetype (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds as api
-from kubevirt_sandbox.api import trees
 from kubevirt_sandbox.kubevirt.admission import causes as c
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt.schema import openapi as o
@@ -124,7 +124,7 @@ def apply(spec, sizes, preference):
     memory = domain.setdefault('memory', {})
     for key in ('guest', 'maxGuest', 'hugepages'):
         if paths.at(sizes, 'memory', key):
-            memory[key] = trees.copy(sizes['memory'][key])
+            memory[key] = json_copy.copy(sizes['memory'][key])
     return []
 
 
@@ -150,7 +150,7 @@ def expanded(store, vm):
     preference = find(store, vm, 'preference')
     if sizes is None and preference is None:
         return vm
-    vm = trees.copy(vm)
+    vm = json_copy.copy(vm)
     apply(vm['spec']['template']['spec'], sizes, preference)
     return vm
 

@@ -6,7 +6,7 @@ pkg/controller (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import verbs_vm
 from kubevirt_sandbox.kubevirt import vmi_status
@@ -75,7 +75,7 @@ class Verbs:
             if isinstance(source.get(kind), dict):
                 volume[kind] = {**source[kind], 'hotpluggable': True}
                 break
-        return volume, {**trees.copy(disk), 'name': name}
+        return volume, {**json_copy.copy(disk), 'name': name}
 
     def _removed(self, request):
         self._check_enabled()
@@ -109,8 +109,8 @@ class Verbs:
 
     @staticmethod
     def _write(request, kind, word, change):
-        obj = trees.copy(request.store.get(kind, request.namespace,
-                                           request.name))
+        obj = json_copy.copy(request.store.get(kind, request.namespace,
+                                               request.name))
         try:
             change(obj)
         except ValueError as error:

@@ -8,7 +8,7 @@ Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import claims
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import defaults
@@ -296,7 +296,7 @@ class Controller:
 
     def _new_vmi(self, vm):
         meta = vm['metadata']
-        template = trees.copy(self._expanded(vm)['spec']['template'])
+        template = json_copy.copy(self._expanded(vm)['spec']['template'])
         given = template.get('metadata') or {}
         generation = str(meta['generation'])
         vmi = {
@@ -357,9 +357,9 @@ class Controller:
         started = self._started.get(vm['metadata']['uid'])
         if old is None or started is None:
             return
-        vmi, failure = trees.copy(old), None
+        vmi, failure = json_copy.copy(old), None
         # only its status is written, so it may have its sizes spelled out
-        said = trees.copy(self._expanded(vm))
+        said = json_copy.copy(self._expanded(vm))
         said.setdefault('status', {})
         restart = liveupdate.check_restart(
             said, vmi, self._expanded(started)['spec']['template']['spec'],

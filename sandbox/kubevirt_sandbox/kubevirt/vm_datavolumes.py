@@ -8,7 +8,7 @@ Source: handleDataVolumes of pkg/virt-controller/watch/vm/vm.go
 """
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import claims
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import paths
@@ -57,7 +57,7 @@ class DataVolumes:
         try:
             if kind is None:
                 raise errors.no_such_path()
-            meta = trees.copy(template['metadata'])
+            meta = json_copy.copy(template['metadata'])
             meta.setdefault('labels', {})['kubevirt.io/created-by'] = vm[
                 'metadata']['uid']
             meta.setdefault('annotations', {})[
@@ -65,7 +65,7 @@ class DataVolumes:
             meta.update(namespace=vm['metadata']['namespace'],
                         ownerReferences=[model.reference(vm)])
             self._store.create(kind, {
-                'metadata': meta, 'spec': trees.copy(template['spec'])},
+                'metadata': meta, 'spec': json_copy.copy(template['spec'])},
                 manager='virt-controller')
         except errors.ApiError as error:
             self._say(vm, events.WARNING, 'FailedDataVolumeCreate',

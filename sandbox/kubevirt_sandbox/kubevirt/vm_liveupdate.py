@@ -9,8 +9,8 @@ Source: syncRestartRequired, handle...Request of pkg/virt-controller/watch/
 vm/vm.go, pkg/storage/hotplug, pkg/network/vmliveupdate (KubeVirt 1.9).
 """
 
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import quantity
-from kubevirt_sandbox.api import trees
 from kubevirt_sandbox.kubevirt.admission import resources
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import paths
@@ -46,7 +46,7 @@ def check_restart(vm, vmi, started, config):
 
 def _carried_over(started, wanted, vm, vmi, config):
     """The spec at the start with all that may change in between."""
-    spec = trees.copy(started)
+    spec = json_copy.copy(started)
     migrates = vm['spec'].get('updateVolumesStrategy') == 'Migration'
     if _volumes_live(started, wanted, migrates):
         _take(spec, wanted, 'volumes')
@@ -228,7 +228,7 @@ def plug_volumes(vm, vmi):
         new.append(volume)
     busy = {v['name'] for v in paths.volumes(vmi['spec'])} | {
         s['name'] for s in paths.at(vmi, 'status', 'volumeStatus') or ()}
-    new += [trees.copy(v) for v in volumes.values()
+    new += [json_copy.copy(v) for v in volumes.values()
             if paths.is_hotplug(v) and v['name'] not in busy]
     disks = _plug_disks(wanted, vmi['spec'], paths.named(new), volumes)
     for target, field, items in ((vmi['spec'], 'volumes', new),
@@ -253,7 +253,7 @@ def _plug_disks(wanted, current, new, volumes):
         found.append(disk)
     shown = {d['name'] for d in paths.disks(current)}
     return found + [
-        trees.copy(d) for name, d in wanted_disks.items()
+        json_copy.copy(d) for name, d in wanted_disks.items()
         if name not in shown and paths.is_hotplug(new.get(name) or {})]
 
 
@@ -266,8 +266,8 @@ def plug_cards(vm, vmi):
         return
     wanted, current = vm['spec']['template']['spec'], vmi['spec']
     networks = paths.named(paths.networks(wanted))
-    cards = trees.copy(paths.interfaces(current))
-    nets = trees.copy(paths.networks(current))
+    cards = json_copy.copy(paths.interfaces(current))
+    nets = json_copy.copy(paths.networks(current))
     there = paths.named(cards)
     for card in paths.interfaces(wanted):
         name, state = card['name'], card.get('state')
@@ -276,8 +276,8 @@ def plug_cards(vm, vmi):
                 _take(there[name], card, 'state')
         elif state != 'absent' and any(
                 card.get(k) is not None for k in ('bridge', 'sriov')):
-            cards.append(trees.copy(card))
-            nets.append(trees.copy(networks[name]))
+            cards.append(json_copy.copy(card))
+            nets.append(json_copy.copy(networks[name]))
     shown = {i['name'] for i in paths.at(vmi, 'status', 'interfaces') or ()}
     cards, nets = _present(cards, nets, shown)
     if cards != paths.interfaces(current):

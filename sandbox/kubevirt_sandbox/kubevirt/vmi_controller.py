@@ -11,7 +11,7 @@ Source: pkg/virt-controller/watch/vmi, pkg/virt-handler/vm.go (KubeVirt 1.9).
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import claims
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import defaults
@@ -142,7 +142,7 @@ class Controller:
         self._homeless.discard(key)
         if old is None:
             return
-        vmi = trees.copy(old)
+        vmi = json_copy.copy(old)
         vmi.setdefault('status', {})
         {status.SCHEDULING: self._schedule, status.SCHEDULED: self._start,
          status.RUNNING: self._run, status.SUCCEEDED: self._finish,

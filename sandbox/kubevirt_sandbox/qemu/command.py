@@ -30,7 +30,7 @@ _CHASSIS = (('manufacturer', 'manufacturer'), ('version', 'version'),
 def words(settings, vmi, drives, variables, qmp, serial, display):
     """Make the command line.
 
-    :param settings: the :class:`settings.Settings`.
+    :param settings: the :class:`host.Settings`.
     :param vmi: the VMI.
     :param drives: list of :class:`drives.Drive`.
     :param variables: path of the firmware's variables, with UEFI.

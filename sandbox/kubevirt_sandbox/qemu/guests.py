@@ -49,7 +49,7 @@ class _Guest:
 class Guests:
     """All guests.
 
-    :param settings: the :class:`settings.Settings`.
+    :param settings: the :class:`host.Settings`.
     :param store: the store.
     :param storage: the :class:`sandbox.cdi.storage.Storage`.
     :param look: function (namespace, name) that returns the VMI, or None.

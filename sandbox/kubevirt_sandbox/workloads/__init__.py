@@ -6,16 +6,16 @@ are no container images: a container is its command, run as a local process
 with the programs of the running interpreter's environment; see
 :mod:`environment` for what stands for its file system and its network.
 """
-from kubevirt_sandbox.workloads import cluster
+from kubevirt_sandbox.workloads import controller_manager
 
 
 def install(server, options=None):
-    """Put workloads into an API server; to be called where a loop runs.
+    """Install workloads in an API server. Needs a running event loop.
 
-    :param server: a :class:`sandbox.api.server.Server` with the kinds of
-        Kubernetes itself installed.
-    :param options: see :class:`cluster.Options`.
-    :returns: a :class:`cluster.Cluster`; its ``start()`` and ``stop()`` are
-        coroutines.
+    :param server: :class:`kubevirt_sandbox.api.server.Server` with the kinds
+        of Kubernetes itself.
+    :param options: see :class:`controller_manager.Options`.
+    :returns: :class:`controller_manager.ControllerManager`; its ``start()``
+        and ``stop()`` are coroutines.
     """
-    return cluster.Cluster(server, options)
+    return controller_manager.ControllerManager(server, options)

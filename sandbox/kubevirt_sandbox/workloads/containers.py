@@ -138,7 +138,7 @@ class Container:
     async def _one(self, words, env, turn):
         """One run, from start to end.
 
-        :param turn: a :class:`starting.Turn`, for as long as it starts.
+        :param turn: a :class:`start_limiter.Turn`, for as long as it starts.
         """
         loop = asyncio.get_running_loop()
         self._began, self._env = loop.time(), env

@@ -10,15 +10,15 @@ Source: kubernetes/pkg/controller/deployment (1.36).
 import datetime
 
 from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import metadata
-from kubevirt_sandbox.api import trees
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
 from kubevirt_sandbox.workloads import index
-from kubevirt_sandbox.workloads import kinds
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import rollout
+from kubevirt_sandbox.workloads import workload_kinds
 
 _NAME = 'deployment-controller'
 _MANAGER = 'kube-controller-manager'
@@ -37,12 +37,12 @@ class Controller:
         self._store = store
         self._recorder = recorder
         self._queue = workqueue.WorkQueue(loop, self._sync, _NAME, lag)
-        self._sets = index.by_owner(store, kinds.REPLICA_SET)
+        self._sets = index.by_owner(store, workload_kinds.REPLICA_SET)
         self._pods = index.by_owner(store, core.POD)
         self._ends = [
             self._sets.close, self._pods.close,
-            store.subscribe(kinds.DEPLOYMENT, self._saw),
-            store.subscribe(kinds.REPLICA_SET, self._saw_set),
+            store.subscribe(workload_kinds.DEPLOYMENT, self._saw),
+            store.subscribe(workload_kinds.REPLICA_SET, self._saw_set),
             store.subscribe(core.POD, self._saw_pod)]
 
     def close(self):
@@ -57,16 +57,16 @@ class Controller:
                              obj['metadata']['name']))
 
     def _saw_set(self, type_, obj, old):
-        found = ownership.controller(obj)
+        found = owner_references.controller(obj)
         if found and found['kind'] == 'Deployment':
             self._queue.add((obj['metadata']['namespace'], found['name']))
 
     def _saw_pod(self, type_, pod, old):
         # Recreate waits until the last pod is really gone.
-        found = ownership.controller(pod)
+        found = owner_references.controller(pod)
         if type_ == 'DELETED' and found and found['kind'] == 'ReplicaSet':
             owner = self._store.find(
-                kinds.REPLICA_SET, pod['metadata']['namespace'],
+                workload_kinds.REPLICA_SET, pod['metadata']['namespace'],
                 found['name'])
             if owner is not None:
                 self._saw_set(type_, owner, None)
@@ -74,12 +74,12 @@ class Controller:
     # -- a turn -----------------------------------------------------------
 
     def _sync(self, key):
-        deployment = self._store.find(kinds.DEPLOYMENT, *key)
+        deployment = self._store.find(workload_kinds.DEPLOYMENT, *key)
         if deployment is None:
             return
         sets = sorted(self._sets.get(deployment['metadata']['uid']),
                       key=_revision)
-        if ownership.ends(deployment):
+        if owner_references.ends(deployment):
             return
         name = rollout.template_hash(deployment['spec']['template'])
         new = next((s for s in sets if s['metadata']['labels'].get(
@@ -108,19 +108,19 @@ class Controller:
 
     def _create(self, deployment, name, sets):
         meta, spec = deployment['metadata'], deployment['spec']
-        template = trees.copy(spec['template'])
+        template = json_copy.copy(spec['template'])
         about = template.setdefault('metadata', {})
         about.setdefault('labels', {})[rollout.HASH] = name
-        selector = trees.copy(spec['selector'])
+        selector = json_copy.copy(spec['selector'])
         selector.setdefault('matchLabels', {})[rollout.HASH] = name
         number = max((_revision(s) for s in sets), default=0) + 1
-        return self._store.create(kinds.REPLICA_SET, {
+        return self._store.create(workload_kinds.REPLICA_SET, {
             'metadata': {
                 'name': f'{meta["name"]}-{name}',
                 'namespace': meta['namespace'],
                 'labels': dict(about['labels']),
                 'annotations': {rollout.REVISION: str(number)},
-                'ownerReferences': [ownership.reference(deployment)]},
+                'ownerReferences': [owner_references.reference(deployment)]},
             'spec': {'replicas': 0, 'selector': selector,
                      'template': template,
                      'minReadySeconds': spec.get('minReadySeconds', 0)}},
@@ -129,7 +129,7 @@ class Controller:
     def _number(self, new, number):
         meta = new['metadata']
         return self._store.change(
-            kinds.REPLICA_SET, meta['namespace'], meta['name'],
+            workload_kinds.REPLICA_SET, meta['namespace'], meta['name'],
             lambda one: one['metadata'].setdefault('annotations', {}).update(
                 {rollout.REVISION: str(number)}), manager=_MANAGER)
 
@@ -139,7 +139,7 @@ class Controller:
         meta = deployment['metadata']
         if (meta.get('annotations') or {}).get(rollout.REVISION) != number:
             self._store.change(
-                kinds.DEPLOYMENT, meta['namespace'], meta['name'],
+                workload_kinds.DEPLOYMENT, meta['namespace'], meta['name'],
                 lambda one: one['metadata'].setdefault(
                     'annotations', {}).update({rollout.REVISION: number}),
                 manager=_MANAGER)
@@ -166,7 +166,7 @@ class Controller:
             return
         meta = one['metadata']
         self._store.change(
-            kinds.REPLICA_SET, meta['namespace'], meta['name'],
+            workload_kinds.REPLICA_SET, meta['namespace'], meta['name'],
             lambda new: new['spec'].update(replicas=count), manager=_MANAGER)
         self._recorder.event(
             deployment, events.NORMAL, 'ScalingReplicaSet',
@@ -180,10 +180,10 @@ class Controller:
         idle = sorted((
             s for s in self._sets.get(deployment['metadata']['uid'])
             if s['metadata']['labels'].get(rollout.HASH) != name
-            and not ownership.ends(s) and not s['spec']['replicas']
+            and not owner_references.ends(s) and not s['spec']['replicas']
             and not s.get('status', {}).get('replicas')), key=_revision)
         for one in idle[:max(0, len(idle) - limit)]:
-            self._store.delete(kinds.REPLICA_SET, key[0],
+            self._store.delete(workload_kinds.REPLICA_SET, key[0],
                                one['metadata']['name'])
 
     # -- what is told -----------------------------------------------------
@@ -229,7 +229,7 @@ class Controller:
                  'Deployment does not have minimum availability.')))
             self._tell_progress(one, key, new, made, complete,
                                 before != counts, limit)
-        self._store.change(kinds.DEPLOYMENT, *key, change,
+        self._store.change(workload_kinds.DEPLOYMENT, *key, change,
                            subresource='status', manager=_MANAGER)
 
     def _tell_progress(self, one, key, new, made, complete, moved, limit):

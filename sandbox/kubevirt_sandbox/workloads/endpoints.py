@@ -7,10 +7,10 @@ Source: kubernetes/pkg/controller/{endpoint,endpointslice} (1.36).
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.kubevirt import workqueue
 from kubevirt_sandbox.workloads import index
-from kubevirt_sandbox.workloads import kinds
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import probes
+from kubevirt_sandbox.workloads import workload_kinds
 
 SERVICE_NAME = 'kubernetes.io/service-name'
 
@@ -107,10 +107,11 @@ class Controller:
         service = self._store.find(core.SERVICE, *key)
         if service is None:
             # The slices have it as their owner.
-            if self._store.find(kinds.ENDPOINTS, *key):
-                self._store.delete(kinds.ENDPOINTS, *key)
+            if self._store.find(workload_kinds.ENDPOINTS, *key):
+                self._store.delete(workload_kinds.ENDPOINTS, *key)
             return
-        if not service['spec'].get('selector') or ownership.ends(service):
+        if not service['spec'].get(
+                'selector') or owner_references.ends(service):
             return
         pods = [p for p in self._pods.get(_first(service))
                 if selected(service, p) and not podstate.over(p)
@@ -122,33 +123,53 @@ class Controller:
     def _write_slices(self, service, key, found):
         for number, (ports, pods) in enumerate(found or [([], [])]):
             content = {
-                'addressType': 'IPv4', 'ports': ports,
-                'endpoints': [{
-                    'addresses': [p['status']['podIP']],
-                    'nodeName': p['spec'].get('nodeName', ''),
-                    'conditions': {
-                        'ready': podstate.ready(p) and not ownership.ends(p),
-                        'serving': podstate.ready(p),
-                        'terminating': ownership.ends(p)},
-                    'targetRef': _reference(p)} for p in pods]}
+                'addressType': 'IPv4',
+                'ports': ports,
+                'endpoints': [
+                    {
+                        'addresses': [p['status']['podIP']],
+                        'nodeName': p['spec'].get('nodeName', ''),
+                        'conditions': {
+                            'ready': podstate.ready(p)
+                            and not owner_references.ends(p),
+                            'serving': podstate.ready(p),
+                            'terminating': owner_references.ends(p),
+                        },
+                        'targetRef': _reference(p),
+                    }
+                    for p in pods
+                ],
+            }
             name = _slice_name(key, number)
-            if self._store.find(kinds.ENDPOINT_SLICE, key[0], name) is None:
-                self._store.create(kinds.ENDPOINT_SLICE, {
-                    'metadata': {
-                        'name': name, 'namespace': key[0], 'labels': {
-                            SERVICE_NAME: key[1],
-                            _MANAGED_BY: 'endpointslice-controller.k8s.io'},
-                        'ownerReferences': [ownership.reference(service)]},
-                    **content}, manager=_MANAGER)
+            if self._store.find(
+                    workload_kinds.ENDPOINT_SLICE, key[0], name) is None:
+                self._store.create(
+                    workload_kinds.ENDPOINT_SLICE,
+                    {
+                        'metadata': {
+                            'name': name,
+                            'namespace': key[0],
+                            'labels': {
+                                SERVICE_NAME: key[1],
+                                _MANAGED_BY: 'endpointslice-controller.k8s.io',
+                            },
+                            'ownerReferences': [
+                                owner_references.reference(service)
+                            ],
+                        },
+                        **content,
+                    },
+                    manager=_MANAGER,
+                )
             else:
                 self._store.change(
-                    kinds.ENDPOINT_SLICE, key[0], name,
+                    workload_kinds.ENDPOINT_SLICE, key[0], name,
                     lambda one, content=content: one.update(content),
                     manager=_MANAGER)
         number = max(len(found), 1)
-        while self._store.find(kinds.ENDPOINT_SLICE, key[0],
+        while self._store.find(workload_kinds.ENDPOINT_SLICE, key[0],
                                _slice_name(key, number)):
-            self._store.delete(kinds.ENDPOINT_SLICE, key[0],
+            self._store.delete(workload_kinds.ENDPOINT_SLICE, key[0],
                                _slice_name(key, number))
             number += 1
 
@@ -161,23 +182,28 @@ class Controller:
             for name, ready in (('addresses', True),
                                 ('notReadyAddresses', False)):
                 addresses = [
-                    {'ip': p['status']['podIP'],
-                     'nodeName': p['spec'].get('nodeName', ''),
-                     'targetRef': _reference(p)} for p in pods
-                    if podstate.ready(p) == ready and not ownership.ends(p)]
+                    {
+                        'ip': p['status']['podIP'],
+                        'nodeName': p['spec'].get('nodeName', ''),
+                        'targetRef': _reference(p),
+                    }
+                    for p in pods
+                    if podstate.ready(p) == ready
+                    and not owner_references.ends(p)
+                ]
                 if addresses:
                     subset[name] = addresses
             if len(subset) > 1:
                 content.append(subset)
-        if self._store.find(kinds.ENDPOINTS, *key) is None:
-            self._store.create(kinds.ENDPOINTS, {
+        if self._store.find(workload_kinds.ENDPOINTS, *key) is None:
+            self._store.create(workload_kinds.ENDPOINTS, {
                 'metadata': {
                     'name': key[1], 'namespace': key[0], 'labels': dict(
                         service['metadata'].get('labels') or {})},
                 'subsets': content}, manager=_MANAGER)
         else:
             self._store.change(
-                kinds.ENDPOINTS, *key,
+                workload_kinds.ENDPOINTS, *key,
                 lambda one: one.update(subsets=content), manager=_MANAGER)
 
 

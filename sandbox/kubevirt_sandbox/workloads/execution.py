@@ -23,7 +23,7 @@ from aiohttp import WSMsgType
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import options
+from kubevirt_sandbox.api import query_parameters
 from kubevirt_sandbox.workloads import logs
 from kubevirt_sandbox.workloads import processes
 
@@ -72,7 +72,7 @@ class Route:
         container = self._find(pod['metadata']['uid'], name)
         if container is None or not container.running:
             raise errors.internal_error(f'container not found ("{name}")')
-        wanted = {flag: options.flag(query, flag)
+        wanted = {flag: query_parameters.flag(query, flag)
                   for flag in ('stdin', 'stdout', 'stderr', 'tty')}
         socket = web.WebSocketResponse(protocols=PROTOCOLS, compress=False)
         await socket.prepare(request.http)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects found by something of theirs, without looking at all of them."""
 
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
 
 
 class Index:
@@ -47,7 +47,7 @@ class Index:
 def by_owner(store, kind):
     """An index by the uid of the controller."""
     def keys(obj):
-        found = ownership.controller(obj)
+        found = owner_references.controller(obj)
         return (found['uid'],) if found else ()
     return Index(store, kind, keys)
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import options
+from kubevirt_sandbox.api import query_parameters
 
 #: Bytes of a run of a container that are kept.
 KEPT = 2 ** 20
@@ -114,8 +114,8 @@ class Route:
         pod = request.store.get(core.POD, request.namespace, request.name)
         query = request.query
         name = query.get('container') or only_container(pod, request.name)
-        previous = options.flag(query, 'previous')
-        follow = options.flag(query, 'follow') and not previous
+        previous = query_parameters.flag(query, 'previous')
+        follow = query_parameters.flag(query, 'follow') and not previous
         log = self._find(pod['metadata']['uid'], name, previous)
         if log is None:
             known = [c['name'] for key in ('containers', 'initContainers')
@@ -130,17 +130,17 @@ class Route:
             raise errors.bad_request(
                 f'container "{name}" in pod "{request.name}" is waiting to '
                 'start: ContainerCreating')
-        tail = options.number(query, 'tailLines') if query.get(
+        tail = query_parameters.number(query, 'tailLines') if query.get(
             'tailLines') else None
-        seconds = options.number(query, 'sinceSeconds') if query.get(
+        seconds = query_parameters.number(query, 'sinceSeconds') if query.get(
             'sinceSeconds') else None
-        limit = options.number(query, 'limitBytes') if query.get(
+        limit = query_parameters.number(query, 'limitBytes') if query.get(
             'limitBytes') else None
         since = _time(query['sinceTime']) if query.get('sinceTime') else None
         if seconds is not None:
             since = datetime.datetime.now(
                 datetime.UTC) - datetime.timedelta(seconds=seconds)
-        stamps = options.flag(query, 'timestamps')
+        stamps = query_parameters.flag(query, 'timestamps')
         response = web.StreamResponse(
             headers={'Content-Type': 'text/plain'})
         await response.prepare(request.http)

@@ -12,12 +12,12 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import pods
 from kubevirt_sandbox.workloads import podstate
-from kubevirt_sandbox.workloads import pretended as pretended_pods
 from kubevirt_sandbox.workloads import processes
-from kubevirt_sandbox.workloads import starting
+from kubevirt_sandbox.workloads import simulated_pods
+from kubevirt_sandbox.workloads import start_limiter
 
 
 def unfit(node, spec):
@@ -66,7 +66,7 @@ class Node:
     :param lag: the scheduler acts late, by up to so many seconds.
     :param token_seconds: how long mounted tokens are good; None: as long as
         they are asked for.
-    :param pretended: pods have no processes, see :mod:`pretended`.
+    :param pretended: pods have no processes, see :mod:`simulated_pods`.
     """
 
     def __init__(self, server, recorder, addresses, token, hosts, back_off,
@@ -78,9 +78,9 @@ class Node:
         self.token_seconds = token_seconds
         self.back_off = back_off
         self.processes = processes.Processes()
-        self.turns = starting.Turns()
+        self.turns = start_limiter.Turns()
         self._begun = False
-        self._make = pretended_pods.Pod if pretended else pods.Pod
+        self._make = simulated_pods.Pod if pretended else pods.Pod
         self._hosts = hosts
         self._server = server
         self._pods = {}
@@ -172,7 +172,8 @@ class Node:
 
     def _schedule(self, key):
         pod = self.store.find(core.POD, *key)
-        if pod is None or ownership.ends(pod) or pod['spec'].get('nodeName'):
+        if pod is None or owner_references.ends(
+                pod) or pod['spec'].get('nodeName'):
             return
         reasons, chosen = {}, []
         for node in self.store.list(core.NODE):

@@ -3,7 +3,7 @@
 
 Each is the leader of a session of its own. When it ends its children are
 killed, as a container ends with its first process; and all end with the
-sandbox, however that ends: see :mod:`undertaker`.
+sandbox, however that ends: see :mod:`process_reaper`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from kubevirt_sandbox.workloads import undertaker
+from kubevirt_sandbox.workloads import process_reaper
 
 _CHUNK = 65536
 #: How much containers give way to the sandbox, which is the control plane for
@@ -152,7 +152,7 @@ class Processes:
         try:
             mark = secrets.token_hex(8)
             popen = subprocess.Popen(
-                words, env={**env, undertaker.MARK: mark}, cwd=folder,
+                words, env={**env, process_reaper.MARK: mark}, cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=theirs, stderr=theirs, start_new_session=True,
                 umask=0o022)
@@ -189,7 +189,7 @@ class Processes:
 
         :returns: (name, value)
         """
-        return undertaker.MARK, self._marks[pid]
+        return process_reaper.MARK, self._marks[pid]
 
     def close(self):
         """End all of them and remove their files."""
@@ -207,7 +207,7 @@ class Processes:
     def _begin_watch(self):
         if self._watch is None:
             self._watch = subprocess.Popen(
-                [sys.executable, '-I', '-S', undertaker.__file__,
+                [sys.executable, '-I', '-S', process_reaper.__file__,
                  str(self.folder)], stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL, start_new_session=True,
                 env={})
@@ -229,7 +229,7 @@ class Processes:
         # One look at all processes for all that ended meanwhile.
         self._sweeping = None
         if self._ended:
-            undertaker.bury(self._ended)
+            process_reaper.bury(self._ended)
             for number, mark in self._ended.items():
                 self._tell(-number, mark)
             self._ended.clear()

@@ -6,14 +6,14 @@ Source: kubernetes/pkg/controller/replicaset (1.36).
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
 from kubevirt_sandbox.workloads import index
-from kubevirt_sandbox.workloads import kinds
 from kubevirt_sandbox.workloads import labels
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import podstate
+from kubevirt_sandbox.workloads import workload_kinds
 
 _NAME = 'replicaset-controller'
 
@@ -34,7 +34,7 @@ class Controller:
         self._pods = index.by_owner(store, core.POD)
         self._ends = [
             self._pods.close,
-            store.subscribe(kinds.REPLICA_SET, self._saw),
+            store.subscribe(workload_kinds.REPLICA_SET, self._saw),
             store.subscribe(core.POD, self._saw_pod)]
 
     def close(self):
@@ -50,23 +50,23 @@ class Controller:
 
     def _saw_pod(self, type_, pod, old):
         for one in (pod, old):
-            found = one and ownership.controller(one)
+            found = one and owner_references.controller(one)
             if found and found['kind'] == 'ReplicaSet':
                 self._queue.add((pod['metadata']['namespace'],
                                  found['name']))
 
     def _sync(self, key):
-        owner = self._store.find(kinds.REPLICA_SET, *key)
+        owner = self._store.find(workload_kinds.REPLICA_SET, *key)
         if owner is None:
             return
         pods = self._living(owner)
-        if not ownership.ends(owner):
+        if not owner_references.ends(owner):
             self._adjust(owner, pods)
         self._tell(owner, key)
 
     def _living(self, owner):
         return [p for p in self._pods.get(owner['metadata']['uid'])
-                if not podstate.over(p) and not ownership.ends(p)]
+                if not podstate.over(p) and not owner_references.ends(p)]
 
     def _adjust(self, owner, pods):
         wanted = owner['spec'].get('replicas', 1)
@@ -93,15 +93,15 @@ class Controller:
                     'namespace': meta['namespace'],
                     'labels': dict(about.get('labels') or {}),
                     'annotations': dict(about.get('annotations') or {}),
-                    'ownerReferences': [ownership.reference(owner)]},
-                'spec': trees.copy(template['spec'])},
+                    'ownerReferences': [owner_references.reference(owner)]},
+                'spec': json_copy.copy(template['spec'])},
                 manager='kube-controller-manager')
         except errors.ApiError as exc:
             text = str(exc)
             self._recorder.event(owner, events.WARNING, 'FailedCreate',
                                  f'Error creating: {text}', _NAME)
             self._store.change(
-                kinds.REPLICA_SET, meta['namespace'], meta['name'],
+                workload_kinds.REPLICA_SET, meta['namespace'], meta['name'],
                 lambda new: _put_failure(new, text),
                 subresource='status', manager='kube-controller-manager')
             raise
@@ -136,7 +136,7 @@ class Controller:
                     status.pop(name, None)
             status['observedGeneration'] = owner['metadata']['generation']
         self._store.change(
-            kinds.REPLICA_SET, *key, change, subresource='status',
+            workload_kinds.REPLICA_SET, *key, change, subresource='status',
             manager='kube-controller-manager')
 
 

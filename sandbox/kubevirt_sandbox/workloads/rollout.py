@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 
 HASH = 'pod-template-hash'
 REVISION = 'deployment.kubernetes.io/revision'
@@ -65,7 +65,7 @@ def _full(value):
 
 def bare(template):
     """A template without the label that says its own name."""
-    template = trees.copy(template)
+    template = json_copy.copy(template)
     labels = (template.get('metadata') or {}).get('labels')
     if labels:
         labels.pop(HASH, None)

@@ -20,8 +20,8 @@ from kubevirt_sandbox.workloads import addresses
 from kubevirt_sandbox.workloads import endpoints
 from kubevirt_sandbox.workloads import forwarding
 from kubevirt_sandbox.workloads import index
-from kubevirt_sandbox.workloads import kinds
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
+from kubevirt_sandbox.workloads import workload_kinds
 
 LOG = logging.getLogger(__name__)
 
@@ -72,10 +72,12 @@ class Services:
         self._wake = asyncio.Event()
         self._task = None
         store.gates.append(self._gate)
-        self._slices = index.by_labels(store, kinds.ENDPOINT_SLICE)
-        self._ends = [self._slices.close,
-                      store.subscribe(core.SERVICE, self._saw),
-                      store.subscribe(kinds.ENDPOINT_SLICE, self._saw_slice)]
+        self._slices = index.by_labels(store, workload_kinds.ENDPOINT_SLICE)
+        self._ends = [
+            self._slices.close,
+            store.subscribe(core.SERVICE, self._saw),
+            store.subscribe(workload_kinds.ENDPOINT_SLICE, self._saw_slice),
+        ]
         for service in store.list(core.SERVICE):
             self._move(service)
 
@@ -217,7 +219,7 @@ class Services:
     async def _sync(self, key):
         service = self._store.find(core.SERVICE, *key)
         wanted = {}
-        if service is not None and not ownership.ends(service):
+        if service is not None and not owner_references.ends(service):
             wanted = self._wanted(service, key)
             self._balance(service, key)
         if self._closed and key != _API:

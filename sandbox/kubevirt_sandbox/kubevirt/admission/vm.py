@@ -4,7 +4,7 @@
 Source: vm-mutator.go, vms-admitter.go (KubeVirt 1.9).
 """
 
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt.admission import causes as c
 from kubevirt_sandbox.kubevirt.admission import network
 from kubevirt_sandbox.kubevirt.admission import resources
@@ -65,7 +65,7 @@ class Admission:
         """
         if not self._concerns(request):
             return
-        vm = trees.copy(request.new)
+        vm = json_copy.copy(request.new)
         spec = vm['spec']
         template = spec['template']
         c.refuse(_VALIDATOR, instancetypes.check(request.store, vm))

@@ -3,7 +3,7 @@ import unittest
 
 from kubevirt_sandbox.api import attributes
 from kubevirt_sandbox.api import auth
-from kubevirt_sandbox.api import targets
+from kubevirt_sandbox.api import request_path
 
 A = attributes.Attributes
 NS = '/api/v1/namespaces/'
@@ -66,7 +66,7 @@ class AttributesTestCase(unittest.TestCase):
     def test_requests(self):
         for method, path, query, wanted in REQUESTS:
             with self.subTest(method=method, path=path, query=query):
-                target = targets.parse(path)
+                target = request_path.parse(path)
                 if wanted is None:
                     if target is not None:
                         self.assertFalse(target.name)

@@ -6,7 +6,7 @@ from oslotest import base
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import store as store_module
-from kubevirt_sandbox.workloads import kinds as workloads
+from kubevirt_sandbox.workloads import workload_kinds
 from tests.unit.api import base as api
 
 
@@ -15,7 +15,7 @@ class WritesTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.server = api.cluster()
-        for kind in workloads.KINDS:
+        for kind in workload_kinds.KINDS:
             self.server.register_kind(kind)
         self.store = self.server.store
 
@@ -28,7 +28,7 @@ class WritesTestCase(base.BaseTestCase):
     def deployment(self, container, unknown=None, name='a', **pod):
         spec = {'containers': [{'name': 'c', 'image': 'i:1', **container}],
                 **pod}
-        return self.make(workloads.DEPLOYMENT, {
+        return self.make(workload_kinds.DEPLOYMENT, {
             'selector': {'matchLabels': {'a': 'b'}}, 'template': {
                 'metadata': {'labels': {'a': 'b'}}, 'spec': spec}},
             name, unknown)['spec']['template']['spec']

@@ -5,9 +5,9 @@ import unittest
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import fieldsets
+from kubevirt_sandbox.api import managed_fields
+from kubevirt_sandbox.api import merge_schema
 from kubevirt_sandbox.api import merging
-from kubevirt_sandbox.api import ownership
-from kubevirt_sandbox.api import shapes
 from kubevirt_sandbox.api import store
 from tests.unit.api import base
 
@@ -48,7 +48,7 @@ class FieldSetTestCase(unittest.TestCase):
 class MergingTestCase(unittest.TestCase):
 
     def setUp(self):
-        self.shape = shapes.Shape(base.SCHEMA, True)
+        self.shape = merge_schema.Shape(base.SCHEMA, True)
 
     def merge(self, old, new):
         return merging.merge(self.shape, {'spec': old}, {'spec': new})['spec']
@@ -145,7 +145,8 @@ class ManagersTestCase(unittest.TestCase):
         config = base.make(**spec)
         if 'size' not in spec:
             del config['spec']['size']
-        new = ownership.apply(self.kind, self.live(), config, manager, force)
+        new = managed_fields.apply(
+            self.kind, self.live(), config, manager, force)
         write = store.Write(manager, managed=True)
         if self.live() is None:
             return self.store.create(self.kind, new, write=write)
@@ -184,8 +185,8 @@ class ManagersTestCase(unittest.TestCase):
             config['metadata']['labels'] = labels
             if not labels:
                 del config['metadata']['labels']
-            new = ownership.apply(self.kind, self.live(), config, 'one',
-                                  False)
+            new = managed_fields.apply(self.kind, self.live(), config, 'one',
+                                       False)
             write = store.Write('one', managed=True)
             made = (self.store.update if self.live() else self.store.create)(
                 self.kind, new, write=write)
@@ -293,8 +294,8 @@ class ManagersTestCase(unittest.TestCase):
 
     def test_kubectls_annotation_is_kept_up(self):
         obj = base.make()
-        obj['metadata']['annotations'] = {ownership.LAST_APPLIED: '{}'}
+        obj['metadata']['annotations'] = {managed_fields.LAST_APPLIED: '{}'}
         self.store.create(self.kind, obj, manager='kubectl')
         made = self.apply('kubectl', True, size=3)
         self.assertIn('"size":3', made['metadata']['annotations'][
-            ownership.LAST_APPLIED])
+            managed_fields.LAST_APPLIED])

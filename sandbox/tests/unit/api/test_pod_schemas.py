@@ -9,7 +9,7 @@ from oslotest import base
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import pod_schemas
 from kubevirt_sandbox.api import services
-from kubevirt_sandbox.workloads import kinds
+from kubevirt_sandbox.workloads import workload_kinds
 
 #: How the paths of fields end that came with Kubernetes 1.37.
 NEWER = (
@@ -69,8 +69,8 @@ class SchemasTestCase(base.BaseTestCase):
         self.assertEqual([], differences(spec, 'V1ServiceSpec'))
 
     def test_workloads_have(self):
-        for kind, model in ((kinds.DEPLOYMENT, 'V1DeploymentSpec'),
-                            (kinds.REPLICA_SET, 'V1ReplicaSetSpec')):
+        for kind, model in ((workload_kinds.DEPLOYMENT, 'V1DeploymentSpec'),
+                            (workload_kinds.REPLICA_SET, 'V1ReplicaSetSpec')):
             spec = dict(kind.schema['properties']['spec'])
             spec['properties'] = {
                 **spec['properties'], 'template': {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import unittest
 
+from kubevirt_sandbox.api import admission_policies
 from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import policies
 from kubevirt_sandbox.api import store
 from tests.unit.api import base
 
@@ -127,8 +127,8 @@ class PolicingTestCase(unittest.TestCase):
         self.store = self.cluster.store
 
     def bind(self, made, *actions, **spec):
-        self.store.create(policies.POLICY, made)
-        self.store.create(policies.BINDING, {
+        self.store.create(admission_policies.POLICY, made)
+        self.store.create(admission_policies.BINDING, {
             'metadata': {'name': 'b'}, 'spec': {
                 'policyName': 'p', **spec,
                 'validationActions': list(actions) or ['Deny']}})
@@ -163,7 +163,7 @@ class PolicingTestCase(unittest.TestCase):
         for made, said in WRONG:
             with self.subTest(policy=made['spec']):
                 with self.assertRaises(errors.ApiError) as caught:
-                    self.store.create(policies.POLICY, made)
+                    self.store.create(admission_policies.POLICY, made)
                 self.assertIn(said, caught.exception.message)
 
     def test_wrong_bindings(self):
@@ -177,7 +177,7 @@ class PolicingTestCase(unittest.TestCase):
                   'paramRef': {'name': 'a'}}, 'paramRef')):
             with self.subTest(spec=spec):
                 with self.assertRaises(errors.ApiError) as caught:
-                    self.store.create(policies.BINDING, {
+                    self.store.create(admission_policies.BINDING, {
                         'metadata': {'name': 'b'}, 'spec': spec})
                 self.assertIn(said, caught.exception.message)
 
@@ -236,13 +236,13 @@ class PolicingTestCase(unittest.TestCase):
         self.refused(self.store.create, made)
 
     def test_they_come_and_go(self):
-        self.store.create(policies.POLICY, policy('false'))
+        self.store.create(admission_policies.POLICY, policy('false'))
         self.store.create(self.kind, base.make('a'), write=self.write())
-        self.store.create(policies.BINDING, {
+        self.store.create(admission_policies.BINDING, {
             'metadata': {'name': 'b'}, 'spec': {
                 'policyName': 'p', 'validationActions': ['Deny']}})
         self.refused(self.store.create, base.make('b'))
-        self.store.delete(policies.BINDING, '', 'b')
+        self.store.delete(admission_policies.BINDING, '', 'b')
         self.store.create(self.kind, base.make('b'), write=self.write())
 
     def test_own_controllers_are_let_pass(self):
@@ -255,4 +255,5 @@ class PolicingTestCase(unittest.TestCase):
     def test_they_cannot_be_locked_out(self):
         self.bind(policy('false', rule={
             'apiGroups': ['*'], 'resources': ['*'], 'operations': ['*']}))
-        self.store.delete(policies.POLICY, '', 'p', write=self.write())
+        self.store.delete(admission_policies.POLICY,
+                          '', 'p', write=self.write())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import unittest
 
-from kubevirt_sandbox.api import rules
+from kubevirt_sandbox.api import cel_rules
 
 LEAF = {'type': 'string'}
 
@@ -50,13 +50,13 @@ class RulesTestCase(unittest.TestCase):
         for schema, new, old, said in CASES:
             with self.subTest(schema=schema, new=new, old=old):
                 self.assertEqual(
-                    said, [str(c) for c in rules.causes(schema, new, old)])
+                    said, [str(c) for c in cel_rules.causes(schema, new, old)])
 
     def test_a_message_is_said(self):
         schema = ruled('false')
         schema['x-kubernetes-validations'][0].update(
             message='no', reason='FieldValueForbidden')
-        cause = rules.causes(schema, {})[0]
+        cause = cel_rules.causes(schema, {})[0]
         self.assertEqual(('FieldValueForbidden',
                           'Invalid value: "object": no'),
                          (cause.reason, cause.message))
@@ -65,5 +65,5 @@ class RulesTestCase(unittest.TestCase):
         schema = {'properties': {'o': ruled('self ==== 1')}}
         self.assertEqual(
             ['properties[o].x-kubernetes-validations[0].rule'],
-            [cause.field for cause in rules.problems(schema)])
-        self.assertEqual([], rules.problems(ruled('self.a == 1')))
+            [cause.field for cause in cel_rules.problems(schema)])
+        self.assertEqual([], cel_rules.problems(ruled('self.a == 1')))

@@ -3,7 +3,7 @@ import unittest
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import trees
+from kubevirt_sandbox.api import json_copy
 from tests.unit.api import base
 
 
@@ -25,7 +25,7 @@ class StoreTestCase(unittest.TestCase):
         made = self.store.create(self.kind, given)
         given['spec']['free']['a'].append(1)
         self.assertEqual([], made['spec']['free']['a'])
-        seen = trees.copy(made)
+        seen = json_copy.copy(made)
         self.store.change(self.kind, 'default', 'a', lambda o: o['spec'][
             'free']['a'].append(2))
         self.assertEqual(seen, made)
@@ -107,11 +107,11 @@ class StoreTestCase(unittest.TestCase):
 
     def test_identity_of_what_is_written(self):
         made = self.store.create(self.kind, base.make())
-        other = trees.copy(made)
+        other = json_copy.copy(made)
         other['metadata']['uid'] = 'other'
         del other['metadata']['resourceVersion']
         self.refused(409, self.store.update, self.kind, other)
-        other = trees.copy(made)
+        other = json_copy.copy(made)
         other['metadata'].update(creationTimestamp='x', generation=99)
         other['spec']['size'] = 2
         new = self.store.update(self.kind, other)

@@ -4,7 +4,7 @@ from oslotest import base
 
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import store
-from kubevirt_sandbox.cdi import notes
+from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import status
 
 
@@ -16,7 +16,7 @@ def _volume(uid='new', **more):
 def _claim(phase='Bound', **annotations):
     return {'metadata': {'name': 'disk', 'namespace': 'default',
                          'annotations': {
-                             getattr(notes, name): value
+                             getattr(claim_annotations, name): value
                              for name, value in annotations.items()}},
             'spec': {}, 'status': {'phase': phase}}
 

@@ -4,13 +4,13 @@ import unittest
 
 from kubevirt_sandbox.qemu import command
 from kubevirt_sandbox.qemu import drives
-from kubevirt_sandbox.qemu import settings
+from kubevirt_sandbox.qemu import host
 from tests.unit.kubevirt import objects
 
-SETTINGS = settings.Settings(
+SETTINGS = host.Settings(
     '/bin/qemu', 'tcg', memory=512, cpus=2,
-    efi=settings.Firmware('code', 'vars'),
-    secure=settings.Firmware('secure', 'keys'))
+    efi=host.Firmware('code', 'vars'),
+    secure=host.Firmware('secure', 'keys'))
 
 
 def drive(name, bus='sata', cdrom=False, path='/x', **more):

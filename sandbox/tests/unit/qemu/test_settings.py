@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from kubevirt_sandbox.qemu import settings
+from kubevirt_sandbox.qemu import host
 
 
 class SettingsTestCase(unittest.TestCase):
@@ -24,22 +24,22 @@ class SettingsTestCase(unittest.TestCase):
         path.chmod(0o700)
 
     def test_nothing_is_there(self):
-        with self.assertRaisesRegex(settings.SettingsError,
+        with self.assertRaisesRegex(host.SettingsError,
                                     'qemu-system-x86_64 is not installed'):
-            settings.find()
-        self.program(settings.PROGRAM)
-        with self.assertRaisesRegex(settings.SettingsError, 'setpriv'):
-            settings.find()
+            host.find()
+        self.program(host.PROGRAM)
+        with self.assertRaisesRegex(host.SettingsError, 'setpriv'):
+            host.find()
 
     def test_images(self):
-        self.program(settings.PROGRAM)
+        self.program(host.PROGRAM)
         self.program('setpriv')
-        with self.assertRaisesRegex(settings.SettingsError,
+        with self.assertRaisesRegex(host.SettingsError,
                                     'image x/y:1: there is no file'):
-            settings.find('tcg', images={'x/y:1': str(self.home / 'no')})
+            host.find('tcg', images={'x/y:1': str(self.home / 'no')})
         image = self.home / 'image'
         image.touch()
-        found = settings.find('tcg', images={'x/y:1': str(image)})
+        found = host.find('tcg', images={'x/y:1': str(image)})
         self.assertEqual({'x/y:1': str(image)}, found.images)
         self.assertEqual('tcg', found.accelerator)
 
@@ -49,13 +49,13 @@ class SettingsTestCase(unittest.TestCase):
         device = mock.patch.object(os, 'access', return_value=True)
         for text, accelerator in (('exit 0', 'kvm'),
                                   ('echo no MSR >&2; exit 6', 'tcg')):
-            self.program(settings.PROGRAM, text)
+            self.program(host.PROGRAM, text)
             with device:
                 self.assertEqual(accelerator,
-                                 settings.find('auto').accelerator)
-        with device, self.assertRaisesRegex(settings.SettingsError,
+                                 host.find('auto').accelerator)
+        with device, self.assertRaisesRegex(host.SettingsError,
                                             'KVM does not work.*no MSR'):
-            settings.find('kvm')
+            host.find('kvm')
         with mock.patch.object(os, 'access', lambda path, mode:
                                path != '/dev/kvm'):
-            self.assertEqual('tcg', settings.find('auto').accelerator)
+            self.assertEqual('tcg', host.find('auto').accelerator)

@@ -7,8 +7,8 @@ from oslotest import base
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.workloads import kinds
 from kubevirt_sandbox.workloads import podsecurity
+from kubevirt_sandbox.workloads import workload_kinds
 from tests.unit.api import base as api
 
 GOOD = {
@@ -68,7 +68,7 @@ class AdmissionTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         server = api.cluster()
-        for kind in kinds.KINDS:
+        for kind in workload_kinds.KINDS:
             server.register_kind(kind)
         self.store = server.store
         self.store.gates.append(podsecurity.Admission(core.NAMESPACE))

@@ -6,7 +6,7 @@ import unittest
 
 from kubevirt_sandbox.workloads import httpprobe
 from kubevirt_sandbox.workloads import probes
-from kubevirt_sandbox.workloads import starting
+from kubevirt_sandbox.workloads import start_limiter
 
 
 class ClockTestCase(unittest.IsolatedAsyncioTestCase):
@@ -122,7 +122,7 @@ class StatusTestCase(unittest.IsolatedAsyncioTestCase):
 class TurnsTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_one_after_the_other(self):
-        turns, order = starting.Turns(1), []
+        turns, order = start_limiter.Turns(1), []
         first = asyncio.Event()
 
         async def run(name, event=None):
@@ -146,9 +146,13 @@ class TurnsTestCase(unittest.IsolatedAsyncioTestCase):
             pass
 
     async def test_who_takes_too_long_lets_others_try(self):
-        turns = starting.Turns(1)
-        self.addCleanup(setattr, starting, 'LONGEST', starting.LONGEST)
-        starting.LONGEST = 0.05
+        turns = start_limiter.Turns(1)
+        self.addCleanup(
+            setattr,
+            start_limiter,
+            'LONGEST',
+            start_limiter.LONGEST)
+        start_limiter.LONGEST = 0.05
         async with turns.one():
             async with asyncio.timeout(30), turns.one():
                 pass

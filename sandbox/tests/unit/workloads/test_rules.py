@@ -6,7 +6,7 @@ from oslotest import base
 
 from kubevirt_sandbox.workloads import addresses
 from kubevirt_sandbox.workloads import containers
-from kubevirt_sandbox.workloads import disruptions
+from kubevirt_sandbox.workloads import disruption_budgets
 from kubevirt_sandbox.workloads import endpoints
 from kubevirt_sandbox.workloads import labels
 from kubevirt_sandbox.workloads import node
@@ -166,7 +166,7 @@ class DisruptionsTestCase(base.BaseTestCase):
                 ({'maxUnavailable': 0}, 3, 0, 3, (3, 3, 3, 0)),
                 ({'maxUnavailable': 1}, 0, 0, 0, (0, 0, 0, 0))):
             with self.subTest(spec=spec, ready=ready):
-                found = disruptions.numbers(
+                found = disruption_budgets.numbers(
                     spec, [self.READY] * ready + [self.NOT] * unready,
                     expected)
                 self.assertEqual(numbers, tuple(found[name] for name in (

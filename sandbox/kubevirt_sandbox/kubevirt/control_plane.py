@@ -7,12 +7,12 @@ import functools
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.kubevirt import access
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import config
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import guest_routes
-from kubevirt_sandbox.kubevirt import kinds
+from kubevirt_sandbox.kubevirt import kubevirt_kinds
+from kubevirt_sandbox.kubevirt import kubevirt_roles
 from kubevirt_sandbox.kubevirt import launcher
 from kubevirt_sandbox.kubevirt import samples
 from kubevirt_sandbox.kubevirt import subresources
@@ -47,7 +47,7 @@ class Options:
     lag: float = 0
 
 
-class Cluster:
+class ControlPlane:
     """KubeVirt in an API server.
 
     :param server: the :class:`sandbox.api.server.Server`; kinds and routes
@@ -66,14 +66,14 @@ class Cluster:
         self.store = server.store
         self.storage = storage
         self.config = config.ClusterConfig(self._kubevirt)
-        self.kinds = kinds.build(self.config)
+        self.kinds = kubevirt_kinds.build(self.config)
         for kind in self.kinds:
             server.register_kind(kind)
         for kind in self.kinds:
-            if kind.group == kinds.GROUP:
-                server.register_kind(kinds.older(kind))
+            if kind.group == kubevirt_kinds.GROUP:
+                server.register_kind(kubevirt_kinds.older(kind))
         self._parts = []
-        access.install(self.store)
+        kubevirt_roles.install(self.store)
         self._make_namespaces()
         self._describe()
         loop = asyncio.get_running_loop()

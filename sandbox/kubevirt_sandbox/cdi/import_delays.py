@@ -15,7 +15,7 @@ from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
 
 
-class Slowness:
+class ImportDelays:
     """Which imports are slow."""
 
     def __init__(self):

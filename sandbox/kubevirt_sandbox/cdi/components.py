@@ -6,11 +6,11 @@ import ipaddress
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import volumes
-from kubevirt_sandbox.cdi import access
+from kubevirt_sandbox.cdi import cdi_kinds
+from kubevirt_sandbox.cdi import cdi_roles
 from kubevirt_sandbox.cdi import datavolumes
+from kubevirt_sandbox.cdi import import_delays
 from kubevirt_sandbox.cdi import importers
-from kubevirt_sandbox.cdi import kinds
-from kubevirt_sandbox.cdi import slowness
 from kubevirt_sandbox.cdi import tokens
 from kubevirt_sandbox.cdi import uploadproxy
 from kubevirt_sandbox.cdi import uploads
@@ -43,7 +43,7 @@ class Options:
     lag: float = 0
 
 
-class Cluster:
+class Components:
     """CDI in an API server.
 
     :param server: the :class:`sandbox.api.server.Server`; kinds and routes
@@ -51,8 +51,8 @@ class Cluster:
     :param storage: the :class:`storage.Storage` of the claims.
     :param options: anything with the attributes of :class:`Options`; those
         that it lacks have their defaults.
-    :param slow: a :class:`slowness.Slowness` whose routes are served; None:
-        one is made.
+    :param slow: a :class:`import_delays.ImportDelays` whose routes are
+        served already; None makes one.
     """
 
     def __init__(self, server, storage, options=None, slow=None):
@@ -63,12 +63,12 @@ class Cluster:
         loop = asyncio.get_running_loop()
         self.store = server.store
         self._tokens = tokens.Tokens(options.token_seconds)
-        self.kinds = kinds.build(self._tokens)
+        self.kinds = cdi_kinds.build(self._tokens)
         for kind in self.kinds:
             server.register_kind(kind)
         recorder = events.Recorder(self.store)
         if slow is None:
-            slow = slowness.Slowness()
+            slow = import_delays.ImportDelays()
             slow.install(server)
         pods = importers.Importers(server, storage, recorder, loop, slow,
                                    options.import_back_off, options.lag)
@@ -102,7 +102,7 @@ class Cluster:
         await self._proxy.stop()
 
     def _objects(self):
-        yield from access.objects()
+        yield from cdi_roles.objects()
         yield core.NAMESPACE, {'metadata': {'name': NAMESPACE}}
         yield core.CONFIG_MAP, {
             'metadata': {'name': BUNDLE},

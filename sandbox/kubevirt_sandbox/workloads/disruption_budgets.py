@@ -12,11 +12,11 @@ from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.kubevirt import workqueue
-from kubevirt_sandbox.workloads import kinds
 from kubevirt_sandbox.workloads import labels
-from kubevirt_sandbox.workloads import ownership
+from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import rollout
+from kubevirt_sandbox.workloads import workload_kinds
 
 _MANAGER = 'kube-controller-manager'
 
@@ -29,7 +29,7 @@ def numbers(spec, pods, expected):
     :param expected: how many there should be, by their controllers.
     :returns: the numbers of its status.
     """
-    healthy = sum(podstate.ready(pod) and not ownership.ends(pod)
+    healthy = sum(podstate.ready(pod) and not owner_references.ends(pod)
                   for pod in pods)
     if spec.get('maxUnavailable') is not None:
         desired = max(0, expected - rollout.share(
@@ -56,8 +56,10 @@ class Controller:
     def __init__(self, store, loop, lag=0):
         self._store = store
         self._queue = workqueue.WorkQueue(loop, self._sync, 'disruption', lag)
-        self._ends = [store.subscribe(kinds.DISRUPTION_BUDGET, self._saw),
-                      store.subscribe(core.POD, self._saw_pod)]
+        self._ends = [
+            store.subscribe(workload_kinds.DISRUPTION_BUDGET, self._saw),
+            store.subscribe(core.POD, self._saw_pod),
+        ]
 
     def close(self):
         """End."""
@@ -76,7 +78,7 @@ class Controller:
     def _about(self, pod):
         """The budgets that a pod is one of."""
         return [budget for budget in self._store.list(
-            kinds.DISRUPTION_BUDGET, pod['metadata']['namespace'])
+            workload_kinds.DISRUPTION_BUDGET, pod['metadata']['namespace'])
             if labels.matches(budget['spec'].get('selector') or {},
                               pod['metadata'].get('labels'))]
 
@@ -88,16 +90,19 @@ class Controller:
                         'labels'))]
         owners = {}
         for pod in pods:
-            found = ownership.controller(pod) or {}
+            found = owner_references.controller(pod) or {}
             owner = self._store.find(
-                kinds.REPLICA_SET, meta['namespace'], found.get('name', ''))
+                workload_kinds.REPLICA_SET,
+                meta['namespace'],
+                found.get('name', ''),
+            )
             if owner is not None:
                 owners[found['uid']] = owner['spec'].get('replicas', 1)
         return numbers(spec, pods, sum(owners.values()))
 
     def _sync(self, key):
-        budget = self._store.find(kinds.DISRUPTION_BUDGET, *key)
-        if budget is None or ownership.ends(budget):
+        budget = self._store.find(workload_kinds.DISRUPTION_BUDGET, *key)
+        if budget is None or owner_references.ends(budget):
             return
         found = self._numbers(budget)
         enough = found['disruptionsAllowed'] > 0
@@ -115,7 +120,7 @@ class Controller:
                         'generation', 0),
                     'lastTransitionTime': old['lastTransitionTime']
                     if old.get('status') == value else metadata.now()}])
-        self._store.change(kinds.DISRUPTION_BUDGET, *key, change,
+        self._store.change(workload_kinds.DISRUPTION_BUDGET, *key, change,
                            subresource='status', manager=_MANAGER)
 
     async def evict(self, request):

@@ -9,10 +9,10 @@ shown in the version it is kept in, whichever a rule names.
 """
 import re
 
+from kubevirt_sandbox.api import admission_policies
+from kubevirt_sandbox.api import cel_rules
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import policies
 from kubevirt_sandbox.api import roles
-from kubevirt_sandbox.api import rules
 
 _NAMES = re.compile(
     r'\b(?<!\.)(object|oldObject|request|namespaceObject|params)\b')
@@ -31,7 +31,7 @@ class Policing:
         self._kinds = server.kinds
         self._namespace = namespace
         self._hooks = None              # [(policy, [binding]), …]
-        for kind in policies.KINDS:
+        for kind in admission_policies.KINDS:
             server.register_kind(kind)
             self._store.listen(kind, self._forget)
         self._store.checks.append(self._look)
@@ -42,17 +42,21 @@ class Policing:
     def _known(self):
         if self._hooks is None:
             bindings = {}
-            for record in self._store.shelf(policies.BINDING).now(None):
+            for record in self._store.shelf(
+                    admission_policies.BINDING).now(None):
                 bindings.setdefault(record.obj['spec']['policyName'],
                                     []).append(record.obj)
             self._hooks = [
                 (record.obj, bindings[record.key[1]])
-                for record in self._store.shelf(policies.POLICY).now(None)
-                if record.key[1] in bindings]
+                for record in self._store.shelf(admission_policies.POLICY).now(
+                    None
+                )
+                if record.key[1] in bindings
+            ]
         return self._hooks
 
     def _look(self, kind, admission, dry_run):
-        if admission.identity is None or kind in policies.KINDS:
+        if admission.identity is None or kind in admission_policies.KINDS:
             return
         refused = None
         for policy, bindings in self._known():
@@ -233,7 +237,7 @@ def _evaluate(text, inputs, variables, seen):
     if names:
         given['variables'] = {name: seen[name] for name in names}
     try:
-        return rules.compiled(text).execute(given)
+        return cel_rules.compiled(text).execute(given)
     except (RuntimeError, TypeError, KeyError) as exc:
         raise ValueError(str(exc)) from None
 
@@ -245,5 +249,5 @@ def _refusal(kind, admission, policy, binding, message, reason):
     meta = (admission.new or admission.old)['metadata']
     error = errors.forbidden(kind, meta.get('name', ''), text,
                              [{'message': text}])
-    error.code, error.reason = policies.REASONS[reason], reason
+    error.code, error.reason = admission_policies.REASONS[reason], reason
     return error

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.cdi import cluster
-from kubevirt_sandbox.cdi import slowness
+from kubevirt_sandbox.cdi import components
+from kubevirt_sandbox.cdi import import_delays
 
 _WEBHOOK = ('failed calling webhook "virtualmachines-mutator.kubevirt.io": '
             'failed to call webhook: Post "https://virt-api.kubevirt.svc:443/'
@@ -23,12 +23,12 @@ _WEBHOOK = ('failed calling webhook "virtualmachines-mutator.kubevirt.io": '
             'connect: connection refused')
 
 
-class Arrival:
+class Installation:
     """A cluster without CDI that may get one.
 
     :param server: the :class:`sandbox.api.server.Server`.
     :param storage: the :class:`storage.Storage` of the claims.
-    :param options: see :class:`cluster.Options`.
+    :param options: see :class:`components.Options`.
     """
 
     def __init__(self, server, storage, options=None):
@@ -36,7 +36,7 @@ class Arrival:
         self._storage = storage
         self._options = options
         # Routes cannot be added later.
-        self._slow = slowness.Slowness()
+        self._slow = import_delays.ImportDelays()
         self._slow.install(server)
         server.register_route('POST', '/sandbox/cdi', self._install)
         server.store.gates.append(self._check)
@@ -61,8 +61,8 @@ class Arrival:
         if self._cluster is not None:
             raise errors.ApiError(409, 'Conflict', 'CDI is there already')
         self._back = asyncio.get_running_loop().time() + seconds
-        self._cluster = cluster.Cluster(self._server, self._storage,
-                                        self._options, self._slow)
+        self._cluster = components.Components(
+            self._server, self._storage, self._options, self._slow)
         await self._cluster.start()
         return web.json_response({'seconds': seconds}, status=201)
 

@@ -9,16 +9,16 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.workloads import addresses
 from kubevirt_sandbox.workloads import deployments
-from kubevirt_sandbox.workloads import disruptions
+from kubevirt_sandbox.workloads import disruption_budgets
 from kubevirt_sandbox.workloads import endpoints
 from kubevirt_sandbox.workloads import execution
-from kubevirt_sandbox.workloads import kinds
 from kubevirt_sandbox.workloads import logs
 from kubevirt_sandbox.workloads import node
 from kubevirt_sandbox.workloads import podsecurity
 from kubevirt_sandbox.workloads import replicasets
 from kubevirt_sandbox.workloads import scale
 from kubevirt_sandbox.workloads import services
+from kubevirt_sandbox.workloads import workload_kinds
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ class Options:
     token_seconds: float | None = None
 
 
-class Cluster:
+class ControllerManager:
     """Workloads in an API server.
 
     :param server: the :class:`sandbox.api.server.Server`; kinds and routes
@@ -57,9 +57,9 @@ class Cluster:
         self._store = server.store
         loop = asyncio.get_running_loop()
         recorder = events.Recorder(self._store)
-        for kind in kinds.KINDS:
+        for kind in workload_kinds.KINDS:
             server.register_kind(kind)
-        for kind in (kinds.DEPLOYMENT, kinds.REPLICA_SET):
+        for kind in (workload_kinds.DEPLOYMENT, workload_kinds.REPLICA_SET):
             server.register_subresource(
                 kind.group, kind.version, kind.plural, 'scale',
                 scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
@@ -85,7 +85,7 @@ class Cluster:
             '', 'v1', 'pods', 'exec',
             execution.Route(self._node.container).answer, ('GET', 'POST'),
             kind='PodExecOptions', needs='create')
-        budgets = disruptions.Controller(self._store, loop, options.lag)
+        budgets = disruption_budgets.Controller(self._store, loop, options.lag)
         server.register_subresource(
             '', 'v1', 'pods', 'eviction', budgets.evict, ('POST',),
             kind='Eviction', kind_of=('policy', 'v1'))
@@ -146,9 +146,10 @@ class Cluster:
     def _show_api(self):
         """The service of the API itself."""
         host, port = self._server.address
-        if self._store.find(kinds.ENDPOINT_SLICE, 'default', 'kubernetes'):
+        if self._store.find(workload_kinds.ENDPOINT_SLICE,
+                            'default', 'kubernetes'):
             return
-        self._store.create(kinds.ENDPOINT_SLICE, {
+        self._store.create(workload_kinds.ENDPOINT_SLICE, {
             'metadata': {'name': 'kubernetes', 'namespace': 'default',
                          'labels': {endpoints.SERVICE_NAME: 'kubernetes'}},
             'addressType': 'IPv6' if ':' in host else 'IPv4',

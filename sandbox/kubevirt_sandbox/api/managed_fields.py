@@ -8,10 +8,10 @@ import json
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import fieldsets
+from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.api import merge_schema
 from kubevirt_sandbox.api import merging
 from kubevirt_sandbox.api import metadata
-from kubevirt_sandbox.api import shapes
-from kubevirt_sandbox.api import trees
 
 APPLY, UPDATE = 'Apply', 'Update'
 
@@ -144,7 +144,7 @@ def track(kind, old, new, manager, subresource):
     if old is not None and not managed:
         # An object whose tracking was switched off stays so.
         return
-    shape = shapes.of_kind(kind)
+    shape = merge_schema.of_kind(kind)
     found = merging.compare(shape, _bare(old), new)
     ignored = _ignored(kind, subresource)
     changed = _ownable(found.modified | found.added, ignored)
@@ -154,7 +154,7 @@ def track(kind, old, new, manager, subresource):
     if changed:
         mine = Entry(manager, UPDATE, kind.api_version, subresource)
         entry = managed.setdefault(mine.identity, mine)
-        entry.fields = trees.copy(entry.fields)
+        entry.fields = json_copy.copy(entry.fields)
         for path in changed:
             fieldsets.add(entry.fields, path)
         entry.time = metadata.now()
@@ -180,7 +180,7 @@ def _take(managed, changed, removed, own):
         gone = [p for p in changed if fieldsets.has(entry.fields, p)]
         gone += [p for p in removed if fieldsets.has(entry.fields, p)]
         if gone:
-            entry.fields = trees.copy(entry.fields)
+            entry.fields = json_copy.copy(entry.fields)
             for path in gone:
                 fieldsets.remove(entry.fields, path)
         if not entry.fields:
@@ -235,7 +235,7 @@ def apply(kind, live, config, manager, force, subresource=''):
     :returns: the object as it shall be, with its managedFields.
     :raises errors.ApiError: 409 naming managers and fields, 400.
     """
-    shape = shapes.of_kind(kind)
+    shape = merge_schema.of_kind(kind)
     if config['metadata'].get('managedFields') is not None:
         raise errors.bad_request('metadata.managedFields must be nil')
     managed = _read((live or {}).get('metadata', {}).get(
@@ -286,7 +286,7 @@ def apply(kind, live, config, manager, force, subresource=''):
     _take(managed, changed, removed, mine.identity)
     if changed or removed:
         mine.time = metadata.now()
-    merged = trees.copy(merged)
+    merged = json_copy.copy(merged)
     _write(merged, managed)
     annotations = merged['metadata'].get('annotations', {})
     if manager == 'kubectl' and annotations.get(LAST_APPLIED):
@@ -313,7 +313,7 @@ def _last_applied_paths(kind, shape, live):
 
 
 def _last_applied(config):
-    config = trees.copy(config)
+    config = json_copy.copy(config)
     config['metadata'].get('annotations', {}).pop(LAST_APPLIED, None)
     return json.dumps(config, separators=(',', ':')) + '\n'
 

@@ -4,14 +4,14 @@
 Follows ``pkg/apis/admissionregistration/{v1/defaults,validation}`` of
 Kubernetes 1.36, as far as one can be enforced here: a policy with parameters
 or audit annotations is refused rather than taken for one that works.
-:mod:`policing` enforces them.
+:mod:`policy_admission` enforces them.
 """
 import json
 
+from kubevirt_sandbox.api import cel_rules
 from kubevirt_sandbox.api import core_schemas as schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
-from kubevirt_sandbox.api import rules
 from kubevirt_sandbox.api import tables
 
 GROUP = 'admissionregistration.k8s.io'
@@ -119,7 +119,7 @@ def _expression_cause(text, field):
     if not (text or '').strip():
         return _required(field)
     try:
-        rules.compiled(text)
+        cel_rules.compiled(text)
     except ValueError as exc:
         return errors.Cause(
             'FieldValueInvalid', f'Invalid value: {json.dumps(text)}: '
