@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking the server of an image, hop by hop.
+"""HTTP requests to image servers, with checked redirects.
 
-Connects to the addresses that `url_policy` has checked, so that a name which
-resolves differently a moment later leads nowhere else, and checks each
-redirect as if a client had sent it. Credentials go to the server they were
-given for and to no other. Proxies of the environment are not used: they
-would resolve the name anew.
+Connects only to addresses that `url_policy` has checked, so that a name which
+resolves differently later has no effect, and checks each redirect like a
+client's URL. Credentials are sent only to the origin they were given for.
+Proxies of the environment are not used: they would resolve the name again.
 """
 
 import base64
@@ -22,27 +21,27 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import url_policy
 
-#: Redirects that are followed.
+#: Maximum number of redirects.
 HOPS = 5
 
-#: Seconds to wait for a connection to one address.
+#: Timeout in seconds for connecting to one address.
 CONNECT_SECONDS = 4
 
-#: What goes wrong with a connection. ValueError is a socket's or a file's
-#: that was closed meanwhile.
+#: Exceptions of a failed connection. A socket or file that another thread
+#: closed raises ValueError.
 BROKEN = (http.client.HTTPException, OSError, ValueError)
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
-# What the kind of `errors.MediaUnreachable` says for an HTTP code.
+# HTTP status code: kind of `errors.MediaUnreachable`.
 _KINDS = {401: 'unauthorized', 403: 'unauthorized', 407: 'unauthorized',
           404: 'missing', 410: 'missing'}
 
 
 class Answer:
-    """What a server answered; a context manager that hangs up.
+    """Response of a server; a context manager that closes the connection.
 
-    :param place: `url_policy.ParsedUrl` of who answered, after all redirects
+    :param place: `url_policy.ParsedUrl` of the server, after all redirects
     :param response: an `http.client.HTTPResponse`, its body not read
     :param limit: the `_Limit` of the request
     """
@@ -61,7 +60,7 @@ class Answer:
         return self.headers.get('Content-Encoding', 'identity') == 'identity'
 
     def length(self):
-        """The length of the image in bytes; None if it is not told."""
+        """:returns: length of the image in bytes; None if unknown"""
         if not self.plain or 'Transfer-Encoding' in self.headers:
             return None
         return _number(self.headers.get('Content-Length'))
@@ -69,9 +68,9 @@ class Answer:
     def readinto(self, buffer):
         """Read a piece of the body.
 
-        :param buffer: memoryview to put it into
-        :returns: how many bytes, 0 at the end
-        :raises: `errors.MediaUnreachable` if the server stops before
+        :param buffer: memoryview to fill
+        :returns: number of bytes, 0 at the end
+        :raises: `errors.MediaUnreachable` if the connection fails
         """
         try:
             got = self._response.readinto(buffer)
@@ -82,7 +81,11 @@ class Answer:
         return got
 
     def read(self, amount):
-        """Read the first bytes. :returns: bytes, less if there are less"""
+        """Read the first bytes of the body.
+
+        :param amount: number of bytes
+        :returns: bytes; fewer at the end of the body
+        """
         buffer = memoryview(bytearray(amount))
         filled = 0
         while filled < amount and (more := self.readinto(buffer[filled:])):
@@ -90,11 +93,12 @@ class Answer:
         return bytes(buffer[:filled])
 
     def cut(self):
-        """Break the connection, from another thread: a read then ends."""
+        """Break the connection from another thread; a blocked read then ends.
+        """
         self._limit.cut()
 
     def hang_up(self):
-        """Close the connection; the limit goes on."""
+        """Close the connection; the deadline stays for the next one."""
         self._response.close()
         self._limit.hang_up()
 
@@ -107,10 +111,10 @@ class Answer:
 
 
 class _Limit:
-    """The connection of a request, and how long it may last.
+    """The connection of a request and its deadline.
 
-    A server that sends a byte a second is never silent: at the deadline the
-    connection is broken, whatever is going on.
+    Socket timeouts do not stop a server that sends one byte a second; at the
+    deadline the connection is broken.
 
     :param seconds: None for no deadline
     """
@@ -126,7 +130,7 @@ class _Limit:
             self._timer.start()
 
     def left(self, most):
-        """Seconds that are left, and no more than most."""
+        """:returns: seconds until the deadline, at most `most`"""
         if self._deadline is None:
             return most
         return min(most, max(self._deadline - time.monotonic(), 0.001))
@@ -152,26 +156,26 @@ class _Limit:
 
 
 def cut(sock):
-    """Break a connection so that whoever reads or writes stops."""
+    """Shut down a socket so that blocked reads and writes end."""
     if sock is not None:
         with contextlib.suppress(OSError, ValueError):
             sock.shutdown(socket.SHUT_RDWR)
 
 
 def _number(text):
-    """The number in a header; None if there is none."""
+    """Parse a number in a header; None if it is not one."""
     if text and text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
     return None
 
 
 class Fetcher:
-    """Asks for one image.
+    """Requests one image.
 
     :param source: a `model.Source`, from `url_policy.separate_credentials`
     :param options: an `options.MediaOptions`
-    :param verify: whether certificates are checked
-    :param certificates: PEM, those installed for the device
+    :param verify: whether certificates are verified
+    :param certificates: PEM of the certificates installed for the device
     """
 
     def __init__(self, source, options, verify, certificates=''):
@@ -187,14 +191,14 @@ class Fetcher:
                 pair.encode()).decode()
 
     def ask(self, method, headers=None, seconds=None, read_seconds=60):
-        """Send a request, follow redirects.
+        """Send a request and follow redirects.
 
         :param method: ``GET`` or ``HEAD``
         :param headers: dict of further headers
-        :param seconds: how long all of it may last, the reading of the body
-            included; None for as long as it gets on
-        :param read_seconds: how long the server may be silent
-        :returns: `Answer`, whatever its status
+        :param seconds: deadline for the whole request and its body; None for
+            none
+        :param read_seconds: timeout for each read
+        :returns: `Answer`, of any status
         :raises: `errors.InvalidValue`, `errors.MediaUnreachable`
         """
         limit = _Limit(seconds)
@@ -253,13 +257,13 @@ class Fetcher:
             raise limit.error(place, e) from None
         answer = Answer(place, response, limit)
         if limit.over:
-            # What was cut off looks as if it had ended.
+            # A response that was cut off looks complete.
             answer.hang_up()
             raise _slow(place)
         return answer
 
     def _connect(self, place, targets, limit):
-        """A socket to the first address that takes a connection."""
+        """Connect to the first address that accepts."""
         last = None
         limit.sock = None   # that of the hop before is closed
         for target in targets:
@@ -287,7 +291,7 @@ class Fetcher:
 
 
 def refused(answer):
-    """The error that a status which is no success means."""
+    """Build the error for an unsuccessful response."""
     place, code = answer.place, answer.status
     kind = _KINDS.get(code, 'server' if code >= 500 else 'unreachable')
     text = '%s: its server answers %d %s' % (place.shown, code,
@@ -298,7 +302,7 @@ def refused(answer):
 
 
 def broken(place, error):
-    """The error that a connection which failed means."""
+    """Build the error for a failed connection."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return errors.MediaUnreachable(
             '%s: the certificate of its server cannot be verified: %s. '
@@ -318,7 +322,7 @@ def broken(place, error):
 
 
 def reason(error):
-    """What went wrong, in a few words without anything that was sent."""
+    """Describe an exception in a few words, without any data that was sent."""
     if isinstance(error, TimeoutError):
         return 'it does not answer in time'
     if isinstance(error, ssl.SSLError):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an image may come from.
+"""Policy for image URLs: strict parsing, allowed hosts and addresses.
 
-Whoever may insert a medium chooses a URL that the cluster fetches. That must
-not become a way to what only the cluster or its nodes can reach, so a URL is
-read strictly here, and every address its host has is looked at. Fetches
-nothing; `fetch` connects to the addresses that were checked and to no others.
+A client that inserts a medium chooses a URL that the cluster fetches. To keep
+it from reaching what only the cluster or its nodes can, URLs are parsed
+strictly and every address of the host is checked. Nothing is fetched here;
+`fetch` connects only to the addresses that were checked.
 
-CDI resolves the name again when it imports, and follows redirects of its
-own: what it may reach is for the network policies of the VM's namespace.
+CDI resolves the name again for an import and follows redirects itself;
+network policies of the VM's namespace limit what it can reach.
 """
 
 import dataclasses
@@ -19,36 +19,36 @@ import urllib.parse
 
 from sushy_kubevirt.kube import errors
 
-#: Property of Redfish that a URL is about; what is refused names it.
+#: Redfish property that `errors.InvalidValue` names for a refused URL.
 IMAGE = 'Image'
 
 _PORTS = {'http': 80, 'https': 443}
 
-#: Longest URL that is taken; nothing that serves images has longer ones.
+#: Maximum length of a URL in characters.
 MAX_LENGTH = 4096
 
-# A name as DNS and files of hosts have it; underscores are met in both.
+# A label of a host name; DNS and hosts files have underscores too.
 _LABEL = re.compile(r'(?!-)[a-z0-9_-]{1,63}(?<!-)')
 
-# What is left when a part of the path or query is written as RFC 3986 has it.
+# Characters of a path or query that are not percent-encoded (RFC 3986).
 _PATH_SAFE = "/%:@!$&'()*+,;=-._~"
 _QUERY_SAFE = _PATH_SAFE + '?[]'
 
 _NETWORK = ipaddress.ip_network
 
-#: Networks that lead to the host itself, and to what is on its link.
+#: Loopback and link-local networks.
 LOOPBACK = (_NETWORK('127.0.0.0/8'), _NETWORK('::1/128'))
 LINK_LOCAL = (_NETWORK('169.254.0.0/16'), _NETWORK('fe80::/10'))
 
-# Clouds' metadata services: whoever may ask them is the node. (169.254.169.254
-# is link-local; it is refused with all link-local addresses allowed.)
+# Metadata services of clouds, which give out the node's credentials. Refused
+# even where link-local addresses are allowed.
 _METADATA = tuple(map(_NETWORK, (
     '169.254.169.254/32', '169.254.169.253/32', '169.254.170.2/32',
     '169.254.0.23/32', '100.100.100.200/32', '168.63.129.16/32',
     '192.0.0.192/32', 'fd00:ec2::/32', 'fd20:ce::254/128',
     'fe80::a9fe:a9fe/128')))
 
-# Nothing serves images there. (2001::/32 was Teredo's.)
+# Addresses that no host has. (2001::/32 was Teredo's.)
 _UNUSABLE = tuple(map(_NETWORK, (
     '0.0.0.0/8', '::/128', '224.0.0.0/4', 'ff00::/8', '240.0.0.0/4',
     'fec0::/10', '100::/64', '2001::/32')))
@@ -61,15 +61,15 @@ _EMBEDDING = tuple(map(_NETWORK, (
 
 @dataclasses.dataclass(frozen=True)
 class ParsedUrl:
-    """A URL, read.
+    """A parsed URL.
 
-    :param text: without credentials and fragment, host in lower case
+    :param text: the URL without credentials and fragment, host in lower case
     :param scheme: ``http`` or ``https``
     :param host: name or address, an IPv6 address without brackets
     :param port: number
     :param path: path and query, as they are sent
-    :param username: that stood in the URL, '' for none
-    :param password: the same
+    :param username: user name in the URL, '' for none
+    :param password: password in the URL, '' for none
     """
 
     text: str
@@ -82,19 +82,20 @@ class ParsedUrl:
 
     @property
     def shown(self):
-        """For messages: without the query, where signatures stand."""
+        """The URL for messages: without the query, which may hold signatures.
+        """
         return self.text.partition('?')[0]
 
     @property
     def origin(self):
-        """Scheme, host and port: who credentials are meant for."""
+        """(scheme, host, port), to which credentials are limited."""
         return self.scheme, self.host, self.port
 
 
 def parse(url):
-    """Read a URL.
+    """Parse and check a URL.
 
-    :param url: text from a client, or of a redirect
+    :param url: text from a client or a redirect
     :returns: `ParsedUrl`
     :raises: `errors.InvalidValue`
     """
@@ -104,12 +105,12 @@ def parse(url):
         raise _refused('', 'its URL is longer than %d characters' % MAX_LENGTH)
     if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url) or (
             '\\' in url):
-        # What one reader takes for a host is a path to another.
+        # Parsers differ in what they take for the host of such a URL.
         raise _refused('', 'its URL holds a space, a backslash or a '
                        'control character')
     try:
         parts = urllib.parse.urlsplit(url)
-        url.encode()        # JSON can hold halves of characters
+        url.encode()        # JSON can hold unpaired surrogates
         port = parts.port
         username = urllib.parse.unquote(parts.username or '', errors='strict')
         password = urllib.parse.unquote(parts.password or '', errors='strict')
@@ -134,7 +135,7 @@ def parse(url):
 
 
 def _host(parts):
-    """The host of a URL: an address in its one usual notation, or a name."""
+    """Return the host of a URL: an address in canonical form, or a name."""
     text = parts.hostname
     if '[' in parts.netloc.rpartition('@')[2]:
         try:
@@ -168,7 +169,7 @@ def _host(parts):
 
 
 def separate_credentials(source):
-    """Read what a client asks for; move credentials out of its URL.
+    """Parse a client's request and move credentials out of its URL.
 
     :param source: a `model.Source`
     :returns: `model.Source` whose URL can be shown and stored
@@ -191,7 +192,7 @@ def separate_credentials(source):
     for name, value in (('UserName', username), ('Password', password)):
         if re.search(r'[\x00-\x1f\x7f\ud800-\udfff]', value) or (
                 name == 'UserName' and ':' in value):
-            # RFC 7617, section 2; and halves of characters.
+            # RFC 7617, section 2; and unpaired surrogates.
             raise errors.InvalidValue(
                 name, '', message='%s holds a character that HTTP '
                 'authentication cannot send' % name)
@@ -205,12 +206,12 @@ def separate_credentials(source):
 
 
 def check(url, options):
-    """Find the addresses of a URL's host, all of which may be reached.
+    """Resolve a URL's host and check all its addresses.
 
     :param url: text or `ParsedUrl`
     :param options: an `options.MediaOptions`
-    :returns: tuple of addresses, texts; those to connect to
-    :raises: `errors.InvalidValue` if one of them may not be;
+    :returns: tuple of addresses as text, to connect to
+    :raises: `errors.InvalidValue` if one of them is not allowed;
         `errors.MediaUnreachable` if the host has none
     """
     found = url if isinstance(url, ParsedUrl) else parse(url)
@@ -229,9 +230,9 @@ def check(url, options):
 
 
 def is_allowed_name(url, options):
-    """Whether a host is allowed by its very name.
+    """Return whether MEDIA_ALLOWED_HOSTS lists a URL's host by name.
 
-    One that cannot be resolved here may then be left to CDI.
+    CDI may then fetch from it even if the BMC cannot resolve it.
     """
     found = parse(url)
     rules = _rules(options.allowed_hosts, options.denied_hosts)
@@ -257,7 +258,7 @@ def _resolve(found):
 
 
 def _effective_addresses(address):
-    """Both an address and, if it leads to one, the IPv4 address in it."""
+    """Yield an address and the IPv4 address that it embeds, if any."""
     yield address
     if address.version == 4:
         return
@@ -274,7 +275,7 @@ def _within(address, networks):
 
 
 def _refusal(address, options, rules, named):
-    """Why an address may not be reached; '' if it may."""
+    """Return why an address is not allowed; '' if it is."""
     if getattr(address, 'scope_id', None):
         return 'has a zone; addresses have to be global'
     for plain in _effective_addresses(address):
@@ -335,7 +336,7 @@ def _sorted_out(entries):
 
 
 def network(entry):
-    """The network that an entry of a list of hosts means.
+    """Parse an entry of a list of hosts.
 
     :param entry: name, ``*.domain``, ``*``, address or network
     :returns: `ipaddress` network; None for a name
@@ -344,7 +345,7 @@ def network(entry):
     try:
         return ipaddress.ip_network(entry)
     except ValueError as e:
-        # With a slash it can be nothing else: 'has host bits set'.
+        # A network, if invalid: report why ('has host bits set').
         if '/' in entry or ':' in entry:
             raise ValueError(str(e)) from None
     name = entry.removeprefix('*.').rstrip('.').lower()
