@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sushy-kubevirt-redfish``: sushy-emulator as it runs in a BMC's pod.
 
-The application is sushy-tools' own with this project's plugin, set up by the
-config file that SUSHY_EMULATOR_CONFIG names, as under any WSGI server. What
-this adds is in `running`; here it is seen to that nothing is loaded which a
-process, of which there is one for each VM, does not need.
+The application is sushy-tools' own with this project's plugin, configured by
+the file that SUSHY_EMULATOR_CONFIG names, as under any WSGI server. The rest
+of the command is in `pod.process`. This module defers the import of rarely
+used modules, because there is one such process for each VM.
 """
 
 import sys

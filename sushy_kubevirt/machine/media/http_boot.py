@@ -4,8 +4,8 @@
 Firmware of a VM could fetch it by itself, if the guest's network leads there
 and somebody tells it the URL, for which KubeVirt has no way. So the image
 comes like a virtual medium, into a drive of its own, and the override puts
-that first. The drive goes when the override does (`keeper`, `boot`), the
-image when no guest has it any more (`caretaker`).
+that first. The drive goes when the override does (`one_time_boot`), the
+image when no guest has it any more (`reconciler`).
 """
 
 import copy

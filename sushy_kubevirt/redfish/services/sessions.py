@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: a login that is good for many requests, to whichever worker.
+"""Sessions: a login that is valid for many requests, at every worker.
 
 A session is a file in the folder that the workers of one emulator share
-(`local`), so each of them knows it and it outlives them. Its name is the
-session's Id, its time of change that of the last use. Of the token it holds a
-digest, and of the account a signature that changes with password and role,
-so a session ends with what it was opened with.
+(`shared_directory`), so every worker can check it, and it survives their
+restart. The file's name is the session's Id, its modification time the last
+use. It contains a digest of the token, and a signature of the account that
+changes with password and role, so that a session ends when either changes.
 
-To check a token costs one look at the file. Id and digest are made from the
-token, which is 256 bits of chance: there is nothing to search for.
+Checking a token costs one `stat`. Id and digest are derived from the token,
+which has 256 random bits, so no search is needed.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: what happens to the machines and the services, and who is told.
+"""Events of the machines and the services, and their subscriptions.
 
-`hub.Events` is the service of one emulator. `watching` notices, `records` and
-`messages` word it, `filters` say who wants it, `delivery` and `streams` bring
-it there.
+`dispatcher.Events` is the event service of one emulator. `machine_events`
+detects changes of VMs, `event_record` and `messages` build the events,
+`filters` select them, `delivery` pushes them to subscribers and
+`server_sent_events` streams them.
 """

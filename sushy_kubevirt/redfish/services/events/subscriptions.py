@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wants events pushed, and how: kept in Kubernetes, see `services.state`.
+"""Subscriptions to events, kept in Kubernetes by `services.state_secret`.
 
-What a subscription may hold is checked here; how its events get there is
-`delivery`'s affair.
+Checks the properties of a subscription; `delivery` sends its events.
 """
 
 import dataclasses
