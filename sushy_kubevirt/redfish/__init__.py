@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish routes that are answered here and not by sushy-emulator.
+"""The Redfish service.
 
-Each module has one thing to answer for; `views` lists them all and puts them
-into an application. They speak to machines (`sushy_kubevirt.machine`) and
-to nothing else.
+`protocol` implements what DSP0266 demands of every request, `resources` has
+one module per resource, `services` the state behind accounts, sessions and
+events. `routes` lists the resources and installs them into sushy-emulator's
+Flask application. VMs are reached only through `sushy_kubevirt.machine`.
 """

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every route that is answered here, and how they get into an application.
+"""The table of Redfish resources, and their installation into sushy-emulator.
 
-The routes are the modules' own (see `protocol.routing`). All are guarded and
-given their error bodies alike, upstream's included.
+To add a resource, write a module in `resources` with a tuple ``ROUTES`` (see
+`protocol.routing`) and add it to `MODULES`. Checks before and processing after
+a view are the same for all routes, including sushy-emulator's own.
 """
 
 import functools
@@ -41,7 +42,7 @@ from sushy_kubevirt.redfish.resources import tasks
 from sushy_kubevirt.redfish.resources import update_service
 from sushy_kubevirt.redfish.resources import virtual_media
 
-#: A module of `resources` that answers anything has ROUTES and stands here.
+#: Modules of `resources` that serve a route; each has ``ROUTES``.
 MODULES = (
     account_service,
     bios,
@@ -69,10 +70,14 @@ MODULES = (
 
 
 def _adapt_view(feature, view):
-    """Our view in the form Flask calls it.
+    """Wrap a view of ours in the form in which Flask calls views.
 
-    One that is about a system is given the machine that the guard found, and
-    never an identity.
+    A view of a system receives the machine that
+    `system_access.resolve_system` found instead of the identity in the URL.
+
+    :param feature: lowest feature set in which the route is served
+    :param view: function that returns a Flask response
+    :returns: function for Flask; it answers 404 below that feature set
     """
     least = routing.FEATURE_SETS.index(feature)
 
@@ -91,7 +96,8 @@ def _adapt_view(feature, view):
     return adapted
 
 
-# One after the other before every view; the first that answers is the last.
+# Checks before every view, in this order. The first that returns a response
+# ends the request.
 _CHECKS = (
     authentication.authenticate,
     authorization.check,
@@ -104,7 +110,12 @@ _CHECKS = (
 
 
 def _check():
-    """For Flask's before_request; one, as Flask takes its time with each."""
+    """Run all checks (Flask's before_request).
+
+    One function, because Flask adds overhead for each one registered.
+
+    :returns: None, or the response of the check that answered
+    """
     for check in _CHECKS:
         answer = check()
         if answer is not None:
@@ -117,20 +128,21 @@ def _routes():
 
 
 def replaced_endpoints():
-    """:returns: set of upstream's endpoints that are answered here"""
+    """:returns: set of sushy-emulator's endpoints that are replaced here"""
     return {route.endpoint for route in _routes() if route.rule is None}
 
 
 def install(app):
-    """Put our views, the guard and the error bodies into an application.
+    """Install views, checks and error handler into an application.
 
     :param app: sushy-emulator's application, before its first request
-    :raises: `RuntimeError` if it is not the one this was written for
+    :raises: `RuntimeError` if this sushy-tools lacks an expected endpoint
     """
     moved = sorted(replaced_endpoints() - set(app.view_functions))
     if moved:
-        raise RuntimeError('This sushy-tools has no endpoint %s; see '
-                           'sushy_kubevirt.emulator.plugin' % ', '.join(moved))
+        raise RuntimeError(
+            f"The installed sushy-tools has no endpoint {', '.join(moved)}; "
+            'install the release named in sushy_kubevirt.emulator.plugin')
     for route in _routes():
         view = _adapt_view(route.feature, route.view)
         if route.rule is None:
@@ -146,6 +158,6 @@ def install(app):
         route.endpoint: route.media for route in _routes()}
     app.before_request(_check)
     app.after_request(postprocessing.finish_response)
-    # In place of upstream's handler, which knows one message and puts
-    # Python's words into it.
+    # Replaces upstream's handler, which sends a single message and the text
+    # of the Python exception.
     app.register_error_handler(Exception, errors.error_response)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every Redfish request and answer, whatever it is about.
+"""The Redfish protocol (DSP0266): what applies to every request and response.
 
-Knows no resource: who may ask, what a body may hold, how an answer and an
-error look.
+Authentication, authorization, request bodies, ETags, query parameters,
+headers and errors. No module here knows a particular resource.
 """

@@ -20,7 +20,7 @@ from sushy_kubevirt.redfish.services import authenticator
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
 
-#: What a client may do to find out how to log in, and to do so.
+#: Requests that need no login: path to HTTP methods.
 _UNAUTHENTICATED = {
     **dict.fromkeys(('/redfish', '/redfish/v1', '/redfish/v1/odata',
                      '/redfish/v1/$metadata'), ('GET', 'HEAD')),
@@ -29,31 +29,32 @@ _UNAUTHENTICATED = {
 
 _CHALLENGE = {'WWW-Authenticate': 'Basic realm="Redfish", charset="UTF-8"'}
 
-#: In the environ: the account, for requests made within this one.
+#: WSGI environ key of the account, for internal requests.
 _ACCOUNT_KEY = 'sushy_kubevirt.account'
 
 
 def authenticate():
-    """Put who it is into ``flask.g``: for Flask's before_request.
+    """Store the account of the request in ``flask.g.account``.
 
-    ``g.account`` is a `credentials.Account`, or None where everybody may
-    come.
+    For Flask's before_request. The account is a `credentials.Account`, or None
+    if no credentials are configured or the request needs no login.
 
-    :raises: `errors.RedfishError`, 400, 401 or 503
+    :raises: `errors.RedfishError`: 400 malformed header, 401 wrong or missing
+        credentials, 503 too many failed logins
     """
     environ = flask.request.environ
     found = environ.get(_ACCOUNT_KEY)
     if found is None:
         found = _account(environ)
         if found is not None:
-            # What was open to nobody in particular is not noted: a request
-            # made within it may be for what is not.
+            # None is not stored: an internal request made within this one
+            # may need a login.
             environ[_ACCOUNT_KEY] = found
     flask.g.account = found
 
 
 def services():
-    """The `services.site.Services` of this application."""
+    """:returns: services of this application: accounts, sessions, events"""
     return flask.current_app.sushy_kubevirt.services
 
 
@@ -83,15 +84,15 @@ def _no_valid_session():
 
 
 def _parse_basic(header):
-    """User and password of the header Authorization.
+    """Parse the header Authorization of HTTP Basic (RFC 7617).
 
-    :returns: (text, bytes)
+    :returns: user name (str), password (bytes)
     :raises: `errors.RedfishError`, 400
     """
     scheme, _space, value = header.strip().partition(' ')
     if scheme.lower() != 'basic':
         # The header may hold a secret; the scheme does not.
-        raise _invalid_header('Only the scheme Basic is understood.')
+        raise _invalid_header('Only the scheme Basic is supported.')
     try:
         name, colon, password = base64.b64decode(
             value.strip(), validate=True).partition(b':')
@@ -109,13 +110,13 @@ def _invalid_header(why):
 
 
 def check_password(name, password):
-    """Find the account a client means.
+    """Find the account that a user name and password belong to.
 
-    :param name: text
+    :param name: user name, str
     :param password: bytes
     :returns: `credentials.Account`
-    :raises: `errors.RedfishError`: 401, without a word of which was wrong,
-        or 503 for who has guessed too often
+    :raises: `errors.RedfishError`: 401, which does not tell whether the name
+        or the password is wrong; 503 after too many failed logins
     """
     try:
         return services().login.check(name, password, client_address())
@@ -124,18 +125,19 @@ def check_password(name, password):
             'ResourceAtUriUnauthorized', flask.request.path,
             'Invalid user name or password'), headers=_CHALLENGE) from None
     except authenticator.Slowed as exc:
-        # 503 and not 429, which clients of Redfish (sushy, for one) take for
-        # a mistake of theirs and do not try again.
+        # Not 429: Redfish clients such as sushy treat it as a client error
+        # and do not retry.
         raise errors.unavailable(
-            'Too many logins failed, or come at once.',
+            'Too many failed or simultaneous logins.',
             exc.retry_after) from None
 
 
 def client_address():
-    """The address a request comes from, text; empty for a Unix socket.
+    """The IP address of the client, str; empty for a Unix socket.
 
-    What proxies write of it is believed of those that are configured, and
-    then also of one on a Unix socket: its file says who may be that.
+    X-Forwarded-For is trusted from the configured proxies. If any are
+    configured, it is also trusted on a Unix socket, whose file permissions
+    decide who can connect.
     """
     environ = flask.request.environ
     address = environ.get('REMOTE_ADDR') or ''
@@ -143,7 +145,7 @@ def client_address():
     if not trusted:
         return address
     behind = environ.get('HTTP_X_FORWARDED_FOR', '').split(',')
-    # Each proxy has added, at the end, whom it was asked by.
+    # Each proxy appends the address of its own client.
     while behind and (not address or _in_networks(address, trusted)):
         before = behind.pop().strip()
         if _parse_address(before) is None:

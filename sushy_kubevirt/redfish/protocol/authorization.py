@@ -17,15 +17,15 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 
 LOGIN = 'Login'
-SELF = 'ConfigureSelf'          # for what is one's own
+SELF = 'ConfigureSelf'          # only for resources the account owns
 COMPONENTS = 'ConfigureComponents'
 MANAGER = 'ConfigureManager'
 USERS = 'ConfigureUsers'
 
 _READS = ('GET', 'HEAD', 'OPTIONS')
 
-# Below /redfish/v1/, the first that matches: what reading takes, and what
-# everything else takes; one of them is enough.
+# Pattern of the path below /redfish/v1/ (the first match counts), privileges
+# to read, privileges for other methods. Any one of the privileges suffices.
 _PRIVILEGES = tuple((re.compile(pattern), reads, writes)
                     for pattern, reads, writes in (
     (r'.+/Certificates(/.*)?', (MANAGER,), (MANAGER,)),
@@ -42,27 +42,30 @@ _PRIVILEGES = tuple((re.compile(pattern), reads, writes)
 
 _PREFIX = '/redfish/v1/'
 
-# Rule: function of its arguments that names the account it belongs to.
+# URL rule: function of the view's arguments, returns the owner's name.
 _owners = {}
 
 
 def register_owner(rule, owner):
-    """Say whose a resource is, where that matters.
+    """Register how to find the account that owns a resource.
 
-    :param rule: text of the URL rule
-    :param owner: function that is given the view's arguments by name and
-        returns the name of an account, or None
+    Needed for resources that ConfigureSelf gives access to.
+
+    :param rule: URL rule, str
+    :param owner: function; receives the view's arguments by name, returns the
+        name of the owner's account, or None
     """
     _owners[rule] = owner
 
 
 @functools.cache
 def required_privileges(rule, method):
-    """What a request takes.
+    """The privileges a request needs.
 
-    :param rule: text of a URL rule
-    :returns: tuple of privileges, of which one is enough; `SELF` only for
-        what is the account's own
+    :param rule: URL rule, str
+    :param method: HTTP method
+    :returns: tuple of privileges, one of which suffices; `SELF` counts only
+        for a resource that the account owns
     """
     path = rule.removeprefix(_PREFIX).strip('/')
     for pattern, reads, writes in _PRIVILEGES:
@@ -72,10 +75,10 @@ def required_privileges(rule, method):
 
 
 def check():
-    """Refuse what the account's role does not allow.
+    """Refuse a request that the account's role does not allow.
 
-    For Flask's before_request; `authentication.authenticate` comes first. What
-    is not there is nobody's business and answered elsewhere.
+    For Flask's before_request, after `authentication.authenticate`. Unknown
+    URLs pass; they are answered with 404 later.
 
     :raises: `errors.RedfishError`, 403
     """

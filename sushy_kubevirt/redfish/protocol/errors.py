@@ -29,21 +29,21 @@ from sushy_tools import error as upstream
 from sushy_kubevirt.kube import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Seconds to wait, when nothing better is known (Retry-After).
+#: Default of the header Retry-After, seconds.
 RETRY_AFTER = 5
 
-#: Mistakes of one request that are told; who makes more has enough to do.
+#: Most messages in one error response.
 MAX_MESSAGES = 20
 
 _JSON = 'application/json'
 
 
 class RedfishError(Exception):
-    """An answer that is no success.
+    """An error response.
 
-    :param status: HTTP code
-    :param entries: what `messages.message` made, the most important first
-    :param headers: dict of further headers
+    :param status: HTTP status code
+    :param entries: dicts made by `messages.message`, most important first
+    :param headers: dict of additional headers
     """
 
     def __init__(self, status, *entries, headers=None):
@@ -55,30 +55,41 @@ class RedfishError(Exception):
 
 
 def resource_not_found(kind, name):
-    """There is no such resource: 404.
+    """404: the resource does not exist.
 
     :param kind: its schema, such as ``ComputerSystem``
+    :param name: its id
     """
     return RedfishError(
         404, messages.message('ResourceNotFound', kind, name))
 
 
 def uri_not_found():
-    """There is nothing at this URI: 404."""
+    """404: no resource at the URI of this request."""
     return RedfishError(404, messages.message(
         'ResourceMissingAtURI', flask.request.path))
 
 
 def general_error(status, text, resolution='', headers=None):
-    """An error for which the registry has no message of its own."""
+    """An error for which the Base registry has no message (GeneralError).
+
+    :param status: HTTP status code
+    :param text: a sentence; replaces the registry's text
+    :param resolution: what to do, a sentence
+    :param headers: dict of additional headers
+    """
     entry = messages.message('GeneralError', resolution=resolution)
-    # A client shows the text of the message, which here would tell nothing.
+    # Clients show Message; the registry's text has no information.
     entry['Message'] = text
     return RedfishError(status, entry, headers=headers)
 
 
 def unavailable(text, retry_after=None):
-    """The cluster is away: 503 with Retry-After."""
+    """503 with Retry-After.
+
+    :param text: a sentence that names what is unavailable
+    :param retry_after: seconds; default `RETRY_AFTER`
+    """
     seconds = str(max(1, math.ceil(retry_after or RETRY_AFTER)))
     return RedfishError(
         503, messages.message('ServiceTemporarilyUnavailable', seconds,
@@ -87,12 +98,16 @@ def unavailable(text, retry_after=None):
 
 
 def internal_error():
-    """What nobody thought of: 500, without a word of how it came about."""
+    """500 without details, for an unexpected exception."""
     return RedfishError(500, messages.message('InternalError'))
 
 
 def error_body(entries):
-    """The JSON body of an error response (DSP0266, "Error responses")."""
+    """The JSON body of an error response (DSP0266, "Error responses").
+
+    :param entries: sequence of dicts made by `messages.message`
+    :returns: dict
+    """
     return {'error': {
         'code': entries[0]['MessageId'],
         'message': ' '.join(entry['Message'] for entry in entries),
@@ -101,7 +116,7 @@ def error_body(entries):
 
 
 def _from_machine_error(exc, log):
-    """What a machine's error becomes."""
+    """Convert a `machine_errors.MachineError`."""
     if isinstance(exc, machine_errors.MachineNotFound):
         return resource_not_found('ComputerSystem', exc.identity)
     if isinstance(exc, machine_errors.AmbiguousName):
@@ -115,28 +130,28 @@ def _from_machine_error(exc, log):
     if isinstance(exc, machine_errors.Unsupported):
         return general_error(501, str(exc))
     if isinstance(exc, machine_errors.MediaUnreachable):
-        # The client may be a program that keeps it to itself.
-        log.warning('An image cannot be had: %s', exc)
+        # Logged as well: not every client shows the error to its user.
+        log.warning('Image not reachable: %s', exc)
         return _media_unreachable(exc)
     if isinstance(exc, machine_errors.Unavailable):
-        log.warning('The cluster is not available: %s', exc)
+        log.warning('Kubernetes API unavailable, answered 503: %s', exc)
         return unavailable(str(exc), exc.retry_after)
     if isinstance(exc, machine_errors.AccessDenied):
-        log.error('The cluster refuses access: %s. Look at the credentials '
-                  'of this service and the access rights of its account.',
-                  exc)
+        log.error('Kubernetes API denied access: %s. Check the credentials '
+                  'of this service and the RBAC rules of its account.', exc)
         return RedfishError(500, messages.message(
             'AccessDenied', 'the Kubernetes API', detail=str(exc)))
-    # A way to the cluster that no longer works, for one: no client's matter.
+    # For example a connection configuration that no longer works. The client
+    # cannot do anything about it.
     log.error('%s: %s', type(exc).__name__, exc)
     return internal_error()
 
 
 def _media_unreachable(exc):
-    """An image cannot be had.
+    """Convert `machine_errors.MediaUnreachable`: an image cannot be read.
 
-    The client named it, so the mistake counts as the client's unless the
-    image's server says that it is its own.
+    The client named the URL, so the error is the client's (400) unless the
+    image's server reports an error of its own (502).
     """
     if exc.kind == 'missing':
         entry = messages.message(
@@ -152,7 +167,7 @@ def _media_unreachable(exc):
 
 
 def _from_http_exception(exc):
-    """What Flask and Werkzeug refuse."""
+    """Convert an exception of Flask or Werkzeug."""
     headers = {name: value for name, value in exc.get_headers()
                if name.lower() in ('allow', 'retry-after')}
     code = exc.code or 500
@@ -164,7 +179,7 @@ def _from_http_exception(exc):
     if code == 413:
         return RedfishError(413, messages.message('PayloadTooLarge'))
     if code == 400 and flask.request.method in ('PATCH', 'POST', 'PUT'):
-        # Upstream's views read the body themselves.
+        # sushy-tools' own views parse the body themselves.
         return RedfishError(400, messages.message('MalformedJSON'))
     if code >= 500:
         return internal_error()
@@ -179,8 +194,9 @@ def _from_sushy_tools(exc):
 
 
 def to_redfish_error(exc, log):
-    """What an exception becomes.
+    """Convert any exception.
 
+    :param exc: the exception
     :param log: the application's logger
     :returns: `RedfishError`
     """
@@ -197,7 +213,7 @@ def to_redfish_error(exc, log):
 
 
 def error_response(exc):
-    """The response to a request that failed: Flask's error handler."""
+    """The response for an exception (Flask's error handler)."""
     log = flask.current_app.logger
     found = to_redfish_error(exc, log)
     log.debug('%s %r answered %d: %r', flask.request.method,

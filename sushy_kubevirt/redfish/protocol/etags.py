@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ETags: what they are made of, and the requests that depend on them.
+"""ETags and conditional requests (DSP0266, "ETags"; RFC 9110, section 13).
 
-DSP0266, "ETags"; RFC 9110, section 13. A tag is made of the resource as it is
-shown and nothing is remembered, so all workers have the same. It is weak:
-what changes of itself (`VOLATILE`) is not part of it.
+A tag is a hash of the resource as shown, so all workers compute the same tag
+and nothing is stored. Tags are weak, because properties that change by
+themselves (`VOLATILE`) are left out.
 
-A request that changes something if it still has a certain tag is compared
-with the resource as it is now, read here within the service. Two of them
-that come at the same time to the same worker wait for each other. Two that
-come at the same time to two workers do not: what one has written the other
-reads once it is written (`services.writes`), and until then it may let a
-request through.
+A conditional change is compared with the current resource, which is read by an
+internal request. Concurrent conditional changes of one system in the same
+worker wait for each other. Workers do not share the lock: until a worker has
+seen another's write (`services.written_versions`), both may accept a change
+for the same tag.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Top-level properties that change without anybody having changed anything.
+#: Top-level properties that change by themselves, left out of the tag.
 VOLATILE = ('DateTime',)
 
 _WRITES = ('PATCH', 'POST', 'PUT', 'DELETE')
@@ -33,16 +32,16 @@ _LOCK = internal_requests.PREFIX + 'etag_lock'
 # Seconds.
 _LOCK_TIMEOUT = 60
 
-# By a part of the path's hash, so that there need not be one for each.
+# Selected by a hash of the path: a fixed number of locks for all resources.
 _locks = tuple(threading.Lock() for _ in range(64))
 
 
 def compute(document, text=None):
-    """The tag of a resource.
+    """The ETag of a resource.
 
     :param document: dict
-    :param text: the same as JSON, if it is at hand
-    :returns: `str`, with quotes and all
+    :param text: the same as JSON text, if available
+    :returns: str with quotes, such as ``W/"0123456789abcdef"``
     """
     if text is None or not document.keys().isdisjoint(VOLATILE):
         text = json.dumps({name: value for name, value in document.items()
@@ -52,9 +51,11 @@ def compute(document, text=None):
 
 
 def match(header, tag):
-    """Whether a tag is among those of a header, by weak comparison.
+    """Whether a header contains a tag, by weak comparison.
 
-    :param header: text of If-Match or If-None-Match
+    :param header: value of If-Match or If-None-Match
+    :param tag: str made by `compute`
+    :returns: bool
     """
     if header.strip() == '*':
         return True
@@ -64,11 +65,13 @@ def match(header, tag):
 
 
 def check_preconditions():
-    """Hold back a change whose conditions are not met.
+    """Refuse a change whose If-Match or If-None-Match does not hold.
 
-    For Flask's before_request; `release_lock` has to be called at the end.
+    For Flask's before_request. Takes a lock; `release_lock` must be called at
+    the end of the request.
 
-    :raises: `errors.RedfishError`, 412 or 503
+    :raises: `errors.RedfishError`: 412 precondition failed, 503 lock not
+        obtained within 60 s
     """
     request = flask.request._get_current_object()
     environ = request.environ
@@ -77,12 +80,13 @@ def check_preconditions():
     if ((if_match is None and if_none_match is None)
             or request.method not in _WRITES):
         return
-    # The tag for an action is that of the resource that has it.
+    # An action uses the tag of the resource that offers it.
     path = request.path.partition('/Actions/')[0]
     lock = _locks[hash((_owner_path(), *path.rstrip('/').split('/')[5:]))
                   % len(_locks)]
     if not lock.acquire(timeout=_LOCK_TIMEOUT):
-        raise errors.unavailable('Another change is being carried out.')
+        raise errors.unavailable(
+            'Another conditional change of this system is in progress.')
     environ[_LOCK] = lock
     found = internal_requests.get(path)
     tag = None if found is None else compute(found)
@@ -95,19 +99,22 @@ def check_preconditions():
 
 
 def _owner_path():
-    """Beginning of the path, the same for all names of a system."""
+    """First two segments of the path, the same for all names of a system."""
     machine = flask.g.machine
     start = flask.request.path.split('/')[3:5]
     return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
 def precondition_failed():
-    """A condition is not met: 412."""
+    """412: If-Match or If-None-Match does not hold."""
     return errors.RedfishError(412, messages.message('PreconditionFailed'))
 
 
 def release_lock(environ):
-    """Let the next conditional change go on."""
+    """Release the lock that `check_preconditions` took, if it took one.
+
+    :param environ: of the request (WSGI)
+    """
     lock = environ.pop(_LOCK, None)
     if lock is not None:
         lock.release()

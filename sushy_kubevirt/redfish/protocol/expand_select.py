@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making of a resource what a query asks for.
+"""Apply query parameters to a resource ($skip, $top, $expand, $select, only).
 
-In the order of DSP0266, "Query parameters": $skip, $top, $expand, $select.
-Neither a resource nor what is linked to is changed; a new dict is made.
+In the order that DSP0266, "Query parameters", demands. Input dicts are not
+modified.
 """
 
 import urllib.parse
@@ -12,10 +12,10 @@ from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Resources that one request may read by $expand.
+#: Most resources that one request may read through $expand.
 MAX_EXPANDED = 2000
 
-# Stays whatever is selected.
+# Returned whatever $select names.
 _ALWAYS_SELECTED = (
     '@odata.id',
     '@odata.type',
@@ -24,13 +24,13 @@ _ALWAYS_SELECTED = (
 
 
 def apply(document, query, target):
-    """What a query makes of a resource.
+    """Apply a query to a resource.
 
     :param document: dict
-    :param query: `queries.Query`
-    :param target: path and query of the request, as (`str`, `str`)
+    :param query: `query_parameters.Query`
+    :param target: path and query string of the request, (str, str)
     :returns: dict
-    :raises: `errors.RedfishError`, 400 or 507
+    :raises: `errors.RedfishError`: 400 no collection, 507 too many resources
     """
     members = document.get('Members')
     if (query.only or query.top is not None or query.skip is not None) and (
@@ -49,7 +49,7 @@ def apply(document, query, target):
 
 
 def _only(document, members):
-    """The member of a collection that has a single one."""
+    """The only member of a collection; the collection unless it has one."""
     if len(members) != 1 or '@odata.id' not in members[0]:
         return document
     member = internal_requests.get(members[0]['@odata.id'])
@@ -57,7 +57,7 @@ def _only(document, members):
 
 
 def with_etag(document):
-    """A resource with its ETag in it."""
+    """:returns: copy of a resource with ``@odata.etag``"""
     return {**document, '@odata.etag': etags.compute(document)}
 
 
@@ -69,14 +69,14 @@ def _page(document, members, query, target):
         path, text = target
         pairs = [(name, value) for name, value in urllib.parse.parse_qsl(
             text, keep_blank_values=True) if name != '$skip']
-        document['Members@odata.nextLink'] = '%s?%s' % (
-            path, urllib.parse.urlencode([*pairs, ('$skip', end)],
-                                         safe='$*().~/,'))
+        text = urllib.parse.urlencode([*pairs, ('$skip', end)],
+                                      safe='$*().~/,')
+        document['Members@odata.nextLink'] = f'{path}?{text}'
     return document
 
 
 class _Expansion:
-    """Puts resources in the place of links.
+    """Replaces links by the resources they lead to.
 
     :param which: ``*`` all links, ``~`` those below Links, ``.`` the others
     """
@@ -88,11 +88,13 @@ class _Expansion:
         self._known = {}
 
     def of(self, document, levels, above=()):
-        """A resource with what it links to.
+        """Expand the links of a resource.
 
-        :param levels: how deep
-        :param above: paths of the resources this one is in; they are not
-            put into themselves
+        :param document: dict
+        :param levels: depth, at least 1
+        :param above: paths of the resources that contain it; they are not
+            expanded again
+        :returns: dict
         """
         above = (*above, document.get('@odata.id'))
         return {name: self._value(value, levels, above, name == 'Links')
@@ -138,11 +140,13 @@ class _Expansion:
 
 
 def _select(document, names):
-    """The properties that are named, and those below them.
+    """The selected properties of a resource.
 
-    A name leads through arrays: ``Members/Name`` is that of each member.
+    Names pass through arrays: ``Members/Name`` selects Name of each member.
 
-    :param names: sequence of tuples of names
+    :param document: dict
+    :param names: sequence of tuples of names, one name per level
+    :returns: dict
     """
     found = {name: document[name]
              for name in _ALWAYS_SELECTED if name in document}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a resource from within a request for another one.
+"""Internal GET requests: read a resource while answering another request.
 
-As its client would read it, with the same access checks, but without HTTP
-and without what is done to an answer afterwards.
+With the client's account and the same access checks, but without HTTP and
+without the processing of responses.
 """
 
 import io
@@ -11,23 +11,23 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import responses
 
-# What belongs to the outer request alone.
+# Keys of the environ that an internal request does not inherit.
 _NOT_COPIED = ('werkzeug.request', 'CONTENT_TYPE', 'CONTENT_LENGTH',
                'HTTP_TRANSFER_ENCODING', 'HTTP_IF_MATCH', 'HTTP_IF_NONE_MATCH',
                'HTTP_ACCEPT', 'HTTP_PREFER', 'REQUEST_URI', 'RAW_URI')
 
-#: Of what lies in the environ and belongs to the outer request alone.
+#: Prefix of our own environ keys that an internal request does not inherit.
 PREFIX = 'sushy_kubevirt.request.'
 
-#: In the environ of such a request.
+#: Environ key that marks an internal request.
 INTERNAL = 'sushy_kubevirt.internal'
 
 
 def get(path):
-    """GET of a path.
+    """Read a resource.
 
-    :param path: without a query
-    :returns: the resource, a dict; None if it is not to be had
+    :param path: path without a query
+    :returns: dict; None if the response is anything but 200 with a resource
     """
     app = flask.current_app._get_current_object()
     environ = {name: value for name, value in
@@ -36,14 +36,14 @@ def get(path):
     environ.update({'REQUEST_METHOD': 'GET', 'PATH_INFO': path,
                     'QUERY_STRING': '', 'wsgi.input': io.BytesIO(),
                     INTERNAL: True})
-    # A context of its own: `flask.g` is about one request.
+    # A context of its own, because `flask.g` belongs to one request.
     with app.app_context(), app.request_context(environ):
         try:
             answer = app.preprocess_request()
             if answer is None:
                 answer = app.dispatch_request()
         except Exception as exc:
-            app.logger.debug('GET %s, within another request: %s', path, exc)
+            app.logger.debug('Internal GET %s failed: %s', path, exc)
             return None
         response = app.make_response(answer)
     if response.status_code != 200:

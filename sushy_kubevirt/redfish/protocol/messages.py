@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of DMTF's Base registry (DSP8011), those this service sends.
+"""Messages of DMTF's Base registry (DSP8011) that this service sends.
 
-The text of a message is the registry's, with its arguments filled in; where
-more is known (the cluster's words, what would have been accepted) it follows
-as a sentence of its own.
+A message has the registry's text with its arguments filled in. Details such as
+Kubernetes' error text or the accepted values, follow as a sentence.
 """
 
 import json
 
 REGISTRY = 'Base.1.18'
 
-#: Message.v1 of the entries of @Message.ExtendedInfo.
+#: Schema of the entries of @Message.ExtendedInfo.
 _TYPE = '#Message.v1_1_2.Message'
 
-#: Longest part of a request's value that is repeated in an answer.
+#: Characters of a request's value that are repeated in a response.
 _MAX_LENGTH = 200
 
 _RESUBMIT = 'correct it and send the request again.'
@@ -230,33 +229,37 @@ _MESSAGES = {
 
 
 def truncate(value):
-    """A value of a request, short enough for an answer or a log."""
+    """Shorten a value of a request for a response or a log line.
+
+    :param value: any JSON value
+    :returns: str
+    """
     text = value if isinstance(value, str) else _to_json(value)
     return text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + '…'
 
 
 def _to_json(value):
-    """As the client wrote it: null, not None."""
+    """:returns: a value as the client sent it (null, not None)"""
     try:
         return json.dumps(value, ensure_ascii=False)
     except (RecursionError, TypeError, ValueError):
-        # Nested as deeply as could just be read.
+        # Nested too deeply to be serialized.
         return f'({type(value).__name__})'
 
 
 def message(key, *args, detail='', resolution='', related=()):
     """Make an entry of @Message.ExtendedInfo.
 
-    :param key: of the registry
-    :param args: the message's arguments
-    :param detail: a sentence to follow the registry's text
-    :param resolution: what to do, if more is known than the registry says
+    :param key: MessageKey in the registry
+    :param args: MessageArgs
+    :param detail: sentence appended to the registry's text
+    :param resolution: replaces the default resolution
     :param related: JSON pointers of the properties concerned
-    :returns: dict
+    :returns: dict (Message v1.1.2)
     """
     severity, text, advice = _MESSAGES[key]
     args = [truncate(arg) for arg in args]
-    # Split first: a %1 in an argument is to be left alone.
+    # Split before filling in, so that a %1 in an argument is not replaced.
     parts = text.split('%')
     text = parts[0] + ''.join(
         args[int(part[0]) - 1] + part[1:] for part in parts[1:])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients send: read, checked, and refused by name.
+"""Request bodies: parse and validate.
 
-Everything in a body is checked before anything is done, so a request that is
-refused has changed nothing. A route says what it takes as a *shape*: a dict
-of property to `bool`, `str`, a tuple of the texts allowed, a dict again, or
-`ReadOnly`.
+A whole body is validated before anything is changed, so a refused request has
+changed nothing. A route declares what it accepts as a *shape*: a dict of
+property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
+strings, to another shape, or to `ReadOnly`.
 """
 
 import io
@@ -15,16 +15,16 @@ from werkzeug import exceptions as http
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Bytes. The largest thing a client has to send is a certificate.
+#: Bytes. The largest body that a client needs to send is a certificate.
 MAX_BODY = 2 ** 18
 
 _WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
 
 class ReadOnly:
-    """A property that the resource has and no client may set.
+    """A property that the resource has and clients cannot set.
 
-    :param why: a sentence, if more is to be said
+    :param why: sentence for the error message, optional
     """
 
     def __init__(self, why=''):
@@ -32,23 +32,28 @@ class ReadOnly:
 
 
 def read_only(*names):
-    """The part of a shape for properties that only can be read."""
+    """The part of a shape for read-only properties.
+
+    :param names: property names
+    :returns: dict of name to `ReadOnly`
+    """
     return dict.fromkeys(names, ReadOnly())
 
 
 def check():
-    """Refuse a body that is no JSON object, whichever route it is for.
+    """Refuse a body that is not a JSON object.
 
-    No body at all is left to the route.
+    For Flask's before_request. A missing body is left to the route.
 
-    :raises: `errors.RedfishError`, 400, 413 or 415
+    :raises: `errors.RedfishError`: 400 not JSON, 413 more than `MAX_BODY`
+        bytes, 415 wrong Content-Type
     """
     request = flask.request
     if request.method in _WITHOUT_BODY or not _has_body(request):
         return
     if isinstance(request.environ.get('wsgi.input'), io.RawIOBase):
-        # Werkzeug's own server takes a chunk that ends too early for a whole
-        # one, with the memory behind it. A buffer notices.
+        # Werkzeug's server treats a truncated chunk as complete and returns
+        # the memory behind it. A BufferedReader detects that.
         request.environ['wsgi.input'] = io.BufferedReader(
             request.environ['wsgi.input'])
     if request.max_content_length is None:
@@ -65,7 +70,7 @@ def check():
             400, messages.message('MalformedJSON')) from None
     if not isinstance(body, dict):
         raise errors.RedfishError(400, messages.message(
-            'MalformedJSON', detail='It has to be an object.'))
+            'MalformedJSON', detail='The body must be a JSON object.'))
 
 
 def _has_body(request):
@@ -75,8 +80,10 @@ def _has_body(request):
 
 
 def drain(request):
-    """Read what a request still has, or its server takes it for the next
-    one, or hangs up on a client that wants to go on.
+    """Read what is left of the request body.
+
+    Otherwise the server takes the rest for the next request, or closes a
+    connection that the client wants to keep.
 
     :param request: `flask.Request`
     """
@@ -85,17 +92,18 @@ def drain(request):
         try:
             request.get_data(cache=False)
         except (OSError, http.HTTPException):
-            pass    # it is gone
+            pass    # the client has disconnected
 
 
 def body():
     """The request's JSON object.
 
-    :raises: `errors.RedfishError`, 400, when there is none
+    :returns: dict
+    :raises: `errors.RedfishError`, 400 if there is no body
     """
     if not _has_body(flask.request):
         raise errors.RedfishError(400, messages.message(
-            'MalformedJSON', detail='There is no body.'))
+            'MalformedJSON', detail='The request has no body.'))
     return flask.request.get_json()
 
 
@@ -105,11 +113,11 @@ def is_annotation(name):
 
 
 def properties(shape):
-    """The properties a PATCH changes, checked against a shape.
+    """The properties of a PATCH, validated against a shape.
 
-    :returns: dict
-    :raises: `errors.RedfishError`, 400, with a message for each that is
-        wrong
+    :param shape: see the module's docstring
+    :returns: dict of property to value
+    :raises: `errors.RedfishError`, 400, with one message per invalid property
     """
     found = []
     values = _check_object(body(), shape, '#', found)
@@ -131,7 +139,12 @@ def _writable_names(shape, prefix=''):
 
 
 def _check_object(given, shape, where, found):
-    """Check one object of a body; what is wrong is added to `found`."""
+    """Validate one object of a body.
+
+    :param where: JSON pointer of the object
+    :param found: list; messages for invalid properties are appended
+    :returns: dict of the valid properties
+    """
     values = {}
     for name, value in given.items():
         if is_annotation(name):
@@ -169,24 +182,31 @@ def _wrong_type(name, value, pointer):
 
 
 def _redact(name, value):
-    """A value for an answer, and so for the log."""
+    """:returns: a value for responses and logs; passwords are hidden"""
     return '…' if 'Password' in name else value
 
 
 def not_in_list(name, value, allowed, pointer):
-    """The message for a value that is none of those allowed."""
+    """The message PropertyValueNotInList.
+
+    :param name: property
+    :param value: refused value
+    :param allowed: sequence of allowed strings
+    :param pointer: JSON pointer of the property
+    """
     return messages.message(
         'PropertyValueNotInList', value, name, related=[pointer],
         detail=f"It takes {', '.join(allowed)}.")
 
 
 def parameters(action, shape, required=()):
-    """The parameters of an action, checked against a (flat) shape.
+    """The parameters of an action, validated against a flat shape.
 
-    :param action: its name, such as ``ComputerSystem.Reset``
-    :param required: names that have to be there
-    :returns: dict
-    :raises: `errors.RedfishError`, 400
+    :param action: such as ``ComputerSystem.Reset``
+    :param shape: dict of parameter to type or tuple of allowed strings
+    :param required: names of required parameters
+    :returns: dict of parameter to value
+    :raises: `errors.RedfishError`, 400, with one message per error
     """
     given = body() if required or _has_body(flask.request) else {}
     found, values = [], {}

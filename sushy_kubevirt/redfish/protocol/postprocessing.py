@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to every answer, upstream's included, before it is sent.
+"""Processing of every response before it is sent, including sushy-emulator's.
 
-The JSON text, the ETag (in the header and in the resource), what a query
-asks for, 304, and the headers that DSP0266, "Response headers" wants:
+Serializes the JSON text, sets the ETag (header and ``@odata.etag``), applies
+the query, answers 304, and adds the headers of DSP0266, "Response headers":
 OData-Version, Allow, Cache-Control, and Link to the schema.
 """
 
@@ -22,13 +22,14 @@ from sushy_kubevirt.redfish.protocol import schemas
 
 _READS = ('GET', 'HEAD')
 
-# Where an application has its table of rules and methods.
+# Key in app.extensions: URL rule to value of Allow.
 _ALLOW = 'sushy_kubevirt.allow'
 
 
 def finish_response(response):
-    """For Flask's after_request.
+    """Process a response (Flask's after_request).
 
+    :param response: `flask.Response`
     :returns: `flask.Response`
     """
     request = flask.request._get_current_object()
@@ -54,7 +55,7 @@ def finish_response(response):
 def allow_header(rule):
     """The methods of a route.
 
-    :param rule: text of a URL rule
+    :param rule: URL rule, str
     :returns: value of the header Allow
     """
     app = flask.current_app._get_current_object()
@@ -69,7 +70,7 @@ def allow_header(rule):
 
 
 def _finish_read(request, response):
-    """A GET or HEAD: query, ETag, conditions."""
+    """Process a GET or HEAD: query, ETag, conditions."""
     if response.status_code != 200:
         return _serialize(response)
     document = responses.document_of(response)
@@ -80,7 +81,7 @@ def _finish_read(request, response):
     query = request.environ.get(request_validation.QUERY)
     if query is None:
         if '@odata.id' in document:
-            text = '%s, "@odata.etag": "W/\\"%s\\""}' % (text[:-1], tag[3:-1])
+            text = f'{text[:-1]}, "@odata.etag": "W/\\"{tag[3:-1]}\\""}}'
     else:
         shown = expand_select.apply(
             {**document, '@odata.etag': tag}, query,
@@ -89,7 +90,7 @@ def _finish_read(request, response):
             document, tag = shown, etags.compute(shown)   # ?only
             shown = expand_select.with_etag(shown)
         elif query.expand:
-            # Changes with what is in it.
+            # The tag covers the expanded resources.
             tag = etags.compute(shown)
         text = json.dumps(shown)
     environ = request.environ
@@ -113,7 +114,7 @@ def _described_by(kind):
 
 
 def _finish_write(request, response):
-    """An answer to a change; what was changed, if that was asked for."""
+    """Process a response to a change (ETag, Prefer)."""
     if (response.status_code == 204 and request.method == 'PATCH'
             and prefers('return=representation')):
         found = internal_requests.get(request.path)
@@ -138,16 +139,17 @@ def _serialize(response):
 
 def _set_text(response, text):
     if isinstance(response, responses.Document):
-        # It has no length yet that would have to be put right.
+        # It has no Content-Length yet; set_data() would compute one.
         response.response = [text.encode()]
     else:
         response.set_data(text)
 
 
 def prefers(preference):
-    """Whether the client asks for this (RFC 7240).
+    """Whether the header Prefer contains a preference (RFC 7240).
 
-    :param preference: such as ``respond-async``
+    :param preference: such as ``return=representation``
+    :returns: bool
     """
     header = flask.request.environ.get('HTTP_PREFER')
     return header is not None and preference in (

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Query parameters: what a client asks for, read and checked.
+"""Query parameters: parse and validate (DSP0266, "Query parameters").
 
-DSP0266, "Query parameters". ``only``, ``$select``, ``$expand``, ``$top`` and
-``$skip`` are known; another one that begins with ``$`` is refused, the rest
-is ignored. What is done to a resource for them is in `shaping`.
+Supported: ``only``, ``$select``, ``$expand``, ``$top`` and ``$skip``. Other
+parameters that begin with ``$`` are refused, all others ignored.
+`expand_select` applies the result to a resource.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import urllib.parse
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Most levels of $expand.
+#: Maximum of $levels.
 MAX_LEVELS = 6
 
 _EXPAND = re.compile(r'([*.~])(?:\(\$levels=(\d{1,9})\))?')
@@ -39,12 +39,12 @@ FEATURES = {
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """What was asked for; what was not is None or False.
+    """Parsed query parameters; those not given are None or False.
 
-    :param only: whether the member of a collection that has one is meant
-    :param select: tuple of properties, each a tuple of names
+    :param only: whether ``only`` was given
+    :param select: tuple of properties, each a tuple of names, one per level
     :param expand: ``*``, ``.`` or ``~``
-    :param levels: of $expand
+    :param levels: $levels of $expand
     :param top: number of members
     :param skip: number of members
     """
@@ -58,11 +58,11 @@ class Query:
 
 
 def parse(text):
-    """Read a query.
+    """Parse a query string.
 
-    :param text: what is behind the question mark
-    :returns: `Query`, or None when it asks for nothing
-    :raises: `errors.RedfishError`, 400 or 501
+    :param text: text after the question mark
+    :returns: `Query`, or None if it has no supported parameter
+    :raises: `errors.RedfishError`: 400 invalid, 501 unsupported parameter
     """
     try:
         pairs = urllib.parse.parse_qsl(text, keep_blank_values=True,
@@ -78,7 +78,7 @@ def parse(text):
             if name.startswith('$'):
                 raise errors.RedfishError(501, messages.message(
                     'QueryParameterUnsupported', name,
-                    detail=f"There are {', '.join(_PARSERS)}."))
+                    detail=f"Supported: {', '.join(_PARSERS)}."))
             continue
         if name in given:
             raise _bad_request('QueryParameterValueFormatError', value, name)
@@ -132,6 +132,6 @@ def _number(name, value):
     return {name[1:]: int(value)}
 
 
-# Name: what reads its value.
+# Parameter: function that parses its value into fields of Query.
 _PARSERS = {'only': _only, '$select': _select, '$expand': _expand,
             '$top': _number, '$skip': _number}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request may be at all, whichever resource it is for.
+"""Checks of every request: method, OData-Version, origin, Accept and query.
 
-Method, OData-Version, Accept and query parameters (DSP0266, "Request
-headers", "HTTP methods", "Query parameters"). Bodies are `payload`'s matter.
+DSP0266, "Request headers", "HTTP methods", "Query parameters". Bodies are
+checked by `payload`.
 """
 
 import functools
@@ -16,7 +16,7 @@ from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import query_parameters
 
-#: In the environ: a `query_parameters.Query`, if there is one.
+#: Environ key of the request's `query_parameters.Query`.
 QUERY = internal_requests.PREFIX + 'query'
 
 METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
@@ -24,19 +24,19 @@ METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 _READS = ('GET', 'HEAD')
 _VERSIONS = ('4.0',)
 
-# Fetch Metadata (W3C): where a browser says that a request comes from another
-# page than one of this server. It adds the password that it was told for here,
-# and some actions take no body that a form could not send.
+# Sec-Fetch-Site (W3C Fetch Metadata) of a browser's cross-site requests. The
+# browser adds the stored password, and some actions need no body, so a form on
+# another site could otherwise trigger them.
 _OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
 
 def strip_members_segment(environ):
-    """POST to a collection's Members is POST to the collection.
+    """Treat POST to ``<collection>/Members`` as POST to the collection.
 
     DSP0266, "POST (create)".
 
-    :param environ: of WSGI; its PATH_INFO is changed
+    :param environ: WSGI environ; its PATH_INFO is changed
     """
     if environ['REQUEST_METHOD'] == 'POST':
         path = environ['PATH_INFO'].rstrip('/')
@@ -45,10 +45,11 @@ def strip_members_segment(environ):
 
 
 def check():
-    """For Flask's before_request.
+    """Check method, OData-Version, Sec-Fetch-Site and Accept.
 
-    :raises: `errors.RedfishError`, 403, 406, 412 or 501; Werkzeug's 404 and
-        405
+    For Flask's before_request.
+
+    :raises: `errors.RedfishError`, 403, 406, 412, 501; Werkzeug's 404, 405
     """
     request = flask.request._get_current_object()
     environ = request.environ
@@ -65,10 +66,11 @@ def check():
     if (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
             and request.method not in _READS):
         raise errors.general_error(
-            403, 'A page of another site may not change anything here.',
-            'Use a client of Redfish, or a page that this server serves.')
+            403, 'Changes requested by a web page of another site are '
+            'refused.',
+            'Use a Redfish client, or a page of this server.')
     if request.routing_exception is not None:
-        # Before anything is said of its body or its conditions.
+        # 404 and 405 come before errors of the body or of conditions.
         raise request.routing_exception
     if request.method in _READS and internal_requests.INTERNAL not in environ:
         accept = environ.get('HTTP_ACCEPT')
@@ -80,7 +82,7 @@ def check():
 
 
 def _media_type(request):
-    """The media type of what a route answers with."""
+    """:returns: media type of the responses of the request's route"""
     return flask.current_app.extensions['sushy_kubevirt.media'].get(
         request.url_rule.endpoint, _JSON)
 
@@ -96,14 +98,16 @@ def _accepts(header, media):
 
 
 def parse_query():
-    """Read the query into the environ: for Flask's before_request.
+    """Store the parsed query in the environ, under `QUERY`.
+
+    For Flask's before_request.
 
     :raises: `errors.RedfishError`, 400 or 501
     """
     request = flask.request._get_current_object()
     text = request.environ.get('QUERY_STRING')
     if not text or _media_type(request) != _JSON:
-        # A stream of events has a $filter, and reads it itself.
+        # The event stream parses its $filter itself.
         return
     found = query_parameters.parse(text)
     if found is None:

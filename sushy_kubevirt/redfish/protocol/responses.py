@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that are a success.
+"""Successful responses.
 
-A view makes one of these and needs to know nothing of HTTP: headers, ETags,
-query parameters and the JSON text come later, for all alike
-(`protocol.finish`).
+A view returns one of these. Headers, ETags, query parameters and the JSON text
+are added to all of them by `postprocessing`.
 """
 
 import flask
@@ -12,11 +11,11 @@ _JSON = 'application/json'
 
 
 class Document(flask.Response):
-    """A response with a JSON body that is not text yet.
+    """A response with a JSON body that is not serialized yet.
 
     :param document: dict
-    :param status: HTTP code
-    :param headers: dict of further headers
+    :param status: HTTP status code
+    :param headers: dict of additional headers
     """
 
     def __init__(self, document, status=200, headers=None):
@@ -25,9 +24,10 @@ class Document(flask.Response):
 
 
 def document_of(response):
-    """The resource that a response holds, upstream's as well.
+    """The resource in a response, also of sushy-emulator's own views.
 
-    :returns: dict, or None if it holds none
+    :param response: `flask.Response`
+    :returns: dict, or None if it contains none
     """
     if isinstance(response, Document):
         return response.document
@@ -46,21 +46,21 @@ def resource(body):
 
 
 def created(body, headers=None):
-    """201 with a resource that was made; its path is in Location.
+    """201 with the new resource; the header Location has its path.
 
-    :param body: dict
-    :param headers: dict of further headers
+    :param body: dict with ``@odata.id``
+    :param headers: dict of additional headers
     """
     return Document(body, 201, {'Location': body['@odata.id'],
                                 **(headers or {})})
 
 
 def accepted(monitor, body, seconds=None):
-    """202: it is under way (DSP0266, "Asynchronous operations").
+    """202: the operation continues (DSP0266, "Asynchronous operations").
 
     :param monitor: path of the task monitor
-    :param body: the task, a dict
-    :param seconds: when to look again; None if nobody can know
+    :param body: the task, dict
+    :param seconds: Retry-After; None omits it
     """
     headers = {'Location': monitor}
     if seconds is not None:
@@ -69,12 +69,16 @@ def accepted(monitor, body, seconds=None):
 
 
 def no_content():
-    """204, as upstream answers what it has carried out."""
+    """204, as sushy-emulator answers a successful change."""
     return flask.Response(status=204, content_type=_JSON)
 
 
 def link(path):
-    """A reference to another resource."""
+    """A reference to another resource.
+
+    :param path: its ``@odata.id``
+    :returns: dict
+    """
     return {'@odata.id': path}
 
 
@@ -82,8 +86,9 @@ def collection(kind, name, path, members):
     """200 with a collection.
 
     :param kind: schema of the collection, such as ``ProcessorCollection``
-    :param path: its own path
-    :param members: paths
+    :param name: value of Name
+    :param path: its ``@odata.id``
+    :param members: list of the members' paths
     """
     return resource({
         '@odata.id': path,

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a module of `resources` says which routes it answers.
+"""Declaration of routes by the modules of `resources`.
 
-Each has a tuple ``ROUTES`` of what is made here; `views` reads them. A rule
-below ``/redfish/v1/Systems/<identity>`` or ``/redfish/v1/Managers/<identity>``
-makes the view be called with the machine instead of an identity (see
-`access`).
+Each module has a tuple ``ROUTES`` made with `add` and `replace`, which
+`routes` reads. If a rule begins with ``/redfish/v1/Systems/<identity>``,
+``/redfish/v1/Managers/<identity>`` or ``/redfish/v1/Chassis/<identity>``, the
+view is called with the machine instead of the identity (see `system_access`).
 
-A module whose resource hangs on the service root has a dict ``ROOT_LINKS`` of
-ServiceRoot's property to path, ``Links/Sessions`` for one below another. The
-link is there for the feature sets that the path's route is part of. One that
-has a registry of its own has ``REGISTRIES``, a tuple of `Registry`.
+Optional: ``ROOT_LINKS``, a dict of ServiceRoot's property (``Links/Sessions``
+for one below Links) to path; the link is shown in the feature sets that
+include the path's route. ``REGISTRIES``, a tuple of `Registry`.
 """
 
 import dataclasses
 import functools
 import re
 
-#: SUSHY_EMULATOR_FEATURE_SET, from the least.
+#: Values of SUSHY_EMULATOR_FEATURE_SET, each including those before it.
 FEATURE_SETS = ('minimum', 'vmedia', 'full')
 
 
@@ -24,13 +23,13 @@ FEATURE_SETS = ('minimum', 'vmedia', 'full')
 class Route:
     """One route.
 
-    :param view: what answers
-    :param endpoint: Flask's name for it; upstream's, if it takes the place
-        of a view of sushy-tools
-    :param rule: Flask's URL rule; None if upstream's is kept
-    :param methods: tuple of HTTP methods; None if upstream's are kept
-    :param feature: the least feature set it is part of
-    :param media: media type of what it answers with
+    :param view: function that returns a response
+    :param endpoint: Flask's endpoint; that of sushy-tools if its view is
+        replaced
+    :param rule: Flask's URL rule; None keeps that of sushy-tools
+    :param methods: tuple of HTTP methods; None keeps those of sushy-tools
+    :param feature: lowest feature set that includes it
+    :param media: media type of its responses
     """
 
     view: object
@@ -43,14 +42,14 @@ class Route:
 
 @dataclasses.dataclass(frozen=True)
 class Registry:
-    """A registry that a module has and `resources.registries` serves.
+    """A registry of this service, served by `resources.registries`.
 
-    :param identity: Id of its file, with the version
-    :param prefix: what clients look it up by: the ``Registry`` of a
-        MessageRegistryFile
-    :param name: for people
-    :param document: function that returns the registry, a dict; without
-        ``@odata.id``, as it is a file and no resource
+    :param identity: Id of its MessageRegistryFile, including the version
+    :param prefix: ``Registry`` of the MessageRegistryFile, by which clients
+        find it
+    :param name: Name
+    :param document: function that returns the registry, a dict without
+        ``@odata.id``, because it is a file and not a resource
     """
 
     identity: str
@@ -60,19 +59,33 @@ class Registry:
 
 
 def replace(endpoint, view, feature='full'):
-    """Answer in the place of upstream (endpoints of sushy-tools 2.2.0)."""
+    """Replace the view of an endpoint of sushy-tools 2.2.0.
+
+    :param endpoint: Flask's endpoint
+    :param view: function that returns a response
+    :param feature: lowest feature set that includes it
+    :returns: `Route`
+    """
     return Route(view, endpoint, feature=feature)
 
 
 def add(rule, view, methods=('GET',), feature='full',
         media='application/json'):
-    """Answer at a rule that upstream does not have."""
+    """Add a route that sushy-tools does not have.
+
+    :param rule: Flask's URL rule
+    :param view: function that returns a response
+    :param methods: HTTP methods
+    :param feature: lowest feature set that includes it
+    :param media: media type of its responses
+    :returns: `Route`
+    """
     name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
     return Route(view, 'kubevirt_' + name, rule, tuple(methods), feature,
                  media)
 
 
-# What is known of an application's routes
+# Routes of an application
 
 _MODULES = 'sushy_kubevirt.modules'
 _FEATURES = 'sushy_kubevirt.features'
@@ -81,26 +94,29 @@ _CHILDREN = 'sushy_kubevirt.offered_below'
 
 
 def register(app, modules, features):
-    """Note what an application serves: for `views`.
+    """Store which routes an application serves.
 
-    :param modules: tuple of modules
-    :param features: dict of rule to the least feature set
+    :param app: Flask application
+    :param modules: tuple of modules of `resources`
+    :param features: dict of rule to the lowest feature set that includes it
     """
     app.extensions[_MODULES] = modules
     app.extensions[_FEATURES] = features
 
 
 def modules(app):
-    """The modules that answer, a tuple."""
+    """:returns: tuple of the modules of `resources` that are served"""
     return app.extensions[_MODULES]
 
 
 def is_served(app, rule):
-    """Whether there is something at a rule, ours or upstream's.
+    """Whether a rule is served in the application's feature set.
 
-    For links to what another module may answer.
+    Used before linking to a resource of another module.
 
-    :param rule: with any names in place of the arguments
+    :param app: Flask application
+    :param rule: URL rule; the names of its arguments do not matter
+    :returns: bool
     """
     found = app.extensions.get(_SERVED)
     if found is None:
@@ -116,12 +132,14 @@ def is_served(app, rule):
 
 
 def served_children(app, rule, names):
-    """Which there are of some resources below a rule.
+    """Those resources below a rule that are served.
 
-    :param names: tuple of last segments
-    :returns: tuple
+    :param app: Flask application
+    :param rule: URL rule of the parent
+    :param names: tuple of last path segments
+    :returns: tuple, the served ones of `names`
     """
-    # Asked for each system that is read, and always the same.
+    # Cached: called for every system that is read.
     known = app.extensions.setdefault(_CHILDREN, {})
     key = (rule, names, app.feature_set)
     if key not in known:
@@ -136,9 +154,10 @@ def _without_arguments(rule):
 
 
 def root_links(app):
-    """What hangs on the service root.
+    """Links of the service root.
 
-    :returns: dict of property to path
+    :param app: Flask application
+    :returns: dict of ServiceRoot's property to path
     """
     level = FEATURE_SETS.index(app.feature_set)
     features = app.extensions[_FEATURES]

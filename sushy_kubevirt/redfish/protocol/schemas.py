@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas that describe the resources, all of them DMTF's.
+"""The DMTF schemas that the resources use.
 
-Which are in use is what the modules that answer say in ``@odata.type``, and
-to the functions called ``collection``; it is read out of their source, so
-that nobody has to write it down twice.
-`tests/functional/redfish/test_links.py` sees that none is missing.
+They are read from the source of the modules: every ``@odata.type`` and every
+call of ``collection()``. A new resource needs no entry here;
+`tests/functional/test_redfish_links.py` checks that none is missing.
 """
 
 import functools
@@ -13,20 +12,20 @@ import re
 
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Where DMTF publishes them.
+#: Where DMTF publishes the schemas.
 PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
 
 _VERSIONED = re.compile(r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\b')
 _COLLECTION = re.compile(r'#([A-Z]\w+Collection)\.')
 _CALL = re.compile(r"\bcollection\(\s*'([A-Z]\w+?)(?:Collection)?'")
 
-#: Beside what is found in modules: what a resource inherits from, the
-#: objects of many, and what is pushed and is no resource.
+#: Used in addition to those found in modules: base types, error bodies and
+#: pushed events.
 ALWAYS_USED = (('Event', None), ('RedfishError', None), ('Resource', None))
 
 
 def json_uri(kind):
-    """Where the JSON schema of a type is published.
+    """URI at which DMTF publishes the JSON schema of a type.
 
     :param kind: ``@odata.type``
     """
@@ -34,20 +33,20 @@ def json_uri(kind):
 
 
 def csdl_uri(name):
-    """Where the CSDL of a schema is published.
+    """URI at which DMTF publishes the CSDL of a schema.
 
-    :param name: without a version
+    :param name: schema without version
     """
     return f'{PUBLISHED}{name}_v1.xml'
 
 
 @functools.cache
 def used_schemas(modules):
-    """The schemas that modules name.
+    """The schemas that modules use.
 
     :param modules: tuple of modules
-    :returns: sorted list of (name, version), the version None for what has
-        none
+    :returns: sorted list of (name, version); version None for unversioned
+        schemas
     """
     found = set()
     for module in (messages, *modules):

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which system a request is about, and whether it may be.
+"""Resolve the system that a request is about, and check access to it.
 
-Runs before every view, upstream's included, and looks at the rule that was
-matched: whatever lies below ``/redfish/v1/Systems/<…>``,
-``/redfish/v1/Managers/<…>`` or ``/redfish/v1/Chassis/<…>`` belongs to the
-system named there (its manager and its chassis have its UUID). So a route
-that is added later is guarded without being told. `KubeVirtDriver.machine` is
-the one place that decides; views get a machine from here and never look one
-up.
+`resolve_system` runs before every view, including sushy-emulator's, and looks
+at the matched URL rule: everything below ``/redfish/v1/Systems/<...>``,
+``/redfish/v1/Managers/<...>`` or ``/redfish/v1/Chassis/<...>`` belongs to the
+system named there (manager and chassis have the system's UUID). New routes are
+therefore covered without a change. `KubeVirtDriver.machine` decides which VMs
+may be reached.
 
-Where a single VM is served and there can be no other, as in the pod of a BMC,
-it also goes by the names that KubeVirtBMC has for its only one, so that what
-was written for that works here: `ALIASES`. They are no redirects, which many
-a client does not follow with a POST.
+If a single VM is served, as in the pod of a BMC, the names that KubeVirtBMC
+uses (`ALIASES`) work as well, for its clients. They are not redirects, because
+many clients do not follow a redirect of a POST.
 """
 
 import functools
@@ -22,19 +20,19 @@ import flask
 _PREFIXES = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
              '/redfish/v1/Chassis/<')
 
-#: Of the only VM there is: its system, its manager.
+#: KubeVirtBMC's names for the only VM's system and manager, by URL prefix.
 ALIASES = {'/redfish/v1/Systems/<': '1', '/redfish/v1/Managers/<': 'BMC'}
 
-#: Of its device for CDs: as a view's argument, the alias, what it is for.
+#: KubeVirtBMC's name for the CD-ROM: view argument, alias, our name.
 _DEVICE = ('device', 'CD1', 'Cd')
 
 
 @functools.cache
 def system_argument(rule):
-    """The view argument that names the system a route belongs to.
+    """The view argument that names the system.
 
-    :param rule: text of a URL rule
-    :returns: the argument's name, or None
+    :param rule: URL rule, str
+    :returns: name of the argument, or None
     """
     for prefix in _PREFIXES:
         if rule.startswith(prefix):
@@ -44,13 +42,12 @@ def system_argument(rule):
 
 
 def resolve_system():
-    """Put the machine into ``flask.g``, or answer in the view's place.
+    """Store the machine in ``flask.g.machine``, None for other resources.
 
     For Flask's before_request.
 
-    :returns: None, or the redirect from a name to its UUID
-    :raises: `errors.MachineNotFound` and what else `KubeVirtDriver.machine`
-        raises
+    :returns: None, or a redirect from a name to the UUID
+    :raises: `MachineNotFound` and other errors of `KubeVirtDriver.machine`
     """
     request = flask.request._get_current_object()
     about = flask.g._get_current_object()
@@ -69,7 +66,7 @@ def resolve_system():
             arguments[name] = device
     if only is not None and identity == _alias(request.url_rule.rule):
         machine = systems.machine(only)
-        # For upstream's views, which look it up.
+        # For sushy-emulator's own views, which look up the identity.
         arguments[argument] = machine.uuid
     else:
         machine = systems.machine(identity)
@@ -81,7 +78,7 @@ def resolve_system():
 
 @functools.cache
 def _alias(rule):
-    """What the only system is called in a route, or None."""
+    """:returns: KubeVirtBMC's name for the only system in a rule, or None"""
     for prefix, alias in ALIASES.items():
         if rule.startswith(prefix):
             return alias
@@ -89,10 +86,10 @@ def _alias(rule):
 
 
 def _redirect(argument, uuid):
-    """To the same route of the same system, by its UUID.
+    """Redirect to the same route with the system's UUID.
 
-    307 as upstream: method and body stay. Upstream's own redirect fails
-    where a route has more arguments than one, and drops the query.
+    307, as sushy-emulator does: method and body are kept. Its own redirect
+    fails for routes with several arguments and drops the query.
     """
     request = flask.request
     url = flask.url_for(request.endpoint,
@@ -104,12 +101,12 @@ def _redirect(argument, uuid):
 
 
 def restore_encoded_slash(environ):
-    """Let 'namespace%2Fname' be one segment of a path.
+    """Accept ``namespace%2Fname`` as one segment of a path.
 
-    WSGI hands the path on decoded, where the two are segments of their own.
-    'namespace:name', which the driver takes as well, is put in its place.
+    WSGI decodes the path, which makes it two segments. It is replaced by
+    ``namespace:name``, which the driver accepts as well.
 
-    :param environ: of WSGI; its PATH_INFO is changed
+    :param environ: WSGI environ; its PATH_INFO is changed
     """
     raw = environ.get('REQUEST_URI') or environ.get('RAW_URI') or ''
     path = raw.partition('?')[0]

@@ -59,7 +59,7 @@ class Redfish:
             'Base.1.18.AccessDenied',
             answer['error']['@Message.ExtendedInfo'][0]['MessageId'])
         self._test.assertIn(_REASONS[code], str(answer))
-        self.emulator.process.wait_output('The cluster refuses access')
+        self.emulator.process.wait_output('Kubernetes API denied access')
 
     def unavailable(self):
         answer = self.emulator.reset(self.identity, 'ForceRestart',

@@ -192,7 +192,7 @@ class TestInsert(MediaTestCase):
         self.machine.fails = errors.MediaUnreachable('404', URL, 'missing')
         log = self.useFixture(fixtures.FakeLogger())
         answer = self.send('POST', INSERT, {'Image': URL}, 400)
-        self.assertIn('An image cannot be had: 404', log.output)
+        self.assertIn('Image not reachable: 404', log.output)
         self.assertNotIn('/redfish/v1/ and', str(answer))
         self.fails(errors.Unsupported('Install CDI'), 501)
         self.fails(errors.Rejected('exceeded quota'), 409)
