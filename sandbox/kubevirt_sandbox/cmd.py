@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``kubevirt-sandbox``: a stand-in cluster, in the foreground."""
+"""Command ``kubevirt-sandbox``: serve a simulated cluster until a signal."""
 import argparse
 from importlib import metadata
 import ipaddress
@@ -70,84 +70,85 @@ def _image(text):
 
 
 def parser():
-    """The command line."""
+    """Build the parser of the command line."""
     result = argparse.ArgumentParser(
         prog='kubevirt-sandbox', description=(
-            'A stand-in for a Kubernetes cluster with KubeVirt, for '
-            'development and tests: objects live in memory, virtual '
-            'machines are simulated, or run by QEMU. Not for production. '
-            'Prints one line, "ready URL", once it serves; ends on SIGTERM '
-            'and Ctrl-C.'))
+            'Serve a Kubernetes API with KubeVirt and CDI, for development '
+            'and tests. Objects are kept in memory; virtual machines are '
+            'simulated or run by QEMU. Not for production. Prints "ready '
+            'URL" when it serves; SIGTERM or Ctrl-C ends it.'))
     result.add_argument('--version', action='version',
                         version=f'%(prog)s {_version()}')
     result.add_argument(
         '--listen', metavar='ADDRESS:PORT', type=_address,
-        default=('127.0.0.1', 6443), help='where to serve; port 0 chooses a '
-        'free one (default: 127.0.0.1:6443)')
+        default=('127.0.0.1', 6443), help='address to serve on; port 0 '
+        'chooses a free one (default: 127.0.0.1:6443)')
     result.add_argument(
         '--kubeconfig', metavar='PATH', required=True, help='file to write '
-        'with the CA and the administrator\'s token, for clients')
+        'a kubeconfig to, with the CA and the administrator\'s token')
     result.add_argument('--vms', metavar='N', type=_count, default=0,
-                        help='make N sample virtual machines, vm-0, vm-1, … '
+                        help='create N sample virtual machines, vm-0, vm-1, … '
                         'in namespace default (default: 0)')
     result.add_argument(
         '--boot-seconds', metavar='S', type=_seconds, default=0.2,
-        help='how long a guest takes to boot (default: 0.2)')
+        help='seconds a guest takes to boot (default: 0.2)')
     result.add_argument(
         '--gates', metavar='NAME,…', type=_gates, default=None,
-        help='KubeVirt feature gates to switch on (default: RebootPolicy, '
-        'DeclarativeHotplugVolumes); an empty text for none')
+        help='KubeVirt feature gates to enable (default: RebootPolicy, '
+        'DeclarativeHotplugVolumes); an empty string enables none')
     result.add_argument(
-        '--storage', metavar='DIR', help='folder for what claims and '
-        'DataVolumes hold, one sparse file each; it stays when the sandbox '
-        'ends (default: a temporary one, which does not)')
+        '--storage', metavar='DIR', help='folder for the data of claims '
+        'and DataVolumes, one sparse file each; kept when the sandbox ends '
+        '(default: a temporary folder, which is removed)')
     result.add_argument(
-        '--no-cdi', dest='cdi', action='store_false', help='a cluster '
-        'without CDI: no DataVolumes')
+        '--no-cdi', dest='cdi', action='store_false', help='start '
+        'without CDI: DataVolumes are not served')
     result.add_argument(
         '--guests', choices=('simulated', 'qemu'), default='simulated',
-        help='what runs in a virtual machine: nothing, it is only said what '
-        'firmware would boot (simulated), or what is on its disks (qemu) '
+        help='how guests run: simulated records which device the firmware '
+        'would boot; qemu runs one QEMU process for each machine '
         '(default: simulated)')
     result.add_argument(
         '--image', metavar='REFERENCE=FILE', type=_image, action='append',
-        default=[], dest='images', help='with --guests qemu: what a '
-        'container image with a disk holds, a raw or qcow2 file that is not '
-        'written to; may be given many times')
+        default=[], dest='images', help='with --guests qemu: file '
+        '(raw or qcow2, opened read-only) to use as the disk of a container '
+        'image; may be repeated')
     result.add_argument(
         '--qemu-accel', choices=host.ACCELERATORS, default='auto',
-        help='with --guests qemu: what runs the processors; auto is KVM '
-        'where it works, else TCG (default: auto)')
+        help='with --guests qemu: accelerator; auto is KVM where it works, '
+        'else TCG (default: auto)')
     result.add_argument(
         '--qemu-memory', metavar='MIB', type=_size,
-        default=host.DEFAULT_MEMORY, help='with --guests qemu: what a '
-        'guest gets at most, whatever the machine says (default: '
+        default=host.DEFAULT_MEMORY, help='with --guests qemu: upper '
+        'limit of a guest\'s memory in MiB (default: '
         f'{host.DEFAULT_MEMORY})')
     result.add_argument(
         '--import-back-off', metavar='S', type=_seconds, default=0.5,
-        help='how long an import that failed twice waits, and twice as long '
-        'each further time (default: 0.5; a real cluster: 10)')
+        help='seconds before an import that failed twice is retried, doubled '
+        'after each further failure (default: 0.5; a real cluster: 10)')
     result.add_argument(
         '--crash-back-off', metavar='S', type=_seconds, default=0.5,
-        help='how long a container waits that failed twice, and twice as '
-        'long each further time (default: 0.5; a real cluster: 10)')
+        help='seconds before a container that failed twice is restarted, '
+        'doubled after each further failure (default: 0.5; a real cluster: '
+        '10)')
     result.add_argument(
         '--pods', choices=('processes', 'pretended'), default='processes',
-        help='what pods are: local processes, or nothing at all, Ready at '
-        'once, for clusters with thousands of them (default: processes)')
+        help='how pods run: processes starts local processes; pretended '
+        'starts none and sets pods Ready at once, for thousands of pods '
+        '(default: processes)')
     result.add_argument(
         '--token-seconds', metavar='S', type=_seconds, default=None,
-        help='how long the tokens mounted in pods are good; new ones come '
-        'after four fifths of it (default: as long as pods ask for)')
+        help='lifetime in seconds of the tokens mounted in pods; renewed '
+        'after four fifths of it (default: as pods request)')
     result.add_argument(
-        '--lag', metavar='S', type=_seconds, default=0, help='controllers '
-        'act late, each time by up to so many seconds, as in a busy cluster '
-        '(default: 0)')
+        '--lag', metavar='S', type=_seconds, default=0, help='delay each '
+        'action of controllers by a random time of up to S seconds, as in a '
+        'busy cluster (default: 0)')
     result.add_argument(
         '--allow-remote', action='store_true', help='allow an address that '
-        'is not loopback: everybody who can reach it can control guests')
+        'is not loopback: any host that reaches it can control guests')
     result.add_argument('--debug', action='store_true',
-                        help='say more on standard error')
+                        help='log debug messages to standard error')
     return result
 
 
@@ -164,8 +165,8 @@ def main(argv=None):
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
     if not options.debug:
         logging.getLogger('asyncio').setLevel(logging.WARNING)
-        # It has a traceback for every request that is no HTTP; the server
-        # itself says what fails in it.
+        # It logs a traceback for every request that is not HTTP; failures of
+        # handlers are logged by the server.
         logging.getLogger('aiohttp.server').setLevel(logging.CRITICAL)
     address = ipaddress.ip_address(options.listen[0])
     if not address.is_loopback and not options.allow_remote:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of the sandbox: what it starts, in which order, and its end."""
+"""Start the parts of the sandbox in order and stop them in reverse order."""
 import asyncio
 import contextlib
 import signal
@@ -19,7 +19,7 @@ def run(options):
     """Serve until SIGTERM or Ctrl-C.
 
     :param options: those of :mod:`cmd`.
-    :raises OSError: an address, or a folder, cannot be used.
+    :raises OSError: the address or the storage folder cannot be used.
     """
     with contextlib.closing(
             storage_module.Storage(options.storage)) as storage:
@@ -27,7 +27,7 @@ def run(options):
 
 
 def _inside(store):
-    """What a server is called inside of its cluster."""
+    """List the addresses and names of the API server inside the cluster."""
     service = store.get(core.SERVICE, 'default', 'kubernetes')
     name = 'kubernetes.default.svc.cluster.local'.split('.')
     return [service['spec']['clusterIP'],
@@ -59,7 +59,7 @@ async def _serve(options, storage):
         await stopping.wait()
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
-            # It is ending; being told again changes nothing.
+            # Ignore further signals while it stops.
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
         for part in reversed(parts):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in cluster as a fixture, and an administrator's hands on it.
+"""Fixture that runs ``kubevirt-sandbox``, with an administrator's client.
 
-What a test does here it does through the Kubernetes API, as a user with
-``kubectl`` would; only guests, faults and counts are the sandbox's own.
+Objects are created and changed through the Kubernetes API; guests, faults and
+counts of calls through the sandbox's control interface, ``/sandbox``.
 """
 
 import base64
