@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that servers of images are checked against, by device.
+"""Certificates to verify image servers against, per device.
 
-They are in a ConfigMap of the VM, from where CDI takes them. The VM's record
-has their digests, so that reading which there are costs no call; their text
-is asked for once.
+They are in a ConfigMap of the VM, from which CDI reads them. The VM's record
+has their digests, so that listing them costs no API call; their text is read
+once.
 """
 
 import copy
@@ -20,7 +20,7 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
 
-#: Certificates that a device may have.
+#: Maximum number of certificates of a device.
 MAX_CERTIFICATES = 16
 
 #: Key of what the operator's file holds.
@@ -114,7 +114,7 @@ def delete(machine, device, number):
 
 
 def publish(machine, device):
-    """See to it that CDI finds the certificates it is to check against.
+    """Make sure that CDI's ConfigMap has the certificates of a device.
 
     :returns: name of the ConfigMap, None if there are none
     """
@@ -129,7 +129,7 @@ def publish(machine, device):
 
 
 def _checked(text):
-    """One certificate, as the others are stored.
+    """Parse one certificate into the form that is stored.
 
     :raises: `errors.InvalidValue`
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a device, put together from what is known without a call.
+"""Builds the status of a device from cached objects, without an API call.
 
-The record on the VM says what was put there, the VM's and the VMI's specs
-where it is, the DataVolume how far it is. Where they disagree the specs are
-right: a medium that somebody has taken out of the VM is not there.
+The record on the VM gives what was inserted, the specs of VM and VMI where it
+is, the DataVolume its progress. The specs take precedence: a medium that a
+user removed from the VM is not shown.
 """
 
 import json
@@ -17,7 +17,7 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
-#: Phases of a hotplugged volume in which the guest has it.
+#: Phases of a hotplugged volume that is visible in the guest.
 _PLUGGED = ('Ready',)
 
 
@@ -103,9 +103,11 @@ def _plugged(entry, vm, vmi):
 
 
 def problem(found, vm, vmi):
-    """Why a VM that was told to start waits for ever.
+    """Return why a VM that is being started cannot run because of its media.
 
     :param found: {device id: `model.Medium`}
+    :param vm: the VM
+    :param vmi: its VMI or None
     :returns: a `power_state.Problem`, or None
     """
     living = run_strategy.living(vmi)
@@ -126,7 +128,7 @@ def problem(found, vm, vmi):
 
 
 def _lost(vm, vmi):
-    """A VMI that has not begun to run keeps the volumes it was made with."""
+    """Report a starting VMI that has the volume of an ejected medium."""
     there = {(each.get('dataVolume') or {}).get('name') for each in
              vm['spec']['template']['spec'].get('volumes') or ()}
     there |= media_annotation.read(vm).names()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP boot: an image that is fetched for one boot.
+"""HTTP boot: fetches an image into a drive for one boot.
 
-Firmware of a VM could fetch it by itself, if the guest's network leads there
-and somebody tells it the URL, for which KubeVirt has no way. So the image
-comes like a virtual medium, into a drive of its own, and the override puts
-that first. The drive goes when the override does (`one_time_boot`), the
-image when no guest has it any more (`reconciler`).
+A VM's firmware could fetch it only from the guest's network, and KubeVirt has
+no way to pass it the URL. So the image is inserted like a virtual medium, into
+a drive of its own that the boot override puts first. The drive is removed
+with the override (`one_time_boot`), the image when no guest has it any more
+(`reconciler`).
 """
 
 import copy
@@ -21,7 +21,7 @@ from sushy_kubevirt.machine.media import url_policy
 
 
 def uri(vm):
-    """:returns: what HTTP boot is to boot, '' for nothing"""
+    """:returns: the HttpBootUri of a VM, '' for none"""
     return media_annotation.read(vm).http_uri
 
 
@@ -35,7 +35,7 @@ def prepare(machine, target, enabled, mode, http_uri):
     :raises: see `machine.Machine.insert_media`
     """
     if http_uri is not None or target is boot.Target.UEFI_HTTP:
-        # What another process did a moment ago is to count.
+        # Update the cache with what other processes wrote a moment ago.
         machine.write(lambda vm, vmi: None)
     try:
         _prepare(machine, target, enabled, mode, http_uri)

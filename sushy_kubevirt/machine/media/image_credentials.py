@@ -23,15 +23,15 @@ TYPE = 'sushy-kubevirt.openstack.org/image-server'
 
 
 class ForeignSecret(Exception):
-    """A Secret that is none of ours has the name."""
+    """A Secret that was not made here has the name."""
 
 
 class StaleSecret(Exception):
-    """The Secret of the DataVolume that had the name is still there."""
+    """The Secret of an earlier DataVolume of this name still exists."""
 
 
 def is_named(machine):
-    """Whether access rights are to name what is made for a machine."""
+    """Return whether access rights name a machine's objects."""
     return bool(machine.cluster.vm)
 
 
@@ -43,10 +43,10 @@ def name(machine, entry):
 
 
 def check_name(machine, entry):
-    """See to it that CDI takes no other Secret for that of an insert.
+    """Check that no other Secret has the name that CDI will read.
 
-    Before its DataVolume is made: CDI would show the image's server the
-    password that another one was to be shown.
+    Call it before the DataVolume is created: CDI would send a password to an
+    image server that it is not meant for.
 
     :raises: `ForeignSecret`, `StaleSecret`
     """

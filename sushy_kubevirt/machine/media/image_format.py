@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image is, by its first bytes.
+"""Detects the format of an image from its first bytes.
 
-CDI finds out by itself, from the same bytes (its `filefmt`), and unpacks and
-converts; here it only matters how large the disk will be.
+CDI detects it from the same bytes (its `filefmt`), unpacks and converts. Here
+only the size of the resulting disk matters.
 """
 
 import dataclasses
 import struct
 
-#: Bytes that are enough to tell.
+#: Number of bytes needed for the detection.
 NEEDED = 512
 
 
@@ -39,7 +39,7 @@ _SIZES = {
 
 
 def of(head):
-    """Tell what an image is.
+    """Detect the format of an image.
 
     :param head: its first `NEEDED` bytes; all of a shorter one
     :returns: `Format`

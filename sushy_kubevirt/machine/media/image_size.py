@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large an image is, asked of its server.
+"""Asks image servers for the size of an image.
 
-CDI makes no claim without a size, and a medium that cannot be fetched is
-better refused when it is inserted than a minute later.
+CDI needs a size for its claim, and an image that cannot be fetched is refused
+at the insert instead of a minute later.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from sushy_kubevirt.machine.media import url_policy
 
 LOG = logging.getLogger(__name__)
 
-#: No image is larger: 2 ** 53 is what JSON's readers can count.
+#: Maximum size: 2 ** 53, which JSON parsers read exactly.
 LARGEST = 2 ** 53
 
 _RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)')
@@ -24,10 +24,10 @@ _RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)')
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What a server tells of an image.
+    """Size and format of an image.
 
-    :param bytes: size of the disk it becomes
-    :param length: bytes that are sent for it; None if that is not known
+    :param bytes: size of the resulting disk
+    :param length: length of the file in bytes; None if unknown
     :param format: ``raw``, ``qcow2``, ``vmdk`` or ``vdi``
     :param compression: '', ``gz``, ``xz`` or ``zst``
     :param guessed: True if bytes is `MediaOptions.default_size`
@@ -41,18 +41,17 @@ class Probe:
 
 
 def probe(source, options, verify=True, certificates=''):
-    """Find out how large an image is.
+    """Determine the size of an image.
 
-    Asks by HEAD; if that does not tell, by the first bytes, which a server
-    either sends with the size of the whole or has to be cut off from. Images
-    that by their names may be packed are looked into.
+    Sends HEAD; if that does not give the length, GET for the first bytes.
+    Files not named ``.iso`` are read too, to detect their format.
 
     :param source: a `model.Source`, from `url_policy.separate_credentials`
     :param options: an `options.MediaOptions`
-    :param verify: whether the server's certificate is checked
-    :param certificates: PEM, those installed for the device
+    :param verify: whether the server's certificate is verified
+    :param certificates: PEM of the certificates installed for the device
     :returns: `Probe`
-    :raises: `errors.InvalidValue` for a place that may not be asked,
+    :raises: `errors.InvalidValue` for a URL that is not allowed,
         `errors.MediaUnreachable`
     """
     try:
@@ -73,8 +72,8 @@ def _may_guess(error, url, options):
         return True
     if error.kind != 'unreachable':
         return False
-    # CDI may reach what the BMC cannot. A host that is not known here could
-    # be anything: then only one that the operator has named.
+    # CDI may reach what the BMC cannot. A host that cannot be resolved here
+    # cannot be checked, so MEDIA_ALLOWED_HOSTS has to list its name.
     try:
         url_policy.check(url, options)
     except errors.MediaUnreachable:
@@ -119,7 +118,7 @@ def _head(fetcher, seconds):
     except errors.MediaUnreachable as e:
         if e.kind == 'tls':
             raise
-        # Some servers hang up on HEAD; GET tells what is wrong otherwise.
+        # Some servers reject HEAD; GET reports other problems.
         LOG.debug('HEAD: %s', e)
     return None
 
@@ -135,13 +134,13 @@ def _first_bytes(fetcher, seconds):
             match = _RANGE.fullmatch(
                 answer.headers.get('Content-Range', '').strip())
             if not match or match[1] != '0':
-                # It answered to something else; it is not to be believed.
+                # Not the range that was requested.
                 return None, b''
             length = None if match[3] == '*' else int(match[3])
         elif answer.status == 200:
             length = answer.length()
         elif answer.status == 416:
-            # There is no first byte.
+            # The image is empty.
             return 0, b''
         else:
             raise fetch.refused(answer)
@@ -150,7 +149,7 @@ def _first_bytes(fetcher, seconds):
 
 
 def _look(fetcher, seconds):
-    """What an image is whose length is known already."""
+    """Return the `image_format.Format` of an image whose length is known."""
     try:
         return image_format.of(_first_bytes(fetcher, seconds)[1])
     except errors.MediaUnreachable as e:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which servers of images are believed to be who they say.
+"""Certificates and TLS contexts for connections to image servers.
 
-The system's certificates, those of the operator's file and those that were
-installed for a device count, all alike; CDI is given the latter two.
+Servers are verified against the system's certificates, those in the
+operator's file and those installed for a device; CDI gets the latter two.
 """
 
 import re
@@ -15,20 +15,20 @@ _CERTIFICATE = re.compile(
 
 
 def certificates(text):
-    """Take PEM apart.
+    """Split PEM text.
 
-    :returns: list of PEM texts, one a certificate, without what stands
-        between them
+    :returns: list of PEM texts, one per certificate, without text in between
     """
     return [found + '\n' for found in _CERTIFICATE.findall(text)]
 
 
 def bundle(options, installed=''):
-    """What servers are checked against beside the system's certificates.
+    """Collect the certificates to verify servers against, besides the
+    system's.
 
     :param options: an `options.MediaOptions`
     :param installed: PEM of the certificates of the device
-    :returns: PEM text; '' if there are none
+    :returns: PEM text; '' for none
     :raises: `errors.ConfigError`
     """
     found = []
@@ -55,11 +55,11 @@ def read(path):
 
 
 def context(verify, pem='', system=True):
-    """What TLS needs.
+    """Create a client TLS context.
 
-    :param verify: whether the server's certificate is checked
-    :param pem: certificates to check it against
-    :param system: whether the system's count as well
+    :param verify: whether the server's certificate is verified
+    :param pem: PEM of certificates to verify it against
+    :param system: whether the system's certificates are used as well
     :returns: `ssl.SSLContext`
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
