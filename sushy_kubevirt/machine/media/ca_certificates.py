@@ -201,7 +201,7 @@ def _put(machine, device, key, text):
 
 
 def _check_owner(machine, device):
-    """:raises: `errors.WrongState` if the ConfigMap is somebody else's"""
+    """:raises: `errors.WrongState` if another object owns it"""
     place = _place(machine, device)
     try:
         found = machine.cluster.client.get(*place)

@@ -76,8 +76,8 @@ def create(machine, device, entry, volume, source):
             machine.cluster.client.create(
                 api_resources.SECRET, machine.namespace, made, named=named)
         except errors.Conflict as e:
-            # The answer was lost, the write was not? Nobody else has the
-            # name where it is not one that is named.
+            # On a retry the Secret may exist already. A name with the ID of
+            # the attempt is unique.
             if named:
                 found = _find(machine, entry)
                 if found is None or _attempt(found) != entry.id:
