@@ -138,6 +138,13 @@ class RoomsTestCase(base.BaseTestCase):
             for name in names if within(name, {'tests'})
             and not within(name, fixtures)])
 
+    def test_functional_tests_share_fixtures_alone(self):
+        self.assertEqual([], [
+            f'{module} imports {name}'
+            for module, names in modules('tests.functional').items()
+            for name in names if within(name, {'tests'})
+            and not within(name, {'tests.fixtures'})])
+
     def test_views_alone_know_the_resources(self):
         resources = {'sushy_kubevirt.redfish.resources'}
         may = {'sushy_kubevirt.redfish.routes'} | resources

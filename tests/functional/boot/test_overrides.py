@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boot overrides, judged by what the guests' firmware booted."""
 
-import copy
 import itertools
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
+from tests.fixtures import boot_case
+from tests.fixtures import lagging_controllers
 from tests.fixtures import machine_case
 
 R = power_state.ResetType
@@ -32,72 +33,7 @@ def numbered(spec):
     devices['interfaces'][0]['bootOrder'] = 7
 
 
-class BootTestCase(machine_case.MachineTestCase):
-
-    GATE = True
-
-    def setUp(self):
-        super().setUp()
-        names = ['DeclarativeHotplugVolumes', 'RebootPolicy']
-        self.sandbox.set_gates(on=names if self.GATE else names[:1],
-                               off=() if self.GATE else names[1:])
-
-    def start_over(self, machine, action):
-        """Do something that makes a new VMI; wait for its guest."""
-        boots = len(self.sandbox.boots(machine.name))
-        uid = self.uid(machine.name)
-        if action == 'virtctl start':
-            self.sandbox.do(machine.name, 'start')
-        elif action == 'virtctl restart':
-            self.sandbox.do(machine.name, 'restart')
-        else:
-            machine.reset(action)
-        self.sandbox.wait_running(machine.name, other_than=uid)
-        self.becomes(machine, ON)
-        return self.sandbox.wait_boot(machine.name, boots + 1)
-
-    def spec(self, name):
-        return self.sandbox.vm(name)['spec']
-
-    def is_restored(self, name, spec, strategy=None):
-        """Wait until a VM is as it was, its run strategy included."""
-        spec = copy.deepcopy(spec)
-        if strategy:
-            spec['runStrategy'] = strategy
-        last = []
-
-        def same():
-            now = self.spec(name)
-            # KubeVirt writes MAC addresses and the like by itself.
-            last[:] = [now]
-            return now == spec
-
-        try:
-            self.until('what was set before', same)
-        except self.failureException:
-            self.assertEqual(spec, last[0])
-        self.until('nothing to remember', lambda: not self.annotations(name))
-
-    def guest_reboots(self, machine, new_vmi):
-        """Have the guest reboot. :returns: what it booted then"""
-        boots = len(self.sandbox.boots(machine.name))
-        uid = self.uid(machine.name)
-        if new_vmi:
-            self.put_back(machine.name)
-        self.sandbox.guest_does(machine.name, 'reboot')
-        booted = self.sandbox.wait_boot(machine.name, boots + 1)
-        self.assertEqual(new_vmi, booted['vmi'] != uid)
-        return booted
-
-    def boots_next(self, machine, class_, firmware=None):
-        booted = self.start_over(machine, R.FORCE_RESTART)
-        self.assertEqual(class_, booted['class'])
-        if firmware:
-            self.assertEqual(firmware, booted['firmware'])
-        return booted
-
-
-class OnceTestCase(BootTestCase):
+class OnceTestCase(boot_case.BootTestCase):
 
     def test_every_class_under_every_strategy(self):
         bmc = self.bmc()
@@ -333,7 +269,7 @@ class OnceTestCase(BootTestCase):
         self.is_restored(machine.name, spec)
 
 
-class MindTestCase(BootTestCase):
+class MindTestCase(boot_case.BootTestCase):
     """Overrides that are replaced, taken away, and met by others' edits."""
 
     def test_replacing_does_not_forget_what_was_before(self):
@@ -417,7 +353,7 @@ class MindTestCase(BootTestCase):
                 self.stays(lambda: self.uid(machine.name) == before, 0.2)
 
 
-class FirmwareTestCase(BootTestCase):
+class FirmwareTestCase(boot_case.BootTestCase):
 
     def test_mode_for_once(self):
         machine = self.machine('Manual')
@@ -463,7 +399,7 @@ class FirmwareTestCase(BootTestCase):
         self.boots_next(machine, 'Hdd', 'efi')
 
 
-class WithoutGateTestCase(BootTestCase):
+class WithoutGateTestCase(boot_case.BootTestCase):
 
     GATE = False
 
@@ -506,161 +442,8 @@ class WithoutGateTestCase(BootTestCase):
         self.is_restored(machine.name, spec)
 
 
-class KilledTestCase(BootTestCase):
-    """BMC processes come and go; the VM remembers."""
-
-    def away(self):
-        """A BMC whose keeper does not run."""
-        return self.bmc(keeper=False)
-
-    def test_killed_after_setting_it(self):
-        name = self.machine('Manual').name
-        spec = self.spec(name)
-        self.assertFalse(self.drive(name, 'boot', 'Pxe', 'Once', writes=1))
-        machine = self.bmc().machine(name)
-        self.assertEqual(boot.BootState(PXE, ONCE, LEGACY), machine.boot())
-        self.assertEqual('Pxe', self.start_over(machine, R.ON)['class'])
-        self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
-        self.is_restored(name, spec)
-
-    def test_no_bmc_when_it_starts(self):
-        for strategy, action in (('Halted', 'virtctl start'),
-                                 ('Manual', 'virtctl start'),
-                                 ('RerunOnFailure', 'virtctl start'),
-                                 ('Halted', R.ON), ('Manual', R.ON),
-                                 ('RerunOnFailure', R.ON)):
-            away = self.away()
-            machine = self.machine(strategy, away)
-            spec = self.spec(machine.name)
-            machine.set_boot(PXE, ONCE)
-            self.assertEqual('Pxe', self.start_over(machine, action)['class'])
-            # What it reads is right, though nobody has put it back yet.
-            self.until('over',
-                       lambda: machine.boot().enabled is DISABLED)
-            if action is not R.ON:
-                # A power-on that is tried again may put it back itself.
-                self.assertNotEqual(spec['template'],
-                                    self.spec(machine.name)['template'])
-            bmc = self.bmc()
-            machine = bmc.machine(machine.name)
-            self.until('put back', lambda: self.spec(machine.name)[
-                'template'] == spec['template'])
-            self.until('kept up', lambda: self.strategy(machine.name)
-                       == 'Always')
-            self.assertEqual('Hdd',
-                             self.guest_reboots(machine, True)['class'])
-            after = {('Halted', 'virtctl start'): 'Always',
-                     ('Halted', R.ON): 'RerunOnFailure'}.get(
-                         (strategy, action), strategy)
-            self.is_restored(machine.name, spec, after)
-            bmc.close()
-
-    def test_no_bmc_while_it_came_and_went(self):
-        machine = self.machine('Manual', self.away())
-        spec = self.spec(machine.name)
-        machine.set_boot(PXE, ONCE)
-        self.sandbox.do(machine.name, 'start')
-        self.sandbox.wait_boot(machine.name, 1)
-        self.sandbox.do(machine.name, 'stop')
-        self.sandbox.wait_stopped(machine.name)
-        self.until('over', lambda: machine.boot().enabled is DISABLED)
-        machine = self.bmc().machine(machine.name)
-        self.is_restored(machine.name, spec)
-        self.assertEqual('Hdd', self.start_over(machine, R.ON)['class'])
-
-    def test_killed_between_any_two_writes(self):
-        for strategy, action, off in (
-                ('Halted', R.ON, True), ('Manual', R.ON, True),
-                ('RerunOnFailure', R.FORCE_RESTART, False),
-                ('Manual', R.FORCE_RESTART, False)):
-            for writes in (1, 2):
-                machine = self.machine(strategy, self.away(), off=off)
-                spec = self.spec(machine.name)
-                boots = len(self.sandbox.boots(machine.name))
-                machine.set_boot(PXE, ONCE)
-                self.drive(machine.name, 'reset', action.value,
-                           writes=writes)
-                self.assertEqual('Pxe', self.sandbox.wait_boot(
-                    machine.name, boots + 1)['class'])
-                # Each step of putting it back dies, and is taken up again.
-                for _ in range(2):
-                    self.drive(machine.name, 'keep', writes=1)
-                bmc = self.bmc()
-                machine = bmc.machine(machine.name)
-                self.until('over', lambda: machine.boot().enabled
-                           is DISABLED)
-                self.until('kept up', lambda: self.strategy(machine.name)
-                           == 'Always')
-                self.assertEqual('Hdd',
-                                 self.guest_reboots(machine, True)['class'])
-                self.is_restored(machine.name, spec, {
-                    'Halted': 'RerunOnFailure'}.get(strategy))
-                bmc.close()
-
-    def test_several_keepers(self):
-        bmcs = [self.bmc() for _ in range(4)]
-        machine = self.machine('Manual', bmcs[0])
-        spec = self.spec(machine.name)
-        for number in range(3):
-            # One BMC sets it, another one runs it.
-            machine = self.handle(bmcs[number], machine.name)
-            machine.set_boot(PXE, ONCE)
-            machine = self.handle(bmcs[number + 1], machine.name)
-            self.assertTrue(machine.wait(
-                lambda vm, vmi: boot.state(vm, vmi).enabled is ONCE, 30))
-            booted = self.start_over(
-                machine, R.FORCE_RESTART if number else R.ON)
-            self.assertEqual('Pxe', booted['class'])
-            self.assertEqual('Hdd',
-                             self.guest_reboots(machine, True)['class'])
-            self.is_restored(machine.name, spec)
-
-
-class FaultTestCase(BootTestCase):
-
-    def test_each_write_of_setting_it(self):
-        machine = self.machine('Manual')
-        spec = self.spec(machine.name)
-        for moment in machine_case.BAD_MOMENTS:
-            self.sandbox.fault(moment, verb='PATCH',
-                               where=f'virtualmachines/{machine.name}$')
-            machine.set_boot(PXE, ONCE)
-            self.assertEqual(boot.BootState(PXE, ONCE, LEGACY),
-                             machine.boot())
-            self.assertEqual([1], self.fault_hits())
-            self.sandbox.clear_faults()
-            machine.set_boot(NONE)
-            self.assertEqual(spec, self.spec(machine.name))
-
-    def test_each_write_of_the_keeper(self):
-        bmc = self.bmc()
-        for moment in machine_case.BAD_MOMENTS:
-            machine = self.machine('Manual', bmc)
-            spec = self.spec(machine.name)
-            machine.set_boot(PXE, ONCE)
-            # Its two patches: the order back, then the strategy.
-            self.sandbox.do(machine.name, 'start')
-            self.sandbox.fault(moment, verb='PATCH',
-                               where=f'virtualmachines/{machine.name}$')
-            self.assertEqual(
-                'Pxe', self.sandbox.wait_boot(machine.name, 1)['class'])
-            self.until('kept up', lambda: self.strategy(machine.name)
-                       == 'Always')
-            self.sandbox.clear_faults()
-            self.sandbox.fault(moment, verb='PATCH',
-                               where=f'virtualmachines/{machine.name}$')
-            self.assertEqual('Hdd',
-                             self.guest_reboots(machine, True)['class'])
-            self.is_restored(machine.name, spec)
-
-    def test_watches_that_break(self):
-        machine = self.machine('Manual')
-        spec = self.spec(machine.name)
-        machine.set_boot(PXE, ONCE)
-        self.sandbox.fault('break', verb='WATCH', count=2)
-        self.assertEqual('Pxe', self.start_over(machine, R.ON)['class'])
-        self.sandbox.fault('gone', verb='WATCH', count=2)
-        self.until('kept up', lambda: self.strategy(machine.name)
-                   == 'Always')
-        self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
-        self.is_restored(machine.name, spec)
+LateOnceTestCase = lagging_controllers.lagging(
+    OnceTestCase,
+    'test_order_before_comes_back',
+    'test_machine_switched_off_in_that_boot',
+    'test_next_override_in_that_boot')

@@ -7,12 +7,12 @@ sessions and keeps them, and an ISO goes into the node and out of it.
 
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
+from tests.fixtures import account_secret
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import image_server
 from tests.fixtures import ironic
 from tests.fixtures import media_case
-from tests.functional.redfish import test_accounts
 
 ADMIN = ('ironic', 'correct horse')
 
@@ -25,7 +25,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.certificate = cls.share(certificates.Certificate())
-        secret = cls.share(test_accounts.Secret(
+        secret = cls.share(account_secret.Secret(
             username=ADMIN[0], password=ADMIN[1]))
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), {

@@ -5,7 +5,6 @@ The package as a protocol room uses it, in this process, against a sandbox of
 its own: no Redfish and no IPMI in between.
 """
 
-import itertools
 import os
 import pathlib
 import socket
@@ -23,9 +22,8 @@ from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import cluster
-from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
-from tests.fixtures import base
+from tests.fixtures import cluster_case
 
 MIB = 1024 * 1024
 
@@ -34,83 +32,8 @@ BAD_MOMENTS = ('409', '429', '500', '503', 'hang', 'reset', 'drop-after')
 
 VMS = '/virtualmachines'
 
-_names = ('cluster-%d' % number for number in itertools.count(1))
 
-
-class ClusterTestCase(base.SandboxTestCase):
-    """A sandbox, and clusters that notice things quickly."""
-
-    VMS = 0
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.connection = connection.Connection.from_options(
-            str(cls.sandbox.bmc_account(everywhere=True)))
-
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(self.sandbox.clear_faults)
-
-    def cluster(self, namespaces=('default',), **scope):
-        # No watch is renewed while a test waits: what comes, it has brought.
-        opts = dict(stale_seconds=1, watch_seconds=120, watch_backoff=0.5,
-                    request_timeout=2, write_deadline=10, gates_seconds=0)
-        opts.update(scope.pop('opts', {}))
-        made = cluster.Cluster(self.connection, namespaces,
-                               options=options.Options(**opts), **scope)
-        self.addCleanup(made.close)
-        return made
-
-    def vm(self, strategy='Halted', namespace='default', name=None,
-           labels=None):
-        vm = machines.vm(name or next(_names), strategy, namespace)
-        vm['metadata']['labels'] = labels or {}
-        self.addCleanup(self.sandbox.delete, 'virtualmachines',
-                        vm['metadata']['name'], namespace)
-        return self.sandbox.create('virtualmachines', vm, namespace)
-
-    def machine(self, strategy='Halted', **scope):
-        vm = self.vm(strategy)
-        return self.cluster(**scope).machine(vm['metadata']['name'])
-
-    def namespace(self):
-        name = next(_names)
-        self.sandbox.create('namespaces', {
-            'apiVersion': 'v1', 'kind': 'Namespace',
-            'metadata': {'name': name}}, namespace=None)
-        return name
-
-    def until(self, check, seconds=45):
-        """Wait for what the cache has no word for."""
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                if check():
-                    return
-            except errors.Unavailable:
-                pass
-            if time.monotonic() > end:
-                self.fail(f'it did not come in {seconds:g} s')
-            time.sleep(0.01)
-
-    def annotate(self, machine, value):
-        """Be another writer."""
-        self.sandbox.patch('virtualmachines', machine.name, {
-            'metadata': {'annotations': {'other': value}}},
-            machine.namespace)
-
-    def annotation(self, machine):
-        return machine.objects()[0]['metadata'].get(
-            'annotations', {}).get('other')
-
-    def calls(self):
-        """How many API calls there were so far, see `Sandbox.calls`."""
-        return sum(sum(resources.values())
-                   for resources in self.sandbox.calls().values())
-
-
-class ReadTestCase(ClusterTestCase):
+class ReadTestCase(cluster_case.ClusterTestCase):
 
     def test_a_machine_and_its_inventory(self):
         machine = self.machine('RerunOnFailure')
@@ -143,9 +66,9 @@ class ReadTestCase(ClusterTestCase):
         kind = self.sandbox.create('virtualmachineinstancetypes', {
             'apiVersion': 'instancetype.kubevirt.io/v1beta1',
             'kind': 'VirtualMachineInstancetype',
-            'metadata': {'name': next(_names)},
+            'metadata': {'name': next(cluster_case.names)},
             'spec': {'cpu': {'guest': 3}, 'memory': {'guest': '96Mi'}}})
-        vm = machines.vm(next(_names), 'Halted')
+        vm = machines.vm(next(cluster_case.names), 'Halted')
         domain = vm['spec']['template']['spec']['domain']
         del domain['cpu'], domain['memory']
         vm['spec']['instancetype'] = {
@@ -243,7 +166,7 @@ class ReadTestCase(ClusterTestCase):
         self.until(lambda: machine.indicator() == 'Lit')
 
 
-class ScopeTestCase(ClusterTestCase):
+class ScopeTestCase(cluster_case.ClusterTestCase):
 
     def test_namespaces_and_ambiguous_names(self):
         one, two, three = (self.namespace() for _ in range(3))
@@ -321,7 +244,7 @@ class ScopeTestCase(ClusterTestCase):
         )
 
 
-class BadMomentsTestCase(ClusterTestCase):
+class BadMomentsTestCase(cluster_case.ClusterTestCase):
 
     def assert_hit(self):
         [fault] = self.sandbox.faults()['faults']
@@ -506,7 +429,7 @@ class BadMomentsTestCase(ClusterTestCase):
         self.assertEqual([], failed)
 
 
-class RefusalTestCase(ClusterTestCase):
+class RefusalTestCase(cluster_case.ClusterTestCase):
 
     def test_what_admission_refuses(self):
         machine = self.machine()
@@ -542,7 +465,7 @@ class RefusalTestCase(ClusterTestCase):
                           resource=api_resources.VMI)
 
 
-class GatesTestCase(ClusterTestCase):
+class GatesTestCase(cluster_case.ClusterTestCase):
 
     def test_gates_follow_the_kubevirt_object(self):
         gates = self.cluster().gates
@@ -556,7 +479,7 @@ class GatesTestCase(ClusterTestCase):
             self.assertIs(expected, gates.enabled('RebootPolicy'), (on, off))
 
 
-class ThousandTestCase(ClusterTestCase):
+class ThousandTestCase(cluster_case.ClusterTestCase):
     """As many VMs as the issue asks for."""
 
     VMS = 1000
@@ -576,7 +499,7 @@ class ThousandTestCase(ClusterTestCase):
         self.until(lambda: self.annotation(found[500]) == 'x')
 
 
-class WayInTestCase(ClusterTestCase):
+class WayInTestCase(cluster_case.ClusterTestCase):
 
     def test_the_account_of_a_pod_whose_token_rotates(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

@@ -2,12 +2,13 @@
 """Virtual media through deaths, races, bad moments and crowds."""
 
 import itertools
-import threading
 import time
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
+from tests.fixtures import concurrency
+from tests.fixtures import lagging_controllers
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
 
@@ -15,25 +16,6 @@ R = power_state.ResetType
 S = media_case.S
 
 KIND = {'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume'}
-
-
-def at_once(*calls):
-    """Call functions in threads. :returns: what they returned or raised"""
-    found = [None] * len(calls)
-
-    def run(number, call):
-        try:
-            found[number] = call()
-        except Exception as e:
-            found[number] = e
-
-    threads = [threading.Thread(target=run, args=each)
-               for each in enumerate(calls)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    return found
 
 
 class DeathTestCase(media_case.MediaTestCase):
@@ -175,7 +157,7 @@ class RaceTestCase(media_case.MediaTestCase):
                 time.sleep(number * 0.012)
                 other.eject_media('Cd')
 
-            inserted, ejected = at_once(
+            inserted, ejected = concurrency.at_once(
                 lambda: machine.insert_media('Cd', self.source()), eject)
             self.assertIsNone(ejected)
             if isinstance(inserted, Exception):
@@ -190,7 +172,7 @@ class RaceTestCase(media_case.MediaTestCase):
         machine = self.machine('Halted', bmcs[0],
                                change=media_case.drop_medium)
         for _ in range(4):
-            found = at_once(*[
+            found = concurrency.at_once(*[
                 lambda bmc=bmc: bmc.machine(machine.name).insert_media(
                     'Cd', self.source()) for bmc in bmcs])
             for each in found:
@@ -204,14 +186,14 @@ class RaceTestCase(media_case.MediaTestCase):
 
     def test_two_devices(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
-        found = at_once(*[
+        found = concurrency.at_once(*[
             lambda device=device: machine.insert_media(device, self.source())
             for device in ('Cd', 'USBStick')])
         self.assertEqual(
             [], [e for e in found if isinstance(e, Exception)])
         for device in ('Cd', 'USBStick'):
             self.comes(machine, S.READY, device)
-        self.assertEqual([None, None], at_once(*[
+        self.assertEqual([None, None], concurrency.at_once(*[
             lambda device=device: machine.eject_media(device)
             for device in ('Cd', 'USBStick')]))
         self.nothing_left(machine)
@@ -222,7 +204,7 @@ class RaceTestCase(media_case.MediaTestCase):
             machine = self.machine('Halted', one,
                                    change=media_case.drop_drive)
             other = self.handle(two, machine.name)
-            found = at_once(
+            found = concurrency.at_once(
                 lambda: machine.insert_media('Cd', self.source()),
                 lambda: other.set_boot(boot.Target.PXE, boot.Enabled.ONCE))
             self.assertIsNone(found[1])
@@ -231,9 +213,13 @@ class RaceTestCase(media_case.MediaTestCase):
             self.assertEqual('Pxe', self.sandbox.wait_boot(
                 machine.name, 1)['class'])
             self.becomes(machine, machine_case.ON)
-            at_once(lambda: machine.eject_media('Cd'), lambda: self.until(
-                'over',
-                lambda: other.boot().enabled is boot.Enabled.DISABLED))
+            concurrency.at_once(
+                lambda: machine.eject_media('Cd'),
+                lambda: self.until(
+                    'over',
+                    lambda: other.boot().enabled is boot.Enabled.DISABLED,
+                ),
+            )
             self.nothing_left(machine)
             devices = self.sandbox.vm(machine.name)['spec']['template'][
                 'spec']['domain']['devices']
@@ -254,7 +240,7 @@ class RaceTestCase(media_case.MediaTestCase):
         names = [self.make('Halted', change=media_case.drop_medium)
                  for _ in range(20)]
         each = [self.handle(bmc, name) for name in names]
-        found = at_once(*[
+        found = concurrency.at_once(*[
             lambda machine=machine: machine.insert_media('Cd', self.source())
             for machine in each])
         self.assertEqual(
@@ -262,7 +248,7 @@ class RaceTestCase(media_case.MediaTestCase):
         for machine in each:
             self.comes(machine, S.READY)
         self.assertEqual(20, len(self.data_volumes()))
-        self.assertEqual([None] * 20, at_once(*[
+        self.assertEqual([None] * 20, concurrency.at_once(*[
             lambda machine=machine: machine.eject_media('Cd')
             for machine in each]))
         for machine in each:
@@ -426,3 +412,9 @@ class BadMomentTestCase(media_case.MediaTestCase):
         self.comes(machine, S.READY)
         machine.eject_media('Cd')
         self.nothing_left(machine)
+
+
+LateRaceTestCase = lagging_controllers.lagging(
+    RaceTestCase,
+    'test_insert_and_eject',
+    'test_twenty_at_once')

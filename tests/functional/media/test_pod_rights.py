@@ -9,11 +9,12 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
+from tests.fixtures import concurrency
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
-from tests.functional.media import test_faults as robust
 
 S = media_case.S
 
@@ -133,11 +134,11 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
     def test_power_and_boot(self):
         machine = self.alone()
         machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
-        machine.reset(robust.R.ON)
+        machine.reset(power_state.ResetType.ON)
         self.becomes(machine, machine_case.ON)
-        machine.reset(robust.R.FORCE_RESTART)
+        machine.reset(power_state.ResetType.FORCE_RESTART)
         machine.set_boot(boot.Target.HDD, boot.Enabled.CONTINUOUS)
-        machine.reset(robust.R.FORCE_OFF)
+        machine.reset(power_state.ResetType.FORCE_OFF)
         self.becomes(machine, machine_case.OFF)
 
 
@@ -184,7 +185,7 @@ class NamedDeathTestCase(NamedMixin, media_case.MediaTestCase):
         name = self.make('Halted', change=media_case.drop_medium)
         both = [self.handle(self.bmc_of(name), name) for _ in range(2)]
         for _ in range(4):
-            found = robust.at_once(*[
+            found = concurrency.at_once(*[
                 lambda one=one: one.insert_media('Cd', self.private())
                 for one in both])
             for each in found:

@@ -7,6 +7,7 @@ import requests
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
+from tests.fixtures import lagging_controllers
 from tests.fixtures import machine_case
 
 R = power_state.ResetType
@@ -520,3 +521,14 @@ class KilledTestCase(machine_case.MachineTestCase):
         self.sandbox.do(machine.name, 'restart')
         self.until('forgotten', lambda: not self.annotations(machine.name))
         self.assertEqual('Always', self.strategy(machine.name))
+
+
+LateSwitchTestCase = lagging_controllers.lagging(
+    SwitchTestCase,
+    'test_always_remembered_by_another_bmc',
+    'test_vm_that_is_deleted')
+LateInBetweenTestCase = lagging_controllers.lagging(
+    InBetweenTestCase,
+    'test_on_waits_for_the_end_of_a_shutdown',
+    'test_off_while_powering_on',
+    'test_two_bmcs_at_once_restart_once')

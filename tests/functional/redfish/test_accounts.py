@@ -15,6 +15,7 @@ from requests import adapters
 import sushy
 from sushy import auth
 
+from tests.fixtures import account_secret
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
@@ -22,38 +23,6 @@ from tests.fixtures import redfish_case
 SERVICE = '/redfish/v1/SessionService'
 SESSIONS = SERVICE + '/Sessions'
 ADMIN = ('admin', 'secret-of-admin')
-
-
-class Secret(fixtures.Fixture):
-    """A mounted Secret, as kubelet writes and changes it.
-
-    :param path: folder; None for a new one
-    :param values: dict of file name to text
-    """
-
-    def __init__(self, path=None, **values):
-        super().__init__()
-        self.path = path
-        self.values = values
-
-    def _setUp(self):
-        if self.path is None:
-            self.path = pathlib.Path(
-                self.useFixture(fixtures.TempDir()).path)
-        self.path.mkdir(exist_ok=True)
-        self.change(**self.values)
-
-    def change(self, **values):
-        """Turn it over to other values, all at once."""
-        new = self.path / ('..%d' % time.monotonic_ns())
-        new.mkdir()
-        for name, value in values.items():
-            (new / name).write_text(value)
-        (self.path / '..data_tmp').symlink_to(new.name)
-        os.rename(self.path / '..data_tmp', self.path / '..data')
-        for name in values:
-            if not (self.path / name).is_symlink():
-                (self.path / name).symlink_to('..data/' + name)
 
 
 class From(adapters.HTTPAdapter):
@@ -78,12 +47,18 @@ class AccountsTestCase(base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
-        cls.secret = cls.share(Secret(
+        cls.secret = cls.share(account_secret.Secret(
             cls.folder / 'admin', username='admin',
             password='secret-of-admin\n'))
         for name, role in ('bob', 'Operator'), ('ann', 'ReadOnly'):
-            cls.share(Secret(cls.folder / name, username=name, role=role,
-                             password='secret-of-' + name))
+            cls.share(
+                account_secret.Secret(
+                    cls.folder / name,
+                    username=name,
+                    role=role,
+                    password='secret-of-' + name,
+                )
+            )
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(cls.folder)},

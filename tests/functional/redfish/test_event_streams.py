@@ -10,10 +10,10 @@ import time
 import requests
 
 from tests.fixtures import emulator
+from tests.fixtures import events_case
 from tests.fixtures import redfish_case
-from tests.functional.redfish import test_events
 
-STREAM = test_events.SERVICE + '/SSE'
+STREAM = events_case.SERVICE + '/SSE'
 
 
 class Stream:
@@ -78,7 +78,7 @@ class Stream:
         self.close()
 
 
-class StreamTestCase(test_events.EventsTestCase):
+class StreamTestCase(events_case.EventsTestCase):
 
     SERVER = 'gunicorn'
 
@@ -113,7 +113,7 @@ class StreamTestCase(test_events.EventsTestCase):
     def streams(self):
         """The streams among the subscriptions."""
         members = self.emulator.request(
-            'GET', test_events.SUBSCRIPTIONS, expect=200).json()['Members']
+            'GET', events_case.SUBSCRIPTIONS, expect=200).json()['Members']
         found = [self.emulator.request('GET', member['@odata.id'])
                  for member in members]
         return [one.json() for one in found if one.status_code == 200
@@ -214,11 +214,11 @@ class TestServers(StreamTestCase):
     def test_one_thread(self):
         one = self.start(server='gunicorn', threads=1)
         self.assertNotIn('ServerSentEventUri', one.request(
-            'GET', test_events.SERVICE, expect=200).json())
+            'GET', events_case.SERVICE, expect=200).json())
         one.request('GET', STREAM, expect=501)
 
 
-class TestLog(test_events.EventsTestCase):
+class TestLog(events_case.EventsTestCase):
 
     def entries(self, **query):
         return self.emulator.request(

@@ -12,49 +12,12 @@ import sushy
 
 from kubevirt_sandbox.testing import machines
 from tests.fixtures import emulator
-from tests.fixtures import event_listener
+from tests.fixtures import events_case
 from tests.fixtures import file_servers
 from tests.fixtures import redfish_case
 
-SERVICE = '/redfish/v1/EventService'
-SUBSCRIPTIONS = SERVICE + '/Subscriptions'
 
-#: The listeners of these tests are on this host.
-SETTINGS = {'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True}
-
-
-class EventsTestCase(redfish_case.RedfishTestCase):
-
-    SETTINGS = SETTINGS
-
-    def listen(self, *args, **kwargs):
-        return self.useFixture(event_listener.Listener(*args, **kwargs))
-
-    def subscribe(self, url, own=True, **more):
-        """Make a subscription, which goes with the test; its path.
-
-        :param own: whether for the test's own VM alone.
-        """
-        if own:
-            more['OriginResources'] = [{'@odata.id': self.path}]
-            more['SubordinateResources'] = True
-        answer = self.emulator.request('POST', SUBSCRIPTIONS, {
-            'Destination': url, 'Protocol': 'Redfish', 'Context': 'mine',
-            **more}, expect=201)
-        path = answer.headers['Location']
-        self.addCleanup(self.emulator.request, 'DELETE', path)
-        return path
-
-    def test_event(self, expect=204, **body):
-        self.emulator.request(
-            'POST', SERVICE + '/Actions/EventService.SubmitTestEvent', body,
-            expect=expect)
-
-    # It is no test of its own.
-    submit, test_event = test_event, None
-
-
-class TestWhatHappens(EventsTestCase):
+class TestWhatHappens(events_case.EventsTestCase):
     """Whoever did it."""
 
     def setUp(self):
@@ -164,7 +127,7 @@ class TestWhatHappens(EventsTestCase):
             return False
 
 
-class TestSubscriptions(EventsTestCase):
+class TestSubscriptions(events_case.EventsTestCase):
     """Who is told, and what becomes of those who do not listen."""
 
     def setUp(self):
@@ -238,12 +201,12 @@ class TestSubscriptions(EventsTestCase):
         self.assertLess(time.monotonic() - begin, 9)
 
     def test_policies(self):
-        self.addCleanup(self.emulator.request, 'PATCH', SERVICE, {
+        self.addCleanup(self.emulator.request, 'PATCH', events_case.SERVICE, {
             'DeliveryRetryAttempts': 3, 'DeliveryRetryIntervalSeconds': 10})
-        self.emulator.request('PATCH', SERVICE, {
+        self.emulator.request('PATCH', events_case.SERVICE, {
             'DeliveryRetryAttempts': 1, 'DeliveryRetryIntervalSeconds': 1},
             expect=204)
-        found = self.emulator.request('GET', SERVICE).json()
+        found = self.emulator.request('GET', events_case.SERVICE).json()
         self.assertEqual((1, 1), (found['DeliveryRetryAttempts'],
                                   found['DeliveryRetryIntervalSeconds']))
         one = self.listen((500,))
@@ -300,12 +263,14 @@ class TestSubscriptions(EventsTestCase):
                  'PropertyValueFormatError'),
                 ({'Destination': 'http://192.0.2.1/', 'Nonsense': 1},
                  'PropertyUnknown')):
-            found = self.refused('POST', SUBSCRIPTIONS, body, 400)
+            found = self.refused('POST', events_case.SUBSCRIPTIONS, body, 400)
             self.assertEqual(entry, found[0][0], body)
             self.assertNotIn('secret', str(found))
-        self.refused('PATCH', SERVICE, {'DeliveryRetryAttempts': -1}, 400)
-        self.refused('GET', SUBSCRIPTIONS + '/none', None, 404)
-        self.refused('DELETE', SUBSCRIPTIONS + '/none', None, 404)
+        self.refused(
+            'PATCH', events_case.SERVICE, {
+                'DeliveryRetryAttempts': -1}, 400)
+        self.refused('GET', events_case.SUBSCRIPTIONS + '/none', None, 404)
+        self.refused('DELETE', events_case.SUBSCRIPTIONS + '/none', None, 404)
 
     def test_killed(self):
         one = self.listen()
@@ -324,7 +289,7 @@ class TestSubscriptions(EventsTestCase):
         self.assertNotIn('ResourceCreated', one.keys())
 
 
-class TestWorkers(EventsTestCase):
+class TestWorkers(events_case.EventsTestCase):
     """Several workers notice everything; it is told once."""
 
     VMS = 0
@@ -332,8 +297,14 @@ class TestWorkers(EventsTestCase):
     @classmethod
     def setUpClass(cls):
         super(redfish_case.base.EmulatorTestCase, cls).setUpClass()
-        cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.bmc_account(), SETTINGS, 'gunicorn', workers=3))
+        cls.emulator = cls.share(
+            emulator.Emulator(
+                cls.sandbox.bmc_account(),
+                events_case.SETTINGS,
+                'gunicorn',
+                workers=3,
+            )
+        )
 
     def test_once(self):
         self.make()

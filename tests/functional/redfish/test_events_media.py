@@ -5,23 +5,23 @@ import bcrypt
 import fixtures
 
 from tests.fixtures import event_listener
+from tests.fixtures import events_case
 from tests.fixtures import redfish_case
-from tests.functional.redfish import test_events
-from tests.functional.redfish import test_virtual_media
+from tests.fixtures import virtual_media_case
 
 ADMIN = ('admin', 'secret-of-admin')
 
 
-class TestMedia(test_virtual_media.MediaTestCase):
+class TestMedia(virtual_media_case.MediaTestCase):
 
-    SETTINGS = {**test_virtual_media.MediaTestCase.SETTINGS,
-                **test_events.SETTINGS}
+    SETTINGS = {**virtual_media_case.MediaTestCase.SETTINGS,
+                **events_case.SETTINGS}
 
     def test_media(self):
         self.make()
         one = self.useFixture(event_listener.Listener())
         answer = self.emulator.request(
-            'POST', test_events.SUBSCRIPTIONS, {
+            'POST', events_case.SUBSCRIPTIONS, {
                 'Destination': one.url, 'Protocol': 'Redfish',
                 'RegistryPrefixes': ['SushyKubeVirt', 'TaskEvent']},
             expect=201)
@@ -30,7 +30,7 @@ class TestMedia(test_virtual_media.MediaTestCase):
         drive = {'origin': self.device}
         url = self.url()
         self.insert(url.replace('://', '://me:%s@'
-                                % test_virtual_media.PASSWORD))
+                                % virtual_media_case.PASSWORD))
         event = one.wait('MediaInserted', **drive)
         self.assertEqual(['default/' + self.name, url, 'Cd'],
                          event['MessageArgs'])
@@ -53,7 +53,7 @@ class TestMedia(test_virtual_media.MediaTestCase):
         self.eject()
         one.wait('MediaEjected', count=2, **drive)
         for text in (str(one.posts), self.emulator.process.output):
-            self.assertNotIn(test_virtual_media.PASSWORD, text)
+            self.assertNotIn(virtual_media_case.PASSWORD, text)
 
 
 class TestLogins(redfish_case.RedfishTestCase):
@@ -65,7 +65,7 @@ class TestLogins(redfish_case.RedfishTestCase):
         with open(folder.join('accounts'), 'w') as stream:
             stream.write('%s:%s\n' % (ADMIN[0], bcrypt.hashpw(
                 ADMIN[1].encode(), bcrypt.gensalt(4)).decode()))
-        cls.SETTINGS = {**test_events.SETTINGS,
+        cls.SETTINGS = {**events_case.SETTINGS,
                         'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS':
                             folder.join('accounts')}
         super().setUpClass()
@@ -73,7 +73,7 @@ class TestLogins(redfish_case.RedfishTestCase):
     def test_refused(self):
         one = self.useFixture(event_listener.Listener())
         self.emulator.request(
-            'POST', test_events.SUBSCRIPTIONS, {
+            'POST', events_case.SUBSCRIPTIONS, {
                 'Destination': one.url, 'Protocol': 'Redfish'},
             expect=201, auth=ADMIN)
         systems = '/redfish/v1/Systems'

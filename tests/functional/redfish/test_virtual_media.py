@@ -6,124 +6,19 @@ What CDI makes of an image is real: it downloads, and so does the upload.
 
 import concurrent.futures
 import contextlib
-import json
 import time
 
 import sushy
 
-from kubevirt_sandbox.testing import machines
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import file_servers
 from tests.fixtures import image_server
 from tests.fixtures import redfish_case
-
-PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
-INSERT = '/Actions/VirtualMedia.InsertMedia'
-EJECT = '/Actions/VirtualMedia.EjectMedia'
-TASKS = '/redfish/v1/TaskService/Tasks'
-
-#: What must be nowhere but in the request: see `nowhere`.
-PASSWORD = image_server.ImageServer.PASSWORD
+from tests.fixtures import virtual_media_case
 
 
-class MediaTestCase(redfish_case.RedfishTestCase):
-    """``device`` is the path of the VM's CD-ROM drive."""
-
-    SETTINGS = {PREFIX + 'ALLOW_LOOPBACK': True}
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.images = cls.share(image_server.ImageServer())
-
-    def setUp(self):
-        super().setUp()
-        self.images.missing = None
-        self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
-
-    def make(self, run_strategy='Halted', empty=True):
-        self.name = redfish_case.new_name()
-        vm = machines.vm(self.name, run_strategy)
-        if empty:
-            # Without the installer that the VM comes with.
-            del vm['spec']['template']['spec']['volumes'][1]
-        vm = self.sandbox.create('virtualmachines', vm)
-        self.uuid = machines.uuid_of(vm)
-        self.path = f'{redfish_case.SYSTEMS}/{self.uuid}'
-        self.device = self.path + '/VirtualMedia/Cd'
-        self.appears(self.uuid)
-
-    def url(self, name=None):
-        return f"{self.images.url}/{name or self.name + '.iso'}"
-
-    def slow(self, url, **how):
-        """Make CDI slow with a URL."""
-        self.sandbox.request('POST', '/sandbox/imports', dict(
-            how, url=url)).raise_for_status()
-
-    def read(self):
-        return self.emulator.request('GET', self.device, expect=200).json()
-
-    def insert(self, url=None, expect=(200, 204), headers=None, **more):
-        return self.emulator.request(
-            'POST', self.device + INSERT, dict(Image=url or self.url(),
-                                               **more),
-            expect=expect, headers=headers)
-
-    def eject(self):
-        self.emulator.request('POST', self.device + EJECT, {}, expect=204)
-
-    def ready(self):
-        """Wait until the medium is complete. :returns: the device"""
-        return self.until(lambda: (body := self.read())['Status'] == {
-            'State': 'Enabled', 'Health': 'OK'} and body)
-
-    def failed(self):
-        """Wait until the import failed. :returns: what is said about it"""
-        def so():
-            status = self.read()['Status']
-            return status['Health'] == 'Critical' and status['Conditions'][0]
-        return self.until(so)['Message']
-
-    def left(self):
-        """What there is of any medium of any VM."""
-        found = [
-            f"{plural}/{one['metadata']['name']}" for plural in (
-                'datavolumes', 'persistentvolumeclaims', 'secrets')
-            for one in self.sandbox.list(plural)
-            if '-bmc-' in one['metadata']['name']
-            and not one['metadata']['name'].endswith('-bmc-state')]
-        for one in self.sandbox.list('virtualmachines'):
-            # Settings of a device may stay.
-            kept = json.loads((one['metadata'].get('annotations') or {}).get(
-                'sushy-kubevirt.openstack.org/media', '{}'))
-            if kept.keys() - {'verify', 'certificates'}:
-                found.append(one['metadata']['name'])
-        tasks = self.emulator.request('GET', TASKS).json()['Members']
-        return found, tasks
-
-    def nothing_left(self):
-        try:
-            self.until(lambda: self.left() == ([], []))
-        except AssertionError:
-            self.fail(f'There is left: {self.left()!r}')
-
-    def nowhere(self, *secrets):
-        """Nobody can read a secret where it does not belong."""
-        for plural in ('virtualmachines', 'datavolumes', 'events',
-                       'persistentvolumeclaims', 'configmaps'):
-            for one in self.sandbox.list(plural):
-                for secret in secrets:
-                    self.assertNotIn(secret, str(one))
-        text = self.emulator.process.since(0)
-        for secret in secrets:
-            self.assertNotIn(secret, text)
-            self.assertNotIn(secret, self.emulator.request(
-                'GET', self.device).text)
-
-
-class TestMedia(MediaTestCase):
+class TestMedia(virtual_media_case.MediaTestCase):
 
     def test_sushy(self):
         for place in 'system', 'manager':
@@ -175,23 +70,30 @@ class TestMedia(MediaTestCase):
         url = self.url('private/a.iso')
         for body in ({}, {'UserName': 'me', 'Password': 'wrong'}):
             [(key, where, _text)] = self.refused(
-                'POST', self.device + INSERT, dict(body, Image=url), 400)
+                'POST',
+                self.device + virtual_media_case.INSERT,
+                dict(body, Image=url),
+                400,
+            )
             self.assertEqual(('ResourceAtUriUnauthorized', url),
                              (key, where))
         self.nothing_left()
-        self.insert(url, UserName='me', Password=PASSWORD)
+        self.insert(url, UserName='me', Password=virtual_media_case.PASSWORD)
         self.ready()
-        self.nowhere(PASSWORD)
+        self.nowhere(virtual_media_case.PASSWORD)
         self.eject()
         self.nothing_left()
         # Those in a URL are moved out of it.
-        self.insert(url.replace('//', f'//me:{PASSWORD}@'))
+        self.insert(url.replace('//', f'//me:{virtual_media_case.PASSWORD}@'))
         self.assertEqual(url, self.ready()['Image'])
-        self.nowhere(PASSWORD)
+        self.nowhere(virtual_media_case.PASSWORD)
         # Sushy's ways.
         cd = self.sushy().virtual_media.get_members()[0]
         cd.eject_media()
-        cd.insert_media(url, username='me', password=PASSWORD)
+        cd.insert_media(
+            url,
+            username='me',
+            password=virtual_media_case.PASSWORD)
         self.ready()
         cd.eject_media()
         self.nothing_left()
@@ -203,7 +105,11 @@ class TestMedia(MediaTestCase):
             file_servers.image(b'x' * 5000), file_servers.pair(issuer=ca)))
         url = server.url + '/a.iso'
         [(key, where)] = self.refused(
-            'POST', self.device + INSERT, {'Image': url}, 400)
+            'POST',
+            self.device + virtual_media_case.INSERT,
+            {'Image': url},
+            400,
+        )
         self.assertEqual(('CouldNotEstablishConnection', url), (key, where))
         cd = self.sushy().virtual_media.get_members()[0]
         cd.certificates.create_member(ca[0], sushy.CertificateType.PEM)
@@ -293,10 +199,11 @@ class TestMedia(MediaTestCase):
                 'http://224.0.0.1/', 'http://a\r\nb/', 'http://a b/',
                 'http://a\\@127.0.0.1/', 'http://host:99999/',
                 'http://x/' + 'y' * 5000, redirect.url + '/a.iso',
-                f'http://me:{PASSWORD}@/x')
+                f'http://me:{virtual_media_case.PASSWORD}@/x')
         for url in urls:
             for method, where, body in (
-                    ('POST', self.device + INSERT, {'Image': url}),
+                    ('POST', self.device +
+                     virtual_media_case.INSERT, {'Image': url}),
                     ('PATCH', self.device, {'Image': url})):
                 if method == 'PATCH' and not url:
                     continue        # that ejects
@@ -305,9 +212,9 @@ class TestMedia(MediaTestCase):
                 [entry] = answer.json()['error']['@Message.ExtendedInfo']
                 self.assertEqual(['#/Image'], entry['RelatedProperties'])
                 self.assertLess(len(answer.text), 3000)
-                self.assertNotIn(PASSWORD, answer.text)
+                self.assertNotIn(virtual_media_case.PASSWORD, answer.text)
         self.nothing_left()
-        self.nowhere(PASSWORD)
+        self.nowhere(virtual_media_case.PASSWORD)
 
     def test_a_restart_is_needed(self):
         self.sandbox.set_gates(
@@ -335,7 +242,7 @@ class TestMedia(MediaTestCase):
         self.nothing_left()
 
 
-class TestHttpBoot(MediaTestCase):
+class TestHttpBoot(virtual_media_case.MediaTestCase):
 
     def patch(self, expect=204, **boot):
         return self.emulator.request('PATCH', self.path, {'Boot': boot},
@@ -369,13 +276,16 @@ class TestHttpBoot(MediaTestCase):
 
     def test_refused(self):
         self.make()
-        for uri, code in (('http://169.254.169.254/', 400), ('x', 400),
-                          (self.url('none'), 400),
-                          (f'http://me:{PASSWORD}@127.0.0.1/', 400)):
+        for uri, code in (
+            ('http://169.254.169.254/', 400),
+            ('x', 400),
+            (self.url('none'), 400),
+            (f'http://me:{virtual_media_case.PASSWORD}@127.0.0.1/', 400),
+        ):
             answer = self.patch(
                 code, BootSourceOverrideTarget='UefiHttp', HttpBootUri=uri,
                 BootSourceOverrideMode='UEFI')
-            self.assertNotIn(PASSWORD, answer.text)
+            self.assertNotIn(virtual_media_case.PASSWORD, answer.text)
             [entry] = answer.json()['error']['@Message.ExtendedInfo']
             self.assertNotIn('Image', entry['MessageArgs'])
         self.assertEqual(['#/Boot/HttpBootUri'], entry['RelatedProperties'])
@@ -384,7 +294,7 @@ class TestHttpBoot(MediaTestCase):
         self.assertEqual('None', body['BootSourceOverrideTarget'])
 
 
-class TestTasks(MediaTestCase):
+class TestTasks(virtual_media_case.MediaTestCase):
 
     def start(self, **slow):
         """Insert with a task. :returns: the answer"""
@@ -458,10 +368,14 @@ class TestTasks(MediaTestCase):
             self.nothing_left()
 
     def test_no_task_is_made_up(self):
-        self.emulator.request('GET', TASKS + '/42', expect=404)
+        self.emulator.request(
+            'GET',
+            virtual_media_case.TASKS +
+            '/42',
+            expect=404)
 
 
-class TestMany(MediaTestCase):
+class TestMany(virtual_media_case.MediaTestCase):
 
     def test_a_hundred_in_a_row(self):
         self.make()
@@ -480,12 +394,21 @@ class TestMany(MediaTestCase):
 
         def turn(where):
             device, url = where
-            self.emulator.request('POST', device + INSERT, {'Image': url},
-                                  expect=204)
+            self.emulator.request(
+                'POST',
+                device + virtual_media_case.INSERT,
+                {'Image': url},
+                expect=204,
+            )
             self.until(lambda: self.emulator.request('GET', device).json()[
                 'Status'] == {'State': 'Enabled', 'Health': 'OK'})
             body = self.emulator.request('GET', device).json()
-            self.emulator.request('POST', device + EJECT, {}, expect=204)
+            self.emulator.request(
+                'POST',
+                device +
+                virtual_media_case.EJECT,
+                {},
+                expect=204)
             return body['Image']
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             self.assertEqual([url for _, url in devices],
@@ -499,7 +422,15 @@ class TestMany(MediaTestCase):
             body = {} if number % 3 == 0 else {'Image': self.url(
                 '%d.iso' % number)}
             answer = self.emulator.request(
-                'POST', self.device + (INSERT if body else EJECT), body)
+                'POST',
+                self.device
+                + (
+                    virtual_media_case.INSERT
+                    if body
+                    else virtual_media_case.EJECT
+                ),
+                body,
+            )
             return answer.status_code
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             codes = set(pool.map(turn, range(24)))
@@ -509,7 +440,7 @@ class TestMany(MediaTestCase):
         self.nothing_left()
 
 
-class TestUpload(MediaTestCase):
+class TestUpload(virtual_media_case.MediaTestCase):
     """What CDI cannot fetch, the emulator does."""
 
     @classmethod
@@ -519,10 +450,10 @@ class TestUpload(MediaTestCase):
         url, ca = cls.sandbox.upload_proxy()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), {
-                **cls.SETTINGS, PREFIX + 'MODE': 'upload',
-                PREFIX + 'WAIT': 20,
-                PREFIX + 'UPLOAD_PROXY_URL': url,
-                PREFIX + 'UPLOAD_PROXY_CA': str(ca)}))
+                **cls.SETTINGS, virtual_media_case.PREFIX + 'MODE': 'upload',
+                virtual_media_case.PREFIX + 'WAIT': 20,
+                virtual_media_case.PREFIX + 'UPLOAD_PROXY_URL': url,
+                virtual_media_case.PREFIX + 'UPLOAD_PROXY_CA': str(ca)}))
 
     def test_uploaded(self):
         self.make()
@@ -564,11 +495,15 @@ class TestUpload(MediaTestCase):
     def test_credentials(self):
         self.make()
         url = self.url('private/b.iso')
-        self.insert(url, UserName='me', Password=PASSWORD, expect=204)
+        self.insert(
+            url,
+            UserName='me',
+            Password=virtual_media_case.PASSWORD,
+            expect=204)
         self.assertEqual([], [
             one for one in self.sandbox.list('secrets')
             if one['metadata']['name'].startswith(self.name)])
-        self.nowhere(PASSWORD)
+        self.nowhere(virtual_media_case.PASSWORD)
         self.eject()
         self.nothing_left()
 
@@ -596,7 +531,7 @@ class TestUpload(MediaTestCase):
 class TestWithoutCdi(redfish_case.RedfishTestCase):
 
     SANDBOX_ARGUMENTS = ('--no-cdi',)
-    SETTINGS = {PREFIX + 'ALLOW_LOOPBACK': True}
+    SETTINGS = {virtual_media_case.PREFIX + 'ALLOW_LOOPBACK': True}
 
     def test_says_what_to_install(self):
         self.make()
@@ -606,11 +541,13 @@ class TestWithoutCdi(redfish_case.RedfishTestCase):
         images = self.useFixture(image_server.ImageServer())
         began = time.monotonic()
         answer = self.emulator.request(
-            'POST', device + INSERT, {'Image': images.url + '/a.iso'},
+            'POST', device + virtual_media_case.INSERT,
+            {'Image': images.url + '/a.iso'},
             expect=501)
         self.assertLess(time.monotonic() - began, 20)
         self.assertIn('Containerized Data Importer', answer.text)
-        self.emulator.request('POST', device + EJECT, {}, expect=204)
+        self.emulator.request('POST', device +
+                              virtual_media_case.EJECT, {}, expect=204)
         cd = self.sushy().virtual_media.get_members()[0]
         with contextlib.suppress(sushy.exceptions.ServerSideError):
             cd.insert_media(images.url + '/a.iso')
