@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AccountService: who may log in, and the roles they can have.
+"""AccountService v1.15: accounts and roles, read-only.
 
-Accounts come from files and Secrets (`redfish.services.account_files`) and
-are changed there; here they can only be read.
+Accounts come from files and Secrets (`redfish.services.account_files`) and are
+changed there.
 """
 
 import re
@@ -73,7 +73,7 @@ def service():
 
 
 def resource_id(account):
-    """What an account is called in a URL."""
+    """The Id of an account, usable in a URL."""
     if _URL_SAFE.fullmatch(account.name) and account.name.strip('.'):
         return account.name
     return 'name-' + account.name.encode().hex()

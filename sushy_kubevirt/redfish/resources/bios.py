@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system's firmware settings: Bios, its attribute registry, SecureBoot.
+"""Bios v1.2, its attribute registry, and SecureBoot v1.1.
 
-A few attributes are the VM's (`kubevirt.bios`) and described in the registry;
-any others are a client's own notes. Changes go to the settings object and
-take effect when the machine next boots, as KubeVirt has it.
-
-The standard's path is ``Bios``; upstream's, ``BIOS``, answers as well.
+Attributes of the VM (`machine.bios`) are described in the registry; all others
+are notes of clients without effect. Changes go to the settings object and take
+effect at the next boot. Served below ``Bios``, the standard's path, and below
+``BIOS``, sushy-emulator's.
 """
 
 import math

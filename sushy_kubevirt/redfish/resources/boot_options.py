@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a system boots from: its ``Boot``, BootOptions, SetDefaultBootOrder.
+"""Boot of ComputerSystem, BootOption v1.0 and the action SetDefaultBootOrder.
 
-``Boot`` has the persistent order (``BootOrder``, of `bootoptions`) and the
-override that lies on it; both are changed with a PATCH of the system.
+``Boot`` consists of the persistent ``BootOrder``, whose entries are references
+of boot options, and of the override. Both are changed by a PATCH of the
+system.
 """
 
 import flask
@@ -23,17 +24,19 @@ _MODES = tuple(value.value for value in boot.Mode)
 _NO_HTTP_BOOT = payload.ReadOnly(
     'This VM cannot be booted from a URI by HTTP.')
 
-_TITLES = {boot_order.Class.PXE: 'Network interface %s',
-           boot_order.Class.HDD: 'Disk %s',
-           boot_order.Class.CD: 'CD-ROM drive %s'}
+_TITLES = {boot_order.Class.PXE: 'Network interface ',
+           boot_order.Class.HDD: 'Disk ',
+           boot_order.Class.CD: 'CD-ROM drive '}
 
 
-# The system's Boot
+# Boot of the system
 
 def boot_property(machine, full):
-    """A system's ``Boot``.
+    """The property ``Boot`` of a system.
 
-    :param full: with boot options and order
+    :param machine: the VM
+    :param full: whether to include BootOptions and BootOrder
+    :returns: dict
     """
     state = machine.boot()
     found = machine.boot_targets()
@@ -56,7 +59,10 @@ def boot_property(machine, full):
 
 
 def targets(machine):
-    """Values of BootSourceOverrideTarget that this VM can take."""
+    """Values of BootSourceOverrideTarget that this VM supports.
+
+    :returns: list of str
+    """
     return _targets(machine.boot_targets())
 
 
@@ -67,7 +73,11 @@ def _targets(found):
 
 
 def patch_shape(machine, full):
-    """What a PATCH of ``Boot`` may have, see `payload.properties`."""
+    """The shape of ``Boot`` in a PATCH (see `payload.properties`).
+
+    :param full: whether BootOrder can be set
+    :returns: dict
+    """
     http = boot.Target.UEFI_HTTP in machine.boot_targets()
     taken = {
         'BootSourceOverrideTarget': tuple(targets(machine)),
@@ -83,9 +93,10 @@ def patch_shape(machine, full):
 
 
 def validate(machine, chosen):
-    """Refuse what the shape cannot tell to be wrong.
+    """Check what the shape cannot express.
 
-    :param chosen: ``Boot`` of a PATCH
+    :param machine: the VM
+    :param chosen: ``Boot`` of a PATCH, dict
     :raises: `errors.RedfishError`, 400
     """
     enabled = chosen.get('BootSourceOverrideEnabled')
@@ -95,19 +106,21 @@ def validate(machine, chosen):
     ) and machine.boot().target is boot.Target.NONE:
         raise errors.RedfishError(400, messages.message(
             'PropertyMissing', 'BootSourceOverrideTarget',
-            detail=f'There is none to be used {enabled}.',
+            detail=f'{enabled} needs a boot target.',
             related=['#/Boot/BootSourceOverrideTarget']))
     for place, reference in enumerate(chosen.get('BootOrder', ())):
         if not isinstance(reference, str):
             raise errors.RedfishError(400, messages.message(
                 'PropertyValueTypeError', reference, 'BootOrder',
-                related=['#/Boot/BootOrder/%d' % place]))
+                related=[f'#/Boot/BootOrder/{place}']))
 
 
 def apply(machine, chosen):
-    """Carry out a PATCH of ``Boot``, as one change.
+    """Apply ``Boot`` of a PATCH as one change of the VM.
 
-    :param chosen: properties to values, checked
+    :param machine: the VM
+    :param chosen: validated properties, dict
+    :raises: `errors.RedfishError`, 400 invalid value, 409 wrong state
     """
     target = chosen.get('BootSourceOverrideTarget')
     enabled = chosen.get('BootSourceOverrideEnabled')
@@ -126,7 +139,7 @@ def apply(machine, chosen):
     flask.current_app.logger.info(
         'Boot of %s set to %s', machine.qualified_name,
         ', '.join('%s=%s' % item for item in sorted(chosen.items())
-                  # It may have a user and a password.
+                  # The URI may contain a user and password.
                   if item[0] != 'HttpBootUri') or 'HTTP')
 
 
@@ -152,7 +165,7 @@ def resource(machine, reference):
         '@odata.type': '#BootOption.v1_0_5.BootOption',
         'Id': reference,
         'Name': option.name,
-        'DisplayName': _TITLES.get(option.class_, '%s') % option.name,
+        'DisplayName': _TITLES.get(option.class_, '') + option.name,
         'BootOptionReference': reference,
         'BootOptionEnabled': reference in machine.boot_order(),
         'Alias': option.class_.value,
@@ -165,7 +178,9 @@ def resource(machine, reference):
 
 
 def _device(machine, option):
-    """Path of the device that boots; None while the guest does not have it.
+    """Path of the device of a boot option.
+
+    :returns: str; None while the running guest does not have the device
     """
     if option.device.list == 'interfaces':
         if option.name in [nic.name for nic in machine.inventory().nics]:

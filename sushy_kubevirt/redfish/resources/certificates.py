@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that servers of images are checked against, and the
-CertificateService that lists and replaces them.
+"""Certificate v1.9 of media devices, and CertificateService v1.1.
+
+They are the certificates that image servers are verified against.
 """
 
 import re

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chassis: the container of a system that Redfish's model wants.
+"""Chassis v1.25: one virtual chassis per system, with the system's UUID.
 
-Each system has one of its own, under its UUID. It stands for no hardware and
-shows nothing that is not so: no temperatures, no power supplies. What the
-VM's owner has written for the guest's SMBIOS to say of its chassis
-(``domain.chassis``) is shown.
+It has no sensors or power supplies. Manufacturer, serial number and so on come
+from ``domain.chassis``, which the VM's owner sets for the guest's SMBIOS.
 """
 
 import flask
@@ -75,7 +73,7 @@ def resource(machine):
 
 
 def thermal(machine):
-    """…/Thermal: there is nothing to measure."""
+    """…/Thermal: 404, there are no sensors"""
     raise errors.uri_not_found()
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ComputerSystem: what a VM shows, what can be changed, and its Reset.
+"""ComputerSystem v1.22: properties, PATCH and Reset of a VM.
 
-Property by property after ComputerSystem v1.22. Upstream's own body always
-says Continuous and Enabled and links to resources that do not answer; this
-one says what is so.
+`_body` builds the properties of GET: add a property there, or in one of the
+functions it calls. `_READ_ONLY` lists properties that PATCH refuses, `_patch`
+those that it accepts. Replaces sushy-emulator's view, which always shows the
+boot override as Continuous and links to resources that do not exist.
 """
 
 import flask
@@ -24,13 +25,13 @@ path = resource_paths.system
 
 INDICATOR = ('Lit', 'Blinking', 'Off')
 
-#: What no KubeVirt machine can, and Redfish has a name for.
+#: Value of Redfish's ResetType that no KubeVirt VM supports.
 _NMI = power_state.ResetType.NMI.value
 
 RESET_TYPES = tuple(kind.value for kind in power_state.OFFERED)
 
-# With SUSHY_EMULATOR_DISABLE_POWER_OFF these are refused; a reset, which
-# leaves the system on, is not.
+# Refused with SUSHY_EMULATOR_DISABLE_POWER_OFF. Resets are allowed, because
+# they leave the system on.
 _POWERS_OFF = ('ForceOff', 'GracefulShutdown', 'PushPowerButton')
 
 _RESTORE_POLICIES = tuple(
@@ -45,7 +46,7 @@ _STATES = {
     power_state.PowerState.OFF: 'StandbyOffline',
 }
 
-#: Resources below a system, by the least feature set that shows them.
+#: Resources below a system, by the lowest feature set that links to them.
 _CHILDREN = {
     'vmedia': ('EthernetInterfaces', 'VirtualMedia'),
     'full': ('Bios', 'LogServices', 'Memory', 'Processors', 'SecureBoot',
@@ -76,7 +77,7 @@ def resource(machine):
         _body(machine, flask.current_app._get_current_object()))
 
 
-# What is shown
+# Properties (GET)
 
 def _body(machine, app):
     here = path(machine)
@@ -126,7 +127,7 @@ def _links(here, feature):
 
 
 def _add_state(body, machine, state, found):
-    """Add what changes, and what a client may change."""
+    """Add Status, settable properties and times to a system's body."""
     body['Status'] = _status(machine, state)
     indicator = machine.indicator()
     body['IndicatorLED'] = indicator
@@ -168,7 +169,7 @@ def _add_inventory(body, found):
     if found.hostname:
         body['HostName'] = found.hostname
     if found.graphics:
-        # VNC, by KubeVirt's API alone.
+        # VNC, available only through KubeVirt's API.
         body['GraphicalConsole'] = {
             'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
             'ConnectTypesSupported': ['OEM']}
@@ -191,8 +192,8 @@ def _status(machine, state):
         'Conditions': [{
             'MessageId': 'ResourceEvent.1.3.ResourceErrorsDetected',
             'MessageArgs': ['PowerState', problem.reason],
-            'Message': 'The VM was told to start and cannot: %s: %s'
-            % (problem.reason, problem.message),
+            'Message': 'The VM was started and cannot run: '
+            f'{problem.reason}: {problem.message}',
             'Severity': 'Critical',
             'OriginOfCondition': responses.link(path(machine)),
         }],
@@ -200,13 +201,17 @@ def _status(machine, state):
 
 
 def reset_types(app):
-    """Values of ResetType that are not refused."""
+    """The values of ResetType that the service accepts.
+
+    :param app: Flask application
+    :returns: list of str
+    """
     if app.systems.settings.power_off:
         return list(RESET_TYPES)
     return [value for value in RESET_TYPES if value not in _POWERS_OFF]
 
 
-# What can be changed
+# Changes (PATCH)
 
 def _patch(machine):
     full = flask.current_app.feature_set == 'full'
@@ -231,7 +236,12 @@ def _patch(machine):
 
 
 def _change(machine, name, value, change):
-    """Change one property, unless its value is None."""
+    """Change one property, unless its value is None.
+
+    :param name: property, for errors and the log
+    :param value: new value or None
+    :param change: function that applies the value
+    """
     if value is None:
         return
     with resource_paths.property_errors(machine, name, value):
@@ -241,7 +251,13 @@ def _change(machine, name, value, change):
 
 
 def _indicator(machine, values):
-    """The indicator's state that is asked for; None to leave it."""
+    """The requested state of the indicator.
+
+    :param values: properties of a PATCH
+    :returns: a member of `INDICATOR`, or None to leave it unchanged
+    :raises: `errors.RedfishError`, 400 if IndicatorLED and
+        LocationIndicatorActive contradict each other
+    """
     state = values.get('IndicatorLED')
     active = values.get('LocationIndicatorActive')
     if active is None:
@@ -258,7 +274,7 @@ def _indicator(machine, values):
     return state
 
 
-# What can be done
+# Actions
 
 def reset(machine):
     """POST /redfish/v1/Systems/<identity>/Actions/ComputerSystem.Reset"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EventDestination: the subscriptions, and the open streams beside them."""
+"""EventDestination v1.14: event subscriptions and open SSE streams."""
 
 import flask
 
@@ -51,7 +51,7 @@ _WRITABLE = {
     'Context': str,
     'DeliveryRetryPolicy': _POLICIES,
     'VerifyCertificate': bool,
-    # Checked here, so that no answer and no log repeats what is secret.
+    # Validated in this module, so that no response or log repeats secrets.
     'HttpHeaders': object,
 }
 _CREATE = {
@@ -74,7 +74,7 @@ _RESUME = 'EventDestination.ResumeSubscription'
 
 
 def events():
-    """:returns: the `services.events.hub.Events`"""
+    """:returns: event service of this application"""
     return flask.current_app.sushy_kubevirt.services.events
 
 
@@ -144,7 +144,7 @@ def _body(one):
         'Severities': list(wanted.severities),
         'DeliveryRetryPolicy': one.policy.value,
         'VerifyCertificate': one.verify,
-        # Never shown again: they may let somebody in.
+        # Not shown, because they may contain credentials (DSP0268).
         'HttpHeaders': [],
         'Status': {'State': 'Disabled' if one.suspended else 'Enabled',
                    'Health': 'Warning' if failures else 'OK'},
@@ -211,14 +211,18 @@ def _delete(id_):
 
 
 def _fields(values, found):
-    """What can be set of a `Subscription`, from the properties given."""
+    """Fields of a `Subscription` from the given properties.
+
+    :param found: list; messages for invalid properties are appended
+    :returns: dict
+    """
     fields = {}
     if 'Context' in values:
         if len(values['Context']) > _MAX_LENGTH:
             found.append(messages.message(
                 'PropertyValueFormatError', values['Context'], 'Context',
                 related=['#/Context'],
-                detail='It takes %d characters.' % _MAX_LENGTH))
+                detail=f'It takes {_MAX_LENGTH} characters.'))
         fields['context'] = values['Context']
     if 'DeliveryRetryPolicy' in values:
         fields['policy'] = subscriptions.Policy(values['DeliveryRetryPolicy'])
@@ -230,7 +234,10 @@ def _fields(values, found):
 
 
 def _headers(value, found):
-    """A list of objects of header and value, as pairs."""
+    """HttpHeaders as a tuple of (name, value).
+
+    :param found: list; messages for invalid values are appended
+    """
     if value is None:
         return ()
     pairs = []
@@ -253,19 +260,23 @@ def _headers(value, found):
 
 
 def _list(name, values, found):
-    """A list of texts (of links, for OriginResources), checked."""
+    """Validate a list of strings (of links, for OriginResources).
+
+    :param found: list; messages for invalid entries are appended
+    :returns: tuple of str
+    """
     pointer = '#/' + name
     if len(values) > _MAX_ENTRIES:
         found.append(messages.message(
             'PropertyValueFormatError', '…', name, related=[pointer],
-            detail='It takes %d entries.' % _MAX_ENTRIES))
+            detail=f'It takes {_MAX_ENTRIES} entries.'))
         return ()
     if name == 'OriginResources':
         values = [one.get('@odata.id') if isinstance(one, dict) else None
                   for one in values]
     taken = []
     for number, value in enumerate(values):
-        where = '%s/%d' % (pointer, number)
+        where = f'{pointer}/{number}'
         allowed = _VALUES.get(name)
         if not isinstance(value, str) or len(value) > _MAX_LENGTH:
             found.append(messages.message('PropertyValueTypeError', value,
@@ -312,7 +323,7 @@ def _set_suspended(id_, suspended):
 
 
 def _owner(subscription):
-    """The account that may change a subscription as its own."""
+    """Name of the account that created a subscription, or None."""
     found = events().subscriptions.get(subscription)
     return found.owner if found is not None else None
 

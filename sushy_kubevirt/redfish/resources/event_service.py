@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EventService: subscriptions, the stream of events, the test event.
+"""EventService v1.10: settings, Server-Sent Events stream and the test event.
 
-Redfish words for `services.events`. Subscriptions belong to the service and
-not to a system; who wants events of one system says so with OriginResources.
+Subscriptions belong to the service, not to a system. A client that wants the
+events of one system subscribes with OriginResources.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ def resource():
     }
     if _is_multithreaded():
         body['ServerSentEventUri'] = STREAM
-        # EventType works, but is deprecated; nobody need be led to it.
+        # EventType works but is deprecated, so it is not advertised.
         body['SSEFilterPropertiesSupported'] = {
             name: True for name in filters.PROPERTIES if name != 'EventType'}
     return responses.resource(body)
@@ -149,10 +149,10 @@ def test_event():
     return responses.no_content()
 
 
-# The stream
+# Server-Sent Events stream
 
 def _is_multithreaded():
-    """Whether a stream does not keep all other clients waiting."""
+    """Whether the server can serve other clients while a stream is open."""
     return flask.request.environ.get('wsgi.multithread', False)
 
 
@@ -160,8 +160,8 @@ def stream():
     """GET /redfish/v1/EventService/SSE"""
     if not _is_multithreaded():
         raise errors.general_error(
-            501, 'A stream of events would occupy this server, which has one '
-            'thread.', 'Subscribe to events instead, or have the server run '
+            501, 'Event streams need a server with several threads; this '
+            'one has one.', 'Subscribe to events instead, or run the server '
             'with several threads.')
     request = flask.request
     try:
@@ -182,7 +182,7 @@ def stream():
             _disconnect(request.environ))
     except server_sent_events.TooMany:
         raise errors.unavailable(
-            'There are as many streams of events as there may be.',
+            'The maximum number of event streams is open.',
             30) from None
     return answer
 
@@ -193,7 +193,7 @@ def _connection(environ):
 
 
 def _disconnect(environ):
-    """:returns: function that breaks the client's connection"""
+    """:returns: function that closes the client's connection"""
     connection = _connection(environ)
 
     def cut():
@@ -204,7 +204,7 @@ def _disconnect(environ):
 
 
 def _connected(environ):
-    """:returns: function that tells whether the client is still there"""
+    """:returns: function that tells whether the client is still connected"""
     connection = _connection(environ)
     if connection is None:
         return lambda: True
@@ -214,9 +214,9 @@ def _connected(environ):
 
 
 def _still_authorized(request):
-    """:returns: function that tells whether who opened it still may read
+    """:returns: function that tells whether the client may still read events
 
-    Asking keeps the session open: it is in use.
+    Each call counts as use of the session and extends it.
     """
     login, sessions = authentication.services().login, (
         authentication.services().sessions)

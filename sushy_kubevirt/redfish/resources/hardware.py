@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An inventory's figures in Redfish's words: names, units, groups."""
+"""Conversion of a VM's inventory to Redfish values: units, names, groups."""
 
 #: GiB in bytes.
 _GIB = 2 ** 30
 
-#: Processors that are told one by one.
+#: Most processors that are listed one by one.
 MAX_SOCKETS = 1024
 
-#: KubeVirt's word for an architecture: ProcessorArchitecture,
-#: InstructionSet (Processor_v1.xml).
+#: Kubernetes' architecture: ProcessorArchitecture, InstructionSet
+#: (Processor_v1.xml).
 ARCHITECTURES = {
     'amd64': ('x86', 'x86-64'),
     'arm64': ('ARM', 'ARM-A64'),
@@ -20,9 +20,9 @@ _HOST_MODELS = ('host-model', 'host-passthrough')
 
 
 def to_gib(size):
-    """Bytes to GiB.
+    """Convert bytes to GiB.
 
-    :returns: `int` when it is a whole number, else `float` to three places
+    :returns: `int` if it is a whole number, else `float` with three decimals
     """
     if size % _GIB == 0:
         return size // _GIB
@@ -30,24 +30,22 @@ def to_gib(size):
 
 
 def processor_model(cpus):
-    """The processor's model; '' where KubeVirt names but a way to choose
-    one.
-    """
+    """The processor's model; '' if KubeVirt takes it from the host."""
     return '' if cpus.model in _HOST_MODELS else cpus.model
 
 
 def socket_names(cpus):
-    """Names of the processors, one a socket: CPU0, CPU1 …
+    """Names of the processors, one per socket: CPU0, CPU1 ...
 
-    No more than could be real: KubeVirt takes four billion sockets of a VM
-    that is off.
+    At most `MAX_SOCKETS`: KubeVirt accepts four billion sockets for a VM that
+    is off.
     """
-    return ['CPU%d' % number
+    return [f'CPU{number}'
             for number in range(min(cpus.sockets, MAX_SOCKETS))]
 
 
 def disks_by_bus(inventory):
-    """The disks by the bus they are on, in the order of the VM's spec.
+    """Group the disks by bus, in the order of the VM's spec.
 
     :returns: dict of bus to list of `inventory.Disk`
     """
@@ -58,7 +56,7 @@ def disks_by_bus(inventory):
 
 
 def bios_version(inventory):
-    """What the guest's firmware is and where it comes from."""
+    """Type of the guest's firmware and the KubeVirt version it is from."""
     kind = 'UEFI' if inventory.firmware == 'efi' else 'BIOS'
     if inventory.kubevirt_version:
         return f'{kind} of KubeVirt {inventory.kubevirt_version}'

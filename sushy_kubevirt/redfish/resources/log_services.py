@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LogServices: what happened to a system, as Kubernetes keeps it.
+"""LogService v1.5: the Kubernetes events of a system.
 
-One log for each system, which its manager shows as well: clients look for it
-at one or the other.
+One log per system, served below the system and below its manager, because
+clients look in one or the other.
 """
 
 import datetime
@@ -118,7 +118,7 @@ def _entry(machine, one):
 
 
 def clear(machine):
-    """POST …/Actions/LogService.ClearLog: ours; KubeVirt's are not ours."""
+    """POST …/Actions/LogService.ClearLog: clears our own entries"""
     payload.parameters(_CLEAR, {})
     _log().clear(machine)
     return responses.no_content()

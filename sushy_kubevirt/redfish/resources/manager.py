@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manager: this service, as the BMC of one system.
+"""Manager v1.19: this service as the BMC of one system.
 
-Each system has a manager of its own with the system's UUID, as upstream has
-it.
+Each system has its own manager with the system's UUID, as in sushy-emulator.
 """
 
 import datetime
@@ -62,7 +61,7 @@ def _body(machine, app):
         'ManagerType': 'BMC',
         'Links': {'ManagerForServers': system,
                   'ManagerForServers@odata.count': 1},
-        # What is another module's may not be there.
+        # Served by other modules, not in every feature set.
         **resource_paths.links(here, ROOT + '/<identity>',
                                ('VirtualMedia', 'LogServices')),
     }
@@ -71,8 +70,8 @@ def _body(machine, app):
         chassis = responses.link(resource_paths.chassis(machine))
         found = machine.inventory()
         body.update({
-            'Description': 'BMC of KubeVirt VirtualMachine %s'
-            % machine.qualified_name,
+            'Description':
+                f'BMC of KubeVirt VirtualMachine {machine.qualified_name}',
             'Manufacturer': 'sushy-kubevirt',
             'Model': 'sushy-kubevirt',
             'FirmwareVersion': _version(),
@@ -99,9 +98,10 @@ def _body(machine, app):
 
 
 def _console(there):
-    """A console as KubeVirt's API has it: ``virtctl console`` and ``vnc``.
+    """A console available through KubeVirt's API (``virtctl``).
 
-    :param there: whether the VM has such a device
+    :param there: whether the VM has the device
+    :returns: dict
     """
     if not there:
         return {'ServiceEnabled': False, 'ConnectTypesSupported': []}
@@ -110,7 +110,7 @@ def _console(there):
 
 
 def network_protocol(machine):
-    """GET …/NetworkProtocol: the way this request came"""
+    """GET …/NetworkProtocol: protocol and port of this request"""
     environ = flask.request.environ
     scheme = environ['wsgi.url_scheme'].upper()
     body = {
@@ -132,8 +132,9 @@ def network_protocol(machine):
 
 
 def reset(machine):
-    """POST …/Actions/Manager.Reset: what is known of the machine and its
-    cluster is forgotten and read again
+    """POST …/Actions/Manager.Reset
+
+    Discards cached state of the VM and its cluster and reads it again.
     """
     kind = payload.parameters('Manager.Reset', {'ResetType': RESET_TYPES})
     machine.refresh()
@@ -144,7 +145,7 @@ def reset(machine):
 
 
 def reset_info(machine):
-    """GET …/ResetActionInfo: what Reset takes"""
+    """GET …/ResetActionInfo: parameters of Manager.Reset"""
     return responses.resource({
         '@odata.id': resource_paths.manager(machine, 'ResetActionInfo'),
         '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A medium in Redfish's words: its Status, and the messages about it.
-
-A device shows them, and so does the task of its import.
-"""
+"""Status and messages of a medium, for its device and its task."""
 
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import messages
@@ -10,7 +7,7 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services.events import messages as registry
 
-#: What a restart is, to a guest that does not see its new medium.
+#: ResetType after which the guest sees its new medium.
 RESTART = 'PowerCycle'
 
 _PROGRESS = registry.Message(
@@ -19,12 +16,12 @@ _PROGRESS = registry.Message(
 
 
 def in_progress(medium):
-    """Whether its import has not come to an end."""
+    """Whether the import of a medium has not finished."""
     return medium.state in (media.State.WAITING, media.State.IMPORTING)
 
 
 def percent(medium):
-    """How far its import is.
+    """Progress of the import.
 
     :returns: int, 0 to 100
     """
@@ -34,9 +31,9 @@ def percent(medium):
 
 
 def extended_info(machine, device_id, medium):
-    """What there is to say about a medium.
+    """Messages about a medium: failure, progress, restart needed.
 
-    :returns: list of entries as in @Message.ExtendedInfo
+    :returns: list of entries of @Message.ExtendedInfo
     """
     found = []
     if medium.state is media.State.FAILED:
@@ -55,20 +52,20 @@ def extended_info(machine, device_id, medium):
 
 
 def restart_required(machine, device_id):
-    """The medium is in the VM, and not in the guest that runs.
+    """Message ResetRequired: the running guest does not have the medium yet.
 
-    :returns: entry as in @Message.ExtendedInfo
+    :returns: entry of @Message.ExtendedInfo
     """
     return messages.message(
         'ResetRequired', resource_paths.system(
             machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
-        detail=f'The medium of {device_id} is there from the next start on.')
+        detail=f'The guest has the medium of {device_id} after a restart.')
 
 
 def status(machine, device_id, medium, here):
     """Status of a device.
 
-    :param medium: what is in it, or None
+    :param medium: the medium in it, or None
     :param here: path of the device
     :returns: dict (Resource.Status)
     """
@@ -93,7 +90,7 @@ def status(machine, device_id, medium, here):
 
 
 def url_without_query(medium):
-    """The URL without its query, where signatures stand."""
+    """URL of a medium without its query, which may contain a signature."""
     return medium.url.partition('?')[0]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory: all that the guest has, as one piece.
+"""Memory v1.19: the guest's memory as one module.
 
-Which modules a guest finds in its SMBIOS is QEMU's and differs from release
-to release; KubeVirt knows only how much there is.
+The modules in the guest's SMBIOS depend on the QEMU release; KubeVirt reports
+only the total size.
 """
 
 from sushy_kubevirt.redfish.protocol import errors

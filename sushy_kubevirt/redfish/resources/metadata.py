@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas: OData's ``$metadata`` and the collection JsonSchemas.
+"""OData ``$metadata`` and the collection JsonSchemas (JsonSchemaFile v1.1).
 
-All are DMTF's and referred to where DMTF publishes them; there is no schema
-of our own.
+All schemas are DMTF's; both link to DMTF's publication.
 """
 
 import html

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registries: where the texts of messages and the BIOS attributes are.
+"""MessageRegistryFile v1.1: registries of messages and BIOS attributes.
 
-DMTF's are referred to where DMTF publishes them. What only we can know is
-served here; a module that has such a registry says so with ``REGISTRIES``, a
-tuple of `routing.Registry`.
+DMTF's registries are links to DMTF's publication. Registries of this service
+are served here; a module declares them in ``REGISTRIES``, a tuple of
+`routing.Registry`.
 """
 
 import flask
@@ -73,7 +73,7 @@ def document(registry):
 
 
 def not_served():
-    """Upstream's registries, which describe other machines."""
+    """sushy-emulator's registries, which describe other machines: 404"""
     raise errors.uri_not_found()
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the resources of one system have in common.
+"""Paths, links and errors shared by the resources of one system.
 
-Where they are, that each VM has a chassis and a manager of its own under the
-UUID of its system, and how a machine's refusal of a value is answered.
+Each VM has a system, a manager and a chassis with the same UUID.
 """
 
 import contextlib
@@ -19,42 +18,47 @@ SYSTEMS = '/redfish/v1/Systems'
 MANAGERS = '/redfish/v1/Managers'
 CHASSIS = '/redfish/v1/Chassis'
 
-#: Status of a part that a VM has: KubeVirt knows of no others.
+#: Status of every device: KubeVirt reports no faults of virtual devices.
 STATUS_OK = {'State': 'Enabled', 'Health': 'OK'}
 
 
 def system(machine, *names):
-    """Path of a system, or of something below."""
+    """Path of a system or of a resource below it.
+
+    :param machine: the VM
+    :param names: path segments below the system
+    """
     return '/'.join((SYSTEMS, machine.uuid, *names))
 
 
 def manager(machine, *names):
-    """Path of a system's manager, or of something below."""
+    """Path of a system's manager or of a resource below it."""
     return '/'.join((MANAGERS, machine.uuid, *names))
 
 
 def chassis(machine, *names):
-    """Path of a system's chassis, or of something below."""
+    """Path of a system's chassis or of a resource below it."""
     return '/'.join((CHASSIS, machine.uuid, *names))
 
 
 def collection(kind, name, here, ids):
     """200 with a collection.
 
-    :param kind: what its members are, such as ``Processor``
-    :param here: its own path
-    :param ids: of its members
+    :param kind: schema of its members, such as ``Processor``
+    :param name: value of Name
+    :param here: its path
+    :param ids: ids of its members
     """
     return responses.collection(kind + 'Collection', name, here, [
         f'{here}/{one}' for one in ids])
 
 
 def links(here, rule, names):
-    """Links to those resources below a path that there are.
+    """Links to the resources below a path that are served.
 
     :param here: the path
-    :param rule: the rule of its route
-    :param names: of properties, which are the last segments too
+    :param rule: URL rule of the path
+    :param names: properties, which are also the last path segments
     :returns: dict of property to link
     """
     app = flask.current_app._get_current_object()
@@ -64,9 +68,12 @@ def links(here, rule, names):
 
 @contextlib.contextmanager
 def property_errors(machine, name, value):
-    """Name the property and value when the machine refuses a change.
+    """Convert errors of a change to errors that name the property and value.
 
-    :param name: JSON pointer of the property, without the slash before
+    :param machine: the VM
+    :param name: JSON pointer of the property, without the leading slash
+    :param value: requested value
+    :raises: `errors.RedfishError`: 400 invalid value, 409 wrong state
     """
     try:
         yield
@@ -74,7 +81,7 @@ def property_errors(machine, name, value):
         refused = getattr(exc.value, 'value', exc.value)
         above = name.rpartition('/')[0]
         if above:
-            # Of several that were set together, the one that is refused.
+            # Several were set together; name the one that was refused.
             name = f'{above}/{exc.property}'
         raise errors.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, refused, detail=str(exc),

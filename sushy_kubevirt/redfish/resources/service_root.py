@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service root, where every client begins, and OData's service document.
+"""ServiceRoot v1.17 and the OData service document.
 
-What hangs on it the modules say themselves (`routing`, ROOT_LINKS); a link is
-there if there is something behind it in the feature set that is served. These
-resources are open to all, so they show nothing but what there is to log in
-to.
+Links come from ``ROOT_LINKS`` of the modules, as far as they are served in the
+feature set. Both are readable without login and show nothing confidential.
 """
 
 import functools
@@ -18,7 +16,7 @@ from sushy_kubevirt.redfish.protocol import routing
 
 ROOT = '/redfish/v1/'
 
-#: The release of DSP0266 this was written after.
+#: Version of DSP0266 that this service implements.
 REDFISH_VERSION = '1.20.0'
 
 

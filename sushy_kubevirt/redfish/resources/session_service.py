@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SessionService and Sessions: DSP0266, "Redfish session login".
+"""SessionService v1.1 and Session v1.7 (DSP0266, "Redfish session login").
 
-What a session is, is in `sushy_kubevirt.redfish.services.sessions`. Without
-credentials configured everybody may do everything, and may open sessions
-under any name, as clients do that cannot do without.
+Sessions are stored by `sushy_kubevirt.redfish.services.sessions`. If no
+credentials are configured, a session can be opened with any user name, for
+clients that require one.
 """
 
 import datetime

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SimpleStorage: a system's drives by the bus they are on, in one look.
+"""SimpleStorage v1.3: all drives of a system by bus, including media drives.
 
-With the drives for media, which `storage` has not. Their media's sizes are
-left out: clients that look for a disk to install on read them.
+Sizes of media are left out, because clients that look for a disk to
+install on read them.
 """
 
 from sushy_kubevirt.redfish.protocol import errors

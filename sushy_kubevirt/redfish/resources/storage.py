@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage: a system's disks and LUNs, by the bus they are on.
+"""Storage v1.17: disks and LUNs of a system, grouped by bus.
 
-One subsystem a bus, with one controller, a drive for each disk and, where its
-size is known, the volume on it. The drives are where the schema now wants
-them, in the chassis. Drives for media are in `virtual_media` and
-`simple_storage`. Disks are given to a VM with KubeVirt: nothing can be
-created here.
+One subsystem per bus with one controller, a drive per disk, and a volume per
+disk of known size. Drives are below the chassis, where the schema places them.
+Drives for media are in `virtual_media` and `simple_storage`. Disks are added with
+KubeVirt, so nothing can be created here.
 """
 
 import flask
@@ -21,7 +20,7 @@ from sushy_kubevirt.redfish.resources import resource_paths
 #: The one controller of each bus.
 CONTROLLER = '1'
 
-# What is neither is virtio, for which Redfish has no name.
+# Other buses are virtio, for which Redfish has no protocol.
 _PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
 
 
@@ -142,7 +141,7 @@ def _drive(machine, bus, disk):
         'Id': disk.name,
         'Name': disk.name,
         'Description': f'{disk.kind} of the VM',
-        # What is under a virtual disk is not known.
+        # KubeVirt does not report the medium behind a virtual disk.
         'MediaType': None,
         'Protocol': _PROTOCOLS.get(bus, 'OEM'),
         'Status': resource_paths.STATUS_OK,
@@ -162,7 +161,7 @@ def _drive(machine, bus, disk):
 
 
 def no_storage_drive(machine, **_more):
-    """…/Storage/<stg_id>/Drives/<drv_id>: upstream's place for a drive"""
+    """…/Storage/<stg_id>/Drives/<drv_id>: 404, drives are below the chassis"""
     raise errors.uri_not_found()
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TaskService: the imports of media as tasks (DSP0266, "Asynchronous
-operations").
+"""TaskService: imports of virtual media as tasks (Task v1.7).
 
-A task is a view of a medium and nothing that is kept: it is there as long as
-the medium is in its device, under the name that this attempt has. Whoever
-ejects the medium, or inserts another, ends it.
+DSP0266, "Asynchronous operations". A task is derived from the medium and not
+stored: it exists while the medium is in its device, with an id per insertion.
+Ejecting the medium or inserting another one removes it.
 """
 
 import datetime
@@ -23,7 +22,7 @@ ROOT = '/redfish/v1/TaskService'
 TASKS = ROOT + '/Tasks'
 MONITORS = ROOT + '/TaskMonitors'
 
-#: Seconds after which a client may look again.
+#: Retry-After of a running task, seconds.
 RETRY_AFTER = 2
 
 _STATES = {
@@ -58,7 +57,7 @@ def service():
 
 
 def _media_with_task():
-    """Yield (machine, id of the device, medium) of every medium."""
+    """Yield (machine, device id, medium) of every medium."""
     for machine in flask.current_app.systems.machines():
         for device in (*machine.media_devices(), media.HTTP_BOOT):
             medium = machine.medium(device.id)
@@ -91,8 +90,7 @@ def resource(task):
 def monitor(task):
     """GET, DELETE /redfish/v1/TaskService/TaskMonitors/<task>
 
-    202 while it lasts, then what the request would have been answered with
-    if it had waited.
+    202 while the import runs, then the response of a synchronous request.
     """
     machine, device_id, medium = found = _find(task)
     if flask.request.method == 'DELETE':
@@ -112,7 +110,7 @@ def task_accepted(machine, device_id, medium):
 
 
 def task_result(machine, device_id, medium):
-    """204; 200 with a message if the guest does not see the medium yet."""
+    """204; 200 with ResetRequired if the guest lacks the medium so far."""
     if medium.pending_restart:
         return responses.resource(errors.error_body(
             [media_status.restart_required(machine, device_id)]))
@@ -171,7 +169,7 @@ ROOT_LINKS = {'Tasks': ROOT}
 ROUTES = (
     routing.replace('simple_task_service', service),
     routing.add(ROOT, service, ('PATCH',)),
-    # Upstream's one and only.
+    # The only task id of sushy-emulator.
     routing.replace('simple_task', lambda: resource('42')),
     routing.add(TASKS, collection),
     routing.add(TASKS + '/<task>', resource, ('GET', 'DELETE')),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's services where a VM has nothing for them to serve.
+"""UpdateService: not available, because firmware comes with KubeVirt.
 
-What upstream's views would pretend (a firmware update that raises a number)
-or answer with 500 on a client's mistake is refused here in clear words.
+Replaces sushy-emulator's views, which simulate an update by raising a version
+number and answer 500 to an invalid request.
 """
 
 from sushy_kubevirt.redfish.protocol import errors
@@ -11,12 +11,12 @@ from sushy_kubevirt.redfish.protocol import routing
 
 
 def no_update_service():
-    """/redfish/v1/UpdateService: there is none"""
+    """/redfish/v1/UpdateService: 404"""
     raise errors.uri_not_found()
 
 
 def simple_update():
-    """POST …/Actions/UpdateService.SimpleUpdate: refused, whatever for"""
+    """POST …/Actions/UpdateService.SimpleUpdate: 501"""
     raise errors.RedfishError(501, messages.message(
         'ActionNotSupported', 'UpdateService.SimpleUpdate',
         detail='Firmware comes with KubeVirt and is updated with it.'))

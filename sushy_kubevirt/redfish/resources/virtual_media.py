@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VirtualMedia: the devices of a machine, and what is in them.
+"""VirtualMedia v1.6: the media devices of a system, insert and eject.
 
-Clients look for them below the system or below its manager; there are the
-same devices in both places, and each place is a whole of its own.
+The same devices are served below the system and below its manager, because
+clients look in one or the other. Links stay within the tree of the request.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from sushy_kubevirt.redfish.resources import media_status
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import tasks
 
-#: Values of TransferProtocolType and TransferMethod that are taken.
+#: Accepted values of TransferProtocolType and TransferMethod.
 PROTOCOLS = ('HTTP', 'HTTPS')
 METHODS = ('Stream', 'Upload')
 
@@ -32,8 +32,8 @@ _TYPES = {media.Kind.CD: ('Virtual CD', ['CD', 'DVD']),
 
 _TEXT = str | None
 
-# Parameters of InsertMedia; the properties of a device with the same names
-# mean the same.
+# Parameters of InsertMedia. PATCH accepts properties of the same names with
+# the same meaning.
 _PARAMETERS = {
     'Image': str,
     'Inserted': bool | None,
@@ -55,10 +55,13 @@ _SHAPE = {
 }
 
 
-# Where they are
+# Paths
 
 def path(machine, *names):
-    """Path of the collection the request is about, or of something below."""
+    """Path of the collection in the tree of the request, or of one below.
+
+    :param names: path segments below the collection
+    """
     place = resource_paths.system
     if flask.request.path.startswith(resource_paths.MANAGERS):
         place = resource_paths.manager
@@ -66,8 +69,10 @@ def path(machine, *names):
 
 
 def find(machine, name):
-    """The device of that name.
+    """Find a device by its id.
 
+    :param machine: the VM
+    :param name: id of the device
     :returns: `media.Device`
     :raises: `errors.RedfishError`, 404
     """
@@ -77,7 +82,7 @@ def find(machine, name):
     raise errors.resource_not_found('VirtualMedia', name)
 
 
-# What is shown
+# Properties (GET)
 
 def collection(machine):
     """GET …/VirtualMedia"""
@@ -103,8 +108,8 @@ def _body(machine, device):
         '@odata.type': '#VirtualMedia.v1_6_5.VirtualMedia',
         'Id': device.id,
         'Name': name,
-        'Description': '%s of KubeVirt VirtualMachine %s' % (
-            name, machine.qualified_name),
+        'Description':
+            f'{name} of KubeVirt VirtualMachine {machine.qualified_name}',
         'MediaTypes': types,
         'Image': None,
         'ImageName': None,
@@ -161,7 +166,7 @@ def insert_info(machine, device):
     })
 
 
-# What can be done
+# Actions
 
 def insert(machine, device):
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.InsertMedia"""
@@ -175,7 +180,7 @@ def insert(machine, device):
     if values.get('Inserted') is False:
         wrong.append(messages.message(
             'ActionParameterValueError', 'Inserted', _INSERT,
-            detail='A medium is inserted or not there.'))
+            detail='InsertMedia supports only true.'))
     if wrong:
         raise errors.RedfishError(400, *wrong)
     with _parameter_errors(values['Image'], action=_INSERT):
@@ -190,9 +195,9 @@ def eject(machine, device):
 
 
 def _insert(machine, device, values):
-    """Insert what properties or parameters say.
+    """Insert an image.
 
-    :param values: dict of those that were given
+    :param values: dict of the given properties or parameters
     """
     write_protected = values.get('WriteProtected')
     wants_task = _wants_task()
@@ -215,7 +220,7 @@ def _insert(machine, device, values):
 
 
 def _wants_task():
-    """Whether the client asked for one (RFC 7240, respond-async)."""
+    """Whether the client sent Prefer: respond-async and tasks are served."""
     if not routing.is_served(flask.current_app, tasks.MONITORS + '/<task>'):
         return False
     header = flask.request.headers.get('Prefer', '')
@@ -230,7 +235,7 @@ def _eject(machine, device):
     return responses.no_content()
 
 
-# What can be changed
+# Changes (PATCH)
 
 def _patch(machine, device):
     values = payload.properties(_SHAPE)
@@ -265,7 +270,10 @@ def _patch(machine, device):
 
 
 def _without_image(machine, device, values):
-    """Messages for what cannot be set without inserting an image."""
+    """Errors for properties that cannot be set without inserting an image.
+
+    :returns: list of dicts made by `messages.message`
+    """
     medium = machine.medium(device.id)
     found = []
     if values.get('Inserted') and medium is None:
@@ -287,7 +295,11 @@ def _without_image(machine, device, values):
 
 @contextlib.contextmanager
 def _parameter_errors(image, action=None):
-    """Name the parameter, or the property, that is refused."""
+    """Convert `InvalidValue` to an error that names the property or parameter.
+
+    :param image: URL of the image
+    :param action: name of the action; None for a PATCH
+    """
     try:
         yield
     except machine_errors.InvalidValue as exc:
