@@ -72,7 +72,7 @@ def size(value):
 
     :returns: bytes
     """
-    found = None if isinstance(value, bool) else quantity.whole(value)
+    found = None if isinstance(value, bool) else quantity.to_int(value)
     if not found or found < 0:
         raise ValueError("must be bytes, such as 4294967296 or '4Gi'")
     return found

@@ -106,7 +106,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         try:
             machine = self.cluster.machine(
                 identity.replace(':', '/', 1),
-                patient=self.settings.allowed is None)
+                wait=self.settings.allowed is None)
         except errors.MachineNotFound:
             raise errors.MachineNotFound(identity) from None
         except errors.AmbiguousName as exc:
@@ -136,7 +136,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         found = []
         for candidate in candidates:
             with contextlib.suppress(errors.MachineNotFound):
-                machine = self.cluster.machine(candidate, patient=False)
+                machine = self.cluster.machine(candidate, wait=False)
                 if self.settings.allows(machine):
                     found.append(machine)
         if not found:

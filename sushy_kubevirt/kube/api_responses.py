@@ -24,7 +24,7 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
 _DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
-def parsed(data):
+def parse(data):
     """What an API server says.
 
     :param data: bytes of JSON. Anybody may nest managedFields up to 10,000
@@ -52,7 +52,7 @@ def _shallow(data):
     return b''.join([*kept, data[begin:]])
 
 
-class Call:
+class ApiCall:
     """What a request is about, for the messages.
 
     :param verb: Kubernetes' verb, such as ``patch``
@@ -80,7 +80,7 @@ class Call:
         return f'{self.verb} {self.resource} of {where}'
 
 
-def selectors(labels, fields):
+def selector_parameters(labels, fields):
     """The fields of a query that select objects.
 
     :param labels: label selector, or ''
@@ -94,13 +94,13 @@ def selectors(labels, fields):
     return found
 
 
-def refusal(code, data, headers, call):
+def error_from_response(code, data, headers, call):
     """The error that an answer of 300 or more means.
 
     :param code: HTTP status
     :param data: the answer's bytes, as far as they came
     :param headers: mapping, its keys in any case
-    :param call: a `Call`
+    :param call: a `ApiCall`
     """
     text = 'HTTP %d' % code
     status = {}
@@ -113,16 +113,17 @@ def refusal(code, data, headers, call):
             text += ': ' + data[:200].decode(errors='replace').strip()
     if isinstance(status, dict):
         text = status.get('message') or text
-    return error(code, text, _seconds(headers.get('Retry-After')), call)
+    return error_from_status(code, text, _seconds(
+        headers.get('Retry-After')), call)
 
 
-def error(code, text, retry_after, call):
+def error_from_status(code, text, retry_after, call):
     """The error that a status means.
 
     :param code: HTTP status, or that of a watch's event ``ERROR``
     :param text: the server's words
     :param retry_after: seconds, or None
-    :param call: a `Call`
+    :param call: a `ApiCall`
     """
     if code == 401:
         return errors.AccessDenied(

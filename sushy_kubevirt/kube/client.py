@@ -38,13 +38,13 @@ _METADATA = (
 #: User-Agent of the BMC processes, and the field manager of what they make by
 #: server-side apply. The API server takes the User-Agent up to a slash for
 #: the field manager of other writes.
-MANAGER = 'sushy-kubevirt'
+FIELD_MANAGER = 'sushy-kubevirt'
 
 #: Idle connections to the API server that are kept.
 CONNECTIONS = 8
 
 #: A resourceVersion that no object has: etcd's first, before it holds any.
-_NONE = '1'
+_NO_OBJECT_VERSION = '1'
 
 #: A watch that is silent for this much longer than it was to last is dead.
 WATCH_GRACE = 5
@@ -76,7 +76,7 @@ class Client:
         is listed again.
     """
 
-    def __init__(self, connection, options, user_agent=MANAGER,
+    def __init__(self, connection, options, user_agent=FIELD_MANAGER,
                  connections=CONNECTIONS, before_write=lambda: None,
                  watch_silence=None):
         self._connection = connection
@@ -95,7 +95,7 @@ class Client:
         self._manager = None
         self._transport = None
         # Collections whose watches have had a bookmark lately.
-        self._marked = set()
+        self._bookmarked = set()
 
     def get(self, resource, namespace, name, metadata_only=False):
         """Read one object.
@@ -104,9 +104,9 @@ class Client:
         :param metadata_only: whether to read nothing but its metadata
         :returns: the object, a dict
         """
-        call = api_responses.Call('get', resource, namespace, name)
-        return self._answer('GET', resource.path(namespace, name), call,
-                            accept=_METADATA[0] if metadata_only else ACCEPT)
+        call = api_responses.ApiCall('get', resource, namespace, name)
+        return self._request('GET', resource.path(namespace, name), call,
+                             accept=_METADATA[0] if metadata_only else ACCEPT)
 
     def pages(self, resource, namespace=None, label_selector='',
               field_selector='', metadata_only=False):
@@ -118,11 +118,14 @@ class Client:
             the whole collection
         :raises: `errors.WatchExpired` if it changed too much in between
         """
-        call = api_responses.Call('list', resource, namespace)
+        call = api_responses.ApiCall('list', resource, namespace)
         fields = {'limit': self._options.page_size}
-        fields.update(api_responses.selectors(label_selector, field_selector))
+        fields.update(
+            api_responses.selector_parameters(
+                label_selector,
+                field_selector))
         while True:
-            page = self._answer(
+            page = self._request(
                 'GET', resource.path(namespace), call, fields,
                 accept=_METADATA[1] if metadata_only else ACCEPT)
             meta = page.get('metadata') or {}
@@ -139,25 +142,28 @@ class Client:
         :returns: a `Watch` that is open
         :raises: `errors.WatchExpired` if the version is too old
         """
-        call = api_responses.Call('watch', resource, namespace)
+        call = api_responses.ApiCall('watch', resource, namespace)
         # Jitter: after an outage, all BMCs begin at the same moment.
         seconds = max(1, round(
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds}
-        fields.update(api_responses.selectors(label_selector, field_selector))
+        fields.update(
+            api_responses.selector_parameters(
+                label_selector,
+                field_selector))
         collection = resource, namespace, label_selector, field_selector
         silence = seconds + WATCH_GRACE
         resumes = self._watch_silence is not None
         if resumes:
             silence = min(silence, self._watch_silence)
-        elif collection in self._marked:
+        elif collection in self._bookmarked:
             silence = min(silence, WATCH_SILENCE)
         response = self._send(
             'GET', resource.path(namespace), call, fields,
             accept=_METADATA[0] if metadata_only else ACCEPT,
             read_timeout=silence)
-        return Watch(response, call, self._marked, collection, resumes)
+        return Watch(response, call, self._bookmarked, collection, resumes)
 
     def patch(self, resource, namespace, name, body, subresource=None):
         """Change an object: a JSON patch if body is a list, else a merge
@@ -166,9 +172,9 @@ class Client:
         :returns: the object as it is now
         :raises: `errors.Conflict` if a ``test`` of the patch failed
         """
-        call = api_responses.Call(
+        call = api_responses.ApiCall(
             'patch', resource, namespace, name, subresource)
-        return self._answer(
+        return self._request(
             'PATCH', resource.path(namespace, name, subresource), call,
             body=body,
             content=JSON_PATCH if isinstance(body, list) else MERGE_PATCH)
@@ -181,8 +187,8 @@ class Client:
         :returns: the object as it is now
         :raises: `errors.Conflict` if it has another uid
         """
-        call = api_responses.Call('patch', resource, namespace, name)
-        return self._answer(
+        call = api_responses.ApiCall('patch', resource, namespace, name)
+        return self._request(
             'PATCH', resource.path(namespace, name), call,
             {'fieldManager': self._user_agent, 'force': 'true'}, body, APPLY)
 
@@ -194,9 +200,9 @@ class Client:
         :returns: the object as it is now
         :raises: `errors.Conflict` if it has another resourceVersion
         """
-        call = api_responses.Call('update', resource, namespace, name)
-        return self._answer('PUT', resource.path(namespace, name), call,
-                            body=body)
+        call = api_responses.ApiCall('update', resource, namespace, name)
+        return self._request('PUT', resource.path(namespace, name), call,
+                             body=body)
 
     def action(self, resource, namespace, name, action, body=None):
         """Call one of KubeVirt's actions on a VM or VMI.
@@ -205,18 +211,19 @@ class Client:
         :returns: the answer, a dict; {} when there is none
         """
         group = api_resources.SUBRESOURCES_GROUP
-        call = api_responses.Call('update', resource, namespace, name, action,
-                                  group)
-        return self._answer(
+        call = api_responses.ApiCall(
+            'update', resource, namespace, name, action, group
+        )
+        return self._request(
             'PUT', resource.action_path(namespace, name, action), call,
             body={} if body is None else body)
 
-    def expanded(self, namespace, name):
+    def expand_spec(self, namespace, name):
         """Read a VM with its instance type and preference filled in."""
         group = api_resources.SUBRESOURCES_GROUP
-        call = api_responses.Call('get', api_resources.VM, namespace, name,
-                                  'expand-spec', group)
-        return self._answer('GET', api_resources.VM.action_path(
+        call = api_responses.ApiCall('get', api_resources.VM, namespace, name,
+                                     'expand-spec', group)
+        return self._request('GET', api_resources.VM.action_path(
             namespace, name, 'expand-spec'), call)
 
     def create(self, resource, namespace, body, named=False):
@@ -232,36 +239,38 @@ class Client:
         :returns: it as it is now
         :raises: `errors.Conflict` if there is one
         """
-        call = api_responses.Call('create', resource, namespace)
+        call = api_responses.ApiCall('create', resource, namespace)
         if named:
-            metadata = dict(body['metadata'], resourceVersion=_NONE)
-            return self._answer(
+            metadata = dict(
+                body['metadata'],
+                resourceVersion=_NO_OBJECT_VERSION)
+            return self._request(
                 'PATCH', resource.path(namespace, metadata['name']), call,
                 {'fieldManager': self._user_agent},
                 dict(body, metadata=metadata),
                 APPLY)
-        return self._answer('POST', resource.path(namespace), call, body=body)
+        return self._request('POST', resource.path(namespace), call, body=body)
 
     def delete(self, resource, namespace, name, body=None):
         """Delete an object.
 
         :param body: DeleteOptions, such as preconditions
         """
-        call = api_responses.Call('delete', resource, namespace, name)
-        return self._answer('DELETE', resource.path(namespace, name), call,
-                            body=body)
+        call = api_responses.ApiCall('delete', resource, namespace, name)
+        return self._request('DELETE', resource.path(namespace, name), call,
+                             body=body)
 
-    def served(self, group):
+    def serves_group(self, group):
         """Whether the API server serves a group of kinds.
 
         Whoever is known may ask (ClusterRole ``system:discovery``).
 
         :param group: such as ``cdi.kubevirt.io``
         """
-        call = api_responses.Call(
+        call = api_responses.ApiCall(
             'get', api_resources.Resource(group, '', 'apis', ''), '', group)
         try:
-            self._answer('GET', '/apis/' + group, call)
+            self._request('GET', '/apis/' + group, call)
         except errors.ObjectNotFound:
             return False
         return True
@@ -285,8 +294,8 @@ class Client:
                 self._manager.clear()
             self._manager = self._transport = None
 
-    def _answer(self, method, path, call, fields=None, body=None,
-                content=JSON, accept=ACCEPT):
+    def _request(self, method, path, call, fields=None, body=None,
+                 content=JSON, accept=ACCEPT):
         try:
             response = self._send(method, path, call, fields, body, content,
                                   accept)
@@ -297,9 +306,9 @@ class Client:
             response = self._send(method, path, call, fields, accept=accept)
         try:
             data = response.read()
-            return api_responses.parsed(data) if data else {}
+            return api_responses.parse(data) if data else {}
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
-            raise _lost(call, self._connection.server, e) from None
+            raise _connection_error(call, self._connection.server, e) from None
 
     def _send(self, method, path, call, fields=None, body=None, content=JSON,
               accept=ACCEPT, read_timeout=None):
@@ -315,7 +324,7 @@ class Client:
                     fresh, method, path, call, fields, body, content, accept,
                     read_timeout)
         if response.status >= 300:
-            raise self._refusal(response, call)
+            raise self._error(response, call)
         return response
 
     def _send_once(self, access, method, path, call, fields, body, content,
@@ -333,7 +342,7 @@ class Client:
             url += '?' + parse.urlencode(fields)
         timeout = urllib3.Timeout(
             connect=self._options.connect_timeout,
-            read=read_timeout or self._options.patience)
+            read=read_timeout or self._options.read_timeout)
         code = 0
         try:
             response = self._pool(access).urlopen(
@@ -345,7 +354,7 @@ class Client:
             if isinstance(e, urllib3.exceptions.SSLError):
                 # A certificate may have been replaced: the next try has it.
                 self._connection.renew(access)
-            raise _lost(call, access.server, e) from None
+            raise _connection_error(call, access.server, e) from None
         finally:
             with self._lock:
                 self._calls[call.verb, call.resource, code] += 1
@@ -357,14 +366,14 @@ class Client:
                 self._transport = access.transport
             return self._manager
 
-    def _refusal(self, response, call):
+    def _error(self, response, call):
         """The error that an answer means."""
         data = b''
         try:
             data = response.read()
         except (urllib3.exceptions.HTTPError, OSError):
             pass
-        return api_responses.refusal(
+        return api_responses.error_from_response(
             response.status, data, response.headers, call)
 
 
@@ -374,28 +383,28 @@ class Watch:
     Ends when the server ends it.
     """
 
-    def __init__(self, response, call, marked, collection, resumes=False):
+    def __init__(self, response, call, bookmarked, collection, resumes=False):
         self._response = response
         self._call = call
-        self._marked = marked
+        self._bookmarked = bookmarked
         self._collection = collection
         self._resumes = resumes
 
     def __iter__(self):
         try:
             for line in self._lines():
-                event = api_responses.parsed(line)
+                event = api_responses.parse(line)
                 if event['type'] == 'ERROR':
                     status = event.get('object') or {}
-                    raise api_responses.error(
+                    raise api_responses.error_from_status(
                         status.get('code') or 500,
                         status.get('message') or 'The watch failed',
                         None, self._call)
                 if event['type'] == 'BOOKMARK':
-                    self._marked.add(self._collection)
+                    self._bookmarked.add(self._collection)
                 yield event['type'], event['object']
         except urllib3.exceptions.ReadTimeoutError:
-            self._marked.discard(self._collection)
+            self._bookmarked.discard(self._collection)
             if self._resumes:
                 return
             # It should have ended by itself. What it kept to itself, another
@@ -460,7 +469,7 @@ def _manager(access, connections):
             f'The proxy of {access.server} cannot be used: {e}') from None
 
 
-def _lost(call, server, error):
+def _connection_error(call, server, error):
     """The error that a connection which failed means."""
     e = urllib3.exceptions
     message = 'The API server %s does not answer (%s): %s' % (

@@ -16,7 +16,7 @@ import threading
 import time
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import kubeconfig as kubeconfig_
+from sushy_kubevirt.kube import kubeconfig as kubeconfig_reader
 
 LOG = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Connection:
         self._read = read
         self._pause = RENEW_SECONDS
         self.after_fork()
-        self._take(read())
+        self._use(read())
 
     @classmethod
     def from_options(cls, kubeconfig=None, context=None):
@@ -166,7 +166,7 @@ class Connection:
         return self._access.server
 
     @property
-    def slow(self):
+    def login_due(self):
         """Whether `access` would log in again now, which may take long."""
         return bool(self._renew_at and time.time() >= self._renew_at)
 
@@ -176,7 +176,7 @@ class Connection:
         :raises: `errors.ConfigError` if that fails
         """
         access = self._access
-        if self.slow:
+        if self.login_due:
             try:
                 return self.renew(access)
             except errors.ConfigError as e:
@@ -204,10 +204,10 @@ class Connection:
                 self._read_token()
                 if self._access is not seen:
                     return self._access
-            if time.monotonic() < self._taken_at + self._pause:
+            if time.monotonic() < self._renewed_at + self._pause:
                 return seen
-            self._taken_at = time.monotonic()
-            self._take(self._read())
+            self._renewed_at = time.monotonic()
+            self._use(self._read())
             if self._access != seen:
                 self._pause = RENEW_SECONDS
                 return self._access
@@ -215,9 +215,9 @@ class Connection:
             self._pause = min(self._pause * 2, LONGEST_RENEW_SECONDS)
             return seen
 
-    def _take(self, access):
+    def _use(self, access):
         now = time.time()
-        self._taken_at = time.monotonic()
+        self._renewed_at = time.monotonic()
         self._token_at = 0
         self._renew_at = None
         if access.expiry:
@@ -244,7 +244,7 @@ class Connection:
 
 
 def _from_files(paths, context):
-    return lambda: Access(**kubeconfig_.read(paths, context))
+    return lambda: Access(**kubeconfig_reader.read(paths, context))
 
 
 def _from_account(folder):

@@ -45,8 +45,8 @@ class Gates:
 
     def after_fork(self):
         self._lock = threading.Lock()
-        self._asking = False
-        self._asked_at = None
+        self._refreshing = False
+        self._refreshed_at = None
         self._version = None
         self._named = self._disabled = ()
 
@@ -59,16 +59,16 @@ class Gates:
         """
         if self._older_than(
                 VERSION_SECONDS if self._version else UNKNOWN_SECONDS):
-            self.ask_aside()
+            self.refresh_in_background()
         return self._version
 
-    def ask_aside(self):
+    def refresh_in_background(self):
         """Have a thread ask the API, if none does."""
         with self._lock:
-            if self._asking:
+            if self._refreshing:
                 return
-            self._asking = True
-        threading.Thread(target=self._ask_quietly, daemon=True,
+            self._refreshing = True
+        threading.Thread(target=self._refresh_quietly, daemon=True,
                          name='kubevirt-version').start()
 
     def enabled(self, name):
@@ -80,7 +80,7 @@ class Gates:
         :raises: `errors.Unavailable` if the API does not answer
         """
         if self._older_than(self._options.gates_seconds):
-            self._ask()
+            self._refresh()
         alpha, beta = GATES[name]
         version = _number(self._version)
         if name in self._named:
@@ -89,7 +89,7 @@ class Gates:
         return (name not in self._disabled
                 and None not in (version, beta) and version >= beta)
 
-    def fills_drives(self):
+    def hotplugs_cdroms(self):
         """Whether KubeVirt fills and empties CD-ROMs of running guests.
 
         Its older way of hotplugging switches that off
@@ -101,20 +101,20 @@ class Gates:
                 and not self.enabled('HotplugVolumes'))
 
     def _older_than(self, seconds):
-        return (self._asked_at is None
-                or time.monotonic() - self._asked_at > seconds)
+        return (self._refreshed_at is None
+                or time.monotonic() - self._refreshed_at > seconds)
 
-    def _ask_quietly(self):
+    def _refresh_quietly(self):
         try:
-            self._ask()
+            self._refresh()
         except errors.MachineError as e:
             LOG.debug('KubeVirt\'s version: %s', e)
             # Not again at once, with each read of the version.
-            self._asked_at = self._asked_at or time.monotonic()
+            self._refreshed_at = self._refreshed_at or time.monotonic()
         finally:
-            self._asking = False
+            self._refreshing = False
 
-    def _ask(self):
+    def _refresh(self):
         try:
             found = [item for items, _ in self._client.pages(
                 api_resources.KUBEVIRT) for item in items]
@@ -131,7 +131,7 @@ class Gates:
         self._disabled = tuple(developer.get('disabledFeatureGates') or ())
         self._version = (kubevirt.get('status') or {}).get(
             'observedKubeVirtVersion')
-        self._asked_at = time.monotonic()
+        self._refreshed_at = time.monotonic()
 
 
 def _number(version):

@@ -9,7 +9,7 @@ does not keep.
 _ANNOTATIONS = '/metadata/annotations/'
 
 
-def between(old, new, path=''):
+def diff(old, new, path=''):
     """Say how to come from one to the other.
 
     :param old: a JSON value
@@ -27,7 +27,7 @@ def between(old, new, path=''):
                 operations.append(
                     {'op': 'add', 'path': where, 'value': new[key]})
             else:
-                operations += between(old[key], new[key], where)
+                operations += diff(old[key], new[key], where)
         return operations
     if isinstance(old, list) and isinstance(new, list):
         return _lists(old, new, path)
@@ -37,7 +37,7 @@ def between(old, new, path=''):
 
 
 def _lists(old, new, path):
-    """Like `between` for lists that lost items or gained some at their end,
+    """Like `diff` for lists that lost items or gained some at their end,
     which is all that is ever done to one here.
 
     An item is never turned into one of another name: it may lack parts.
@@ -54,7 +54,7 @@ def _lists(old, new, path):
     old = kept
     for index, item in enumerate(new):
         if index < len(old):
-            operations += between(old[index], item, '%s/%d' % (path, index))
+            operations += diff(old[index], item, '%s/%d' % (path, index))
         else:
             operations.append(
                 {'op': 'add', 'path': path + '/-', 'value': item})
@@ -65,7 +65,7 @@ def _name(item):
     return item.get('name') if isinstance(item, dict) else item
 
 
-def guarded(vm, edited, strict=False):
+def guarded_diff(vm, edited, strict=False):
     """The patch that makes a VM its edited copy, and is refused (with 409 or
     422, `errors.Conflict`) if the VM's spec, or an annotation that is
     changed, is not any more what it was. KubeVirt's own writes to the status,
@@ -76,7 +76,7 @@ def guarded(vm, edited, strict=False):
     :param strict: refuse after any other change too, of the status even
     :returns: list of operations, [] if nothing differs
     """
-    operations = between(vm, edited)
+    operations = diff(vm, edited)
     if not operations:
         return []
     metadata = vm['metadata']
@@ -101,11 +101,11 @@ def guarded(vm, edited, strict=False):
 
 
 def send(machine, vm, edited, strict=False):
-    """Write an edited copy of a VM back, if it differs: see `guarded`.
+    """Write an edited copy of a VM back, if it differs: see `guarded_diff`.
 
     One try; call it in a step of `machine.Machine.write`.
 
     :returns: the VM as it is now
     """
-    operations = guarded(vm, edited, strict)
+    operations = guarded_diff(vm, edited, strict)
     return machine.patch(operations) if operations else vm

@@ -80,9 +80,9 @@ def _describe(paths, context):
     from kubernetes.config import kube_config
 
     # The library logs why an exec plugin failed, and goes on without.
-    complaints = []
+    logged_errors = []
     handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: complaints.append(record.getMessage())
+    handler.emit = lambda record: logged_errors.append(record.getMessage())
     logging.getLogger().addHandler(handler)
 
     merger = kube_config.KubeConfigMerger(os.pathsep.join(paths))
@@ -113,7 +113,7 @@ def _describe(paths, context):
         raise errors.ConfigError(
             'The exec plugin %s of kubeconfig %s gave no credentials: %s'
             % (user['exec'].get('command'), os.pathsep.join(paths),
-               '; '.join(complaints)[:500]))
+               '; '.join(logged_errors)[:500]))
     expiry = getattr(loader, 'expiry', None)
     cluster = _named(merger, 'clusters', loader.current_context['context']
                      ['cluster'])
@@ -143,15 +143,15 @@ def _describe(paths, context):
     }
 
 
-def _context(merger, paths, wanted):
+def _context(merger, paths, requested):
     """Name and namespace of the context to use."""
     where = os.pathsep.join(paths)
     contexts = {}
     for path in merger.paths:
         for entry in merger.config_files[path].get('contexts') or ():
             contexts.setdefault(entry['name'], entry.get('context') or {})
-    there = ', '.join(sorted(contexts)) or 'none at all'
-    name = wanted
+    available = ', '.join(sorted(contexts)) or 'none at all'
+    name = requested
     if not name:
         # The library lets the last file win, kubectl the first.
         name = next((merger.config_files[path]['current-context']
@@ -161,10 +161,11 @@ def _context(merger, paths, wanted):
         if not name:
             raise errors.ConfigError(
                 'Kubeconfig %s has no current context; name one of: %s'
-                % (where, there))
+                % (where, available))
     if name not in contexts:
         raise errors.ConfigError(
-            f'Kubeconfig {where} has no context {name}; there are: {there}')
+            f'Kubeconfig {where} has no context {name}; there are: {available}'
+        )
     return name, contexts[name].get('namespace')
 
 

@@ -16,7 +16,7 @@ import zlib
 _LEVEL = 1
 
 #: Deleted objects remembered against events that lag behind.
-_GONE = 1000
+_MAX_TOMBSTONES = 1000
 
 
 class Entry:
@@ -26,9 +26,9 @@ class Entry:
 
     def __init__(self, obj, link):
         metadata = obj['metadata']
-        self.key = key_of(obj)
+        self.key = object_key(obj)
         self.uid = metadata.get('uid', '')
-        self.version = number(metadata.get('resourceVersion'))
+        self.version = version_number(metadata.get('resourceVersion'))
         #: What the kind is linked by: a VM's firmware UUID, a VMI's owner.
         self.link = link
         self.data = zlib.compress(
@@ -39,7 +39,7 @@ class Entry:
         return json.loads(zlib.decompress(self.data))
 
 
-class Store:
+class ObjectCache:
     """Objects of one kind.
 
     :param trim: function that drops what is not needed of an object
@@ -55,7 +55,7 @@ class Store:
         self._link = link
         self._readmits = readmits
         self._entries = {}
-        self._gone = {}         # uid: version it was gone at, or None
+        self._tombstones = {}         # uid: version it was gone at, or None
 
     def __len__(self):
         return len(self._entries)
@@ -81,15 +81,15 @@ class Store:
         """
         self._trim(obj)
         metadata = obj['metadata']
-        version = number(metadata.get('resourceVersion'))
+        version = version_number(metadata.get('resourceVersion'))
         uid = metadata.get('uid', '')
-        if uid in self._gone:
-            gone_at = self._gone[uid]
-            if gone_at is None or not (_newer(version, gone_at) or (
-                    self._readmits and version == gone_at)):
+        if uid in self._tombstones:
+            deleted_at = self._tombstones[uid]
+            if deleted_at is None or not (_newer(version, deleted_at) or (
+                    self._readmits and version == deleted_at)):
                 return False
-            del self._gone[uid]
-        held = self._entries.get(key_of(obj))
+            del self._tombstones[uid]
+        held = self._entries.get(object_key(obj))
         if held is not None and not _newer(version, held.version):
             return False
         entry = Entry(obj, self._link(obj))
@@ -103,24 +103,24 @@ class Store:
         :returns: the entries taken out
         """
         metadata = obj['metadata']
-        version = number(metadata.get('resourceVersion'))
+        version = version_number(metadata.get('resourceVersion'))
         uid = metadata.get('uid', '')
-        held = self._entries.get(key_of(obj))
+        held = self._entries.get(object_key(obj))
         if held is None or held.uid != uid:
-            self._remember_gone(uid, version)
+            self._add_tombstone(uid, version)
             return []
         if held.version != version and _newer(held.version, version):
             return []
-        self._remember_gone(uid, version)
+        self._add_tombstone(uid, version)
         return [self._entries.pop(held.key)]
 
-    def forget(self, key, uid):
+    def discard_deleted(self, key, uid):
         """Take an object out that the API does not have any more.
 
         :param uid: of the object that is gone for good
         :returns: the entries taken out
         """
-        self._remember_gone(uid, None)
+        self._add_tombstone(uid, None)
         held = self._entries.get(key)
         if held is None or held.uid != uid:
             return []
@@ -133,7 +133,7 @@ class Store:
         """
         return self._entries.pop(key, None) is not None
 
-    def keep_only(self, within, seen, version):
+    def retain_listed(self, within, seen, version):
         """Take out what a complete list did not have.
 
         :param within: function of a key: whether the list was about it
@@ -141,7 +141,7 @@ class Store:
         :param version: of the list; what is newer stays
         :returns: the entries taken out
         """
-        version = number(version)
+        version = version_number(version)
         return self._pop(e for e in self._entries.values()
                          if e.key not in seen and within(e.key)
                          and (e.version == version
@@ -153,7 +153,7 @@ class Store:
         :param within: function of a key: whether it is meant
         :returns: the entries taken out
         """
-        self._gone.clear()
+        self._tombstones.clear()
         return self._pop(e for e in self._entries.values() if within(e.key))
 
     def _pop(self, entries):
@@ -162,19 +162,19 @@ class Store:
             del self._entries[entry.key]
         return lost
 
-    def _remember_gone(self, uid, version):
-        self._gone[uid] = version
-        while len(self._gone) > _GONE:
-            del self._gone[next(iter(self._gone))]
+    def _add_tombstone(self, uid, version):
+        self._tombstones[uid] = version
+        while len(self._tombstones) > _MAX_TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
 
 
-def key_of(obj):
+def object_key(obj):
     """:returns: (namespace, name)"""
     metadata = obj['metadata']
     return metadata.get('namespace', ''), metadata['name']
 
 
-def number(version):
+def version_number(version):
     """A resourceVersion as a number.
 
     Versions of one kind may be compared as numbers (KEP-5504; true of every

@@ -17,20 +17,20 @@ _LONGEST = 64
 _MOST = 2 ** 63 - 1
 
 
-def whole(quantity):
+def to_int(quantity):
     """The value, rounded up as Kubernetes does (Quantity.Value).
 
     :param quantity: text such as ``1.5Gi``, or a number
     :returns: int; None if it is no quantity
     """
-    value = exact(quantity)
+    value = to_decimal(quantity)
     if value is None:
         return None
     # As Kubernetes caps them (Quantity, apimachinery's MaxInt64).
     return min(int(value.to_integral_value(decimal.ROUND_CEILING)), _MOST)
 
 
-def exact(quantity):
+def to_decimal(quantity):
     """The value as it is written.
 
     :param quantity: text such as ``500m``, or a number

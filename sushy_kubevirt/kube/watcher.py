@@ -74,7 +74,7 @@ class Watcher:
         failures = 0
         while not self._closing.is_set():
             self._worked = False
-            error = self._try()
+            error = self._list_and_watch()
             if self._closing.is_set():
                 return
             if self._worked:
@@ -85,14 +85,14 @@ class Watcher:
                 error = errors.Unavailable(
                     f'Watches of {self.resource} end at once')
             failures += 1
-            self._failed(error, failures)
+            self._record_failure(error, failures)
             # The first try after a break is made at once.
             if failures > 1:
                 self._closing.wait(retry.pause(
                     failures - 2, FIRST_PAUSE, self._options.watch_backoff,
                     getattr(error, 'retry_after', None)))
 
-    def _try(self):
+    def _list_and_watch(self):
         """List if need be, and follow until the watch ends.
 
         :returns: why it ended, an error; None if the server ended it
@@ -105,7 +105,7 @@ class Watcher:
                     self.broken_since = time.monotonic()
                 self.listed = True
                 self._sink.changed()
-            self._follow()
+            self._watch_until_end()
         except (errors.WatchExpired, errors.ServerError) as e:
             # What cannot be told from this version on, a list may tell.
             self._version = None
@@ -118,7 +118,7 @@ class Watcher:
             return errors.Unavailable(
                 f'Following {self.resource} failed: {e}')
 
-    def _follow(self):
+    def _watch_until_end(self):
         """Follow from the version on until the server ends the watch."""
         try:
             watch = self._client.watch(
@@ -149,7 +149,7 @@ class Watcher:
             self.broken_since = time.monotonic()
             self._worked = self.broken_since - began > SHORTEST_WATCH
 
-    def _failed(self, error, failures):
+    def _record_failure(self, error, failures):
         # One try that failed is no news: watches break.
         if failures > 1 or not self.listed:
             if self.error is None:

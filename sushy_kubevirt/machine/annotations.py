@@ -126,7 +126,7 @@ def write(obj, key, value):
         annotations.pop(key, None)
 
 
-def mark(obj):
+def boot_once_id(obj):
     """:returns: the one-time override a VMI carries, or a template would
     give, an ``id``; None if there is none
 
@@ -136,7 +136,7 @@ def mark(obj):
     return annotations.get(BOOT_ONCE)
 
 
-def set_mark(template, id_):
+def set_boot_once_id(template, id_):
     """Mark the VMIs to come.
 
     :param template: the template of a VM that may be changed

@@ -50,7 +50,7 @@ def current(vm, vmi):
     :returns: like `get`, which it is while the machine is off
     """
     before = _loaded(vm, BEFORE)
-    if (run_strategy.living(vmi)
+    if (run_strategy.is_active(vmi)
             and before.get('vmi') == vmi['metadata']['uid']
             and isinstance(before.get('values'), dict)):
         return _sound(before['values'])
@@ -108,7 +108,7 @@ def _change(machine, changed):
                 'Attributes', '...', message='The attributes are larger than '
                 '%d bytes together' % LARGEST)
         before = None
-        if run_strategy.living(vmi) and current(vm, vmi) != new:
+        if run_strategy.is_active(vmi) and current(vm, vmi) != new:
             before = json.dumps({'vmi': vmi['metadata']['uid'],
                                  'values': current(vm, vmi)}, sort_keys=True)
         return {ATTRIBUTES: text if new else None, BEFORE: before}
@@ -174,6 +174,6 @@ def _annotate(machine, texts_of):
         if annotations == _annotations(vm):
             return
         new['metadata']['annotations'] = annotations
-        machine.patch(json_patch.between(vm, new), guard=vm)
+        machine.patch(json_patch.diff(vm, new), guard=vm)
 
     machine.write(step)

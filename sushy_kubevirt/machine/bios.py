@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a client can look up and change in the setup of a machine's firmware.
 
-Some attributes are fields of the VM (`KNOBS`); all others are a client's own
-notes (`attributes`), for those that set attributes of real machines and
-compare them. Both kinds take effect with the next VMI: until then the present
-value is the one the VMI was made with.
+Some attributes are fields of the VM (`VM_ATTRIBUTES`). All others are stored
+in an annotation (`attributes`) for clients that set the attributes of real
+machines and compare them. Both kinds take effect with the next VMI; until
+then the current value is the one the VMI was created with.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _OFF_ON = ('Disabled', 'Enabled')
 
 
 @dataclasses.dataclass(frozen=True)
-class Knob:
+class VmAttribute:
     """An attribute that is a field of the VM.
 
     :param name: in Redfish
@@ -40,21 +40,39 @@ class Knob:
     read_only: bool = False
 
 
-KNOBS = (
-    Knob(BOOT_MODE, 'Boot Mode', tuple(each.value for each in firmware.Mode),
-         'Firmware the guest is started with: domain.firmware.bootloader.'),
-    Knob(SECURE_BOOT, 'Secure Boot', _OFF_ON,
-         'UEFI Secure Boot; needs Boot Mode UEFI: '
-         'domain.firmware.bootloader.efi.secureBoot.'),
-    Knob(PERSISTENT_NVRAM, 'Persistent NVRAM', _OFF_ON,
-         'Whether UEFI variables outlive the VMI: '
-         'domain.firmware.bootloader.efi.persistent.', True),
-    Knob('Tpm', 'TPM', ('None', 'Volatile', 'Persistent'),
-         'Whether there is a TPM 2.0, and whether what it holds outlives the '
-         'VMI: domain.devices.tpm.', True),
+VM_ATTRIBUTES = (
+    VmAttribute(
+        BOOT_MODE,
+        'Boot Mode',
+        tuple(each.value for each in firmware.Mode),
+        'Firmware the guest is started with: domain.firmware.bootloader.',
+    ),
+    VmAttribute(
+        SECURE_BOOT,
+        'Secure Boot',
+        _OFF_ON,
+        'UEFI Secure Boot; needs Boot Mode UEFI: '
+        'domain.firmware.bootloader.efi.secureBoot.',
+    ),
+    VmAttribute(
+        PERSISTENT_NVRAM,
+        'Persistent NVRAM',
+        _OFF_ON,
+        'Whether UEFI variables outlive the VMI: '
+        'domain.firmware.bootloader.efi.persistent.',
+        True,
+    ),
+    VmAttribute(
+        'Tpm',
+        'TPM',
+        ('None', 'Volatile', 'Persistent'),
+        'Whether there is a TPM 2.0, and whether what it holds outlives the '
+        'VMI: domain.devices.tpm.',
+        True,
+    ),
 )
 
-_BY_NAME = {knob.name: knob for knob in KNOBS}
+_BY_NAME = {attribute.name: attribute for attribute in VM_ATTRIBUTES}
 
 
 def pending(vm, vmi):
@@ -63,22 +81,22 @@ def pending(vm, vmi):
     :param vmi: its VMI or None, see `firmware.mode`
     :returns: dict of strings, numbers, booleans
     """
-    return {**attributes.get(vm), **_knobs(vm, vmi)}
+    return {**attributes.get(vm), **_vm_attributes(vm, vmi)}
 
 
 def current(vm, vmi):
     """The attributes of the boot that runs; of the next one while off."""
-    if not run_strategy.living(vmi):
+    if not run_strategy.is_active(vmi):
         return pending(vm, vmi)
     return {**attributes.current(vm, vmi),
-            **_knobs({'spec': {'template': vmi}}, None)}
+            **_vm_attributes({'spec': {'template': vmi}}, None)}
 
 
 def set(machine, values):
     """Change some attributes, from the next boot on.
 
     :param values: dict: name: string, number or boolean; None removes one
-        that is no knob
+        that is no attribute
     :raises: `errors.InvalidValue`, `errors.WrongState` for secure boot under
         Legacy
     """
@@ -87,10 +105,10 @@ def set(machine, values):
     vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
     present = pending(vm, vmi)
     for name, value in chosen.items():
-        knob = _BY_NAME[name]
-        if value not in knob.values:
-            raise errors.InvalidValue(name, value, knob.values)
-        if knob.read_only and value != present[name]:
+        attribute = _BY_NAME[name]
+        if value not in attribute.values:
+            raise errors.InvalidValue(name, value, attribute.values)
+        if attribute.read_only and value != present[name]:
             raise errors.InvalidValue(
                 name, value, message=f'{name} cannot be changed by a BMC')
     mode, secure = chosen.get(BOOT_MODE), chosen.get(SECURE_BOOT)
@@ -116,7 +134,7 @@ def reset(machine):
     attributes.reset(machine)
 
 
-def _knobs(vm, vmi):
+def _vm_attributes(vm, vmi):
     template = vm['spec']['template']
     efi = firmware.bootloader(template).get('efi') or {}
     return {

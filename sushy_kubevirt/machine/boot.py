@@ -82,14 +82,14 @@ def state(vm, vmi):
     """
     once = boot_overrides.once(vm)
     if once is not None:
-        if not boot_overrides.begun(vm, vmi):
+        if not boot_overrides.boot_started(vm, vmi):
             return BootState(Target(once.get('target', 'None')),
                              Enabled.ONCE, firmware.mode(vm, vmi))
         # The keeper is about to do the same for good.
         vm = copy.deepcopy(vm)
-        boot_overrides.take_off_once(vm)
+        boot_overrides.remove_once(vm)
     mode = firmware.mode(vm, vmi)
-    lasting = boot_overrides.in_force(vm)
+    lasting = boot_overrides.active_continuous(vm)
     if lasting is not None:
         return BootState(Target(lasting['target']), Enabled.CONTINUOUS, mode)
     return BootState(Target.NONE, Enabled.DISABLED, mode)
@@ -102,7 +102,7 @@ def targets(vm, vmi=None):
 
 
 def set(machine, target=None, enabled=None, mode=None, order=None,
-        coming=()):
+        media_targets=()):
     """Choose what the next start boots from. None leaves as it is.
 
     :param machine: a `machine.Machine`
@@ -112,7 +112,7 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
     :param enabled: an `Enabled`; alone it is about the present target
     :param mode: a `Mode`
     :param order: the persistent order, see `boot_options.edit`
-    :param coming: the `Target` of devices that may come with a medium
+    :param media_targets: the `Target` of devices that may come with a medium
     :raises: `errors.InvalidValue` if the VM has no device of that class, or
         no such boot options
     """
@@ -126,13 +126,13 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
                      and _may_terminate(machine, vm))
         try:
             _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                   terminate, coming)
+                   terminate, media_targets)
         except errors.Rejected as e:
             # The gate was switched off a moment ago.
             if not terminate or GATE.lower() not in str(e).lower():
                 raise
             _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                   False, coming)
+                   False, media_targets)
 
     machine.write(step)
 
@@ -144,7 +144,7 @@ def set_default_order(machine):
         http = _is_http(edited)
         boot_options.edit(edited, vmi, None)
         if http:
-            boot_overrides.drop_http_drive(edited)
+            boot_overrides.remove_unused_http_drive(edited)
         json_patch.send(machine, vm, edited)
 
     machine.write(step)
@@ -162,10 +162,10 @@ def set_secure_boot(machine, enabled):
             firmware.edit_secure_boot(edited, enabled, vmi)
         else:
             # It is about the mode that comes back after that one boot.
-            boot_overrides.take_off_once(edited)
+            boot_overrides.remove_once(edited)
             firmware.edit_secure_boot(edited, enabled, vmi)
-            if not boot_overrides.begun(vm, vmi):
-                boot_overrides.put_once_again(
+            if not boot_overrides.boot_started(vm, vmi):
+                boot_overrides.reapply_once(
                     edited, vmi, pending, boot_overrides.ends_at_reboot(vm)
                 )
         json_patch.send(machine, vm, edited)
@@ -187,14 +187,14 @@ def _may_terminate(machine, vm):
 
 
 def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
-           coming):
+           media_targets):
     edited = copy.deepcopy(vm)
     http = _is_http(edited)
     if order is not None:
         boot_options.edit(edited, vmi, order)
-    _edit(edited, vmi, target, enabled, mode, id_, terminate, coming)
+    _edit(edited, vmi, target, enabled, mode, id_, terminate, media_targets)
     if http:
-        boot_overrides.drop_http_drive(edited)
+        boot_overrides.remove_unused_http_drive(edited)
     json_patch.send(machine, vm, edited)
 
 
@@ -205,14 +205,14 @@ def _is_http(vm):
     )
 
 
-def _edit(vm, vmi, target, enabled, mode, id_, terminate, coming=()):
+def _edit(vm, vmi, target, enabled, mode, id_, terminate, media_targets=()):
     """Edit a VM as `set` says."""
     pending = boot_overrides.once(vm)
-    if pending is not None and boot_overrides.begun(vm, vmi):
-        boot_overrides.take_off_once(vm)
+    if pending is not None and boot_overrides.boot_started(vm, vmi):
+        boot_overrides.remove_once(vm)
         pending = None
     if target is Target.NONE or enabled is Enabled.DISABLED:
-        boot_overrides.take_off_all(vm)
+        boot_overrides.remove_all(vm)
         if mode:
             firmware.set_mode(vm, mode)
         return
@@ -220,47 +220,47 @@ def _edit(vm, vmi, target, enabled, mode, id_, terminate, coming=()):
         if mode:
             _edit_mode(vm, pending, mode, id_, terminate)
         return
-    class_ = _class(vm, target, pending, coming)
+    class_ = _class(vm, target, pending, media_targets)
     if enabled is Enabled.ONCE or enabled is None and pending is not None:
         _edit_once(vm, vmi, pending, class_, mode, id_, terminate)
         return
-    boot_overrides.take_off_all(vm)
+    boot_overrides.remove_all(vm)
     if mode:
         firmware.set_mode(vm, mode)
     if class_:
-        boot_overrides.put_continuous(vm, class_)
+        boot_overrides.apply_continuous(vm, class_)
 
 
 def _edit_mode(vm, pending, mode, id_, terminate):
-    boot_overrides.take_off_once(vm)
+    boot_overrides.remove_once(vm)
     firmware.set_mode(vm, mode)
     if pending is not None and pending.get('target'):
-        boot_overrides.put_once(vm, id_, boot_order.Class(pending['target']),
-                                terminate=terminate)
+        boot_overrides.apply_once(vm, id_, boot_order.Class(pending['target']),
+                                  terminate=terminate)
 
 
 def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
     if pending is None:
         if class_ or mode:
-            boot_overrides.put_once(vm, id_, class_, mode, terminate)
+            boot_overrides.apply_once(vm, id_, class_, mode, terminate)
         return
     if mode is None and pending.get('mode'):
         mode = Mode(pending['mode'])
     same = (class_ and class_.value) == pending.get('target') and (
         mode and mode.value) == pending.get('mode')
-    boot_overrides.take_off_once(vm)
+    boot_overrides.remove_once(vm)
     if same:
-        boot_overrides.put_once_again(vm, vmi, pending, terminate, id_)
+        boot_overrides.reapply_once(vm, vmi, pending, terminate, id_)
     elif class_ or mode:
-        boot_overrides.put_once(vm, id_, class_, mode, terminate)
+        boot_overrides.apply_once(vm, id_, class_, mode, terminate)
 
 
-def _class(vm, target, pending, coming):
+def _class(vm, target, pending, media_targets):
     """Turn a target, or else the present one, into a class of device."""
     if target is None:
         layer = pending or boot_overrides.continuous(vm) or {}
         return layer.get('target') and boot_order.Class(layer['target'])
-    known = {Target.NONE, *targets(vm), *coming}
+    known = {Target.NONE, *targets(vm), *media_targets}
     if target not in known:
         raise errors.InvalidValue(
             'BootSourceOverrideTarget', target,

@@ -86,20 +86,21 @@ def edit(vm, vmi, references):
         is there twice, and for none at all
     """
     pending = boot_overrides.once(vm)
-    if pending is not None and boot_overrides.begun(vm, vmi):
-        boot_overrides.take_off_once(vm)
+    if pending is not None and boot_overrides.boot_started(vm, vmi):
+        boot_overrides.remove_once(vm)
         pending = None
     terminate = boot_overrides.ends_at_reboot(vm)
-    boot_overrides.take_off_once(vm)
-    lasting = boot_overrides.in_force(vm)
-    boot_overrides.take_off_all(vm)
-    boot_overrides.take_off_order(vm)
+    boot_overrides.remove_once(vm)
+    lasting = boot_overrides.active_continuous(vm)
+    boot_overrides.remove_all(vm)
+    boot_overrides.remove_order(vm)
     if references is not None:
-        boot_overrides.put_order(vm, _chosen(vm, references))
+        boot_overrides.apply_order(vm, _chosen(vm, references))
     if lasting is not None:
-        boot_overrides.put_continuous(vm, boot_order.Class(lasting['target']))
+        boot_overrides.apply_continuous(
+            vm, boot_order.Class(lasting['target']))
     if pending is not None:
-        boot_overrides.put_once_again(vm, vmi, pending, terminate)
+        boot_overrides.reapply_once(vm, vmi, pending, terminate)
 
 
 def _chosen(vm, references):
@@ -124,7 +125,7 @@ def _without_overrides(vm):
         # As nearly always; a copy would cost more than all the rest.
         return vm
     vm = copy.deepcopy(vm)
-    boot_overrides.take_off_all(vm)
+    boot_overrides.remove_all(vm)
     return vm
 
 

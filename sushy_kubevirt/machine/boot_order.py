@@ -130,12 +130,12 @@ def first(template):
     return None
 
 
-def put_first(template, class_):
+def prioritize(template, class_):
     """Let one class of device go first, in its own order, the rest after.
 
     :param template: a VM's ``spec.template``, which is changed
     :param class_: a `Class`
-    :returns: record for `take_back`: {``disks``: {name: [old, new]},
+    :returns: record for `restore`: {``disks``: {name: [old, new]},
         ``interfaces``: …, ``added``: [names]}, without what is empty
     """
     before = devices(template)
@@ -145,12 +145,12 @@ def put_first(template, class_):
         device for device in before if device not in chosen])
 
 
-def put(template, chosen):
+def apply(template, chosen):
     """Let these devices be tried, in this order, and no others.
 
     :param template: a VM's ``spec.template``, which is changed
     :param chosen: list of `Device`, as `devices` tells them
-    :returns: record for `take_back`
+    :returns: record for `restore`
     """
     return _number(template, chosen, [
         device for device in devices(template) if device not in chosen])
@@ -187,11 +187,11 @@ def _number(template, ordered, others=()):
     return record
 
 
-def take_back(template, record):
-    """Undo what `put_first` did, as far as it is still there.
+def restore(template, record):
+    """Undo what `prioritize` did, as far as it is still there.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param record: what `put_first` returned
+    :param record: what `prioritize` returned
     """
     volumes = {volume.get('name') for volume in
                template.get('spec', {}).get('volumes') or ()}

@@ -35,7 +35,7 @@ def continuous(vm):
     return _layers(vm).get('continuous')
 
 
-def in_force(vm):
+def active_continuous(vm):
     """:returns: the lasting override on a VM that has no one-time override,
     unless somebody has given the VM another order since; or None
     """
@@ -52,7 +52,7 @@ def in_force(vm):
     return None
 
 
-def begun(vm, vmi):
+def boot_started(vm, vmi):
     """Whether the boot that a one-time override was for has begun.
 
     It has as soon as a VMI that carries the override was handed to a node:
@@ -73,7 +73,7 @@ def begun(vm, vmi):
 
 
 def _carries(vm, vmi):
-    return vmi is not None and annotations.mark(vmi) == once(vm)['id']
+    return vmi is not None and annotations.boot_once_id(vmi) == once(vm)['id']
 
 
 def _handed_over(vmi):
@@ -84,7 +84,7 @@ def _handed_over(vmi):
                     'Scheduled', 'Running', 'Unknown', 'Succeeded'))
 
 
-def save(vm, vmi):
+def preserve_once(vm, vmi):
     """Keep a one-time override for the next VMI when the one that carries it
     is about to be ended before its guest ran.
 
@@ -95,7 +95,7 @@ def save(vm, vmi):
     if layer is not None and _carries(vm, vmi) and not _handed_over(vmi):
         layer = dict(layer, id=new_id(),
                      generation=vm['metadata'].get('generation', 0) + 1)
-        annotations.set_mark(vm['spec']['template'], layer['id'])
+        annotations.set_boot_once_id(vm['spec']['template'], layer['id'])
         _write(vm, 'once', layer)
 
 
@@ -104,7 +104,7 @@ def new_id():
     return uuid.uuid4().hex[:8]
 
 
-def put_once(vm, id_, target=None, mode=None, terminate=False):
+def apply_once(vm, id_, target=None, mode=None, terminate=False):
     """Put a one-time override on a VM that has none.
 
     :param id_: a name for it that no other has
@@ -123,16 +123,16 @@ def put_once(vm, id_, target=None, mode=None, terminate=False):
             changes['bootloader'] = change
     if target:
         layer['target'] = target.value
-        changes.update(boot_order.put_first(template, target))
+        changes.update(boot_order.prioritize(template, target))
     if terminate:
         domain = template['spec']['domain']
         changes['rebootPolicy'] = [domain.get('rebootPolicy'), TERMINATE]
         domain['rebootPolicy'] = TERMINATE
-    annotations.set_mark(template, id_)
+    annotations.set_boot_once_id(template, id_)
     _write(vm, 'once', layer)
 
 
-def keep_generation(vm, layer):
+def restore_generation(vm, layer):
     """Let a one-time override count from where it counted before.
 
     :param vm: a VM with a one-time override, which no VMI carries yet
@@ -141,35 +141,35 @@ def keep_generation(vm, layer):
     _write(vm, 'once', dict(once(vm), generation=layer['generation']))
 
 
-def put_continuous(vm, target):
+def apply_continuous(vm, target):
     """Put a lasting override on a VM that has no override.
 
     :param target: a `boot_order.Class`
     """
     _write(vm, 'continuous', {
         'target': target.value,
-        'changes': boot_order.put_first(vm['spec']['template'], target)})
+        'changes': boot_order.prioritize(vm['spec']['template'], target)})
 
 
-def put_order(vm, devices):
+def apply_order(vm, devices):
     """Put a boot order on a VM that has neither one nor an override.
 
     :param devices: list of `boot_order.Device`: those that are tried
     """
     _write(vm, 'order', {
-        'changes': boot_order.put(vm['spec']['template'], devices)})
+        'changes': boot_order.apply(vm['spec']['template'], devices)})
 
 
-def take_off_order(vm):
+def remove_order(vm):
     """Take off the boot order, of a VM that has no override on it."""
     layer = _layers(vm).get('order')
     if layer is not None:
-        boot_order.take_back(vm['spec']['template'],
-                             layer.get('changes') or {})
+        boot_order.restore(vm['spec']['template'],
+                           layer.get('changes') or {})
         _write(vm, 'order', None)
 
 
-def put_once_again(vm, vmi, layer, terminate, id_=None):
+def reapply_once(vm, vmi, layer, terminate, id_=None):
     """Put a one-time override back on that was taken off a moment ago.
 
     It keeps its name, and so may come out unchanged, unless a VMI carries
@@ -178,26 +178,26 @@ def put_once_again(vm, vmi, layer, terminate, id_=None):
     :param layer: what `once` said of it
     :param id_: a name for it in that case; None keeps it in any case
     """
-    carried = vmi is not None and annotations.mark(vmi) == layer['id']
+    carried = vmi is not None and annotations.boot_once_id(vmi) == layer['id']
     if not carried or id_ is None:
         id_ = layer['id']
-    put_once(
+    apply_once(
         vm, id_, layer.get('target') and boot_order.Class(layer['target']),
         layer.get('mode') and firmware.Mode(layer['mode']), terminate)
     if not carried:
-        keep_generation(vm, layer)
+        restore_generation(vm, layer)
 
 
-def take_off_once(vm):
+def remove_once(vm):
     """Take off the one-time override, if there is one."""
     layer = once(vm)
     if layer is None:
         return
     changes = layer.get('changes') or {}
     template = vm['spec']['template']
-    boot_order.take_back(template, changes)
+    boot_order.restore(template, changes)
     if changes.get('bootloader'):
-        firmware.take_back(vm, changes['bootloader'])
+        firmware.restore_mode(vm, changes['bootloader'])
     if changes.get('rebootPolicy'):
         old, new = changes['rebootPolicy']
         domain = template['spec']['domain']
@@ -205,21 +205,21 @@ def take_off_once(vm):
             domain.pop('rebootPolicy')
             if old is not None:
                 domain['rebootPolicy'] = old
-    annotations.set_mark(template, None)
+    annotations.set_boot_once_id(template, None)
     _write(vm, 'once', None)
 
 
-def take_off_all(vm):
+def remove_all(vm):
     """Take off all overrides; a boot order stays."""
-    take_off_once(vm)
+    remove_once(vm)
     layer = continuous(vm)
     if layer is not None:
-        boot_order.take_back(vm['spec']['template'],
-                             layer.get('changes') or {})
+        boot_order.restore(vm['spec']['template'],
+                           layer.get('changes') or {})
         _write(vm, 'continuous', None)
 
 
-def drop_http_drive(vm):
+def remove_unused_http_drive(vm):
     """Remove the drive of HTTP boot if no override is about it any more."""
     if any(layer is not None and layer['target'] == boot_order.Class.HTTP.value
            for layer in (once(vm), continuous(vm))):

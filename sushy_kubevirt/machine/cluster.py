@@ -16,10 +16,10 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
-from sushy_kubevirt.machine import machine as machine_
+from sushy_kubevirt.machine import machine as machine_module
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
-from sushy_kubevirt.machine import options as options_
+from sushy_kubevirt.machine import options as options_module
 from sushy_kubevirt.machine import vm_cache
 
 LOG = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ LOG = logging.getLogger(__name__)
 #: A VM made a moment ago may be on its way through the watch: so long is it
 #: waited for before it counts as not there, and by so many at once. A client
 #: that guesses may not keep the others waiting.
-PATIENCE_SECONDS = 0.5
-PATIENT = 2
+NEW_VM_WAIT_SECONDS = 0.5
+NEW_VM_WAITERS = 2
 
 #: While the cache is stale, what was fetched serves reads for this long, so
 #: that a protocol's request, which looks a dozen times, fetches once.
@@ -52,12 +52,12 @@ class Cluster:
         if vm and '/' not in vm:
             raise errors.ConfigError(
                 f'The VM {vm} has to be named as namespace/name')
-        self.options = options or options_.Options()
+        self.options = options or options_module.Options()
         self._client = client.Client(connection, self.options)
         #: Where other processes beside this one note which version of a VM
         #: they have written last, and this one does: has ``note`` and
         #: ``newest``; or None.
-        self.writes = None
+        self.recent_writes = None
         #: The cluster's feature gates, a `feature_gates.Gates`.
         self.gates = feature_gates.Gates(self._client, self.options)
         self._scope = {
@@ -66,21 +66,22 @@ class Cluster:
             'vm': tuple(vm.split('/', 1)) if vm else None,
         }
         #: Namespace of what belongs to no VM.
-        self.home = (self._scope['namespaces'] or (
+        self.default_namespace = (self._scope['namespaces'] or (
             connection.namespace or 'default',))[0]
-        self._begin()
+        self._reset()
         _clusters.add(self)
 
-    def _begin(self):
+    def _reset(self):
         #: Set when this closes: whoever waits for something else stops.
         self.closing = threading.Event()
         self._lock = threading.Lock()
-        self._patient = threading.BoundedSemaphore(PATIENT)
+        self._new_vm_waiters = threading.BoundedSemaphore(NEW_VM_WAITERS)
         self._fetched = {}
         self._sizes = {}        # uid: (generation, sizes)
-        self._keeper = None
+        self._boot_reconciler = None
         self._started = False
-        self._cache = vm_cache.Cache(self._client, self.options, **self._scope)
+        self._cache = vm_cache.VmCache(
+            self._client, self.options, **self._scope)
         #: What is known of virtual media, a `media.manager.Manager`.
         self.media = manager.Manager(self, self._scope['namespaces'])
 
@@ -88,7 +89,7 @@ class Cluster:
         """Start anew: the threads and sockets are the parent's."""
         self._client.after_fork()
         self.gates.after_fork()
-        self._begin()
+        self._reset()
 
     @property
     def client(self):
@@ -129,12 +130,12 @@ class Cluster:
         found = (self._machine(key) for key in self._cache.keys())
         return [each for each in found if each is not None]
 
-    def machine(self, identity, patient=True):
+    def machine(self, identity, wait=True):
         """Find one machine.
 
         :param identity: UUID (of the firmware, else the VM's uid), name, or
             namespace/name
-        :param patient: whether to wait a moment for one that is not there;
+        :param wait: whether to wait a moment for one that is not there;
             the wait tells who measures it which machines are
         :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
         """
@@ -143,8 +144,8 @@ class Cluster:
         if not keys and self._cache.stale:
             self._cache.relist()
             keys = self._cache.find(identity)
-        if not keys and patient:
-            keys = self._expect(identity)
+        if not keys and wait:
+            keys = self._wait_for_vm(identity)
         if len(keys) > 1:
             raise errors.AmbiguousName(
                 identity, ['%s/%s' % key for key in keys])
@@ -153,13 +154,13 @@ class Cluster:
             raise errors.MachineNotFound(identity)
         return found
 
-    def _expect(self, identity):
+    def _wait_for_vm(self, identity):
         """Wait a moment for a VM to appear. :returns: keys"""
         keys = []
-        if self._patient.acquire(blocking=False):
+        if self._new_vm_waiters.acquire(blocking=False):
             try:
-                deadline = time.monotonic() + PATIENCE_SECONDS
-                left = PATIENCE_SECONDS
+                deadline = time.monotonic() + NEW_VM_WAIT_SECONDS
+                left = NEW_VM_WAIT_SECONDS
                 while left > 0 and not keys:
                     seen = self._cache.changes
                     keys = self._cache.find(identity)
@@ -167,14 +168,14 @@ class Cluster:
                         self._cache.wait_change(seen, left)
                         left = deadline - time.monotonic()
             finally:
-                self._patient.release()
+                self._new_vm_waiters.release()
         return keys
 
     def _machine(self, key):
         identity = self._cache.identity(key)
         if identity is None:
             return None
-        return machine_.Machine(self, *key, *identity)
+        return machine_module.Machine(self, *key, *identity)
 
     def wait_ready(self, timeout=None):
         """Wait for the first list.
@@ -202,18 +203,19 @@ class Cluster:
             if self.closing.is_set():
                 raise errors.Unavailable('The connection is closed')
             if self.options.keeper:
-                self._keeper = one_time_boot.Keeper(self)
-                self._keeper.start()
+                self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
+                    self)
+                self._boot_reconciler.start()
             self.media.start()
             self._cache.start()
-            self.gates.ask_aside()
+            self.gates.refresh_in_background()
             self.media.check_cdi_in_background()
             self._started = True
 
     def subscribe(self, callback):
         """Call a function for each machine, then for each change of one.
 
-        See `vm_cache.Cache.subscribe`. A child process has no subscribers.
+        See `vm_cache.VmCache.subscribe`. A child process has no subscribers.
 
         :param callback: function of (machine, vm, vmi); vm is None when the
             VM is gone, vmi when there is none. It must not block.
@@ -238,17 +240,17 @@ class Cluster:
         """See `machine.Machine.objects`."""
         self.wait_ready()
         key = (machine.namespace, machine.name)
-        if self._cache.stale and not self._fetched_lately(key):
+        if self._cache.stale and not self._recently_fetched(key):
             return self.fetch(machine)
-        if self.writes is not None and self._cache.older(
-                key, self.writes.newest(machine.uid)):
+        if self.recent_writes is not None and self._cache.is_older(
+                key, self.recent_writes.newest(machine.uid)):
             return self.fetch(machine)
         vm, vmi = self._cache.objects(key)
         if vm is None or vm['metadata']['uid'] != machine.uid:
             raise errors.MachineNotFound(machine.qualified_name)
         return vm, vmi
 
-    def known(self, machine):
+    def cached_objects(self, machine):
         """A machine's VM and VMI as the cache has them, however old.
 
         :returns: (vm, vmi), vm None if it is not there or another one
@@ -268,10 +270,10 @@ class Cluster:
         except errors.ObjectNotFound:
             vmi = None
             if known:
-                self._cache.forget_vmi(key, known)
+                self._cache.discard_vmi(key, known)
         else:
             self._cache.put_vmi(vmi)
-            if vm_cache.owner(vmi) != machine.uid:
+            if vm_cache.owner_uid(vmi) != machine.uid:
                 vmi = None
         self._fetched[key] = time.monotonic()
         return vm, vmi
@@ -284,9 +286,9 @@ class Cluster:
         """
         self._sizes.pop(machine.uid, None)
         machine.write(lambda vm, vmi: None)
-        self.gates.ask_aside()
-        if self._keeper is not None:
-            self._keeper.look(machine)
+        self.gates.refresh_in_background()
+        if self._boot_reconciler is not None:
+            self._boot_reconciler.enqueue(machine)
 
     def sizes(self, machine, vm):
         """What an instance type makes of a VM that is off.
@@ -302,7 +304,8 @@ class Cluster:
             return known[1]
         sizes = {}
         try:
-            expanded = self._client.expanded(machine.namespace, machine.name)
+            expanded = self._client.expand_spec(
+                machine.namespace, machine.name)
         except errors.Unavailable as e:
             LOG.info('Sizes of %s: %s', machine.qualified_name, e)
             return sizes
@@ -324,9 +327,9 @@ class Cluster:
         try:
             vm = self._client.patch(api_resources.VM, *key, operations)
         except errors.ObjectNotFound:
-            self._cache.forget_vm(key, machine.uid)
+            self._cache.discard_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name) from None
-        self._written(vm)
+        self._record_write(vm)
         return vm
 
     def patch_status(self, machine, operations):
@@ -336,9 +339,9 @@ class Cluster:
             vm = self._client.patch(
                 api_resources.VM, *key, operations, 'status')
         except errors.ObjectNotFound:
-            self._cache.forget_vm(key, machine.uid)
+            self._cache.discard_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name) from None
-        self._written(vm)
+        self._record_write(vm)
         return vm
 
     def delete_vmi(self, machine, uid):
@@ -374,15 +377,15 @@ class Cluster:
         # The call tells nothing of what it changed; the next read is to see
         # it all the same.
         try:
-            self._written(self._fetch_vm(machine, key))
+            self._record_write(self._fetch_vm(machine, key))
         except errors.MachineError:
             pass    # it was carried out, and the watch will tell
 
-    def _written(self, vm):
+    def _record_write(self, vm):
         self._cache.put_vm(vm)
-        if self.writes is not None:
-            self.writes.note(vm['metadata']['uid'],
-                             vm['metadata'].get('resourceVersion'))
+        if self.recent_writes is not None:
+            self.recent_writes.note(vm['metadata']['uid'],
+                                    vm['metadata'].get('resourceVersion'))
 
     def _fetch_vm(self, machine, key):
         try:
@@ -392,19 +395,19 @@ class Cluster:
         else:
             self._cache.put_vm(vm)
         if vm is None or vm['metadata']['uid'] != machine.uid:
-            self._cache.forget_vm(key, machine.uid)
+            self._cache.discard_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name)
         return vm
 
-    def _fetched_lately(self, key):
+    def _recently_fetched(self, key):
         at = self._fetched.get(key)
         return at is not None and time.monotonic() - at < FETCHED_SECONDS
 
     def close(self):
         """Stop the threads, let go of the connections."""
         self.closing.set()
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._boot_reconciler is not None:
+            self._boot_reconciler.close()
         self.media.close()
         self._cache.close()
         self._client.close()

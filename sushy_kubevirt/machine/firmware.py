@@ -3,8 +3,8 @@
 
 KubeVirt's ``domain.firmware.bootloader`` is either ``bios`` or ``efi``. The
 functions that take a VM edit it in place; the last bootloader of each kind
-is kept in an annotation, so that a change there and back brings back what
-else stood in it: persistent NVRAM, secure boot, a serial console of the BIOS.
+is kept in an annotation, so that a change of mode and back restores its other
+settings: persistent NVRAM, secure boot, a serial console of the BIOS.
 
 Secure boot belongs to UEFI. Under Legacy it is off and cannot be switched
 on; a change to Legacy switches it off for as long as Legacy lasts. It needs
@@ -48,7 +48,7 @@ def bootloader(template):
     return (domain.get('firmware') or {}).get('bootloader') or {}
 
 
-def kind(loader):
+def bootloader_type(loader):
     """:returns: 'efi', 'bios' or None, for a `bootloader`"""
     for name in ('efi', 'bios'):
         if loader and loader.get(name) is not None:
@@ -70,10 +70,10 @@ def mode(vm, vmi=None):
     :returns: a `Mode`
     """
     template = vm['spec'].get('template') or {}
-    chosen = kind(bootloader(template))
+    chosen = bootloader_type(bootloader(template))
     if (chosen is None and vmi is not None and vm['spec'].get('preference')
-            and annotations.mark(vmi) is None):
-        chosen = kind(bootloader(vmi))
+            and annotations.boot_once_id(vmi) is None):
+        chosen = bootloader_type(bootloader(vmi))
     if chosen is None:
         architecture = (template.get('spec') or {}).get('architecture')
         chosen = 'efi' if architecture in _UEFI_ONLY else 'bios'
@@ -90,25 +90,25 @@ def set_mode(vm, mode_):
     """
     template = vm['spec']['template']
     old = bootloader(template)
-    wanted = _KIND[mode_]
-    if kind(old) == wanted:
+    type_ = _KIND[mode_]
+    if bootloader_type(old) == type_:
         return None
     if not old and not vm['spec'].get('preference') and mode(vm) is mode_:
         return None
-    kept = annotations.read(vm, annotations.BOOTLOADERS)
-    if not is_bootloader(kept):
-        kept = {}       # no BMC has written that
-    if kind(old):
-        kept[kind(old)] = old[kind(old)]
-        annotations.write(vm, annotations.BOOTLOADERS, kept)
-    new = {wanted: copy.deepcopy(kept.get(wanted, _FRESH[wanted]))}
+    remembered = annotations.read(vm, annotations.BOOTLOADERS)
+    if not is_bootloader(remembered):
+        remembered = {}       # no BMC has written that
+    if bootloader_type(old):
+        remembered[bootloader_type(old)] = old[bootloader_type(old)]
+        annotations.write(vm, annotations.BOOTLOADERS, remembered)
+    new = {type_: copy.deepcopy(remembered.get(type_, _FRESH[type_]))}
     _put(template, new)
     if _secure(new):
         _switch_on_smm(template)
     return [old or None, new]
 
 
-def take_back(vm, change):
+def restore_mode(vm, change):
     """Undo a `set_mode`, if the mode is still the one it set.
 
     :param vm: a VM, which is changed
@@ -117,9 +117,9 @@ def take_back(vm, change):
     old, new = change
     template = vm['spec']['template']
     now = bootloader(template)
-    if kind(now) != kind(new):
+    if bootloader_type(now) != bootloader_type(new):
         return
-    if kind(old) != kind(new):
+    if bootloader_type(old) != bootloader_type(new):
         _put(template, copy.deepcopy(old))
     if old and _secure(old):
         _switch_on_smm(template)
@@ -133,7 +133,7 @@ def secure_boot(vm, vmi=None):
     """
     loader = bootloader(vm['spec'].get('template') or {})
     if (not loader and vmi is not None and vm['spec'].get('preference')
-            and annotations.mark(vmi) is None):
+            and annotations.boot_once_id(vmi) is None):
         loader = bootloader(vmi)
     return _secure(loader)
 

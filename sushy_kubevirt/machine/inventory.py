@@ -168,7 +168,7 @@ def _cpus(spec, domain, status):
         for kind in ('limits', 'requests'):
             wanted = (resources.get(kind) or {}).get('cpu')
             if wanted is not None:
-                sizes[0] = quantity.whole(wanted) or 0
+                sizes[0] = quantity.to_int(wanted) or 0
                 break
     return Cpus(*(max(1, size) for size in sizes),
                 model=cpu.get('model') or '',
@@ -184,7 +184,7 @@ def _memory(domain, status):
             (resources.get('requests') or {}).get('memory'),
             (resources.get('limits') or {}).get('memory'),
             (memory.get('hugepages') or {}).get('pageSize')):
-        size = quantity.whole(wanted) if wanted is not None else None
+        size = quantity.to_int(wanted) if wanted is not None else None
         if size:
             return size
     return 0
@@ -270,7 +270,7 @@ def _capacity(volume, state, vm):
                 wanted.append(((template['spec'].get(kind) or {}).get(
                     'resources') or {}).get('requests', {}).get('storage'))
     for each in wanted:
-        size = quantity.whole(each) if each is not None else None
+        size = quantity.to_int(each) if each is not None else None
         if size:
             return size
     return state.get('size') or None

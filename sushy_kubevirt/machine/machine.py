@@ -187,13 +187,13 @@ class Machine:
         http_boot.prepare(self, target, enabled, mode, http_uri)
         try:
             boot.set(self, target=target, enabled=enabled, mode=mode,
-                     order=order, coming=self._coming())
+                     order=order, media_targets=self._media_targets())
         except errors.MachineError:
             if target is boot.Target.UEFI_HTTP:
                 http_boot.undo(self)
             raise
 
-    def _coming(self):
+    def _media_targets(self):
         """Targets whose devices come with a medium."""
         if not self.cluster.media.cdi_available:
             return ()
@@ -215,7 +215,7 @@ class Machine:
         """:returns: tuple of the `boot.Target` the VM has devices for, or can
             be given by virtual media
         """
-        found = {*boot.targets(*self.objects()), *self._coming()}
+        found = {*boot.targets(*self.objects()), *self._media_targets()}
         return tuple(target for target in boot.Target if target in found)
 
     def secure_boot(self):
@@ -228,7 +228,7 @@ class Machine:
         :returns: `secure_boot` while the machine is off
         """
         vm, vmi = self.objects()
-        if run_strategy.living(vmi):
+        if run_strategy.is_active(vmi):
             return firmware.secure_boot({'spec': {'template': vmi}})
         return firmware.secure_boot(vm, vmi)
 

@@ -121,7 +121,7 @@ class Options:
     media: MediaOptions = MediaOptions()
 
     @property
-    def patience(self):
+    def read_timeout(self):
         """How long one request waits for its answer.
 
         Never more than half of what a write has: one that hangs is to be

@@ -18,7 +18,7 @@ from sushy_kubevirt.machine import run_strategy
 LOG = logging.getLogger(__name__)
 
 
-class Awaited:
+class WaitCondition:
     """Something KubeVirt has to finish first.
 
     :param what: its name
@@ -30,10 +30,10 @@ class Awaited:
         self.met = met
 
 
-def gone(vmi):
-    """:returns: the `Awaited` end of a VMI"""
+def vmi_ended(vmi):
+    """:returns: the `WaitCondition` end of a VMI"""
     uid = vmi['metadata']['uid']
-    return Awaited('the VMI to end', lambda vm, now: (
+    return WaitCondition('the VMI to end', lambda vm, now: (
         now is None or now['metadata']['uid'] != uid))
 
 
@@ -41,22 +41,22 @@ def vmi_seen():
     """:returns: what to await before a VMI is asked to stop, so that the
     request counts (see `run_strategy.vmi_seen`)
     """
-    return Awaited('KubeVirt to notice the VMI', lambda vm, vmi: (
+    return WaitCondition('KubeVirt to notice the VMI', lambda vm, vmi: (
         vmi is None or run_strategy.vmi_seen(vm)))
 
 
-def through(machine, step):
+def run(machine, step):
     """Repeat a step until it has nothing left to wait for.
 
     :param machine: a `machine.Machine`
     :param step: function of (vm, vmi), see `machine.Machine.write`; returns
-        an `Awaited`, or None when it is done
+        an `WaitCondition`, or None when it is done
     :raises: `errors.Unavailable` if that does not come within the deadline
     """
-    def put_right_first(vm, vmi):
+    def reconcile_first(vm, vmi):
         # The next VMI is not to have an override that is used up, only
         # because the keeper is slow today.
-        edited = one_time_boot.put_right(vm, vmi)
+        edited = one_time_boot.desired_vm(vm, vmi)
         if edited is not None:
             try:
                 vm = json_patch.send(machine, vm, edited)
@@ -68,7 +68,7 @@ def through(machine, step):
 
     deadline = time.monotonic() + machine.options.write_deadline
     while True:
-        awaited = machine.write(put_right_first)
+        awaited = machine.write(reconcile_first)
         if awaited is None:
             return
         left = deadline - time.monotonic()
@@ -78,7 +78,7 @@ def through(machine, step):
                 % (machine.qualified_name, awaited.what), retry_after=5)
 
 
-def receiver(machine):
+def migration_target_error(machine):
     """:returns: the refusal for a VM that is being received"""
     return errors.WrongState(
         '%s is the target of a migration; its power is decided at the source'

@@ -63,10 +63,10 @@ def of(vm, options):
         decides
     """
     strategy = run_strategy.of(vm)
-    remembered, _ = run_strategy.remembered(vm)
+    remembered, _ = run_strategy.saved(vm)
     if strategy == run_strategy.HALTED:
         # What it will be powered on with.
-        strategy = (run_strategy.ALWAYS if run_strategy.by_running(vm)
+        strategy = (run_strategy.ALWAYS if run_strategy.uses_running_field(vm)
                     else remembered or options.run_strategy)
     elif strategy == run_strategy.ALWAYS and remembered is not None:
         strategy = remembered
@@ -82,66 +82,71 @@ def set(machine, policy):
         `errors.Unavailable` if a start that is under way does not come to
         a VMI within the write deadline
     """
-    wanted = _STRATEGY[policy]
-    power_action.through(
+    strategy_to_set = _STRATEGY[policy]
+    power_action.run(
         machine, lambda vm, vmi: _step(
-            machine, vm, vmi, wanted))
+            machine, vm, vmi, strategy_to_set))
 
 
-def _step(machine, vm, vmi, wanted):
+def _step(machine, vm, vmi, strategy_to_set):
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
-        raise power_action.receiver(machine)
+        raise power_action.migration_target_error(machine)
     edited = copy.deepcopy(vm)
-    there = (run_strategy.living(vmi)
+    there = (run_strategy.is_active(vmi)
              and not run_strategy.stopping(vm, vmi))
     if there:
-        _while_on(edited, vmi, wanted)
+        _while_on(edited, vmi, strategy_to_set)
     elif not run_strategy.starting(vm, vmi):
-        _while_off(edited, vmi, wanted)
-    elif (wanted != strategy and wanted in run_strategy.STAYS_DOWN
-            and run_strategy.remembered(vm)[0] != wanted):
+        _while_off(edited, vmi, strategy_to_set)
+    elif (
+        strategy_to_set != strategy
+        and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
+        and run_strategy.saved(vm)[0] != strategy_to_set
+    ):
         # With that strategy KubeVirt might not go on with the start.
-        return power_action.Awaited('its start', lambda vm, vmi: (
-            run_strategy.living(vmi) and not run_strategy.stopping(vm, vmi)
+        return power_action.WaitCondition('its start', lambda vm, vmi: (
+            run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi)
             or not run_strategy.starting(vm, vmi)))
-    elif wanted == run_strategy.ALWAYS:
-        _run_under(edited, wanted)
+    elif strategy_to_set == run_strategy.ALWAYS:
+        _set_strategy(edited, strategy_to_set)
     json_patch.send(machine, vm, edited)
     return None
 
 
-def _while_on(vm, vmi, wanted):
-    remembered, about = run_strategy.remembered(vm)
+def _while_on(vm, vmi, strategy_to_set):
+    remembered, about = run_strategy.saved(vm)
     waits = run_strategy.of(vm) == run_strategy.ALWAYS and remembered not in (
         None, run_strategy.ALWAYS)
-    if wanted in run_strategy.STAYS_DOWN and (waits or _ends_at_reboot(vmi)):
-        _run_under(vm, run_strategy.ALWAYS)
-        run_strategy.remember(
-            vm, wanted, about if waits else vmi['metadata']['uid'])
+    if strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN and (
+            waits or _ends_at_reboot(vmi)):
+        _set_strategy(vm, run_strategy.ALWAYS)
+        run_strategy.save(
+            vm, strategy_to_set, about if waits else vmi['metadata']['uid'])
     else:
-        _run_under(vm, wanted)
+        _set_strategy(vm, strategy_to_set)
 
 
 def _ends_at_reboot(vmi):
     # The boot of an override, after which there has to be another.
     domain = vmi['spec'].get('domain') or {}
-    return (annotations.mark(vmi) is not None
+    return (annotations.boot_once_id(vmi) is not None
             and domain.get('rebootPolicy') == boot_overrides.TERMINATE)
 
 
-def _while_off(vm, vmi, wanted):
+def _while_off(vm, vmi, strategy_to_set):
     strategy = run_strategy.of(vm)
-    ending = run_strategy.living(vmi)
-    if strategy == wanted or (wanted == run_strategy.MANUAL and not ending):
+    ending = run_strategy.is_active(vmi)
+    if strategy == strategy_to_set or (
+            strategy_to_set == run_strategy.MANUAL and not ending):
         # Always would not be off.
-        _run_under(vm, wanted)
+        _set_strategy(vm, strategy_to_set)
     else:
-        _run_under(vm, run_strategy.HALTED)
-        run_strategy.remember(vm, wanted)
+        _set_strategy(vm, run_strategy.HALTED)
+        run_strategy.save(vm, strategy_to_set)
 
 
-def _run_under(vm, strategy):
+def _set_strategy(vm, strategy):
     vm['spec'].pop('running', None)
     vm['spec']['runStrategy'] = strategy
-    run_strategy.forget(vm)
+    run_strategy.clear_saved(vm)

@@ -102,7 +102,7 @@ def state(vm, vmi):
     :param vmi: its VMI, or None
     :returns: a `PowerState`
     """
-    if not run_strategy.living(vmi):
+    if not run_strategy.is_active(vmi):
         if problem(vm, vmi):
             return PowerState.OFF
         if run_strategy.starting(vm, vmi) or _just_made(vm, vmi):
@@ -134,7 +134,7 @@ def problem(vm, vmi):
     :param vmi: its VMI, or None
     :returns: a `Problem`; None for a VM that runs, is off or may still come
     """
-    if run_strategy.living(vmi):
+    if run_strategy.is_active(vmi):
         if (run_strategy.phase(vmi) in ('Running', 'Unknown')
                 or run_strategy.stopping(vm, vmi)):
             return None

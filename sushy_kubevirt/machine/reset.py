@@ -35,7 +35,7 @@ def reset(machine, reset_type):
     action(machine)
 
 
-def _push_button(machine):
+def _push_power_button(machine):
     vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
     state = power_state.state(vm, vmi)
     if state is power_state.PowerState.OFF:
@@ -45,7 +45,7 @@ def _push_button(machine):
 
 
 def _pause(machine):
-    _stand(
+    _set_paused(
         machine,
         power_state.PowerState.ON,
         'pause',
@@ -53,11 +53,11 @@ def _pause(machine):
 
 
 def _resume(machine):
-    _stand(machine, power_state.PowerState.PAUSED,
-           'unpause', power_state.PowerState.ON)
+    _set_paused(machine, power_state.PowerState.PAUSED,
+                'unpause', power_state.PowerState.ON)
 
 
-def _stand(machine, before, action, after):
+def _set_paused(machine, before, action, after):
     def step(vm, vmi):
         state = power_state.state(vm, vmi)
         if state is after:
@@ -88,7 +88,7 @@ _ACTIONS = {
     power_state.ResetType.FORCE_RESTART: restart.restart,
     power_state.ResetType.GRACEFUL_RESTART: restart.restart_gracefully,
     power_state.ResetType.POWER_CYCLE: restart.restart,
-    power_state.ResetType.PUSH_POWER_BUTTON: _push_button,
+    power_state.ResetType.PUSH_POWER_BUTTON: _push_power_button,
     power_state.ResetType.PAUSE: _pause,
     power_state.ResetType.RESUME: _resume,
 }

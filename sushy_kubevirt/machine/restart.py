@@ -16,7 +16,7 @@ from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
 #: virt-api shortens the grace period to this before a forced restart.
-_RESTARTED_AT_ONCE = 1
+_FORCED_GRACE_SECONDS = 1
 
 
 def restart(machine):
@@ -25,7 +25,7 @@ def restart(machine):
     :param machine: a `machine.Machine`
     :raises: `errors.WrongState` if it is off
     """
-    _begin_anew(machine, True)
+    _run_restart(machine, True)
 
 
 def restart_gracefully(machine):
@@ -33,17 +33,22 @@ def restart_gracefully(machine):
 
     :raises: `errors.WrongState` if it is off or shutting down
     """
-    _begin_anew(machine, False)
+    _run_restart(machine, False)
 
 
-def _begin_anew(machine, force):
+def _run_restart(machine, force):
     restart = _Restart(machine, force)
-    power_action.through(machine, restart.step)
-    if restart.plug:
+    power_action.run(machine, restart.step)
+    if restart.power_cycle:
         power_on_off.force_off(machine)
         power_on_off.on(machine)
-    elif restart.one_time:
-        machine.write(lambda vm, vmi: _keep_up_restarted(machine, vm, vmi))
+    elif restart.one_time_boot:
+        machine.write(
+            lambda vm,
+            vmi: _run_restarted_under_always(
+                machine,
+                vm,
+                vmi))
 
 
 class _Restart:
@@ -58,14 +63,14 @@ class _Restart:
         self._machine = machine
         self._force = force
         self._uid = None
-        self._doubted = False
-        #: Whether it takes pulling the plug, and switching on again.
-        self.plug = False
+        self._refused_once = False
+        #: Whether it takes pulling the power_cycle, and switching on again.
+        self.power_cycle = False
         #: Whether a one-time boot begins, which its guest's reboot ends.
-        self.one_time = False
+        self.one_time_boot = False
 
     def step(self, vm, vmi):
-        uid = vmi['metadata']['uid'] if run_strategy.living(vmi) else None
+        uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
         coming = uid is None and run_strategy.starting(vm, vmi)
         if self._uid not in (None, uid) and (uid or coming):
             return None     # it has been done
@@ -74,27 +79,27 @@ class _Restart:
         if coming:
             return None     # the VMI on its way is as new as one could be
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
-            raise power_action.receiver(self._machine)
+            raise power_action.migration_target_error(self._machine)
         if run_strategy.stopping(vm, vmi):
-            self._hurry(vm, vmi)
+            self._restart_stopping(vm, vmi)
             return None
         if not run_strategy.vmi_seen(vm):
             return power_action.vmi_seen()
         self._uid = uid
-        self.one_time = boot_overrides.ends_at_reboot(vm)
+        self.one_time_boot = boot_overrides.ends_at_reboot(vm)
         self._restart(vm, vmi)
         return None
 
-    def _hurry(self, vm, vmi):
+    def _restart_stopping(self, vm, vmi):
         """Restart what is on its way down."""
         if run_strategy.starting(vm, vmi):
             # A restart is under way. It may hang, and be forced.
-            grace = power_on_off.grace(vmi)
-            self.plug = (self._force and self._uid is None and (
-                grace is None or grace > _RESTARTED_AT_ONCE))
+            grace = power_on_off.grace_period(vmi)
+            self.power_cycle = (self._force and self._uid is None and (
+                grace is None or grace > _FORCED_GRACE_SECONDS))
         elif self._force and self._uid is None:
             # The reset button of a machine that hangs on its way down.
-            self.plug = True
+            self.power_cycle = True
         else:
             self._refuse(errors.WrongState(
                 '%s is shutting down and cannot be restarted'
@@ -102,33 +107,33 @@ class _Restart:
 
     def _restart(self, vm, vmi):
         edited = copy.deepcopy(vm)
-        boot_overrides.save(edited, vmi)
+        boot_overrides.preserve_once(edited, vmi)
         if run_strategy.of(vm) == run_strategy.ONCE:
             # Which KubeVirt does not restart. The keeper brings Once back.
-            run_strategy.remember(edited, run_strategy.ONCE, self._uid)
+            run_strategy.save(edited, run_strategy.ONCE, self._uid)
             edited['spec']['runStrategy'] = run_strategy.ALWAYS
         json_patch.send(self._machine, vm, edited)
         self._machine.call(
             'restart', {'gracePeriodSeconds': 0} if self._force else None)
 
     def _refuse(self, error):
-        if self._doubted:
+        if self._refused_once:
             raise error
-        self._doubted = True
+        self._refused_once = True
         raise errors.Conflict(str(error))
 
 
-def _keep_up_restarted(machine, vm, vmi):
+def _run_restarted_under_always(machine, vm, vmi):
     # After the restart, not before it: a VM under Always whose restart never
     # came would come back after its guest shut down. Should this never
     # come, the keeper does it.
     strategy = run_strategy.of(vm)
     if (
-        strategy in run_strategy.STAYS_DOWN
+        strategy in run_strategy.OFF_AFTER_SHUTDOWN
         and boot_overrides.ends_at_reboot(vm)
         and run_strategy.starting(vm, vmi)
     ):
-        power_on_off.keep_up(machine, vm, strategy)
+        power_on_off.run_under_always(machine, vm, strategy)
 
 
 def _off(machine, vm):

@@ -25,7 +25,7 @@ STARTABLE = (RERUN_ON_FAILURE, ALWAYS, MANUAL)
 LOST_BY_STOP = (ALWAYS, ONCE)
 
 #: Under these a guest that ends with success stays off.
-STAYS_DOWN = (RERUN_ON_FAILURE, MANUAL)
+OFF_AFTER_SHUTDOWN = (RERUN_ON_FAILURE, MANUAL)
 
 
 def of(vm):
@@ -38,7 +38,7 @@ def of(vm):
     return ALWAYS if spec.get('running') else HALTED
 
 
-def by_running(vm):
+def uses_running_field(vm):
     """:returns: True for a VM that has ``running`` and no run strategy"""
     spec = vm['spec']
     return not spec.get('runStrategy') and spec.get('running') is not None
@@ -64,20 +64,20 @@ def phase(vmi):
     return (vmi.get('status') or {}).get('phase') or ''
 
 
-def living(vmi):
+def is_active(vmi):
     """:returns: True for a VMI that has not ended, running or not yet"""
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 
 
-def deleted(obj):
+def is_deleting(obj):
     """:returns: True for an object on its way out"""
     return bool(obj['metadata'].get('deletionTimestamp'))
 
 
 def stopping(vm, vmi):
     """:returns: True for a living VMI that is being stopped"""
-    return living(vmi) and (
-        deleted(vmi) or deleted(vm) or of(vm) == HALTED
+    return is_active(vmi) and (
+        is_deleting(vmi) or is_deleting(vm) or of(vm) == HALTED
         or _stop_requested(vm, vmi))
 
 
@@ -87,7 +87,7 @@ def starting(vm, vmi):
     :param vmi: None, or a VMI that has ended or is being stopped: the one
         after it is meant
     """
-    if deleted(vm):
+    if is_deleting(vm):
         return False
     if start_requested(vm):
         return True
@@ -96,17 +96,17 @@ def starting(vm, vmi):
         return True
     if strategy == ONCE:
         # It keeps a VMI that has ended, and replaces one that was deleted.
-        return vmi is None or deleted(vmi)
+        return vmi is None or is_deleting(vmi)
     if strategy == RERUN_ON_FAILURE:
         if vmi is None:
             # Made by a VM that has just got this strategy, and not again.
             observed = (vm.get('status') or {}).get('runStrategy')
             return observed != RERUN_ON_FAILURE
-        return phase(vmi) == 'Failed' and not deleted(vmi)
+        return phase(vmi) == 'Failed' and not is_deleting(vmi)
     return False
 
 
-def starting_once(vm, vmi):
+def starting_without_retry(vm, vmi):
     """Whether one try is all that a start will get.
 
     A VM that has just got ``RerunOnFailure`` is started when KubeVirt notices
@@ -136,7 +136,7 @@ def vmi_seen(vm):
     return bool((vm.get('status') or {}).get('created'))
 
 
-def remembered(vm):
+def saved(vm):
     """:returns: the run strategy to come back, and the uid of the VMI it was
     remembered about; (None, None) if none is remembered
     """
@@ -147,12 +147,12 @@ def remembered(vm):
     return None, None
 
 
-def remember(vm, strategy, vmi_uid=None):
+def save(vm, strategy, vmi_uid=None):
     """:param vm: a VM that may be changed"""
     annotations.write(vm, annotations.RUN_STRATEGY,
                       {'runStrategy': strategy, 'vmi': vmi_uid})
 
 
-def forget(vm):
+def clear_saved(vm):
     """:param vm: a VM that may be changed"""
     annotations.write(vm, annotations.RUN_STRATEGY, {})

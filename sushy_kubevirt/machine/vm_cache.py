@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 _UNPACKED = 16
 
 
-class Cache:
+class VmCache:
     """What is known of one scope. Safe to use from several threads.
 
     :param client: a `client.Client`
@@ -43,15 +43,15 @@ class Cache:
                  vm=None):
         self._options = options
         self._lock = threading.RLock()
-        self._news = threading.Condition(self._lock)
-        self._vms = object_cache.Store(trim.vm, firmware_uuid)
-        self._vmis = object_cache.Store(trim.vmi, owner)
+        self._condition = threading.Condition(self._lock)
+        self._vms = object_cache.ObjectCache(trim.vm, firmware_uuid)
+        self._vmis = object_cache.ObjectCache(trim.vmi, owner_uid)
         self._by_uuid = collections.defaultdict(set)
         self._by_uid = {}
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
         self._notifications = queue.SimpleQueue()
-        self._told = False      # the callbacks of all there was at first
+        self._notified = False      # the callbacks of all there was at first
         self._changes = 0
         self._closed = False
         field = ''
@@ -75,9 +75,9 @@ class Cache:
             each.start()
 
     def close(self):
-        with self._news:
+        with self._condition:
             self._closed = True
-            self._news.notify_all()
+            self._condition.notify_all()
         self._notifications.put(None)
         for each in self._watchers:
             each.stop()
@@ -131,7 +131,7 @@ class Cache:
         :raises: `errors.Unavailable`, `errors.AccessDenied`
         """
         deadline = time.monotonic() + timeout
-        with self._news:
+        with self._condition:
             while not self.listed:
                 if self._closed:
                     raise errors.Unavailable('The connection is closed')
@@ -143,7 +143,7 @@ class Cache:
                     raise errors.Unavailable(
                         'The API server has not listed the VMs in %g s'
                         % timeout, retry_after=self._options.watch_backoff)
-                self._news.wait(left)
+                self._condition.wait(left)
 
     # Reading
 
@@ -158,7 +158,7 @@ class Cache:
         :returns: sorted keys
         """
         with self._lock:
-            wanted = normalised(identity)
+            wanted = normalized_uuid(identity)
             if wanted:
                 # Never a name: somebody could give a VM the UUID of another
                 # one for a name, and get what is meant for that.
@@ -186,7 +186,7 @@ class Cache:
             if (len(self._by_uuid[entry.link]) == 1
                     and self._by_uid.get(entry.link, key) == key):
                 return entry.uid, entry.link
-            return entry.uid, normalised(entry.uid) or entry.link
+            return entry.uid, normalized_uuid(entry.uid) or entry.link
 
     def objects(self, key):
         """A VM and its VMI, which are shared: not to be changed.
@@ -208,7 +208,7 @@ class Cache:
             vmi = None
         return vm, vmi
 
-    def older(self, key, version):
+    def is_older(self, key, version):
         """Whether the VM held is older than a version.
 
         :param version: a number
@@ -245,20 +245,20 @@ class Cache:
 
     def _put(self, objects, obj):
         with self._lock:
-            key = object_cache.key_of(obj)
+            key = object_cache.object_key(obj)
             before = objects.get(key)
             changed = objects.put(obj)
             if changed and objects is self._vms:
                 self._index(before, objects.get(key))
         if changed:
-            self._tell([key])
+            self._queue_notifications([key])
 
-    def forget_vm(self, key, uid):
+    def discard_vm(self, key, uid):
         """Take out a VM that the API does not have any more."""
-        self._drop(self._vms, self._vms.forget, key, uid)
+        self._drop(self._vms, self._vms.discard_deleted, key, uid)
 
-    def forget_vmi(self, key, uid):
-        self._drop(self._vmis, self._vmis.forget, key, uid)
+    def discard_vmi(self, key, uid):
+        self._drop(self._vmis, self._vmis.discard_deleted, key, uid)
 
     def relist(self):
         """List everything now, from the caller's thread."""
@@ -289,14 +289,14 @@ class Cache:
         for items, page_version in pages:
             if version is None:
                 version = page_version
-                if (object_cache.number(version) or newest) < newest:
+                if (object_cache.version_number(version) or newest) < newest:
                     # The API server lost some of its history, as after a
                     # restored backup: old versions are worth nothing now.
                     self._drop(objects, objects.drop, within)
             for obj in items:
-                seen.add(object_cache.key_of(obj))
+                seen.add(object_cache.object_key(obj))
                 self._put(objects, obj)
-        self._drop(objects, objects.keep_only, within, seen, version)
+        self._drop(objects, objects.retain_listed, within, seen, version)
         return version
 
     def event(self, source, kind, obj):
@@ -309,12 +309,12 @@ class Cache:
 
     def changed(self):
         """A watcher has listed, or begins or ceases to work."""
-        with self._news:
-            self._news.notify_all()
-            first = self.listed and not self._told
-            self._told = self._told or first
+        with self._condition:
+            self._condition.notify_all()
+            first = self.listed and not self._notified
+            self._notified = self._notified or first
         if first:
-            self._tell(self.keys())
+            self._queue_notifications(self.keys())
 
     def _objects_of(self, source):
         return self._vms if source.resource is api_resources.VM else self._vmis
@@ -326,7 +326,8 @@ class Cache:
             if objects is self._vms:
                 for entry in gone:
                     self._index(entry, None)
-        self._tell([entry.key for entry in gone], gone=objects is self._vms)
+        self._queue_notifications([entry.key for entry in gone],
+                                  gone=objects is self._vms)
 
     def _index(self, before, after):
         if before is not None:
@@ -334,19 +335,20 @@ class Cache:
             keys.discard(before.key)
             if not keys:
                 del self._by_uuid[before.link]
-            self._by_uid.pop(normalised(before.uid), None)
+            self._by_uid.pop(normalized_uuid(before.uid), None)
         if after is not None:
             keys = self._by_uuid[after.link]
             keys.add(after.key)
-            self._by_uid[normalised(after.uid)] = after.key
+            self._by_uid[normalized_uuid(after.uid)] = after.key
             if len(keys) > 1 and (before is None
                                   or before.link != after.link):
                 LOG.warning(
-                    'Several VMs have the firmware UUID %s: %s. Until that '
-                    'is mended, each is known by its own uid', after.link,
+                    'Several VMs have the firmware UUID %s: %s. Each is '
+                    'identified by its metadata.uid until their UUIDs '
+                    'differ', after.link,
                     ', '.join(sorted('%s/%s' % key for key in keys)))
 
-    # Telling others
+    # Notifications
 
     def subscribe(self, callback):
         """Call a function for each VM that exists, then for each change.
@@ -359,9 +361,9 @@ class Cache:
         """
         with self._lock:
             self._callbacks.append(callback)
-            told = self._told
-        if told:
-            self._tell(self.keys(), callbacks=(callback,))
+            notified = self._notified
+        if notified:
+            self._queue_notifications(self.keys(), callbacks=(callback,))
 
     @property
     def changes(self):
@@ -374,15 +376,15 @@ class Cache:
         :param since: the `changes` seen before
         :param timeout: seconds
         """
-        with self._news:
+        with self._condition:
             if self._changes == since and not self._closed:
-                self._news.wait(timeout)
+                self._condition.wait(timeout)
 
-    def _tell(self, keys, gone=False, callbacks=None):
-        with self._news:
+    def _queue_notifications(self, keys, gone=False, callbacks=None):
+        with self._condition:
             self._changes += 1
-            self._news.notify_all()
-            if not self._told or not self._callbacks:
+            self._condition.notify_all()
+            if not self._notified or not self._callbacks:
                 return
             callbacks = callbacks or tuple(self._callbacks)
             for key in keys:
@@ -408,11 +410,11 @@ def firmware_uuid(vm):
     """The UUID a guest reads from its firmware, else the VM's own uid."""
     template = vm.get('spec', {}).get('template', {}).get('spec', {})
     firmware = template.get('domain', {}).get('firmware') or {}
-    return (normalised(firmware.get('uuid'))
-            or normalised(vm['metadata'].get('uid')))
+    return (normalized_uuid(firmware.get('uuid'))
+            or normalized_uuid(vm['metadata'].get('uid')))
 
 
-def normalised(text):
+def normalized_uuid(text):
     """A UUID in lower case with hyphens; None if it is none."""
     try:
         return str(uuid.UUID(text))
@@ -420,7 +422,7 @@ def normalised(text):
         return None
 
 
-def owner(vmi):
+def owner_uid(vmi):
     """The uid of the VM that a VMI belongs to, or None."""
     for reference in vmi['metadata'].get('ownerReferences') or ():
         if (reference.get('kind') == api_resources.VM.kind

@@ -3,7 +3,7 @@
 
 Empty when the operator starts: nothing in it is needed that the cluster does
 not show again. BMCs and the objects made for them are kept whole, but packed,
-in the `object_cache.Store` that the BMC processes use as well. Of VMs and
+in the `object_cache.ObjectCache` that the BMC processes also use. Of VMs and
 Secrets, which belong to users, the watches send the metadata alone; a Secret
 that a BMC names is read when its version has changed, and only a
 `secret_summary.Summary` of it is kept.
@@ -167,7 +167,7 @@ class Objects:
     def _of(self, resource):
         if resource not in self._stores:
             # Trimmed before, as callers go on using what they put.
-            self._stores[resource] = object_cache.Store(
+            self._stores[resource] = object_cache.ObjectCache(
                 lambda obj: obj, lambda obj: None, readmits=True)
         return self._stores[resource]
 
@@ -248,7 +248,7 @@ class Secrets:
         :param obj: dict with metadata
         :returns: whether it is newer than what the watch showed before
         """
-        at, version = object_cache.key_of(obj), _version(obj)
+        at, version = object_cache.object_key(obj), _version(obj)
         if self._versions.get(at, -1) >= version:
             return False
         self._deleted.pop(at, None)
@@ -261,7 +261,7 @@ class Secrets:
         :param secret: dict
         :returns: `secret_summary.Summary`
         """
-        at = object_cache.key_of(secret)
+        at = object_cache.object_key(secret)
         # The version of the watch stays as it is: when the watch shows this
         # one, it is news to other BMCs that use it. An answer may also arrive
         # after the watch has shown the deletion, which nothing repeats.
@@ -285,7 +285,7 @@ class Secrets:
         :returns: whether that is news; also if the operator deleted it, as
             other BMCs may use it
         """
-        at, version = object_cache.key_of(obj), _version(obj)
+        at, version = object_cache.object_key(obj), _version(obj)
         if version < max(self._versions.get(at, -1), self._summarized(at)):
             # Another one was made meanwhile.
             return False
@@ -340,7 +340,8 @@ class Secrets:
 
 
 def _version(obj):
-    return object_cache.number(obj['metadata'].get('resourceVersion')) or 0
+    return object_cache.version_number(
+        obj['metadata'].get('resourceVersion')) or 0
 
 
 def _refs(bmc):

@@ -169,5 +169,5 @@ def _differs(wanted, live, name='', quantities=False):
                 or any(_differs(one, other, '', quantities)
                        for one, other in zip(wanted, live)))
     if quantities and live is not None:
-        return quantity.exact(wanted) != quantity.exact(live)
+        return quantity.to_decimal(wanted) != quantity.to_decimal(live)
     return wanted != live

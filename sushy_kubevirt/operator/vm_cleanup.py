@@ -129,13 +129,13 @@ class VmCleanup:
         # Another VM of that name had no BMC; and the Secret of one that is
         # deleted goes as well.
         if vm is not None and vm['metadata']['uid'] == owner:
-            edited, done = one_time_boot.retire(
+            edited, done = one_time_boot.desired_vm_on_removal(
                 vm, await self._get(api_resources.VMI, at))
             if edited is not None:
                 await self._api.patch(bmc_resources.VM, *at, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': owner},
-                    *json_patch.guarded(vm, edited)])
+                    *json_patch.guarded_diff(vm, edited)])
                 LOG.info('VM %s/%s has no BMC any more: its boot settings '
                          'from before a one-time boot are restored', *at)
             if not done:

@@ -110,7 +110,7 @@ def problem(found, vm, vmi):
     :param vmi: its VMI or None
     :returns: a `power_state.Problem`, or None
     """
-    living = run_strategy.living(vmi)
+    living = run_strategy.is_active(vmi)
     if living and (run_strategy.phase(vmi) in ('Running', 'Unknown')
                    or run_strategy.stopping(vm, vmi)):
         return None

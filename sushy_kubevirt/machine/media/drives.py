@@ -42,7 +42,7 @@ def choose(vm, vmi, device):
         free = [disk['name'] for disk in _disks(spec)
                 if 'cdrom' in disk and disk['name'] not in taken
                 and disk['name'] != boot_order.HTTP_DRIVE]
-        if run_strategy.living(vmi):
+        if run_strategy.is_active(vmi):
             there = {disk['name'] for disk in _disks(vmi['spec'])
                      if 'cdrom' in disk}
             free.sort(key=lambda name: name not in there)
@@ -64,7 +64,7 @@ def would_migrate(vm, vmi, drive):
     running guest's volume as the migration target and copies the old medium
     over the new one (volumemig in vm.go of 1.9).
     """
-    return (_migrates_volumes(vm) and run_strategy.living(vmi)
+    return (_migrates_volumes(vm) and run_strategy.is_active(vmi)
             and drive in _names(vmi['spec'], 'volumes'))
 
 
@@ -78,7 +78,7 @@ def can_hotplug(vm, vmi, device, drive):
     :returns: bool; without a running guest, whether it could later
     """
     specs = [vm['spec']['template']['spec']]
-    if run_strategy.living(vmi):
+    if run_strategy.is_active(vmi):
         specs.append(vmi['spec'])
     if any(_devices(spec).get('disableHotplug') for spec in specs):
         # The pod cannot mount such a volume, and its start waits for it.
@@ -86,7 +86,7 @@ def can_hotplug(vm, vmi, device, drive):
     if device is not model.CD or _migrates_volumes(vm):
         # HandleDeclarativeVolumes in pkg/storage/hotplug skips those.
         return False
-    return not run_strategy.living(vmi) or any(
+    return not run_strategy.is_active(vmi) or any(
         disk['name'] == drive and 'cdrom' in disk
         for disk in _disks(vmi['spec']))
 
@@ -195,7 +195,7 @@ def has_drive(spec, drive):
 
 def uses(vmi, volume):
     """:returns: whether a running VMI has this DataVolume"""
-    return run_strategy.living(vmi) and any(
+    return run_strategy.is_active(vmi) and any(
         (each.get('dataVolume') or {}).get('name') == volume
         for each in vmi['spec'].get('volumes') or ())
 
@@ -207,7 +207,7 @@ def is_held(vmi, volume):
     guest any more (areDataVolumesReady in vmi/datavolumes.go of 1.9), and a
     guest whose claim is being deleted cannot be migrated.
     """
-    return run_strategy.living(vmi) and run_strategy.phase(vmi) not in (
+    return run_strategy.is_active(vmi) and run_strategy.phase(vmi) not in (
         '', 'Pending') and any(
         source.get('name') == volume and not source.get('hotpluggable')
         for source in (each.get('dataVolume') or {} for each in
@@ -217,7 +217,7 @@ def is_held(vmi, volume):
 def waits_for_start(vm, vmi, drive, volume):
     """Return whether a medium reaches the guest at the VM's next start only.
     """
-    if not run_strategy.living(vmi):
+    if not run_strategy.is_active(vmi):
         return False
     there = source_of(vmi['spec'], drive)
     if there is not None and there.get('name') == volume:
@@ -238,18 +238,19 @@ def _without_overrides(vm, vmi, edit):
     applied again after it.
     """
     once = copy.deepcopy(boot_overrides.once(vm))
-    if once is not None and boot_overrides.begun(vm, vmi):
-        boot_overrides.take_off_once(vm)
+    if once is not None and boot_overrides.boot_started(vm, vmi):
+        boot_overrides.remove_once(vm)
         once = None
     terminate = boot_overrides.ends_at_reboot(vm)
-    boot_overrides.take_off_once(vm)
-    lasting = boot_overrides.in_force(vm)
-    boot_overrides.take_off_all(vm)
+    boot_overrides.remove_once(vm)
+    lasting = boot_overrides.active_continuous(vm)
+    boot_overrides.remove_all(vm)
     edit()
     if lasting is not None:
-        boot_overrides.put_continuous(vm, boot_order.Class(lasting['target']))
+        boot_overrides.apply_continuous(
+            vm, boot_order.Class(lasting['target']))
     if once is not None:
-        boot_overrides.put_once_again(vm, vmi, once, terminate)
+        boot_overrides.reapply_once(vm, vmi, once, terminate)
 
 
 def _devices(spec):

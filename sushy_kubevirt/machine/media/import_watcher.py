@@ -133,12 +133,12 @@ class ImportWatcher:
 
         :param volume: the DataVolume
         """
-        key = object_cache.key_of(volume)
+        key = object_cache.object_key(volume)
         metadata = volume['metadata']
         vm, vm_name = _vm(volume)
         fresh = ObservedVolume(
             metadata.get('uid', ''),
-            object_cache.number(metadata.get('resourceVersion')), vm,
+            object_cache.version_number(metadata.get('resourceVersion')), vm,
             datavolumes.attempt(volume), datavolumes.status(volume),
             metadata.get('annotations') or {}, vm_name)
         with self._lock:
@@ -187,7 +187,7 @@ class ImportWatcher:
             for volume in items:
                 listed.add(volume['metadata'].get('uid'))
                 self.put(volume)
-        number = object_cache.number(version)
+        number = object_cache.version_number(version)
         with self._lock:
             scope = next((scope for scope, each in self._watchers.items()
                           if each is source), None)
@@ -205,7 +205,7 @@ class ImportWatcher:
         """Update the cache from one watch event, see `watcher.Watcher`."""
         if kind == 'DELETED':
             self.mark_deleted(
-                *object_cache.key_of(obj),
+                *object_cache.object_key(obj),
                 obj['metadata'].get(
                     'uid',
                     ''))

@@ -406,7 +406,7 @@ class _Insertion:
     # Step 4
 
     def _put_into_drive(self, vm, vmi):
-        hot = self._machine.gates.fills_drives()
+        hot = self._machine.gates.hotplugs_cdroms()
         try:
             self._patch_vm(vm, vmi, hot)
         except errors.Rejected as e:

@@ -108,7 +108,7 @@ class Manager:
         """
         if self._cdi_served:
             return
-        self._cdi_served = self.cluster.client.served(
+        self._cdi_served = self.cluster.client.serves_group(
             api_resources.DATA_VOLUME.group)
         if not self._cdi_served:
             raise errors.Unsupported(
@@ -183,7 +183,7 @@ class Manager:
         Call it after a write of this process, which the cache has. See
         `datavolume_cleanup.clean`.
         """
-        vm, _ = self.cluster.known(machine)
+        vm, _ = self.cluster.cached_objects(machine)
         if vm is None or not media_annotation.read(vm).gone:
             return
         vm, vmi = machine.fetch()
@@ -200,7 +200,7 @@ class Manager:
         with self._callback_lock:
             # Read under the lock: whichever watch's thread comes last has the
             # latest state.
-            vm, vmi = self.cluster.known(machine)
+            vm, vmi = self.cluster.cached_objects(machine)
             if vm is None or not has_record(vm):
                 self._remove_machine(machine, vm is None)
                 return

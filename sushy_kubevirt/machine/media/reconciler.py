@@ -15,11 +15,7 @@ by their reserved names.
 import copy
 import dataclasses
 import logging
-import random
-import threading
 
-from sushy_kubevirt.kube import delaying_queue
-from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot_overrides
@@ -27,15 +23,10 @@ from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import run_strategy
 
 LOG = logging.getLogger(__name__)
-
-# Seconds before the next attempt: first pause, doubled after each failure, and
-# its maximum; pause after an error that is not transient.
-_RETRY_SECONDS = 0.05
-_RETRY_SECONDS_MAX = 5.0
-_REFUSED_SECONDS = 60.0
 
 # Seconds that the process which inserted or ejected has for its own deletions
 # before the others make them.
@@ -101,7 +92,7 @@ def desired_vm(vm, vmi, context):
     :param context: a `Context`; its `revisit_seconds` and `unobserved` are set
     :returns: an edited copy of the VM; None if nothing has to change
     """
-    if run_strategy.deleted(vm):
+    if run_strategy.is_deleting(vm):
         return None
     found = media_annotation.read(vm)
     edited = copy.deepcopy(vm)
@@ -126,7 +117,7 @@ def desired_vm(vm, vmi, context):
             continue
         source = drives.source_of(vm['spec']['template']['spec'],
                                   entry.drive)
-        if (source.get('hotpluggable') and run_strategy.living(vmi)
+        if (source.get('hotpluggable') and run_strategy.is_active(vmi)
                 and not drives.has_drive(vmi['spec'], entry.drive)):
             # The VMI was created before the drive was added, and KubeVirt
             # adds no drive to a running guest.
@@ -171,17 +162,16 @@ class Reconciler:
 
     def __init__(self, media):
         self._media = media
-        self._queue = delaying_queue.Agenda()
-        self._pauses = {}           # VM's uid: seconds before its next try
+        self._loop = reconcile_loop.ReconcileLoop(
+            'media', 'virtual media', self._reconcile)
         self._active = media.cluster.options.keeper
 
     def start(self):
         if self._active:
-            threading.Thread(target=self._run, daemon=True,
-                             name='media').start()
+            self._loop.start()
 
     def close(self):
-        self._queue.close()
+        self._loop.close()
 
     def enqueue_if_needed(self, machine, vm, vmi):
         """Check a machine without blocking; queue it if there is work.
@@ -194,13 +184,13 @@ class Reconciler:
             return
         context = self.context(machine, vm, vmi)
         if desired_vm(vm, vmi, context) is not None or context.unobserved:
-            self._queue.put(machine.uid, machine)
+            self._loop.add(machine)
         if datavolume_cleanup.due(vm, context):
             # The process that made this record deletes first.
-            self._queue.put(machine.uid, machine, _EJECT_SECONDS)
+            self._loop.add(machine, _EJECT_SECONDS)
         if context.revisit_seconds is not None:
-            self._queue.put((machine.uid, 'revisit'), machine,
-                            context.revisit_seconds + 0.01)
+            self._loop.add(machine, context.revisit_seconds + 0.01,
+                           (machine.uid, 'revisit'))
 
     def context(self, machine, vm, vmi):
         """:returns: the `Context` of a machine"""
@@ -212,32 +202,6 @@ class Reconciler:
             media.inserting, media.searched_names(machine.uid),
             lambda name: drives.is_held(vmi, name))
 
-    def _run(self):
-        while True:
-            machine = self._queue.next()
-            if machine is None:
-                return
-            # One attempt per turn, so that one VM cannot block the others.
-            pause = self._pauses.pop(machine.uid, _RETRY_SECONDS)
-            try:
-                self._reconcile(machine, *machine.fetch())
-            except errors.MachineNotFound:
-                pass
-            except errors.Unavailable as e:
-                LOG.info('Media of %s not reconciled, trying again: %s',
-                         machine.qualified_name, e)
-                self._pauses[machine.uid] = min(pause * 2, _RETRY_SECONDS_MAX)
-                self._queue.put(
-                    machine.uid, machine,
-                    max(pause * random.uniform(0.5, 1.0),
-                        e.retry_after or 0))
-            except Exception as e:
-                LOG.warning('Reconciling the media of %s failed, trying '
-                            'again in %d s: %s', machine.qualified_name,
-                            _REFUSED_SECONDS, e,
-                            exc_info=not isinstance(e, errors.MachineError))
-                self._queue.put(machine.uid, machine, _REFUSED_SECONDS)
-
     def _reconcile(self, machine, vm, vmi):
         context = self.context(machine, vm, vmi)
         edited = desired_vm(vm, vmi, context)
@@ -248,5 +212,5 @@ class Reconciler:
             LOG.info('Media of %s reconciled', machine.qualified_name)
         datavolume_cleanup.clean(machine, self._media, vm, context)
         if context.revisit_seconds is not None:
-            self._queue.put((machine.uid, 'revisit'), machine,
-                            context.revisit_seconds + 0.01)
+            self._loop.add(machine, context.revisit_seconds + 0.01,
+                           (machine.uid, 'revisit'))

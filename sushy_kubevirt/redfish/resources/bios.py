@@ -139,22 +139,22 @@ def _apply_time(given):
 def _attribute(machine, name, value):
     """What is wrong with an attribute's value, a list."""
     where = '#/Attributes/' + name
-    for knob in machine_bios.KNOBS:
-        if knob.name == name:
+    for attribute in machine_bios.VM_ATTRIBUTES:
+        if attribute.name == name:
             break
     else:
         if _is_primitive(value):
             return []
         return [messages.message('PropertyValueTypeError', value, name,
                                  related=[where])]
-    if knob.read_only and value != machine.attributes().get(name):
+    if attribute.read_only and value != machine.attributes().get(name):
         return [messages.message('PropertyNotWritable', name,
                                  related=[where])]
     if not isinstance(value, str):
         return [messages.message('PropertyValueTypeError', value, name,
                                  related=[where])]
-    if value not in knob.values:
-        return [payload.not_in_list(name, value, knob.values, where)]
+    if value not in attribute.values:
+        return [payload.not_in_list(name, value, attribute.values, where)]
     return []
 
 
@@ -219,23 +219,24 @@ def registry():
         'OwningEntity': 'sushy-kubevirt',
         'RegistryVersion': _VERSION,
         'RegistryEntries': {
-            'Attributes': [_entry(knob) for knob in machine_bios.KNOBS],
+            'Attributes': [_entry(attribute)
+                           for attribute in machine_bios.VM_ATTRIBUTES],
             'Menus': [],
             'Dependencies': [],
         },
     }
 
 
-def _entry(knob):
+def _entry(attribute):
     return {
-        'AttributeName': knob.name,
-        'DisplayName': knob.label,
-        'HelpText': knob.help,
+        'AttributeName': attribute.name,
+        'DisplayName': attribute.label,
+        'HelpText': attribute.help,
         'Type': 'Enumeration',
         'Value': [{'ValueName': value, 'ValueDisplayName': value}
-                  for value in knob.values],
-        'ReadOnly': knob.read_only,
-        'ResetRequired': not knob.read_only,
+                  for value in attribute.values],
+        'ReadOnly': attribute.read_only,
+        'ResetRequired': not attribute.read_only,
     }
 
 

@@ -30,7 +30,7 @@ class Services:
         self.folder = shared_directory.Folder(config)
         self.folder.make()
         self.bus = worker_messages.Bus(self.folder.path)
-        cluster.writes = written_versions.Writes(self.folder.path)
+        cluster.recent_writes = written_versions.Writes(self.folder.path)
         self.state = state_secret.State(
             cluster,
             state_secret.place(cluster, settings.state_secret),

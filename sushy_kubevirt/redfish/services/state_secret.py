@@ -61,7 +61,7 @@ def place(cluster, wanted=None):
         return tuple(wanted.split('/', 1))
     if cluster.vm:
         return cluster.vm[0], cluster.vm[1] + ENDING
-    return cluster.home, NAME
+    return cluster.default_namespace, NAME
 
 
 class State:

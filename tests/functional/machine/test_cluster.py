@@ -406,7 +406,7 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
         stop.set()
         disturber.join()
         found = self.cluster().machine(name).attributes()
-        self.assertEqual(15, len(found) - len(bios.KNOBS))
+        self.assertEqual(15, len(found) - len(bios.VM_ATTRIBUTES))
 
     def test_restarts_of_two_bmcs_at_once(self):
         name = self.vm('RerunOnFailure')['metadata']['name']

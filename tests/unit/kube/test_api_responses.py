@@ -12,7 +12,7 @@ class ParsedTestCase(base.BaseTestCase):
         text = ('{"items": [{"metadata": {"name": "a", "managedFields": [%s, '
                 '1]}}, {"metadata": {"name": "b", "text": "}\\\\\\"]"}}]}'
                 % deep)
-        one, other = api_responses.parsed(text.encode())['items']
+        one, other = api_responses.parse(text.encode())['items']
         self.assertEqual('a', one['metadata']['name'])
         first, second = one['metadata']['managedFields']
         self.assertEqual(1, second)
@@ -21,4 +21,4 @@ class ParsedTestCase(base.BaseTestCase):
 
     def test_what_is_none(self):
         for data in b'', b'{', b'[' * 5000, b'nothing':
-            self.assertRaises(ValueError, api_responses.parsed, data)
+            self.assertRaises(ValueError, api_responses.parse, data)

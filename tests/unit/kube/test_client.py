@@ -178,7 +178,7 @@ class ClientTestCase(base.BaseTestCase):
         way = connection.Connection(lambda: connection.Access(
             server='http://127.0.0.1:%d' % self.api.port,
             authorization='Bearer ' + next(tokens)))
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         mine = client.Client(way, self.options)
         mine.get(api_resources.VM, 'default', 'a')
         self.assertEqual(2, self.api.count('GET', VM))

@@ -220,8 +220,8 @@ class ConnectionTestCase(base.BaseTestCase):
         way = connection.Connection.from_options(self.file(kubeconfig(user)))
         self.assertEqual('Bearer t0', way.access().authorization)
         self.assertEqual('Bearer t0', way.access().authorization)
-        way._renew_at = way._taken_at = time.time() - 1
-        way._taken_at = time.monotonic() - connection.RENEW_SECONDS
+        way._renew_at = way._renewed_at = time.time() - 1
+        way._renewed_at = time.monotonic() - connection.RENEW_SECONDS
         self.assertEqual('Bearer t1', way.access().authorization)
         self.assertEqual('Bearer t1', way.access().authorization)
 
@@ -263,11 +263,11 @@ class ConnectionTestCase(base.BaseTestCase):
 
         way = connection.Connection(read)
         way._renew_at = time.time() - 1
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         seen = way.access()
         self.assertEqual(expiry, seen.expiry)
         way._renew_at = time.time() - 1
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         way._access = connection.Access('https://x', expiry=time.time() - 1)
         self.assertRaises(errors.ConfigError, way.access)
 
@@ -275,7 +275,7 @@ class ConnectionTestCase(base.BaseTestCase):
         way = connection.Connection(lambda: connection.Access('https://x'))
         seen = way.access()
         for _ in range(10):
-            way._taken_at = -10 ** 6
+            way._renewed_at = -10 ** 6
             self.assertIs(seen, way.renew(seen))
         self.assertEqual(connection.LONGEST_RENEW_SECONDS, way._pause)
 

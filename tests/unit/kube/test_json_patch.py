@@ -13,7 +13,7 @@ from tests.unit.machine import fakes
 class BetweenTestCase(base.BaseTestCase):
 
     def check(self, old, new, count=None):
-        operations = json_patch.between(old, new)
+        operations = json_patch.diff(old, new)
         self.assertEqual(new, jsonpatch.apply_patch(old, operations))
         if count is not None:
             self.assertEqual(count, len(operations), operations)

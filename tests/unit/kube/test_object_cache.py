@@ -15,7 +15,7 @@ class StoreTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store = object_cache.Store(trim.vm, vm_cache.firmware_uuid)
+        self.store = object_cache.ObjectCache(trim.vm, vm_cache.firmware_uuid)
 
     def held(self):
         entry = self.store.get(KEY)
@@ -56,20 +56,20 @@ class StoreTestCase(base.BaseTestCase):
 
     def test_what_the_api_has_no_more_stays_gone(self):
         self.put('5')
-        self.store.forget(KEY, 'u')
+        self.store.discard_deleted(KEY, 'u')
         self.assertFalse(self.put('6'))
         self.assertTrue(self.put('7', uid='another'))
 
     def test_a_list_takes_out_what_it_lacks_but_not_what_is_newer(self):
         self.put('5')
         self.store.put(api.vm('b', version='30'))
-        gone = self.store.keep_only(lambda key: True, set(), '20')
+        gone = self.store.retain_listed(lambda key: True, set(), '20')
         self.assertEqual([KEY], [entry.key for entry in gone])
         self.assertIsNotNone(self.store.get(('default', 'b')))
 
     def test_a_list_of_one_namespace_spares_the_others(self):
         self.put('5')
-        gone = self.store.keep_only(lambda key: key[0] == 'x', set(), '20')
+        gone = self.store.retain_listed(lambda key: key[0] == 'x', set(), '20')
         self.assertEqual([], gone)
 
     def test_what_nobody_asks_for_is_not_kept(self):

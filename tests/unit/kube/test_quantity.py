@@ -17,15 +17,15 @@ class QuantityTestCase(base.BaseTestCase):
             exact = theirs.parse_quantity(text)
             self.assertEqual(
                 int(exact.to_integral_value(decimal.ROUND_CEILING)),
-                quantity.whole(text), text)
+                quantity.to_int(text), text)
 
     def test_what_is_none(self):
         for text in ('', 'x', '1ki', '1 Mi', '1Mi2', None, '--1', '1mi'):
-            self.assertIsNone(quantity.whole(text), text)
+            self.assertIsNone(quantity.to_int(text), text)
 
     def test_what_no_machine_has(self):
         # Kubernetes takes them, and caps them at the same number.
         for text in ('1e30', '1e999', '100Ei', '9' * 40):
-            self.assertEqual(2 ** 63 - 1, quantity.whole(text), text)
+            self.assertEqual(2 ** 63 - 1, quantity.to_int(text), text)
         for text in ('1e999999999', '1e-999999999', '9' * 100000):
-            self.assertIsNone(quantity.whole(text))
+            self.assertIsNone(quantity.to_int(text))

@@ -218,7 +218,7 @@ class TlsTestCase(base.BaseTestCase):
         mine = client.Client(way, options.Options(request_timeout=5))
         self.addCleanup(mine.close)
         self.file('ca.pem', self.ca.pem)
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         mine.get(api_resources.VM, 'default', 'a')
 
     def test_a_proxy(self):

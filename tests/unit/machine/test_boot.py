@@ -40,7 +40,7 @@ class BootTestCase(base.BaseTestCase):
             'metadata']['generation']
 
     def keep(self, machine):
-        edited = one_time_boot.put_right(*machine.objects())
+        edited = one_time_boot.desired_vm(*machine.objects())
         if edited is not None:
             machine.vm = edited
             machine.vm['metadata']['generation'] += 1
@@ -161,8 +161,8 @@ class SetTestCase(BootTestCase):
         self.says(machine, PXE, ONCE)
         boot.set(machine, PXE, ONCE)
         self.assertNotEqual(
-            annotations.mark(machine.vmi),
-            annotations.mark(machine.vm['spec']['template']))
+            annotations.boot_once_id(machine.vmi),
+            annotations.boot_once_id(machine.vm['spec']['template']))
         self.start(machine, 'u1')
         machine.vm['status']['observedGeneration'] -= 1
 
@@ -331,7 +331,7 @@ class BegunTestCase(BootTestCase):
         for phase in ('', 'Pending', 'Scheduling', 'Scheduled', 'Running',
                       'Succeeded', 'Failed'):
             machine = self.pending(fakes.vmi(phase, of=fakes.vm()))
-            self.assertFalse(boot_overrides.begun(*machine.objects()))
+            self.assertFalse(boot_overrides.boot_started(*machine.objects()))
             self.assertFalse(self.keep(machine))
             self.says(machine, PXE, ONCE)
 
@@ -370,14 +370,14 @@ class BegunTestCase(BootTestCase):
     def test_vmi_that_is_stopped_before_it_ran(self):
         machine = self.pending()
         self.start(machine, phase='Scheduling')
-        boot_overrides.save(machine.vm, machine.vmi)
+        boot_overrides.preserve_once(machine.vm, machine.vmi)
         machine.vm['metadata']['generation'] += 1
         machine.vmi = None
         self.assertFalse(self.keep(machine))
         self.says(machine, PXE, ONCE)
         self.start(machine, uid='u2')
         before = copy.deepcopy(machine.vm)
-        boot_overrides.save(machine.vm, machine.vmi)
+        boot_overrides.preserve_once(machine.vm, machine.vmi)
         self.assertEqual(before, machine.vm)
         self.assertTrue(self.keep(machine))
 
@@ -404,4 +404,4 @@ class BegunTestCase(BootTestCase):
         for text in ('', 'x', '[]', '{"once": 1}', '1'):
             vm = fakes.vm(annotations={annotations.BOOT: text})
             self.assertIs(DISABLED, boot.state(vm, None).enabled)
-            self.assertIsNone(one_time_boot.put_right(vm, None))
+            self.assertIsNone(one_time_boot.desired_vm(vm, None))

@@ -132,19 +132,19 @@ class TestEdit(base.BaseTestCase):
     def test_under_a_lasting_override(self):
         before = make_vm()
         vm = copy.deepcopy(before)
-        boot_overrides.put_continuous(vm, boot_order.Class.PXE)
+        boot_overrides.apply_continuous(vm, boot_order.Class.PXE)
         vm = self.edit(vm, CD, ROOT)
         # The override is still on top.
         self.assertEqual({'one': 1, 'two': 2, 'cd': 3, 'root': 4,
                           'extra': 5}, numbers(vm))
-        self.assertIsNotNone(boot_overrides.in_force(vm))
-        boot_overrides.take_off_all(vm)
+        self.assertIsNotNone(boot_overrides.active_continuous(vm))
+        boot_overrides.remove_all(vm)
         self.assertEqual({'cd': 1, 'root': 2}, numbers(vm))
         self.assertEqual(before, self.clean(self.default(vm)))
 
     def test_under_a_lasting_override_that_is_not_in_force(self):
         vm = make_vm()
-        boot_overrides.put_continuous(vm, boot_order.Class.PXE)
+        boot_overrides.apply_continuous(vm, boot_order.Class.PXE)
         for item in vm['spec']['template']['spec']['domain']['devices'][
                 'interfaces']:
             del item['bootOrder']
@@ -154,20 +154,20 @@ class TestEdit(base.BaseTestCase):
     def test_under_an_override_for_one_boot(self):
         before = make_vm({'root': 1})
         vm = copy.deepcopy(before)
-        boot_overrides.put_once(
+        boot_overrides.apply_once(
             vm, 'mark', boot_order.Class.CD, terminate=True)
         vm = self.edit(vm, FIRST, ROOT)
         self.assertEqual({'cd': 1, 'one': 2, 'root': 3, 'extra': 4,
                           'two': 5}, numbers(vm))
         self.assertEqual('mark', boot_overrides.once(vm)['id'])
         self.assertTrue(boot_overrides.ends_at_reboot(vm))
-        boot_overrides.take_off_once(vm)
+        boot_overrides.remove_once(vm)
         self.assertEqual({'one': 1, 'root': 2}, numbers(vm))
         self.assertEqual(before, self.clean(self.default(vm)))
 
     def test_after_an_override_that_has_begun(self):
         vm = make_vm({'root': 1})
-        boot_overrides.put_once(vm, 'mark', boot_order.Class.CD)
+        boot_overrides.apply_once(vm, 'mark', boot_order.Class.CD)
         vmi = {'metadata': {'name': 'vm', 'uid': 'u',
                             'annotations': copy.deepcopy(
                                 vm['spec']['template']['metadata'][
@@ -187,7 +187,7 @@ class TestEdit(base.BaseTestCase):
         vm['spec']['runStrategy'] = 'Manual'
         vm['status'] = {}
         vm['metadata'].update(uid='u', resourceVersion='1', annotations={})
-        boot_overrides.put_once(vm, 'mark', boot_order.Class.HTTP)
+        boot_overrides.apply_once(vm, 'mark', boot_order.Class.HTTP)
         return vm
 
     def test_under_http_boot(self):

@@ -106,7 +106,7 @@ class DevicesTestCase(base.BaseTestCase):
         made = template(['root'], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}},
             {'name': 'dump', 'memoryDump': {}}])
-        boot_order.put_first(made, PXE)
+        boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root'], order(made))
 
     def test_encrypted_guests_boot_from_no_network(self):
@@ -114,7 +114,7 @@ class DevicesTestCase(base.BaseTestCase):
             made = template(['root'], ['net'])
             made['spec']['domain']['launchSecurity'] = {each: {}}
             self.assertEqual((HDD,), boot_order.classes(made))
-            boot_order.put_first(made, HDD)
+            boot_order.prioritize(made, HDD)
             self.assertEqual(['root'], order(made))
 
     def test_first(self):
@@ -134,37 +134,37 @@ class PutFirstTestCase(base.BaseTestCase):
             # before: cd1 b net2 net1 a cd2
             if class_ is PXE:
                 expected = ['net2', 'net1', 'cd1', 'b', 'a', 'cd2']
-            boot_order.put_first(made, class_)
+            boot_order.prioritize(made, class_)
             self.assertEqual(expected, order(made), class_)
 
     def test_every_bootable_device_gets_a_number(self):
         made = template(['root', 'cd', 'data'], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}},
             {'name': 'data', 'secret': {}}])
-        boot_order.put_first(made, PXE)
+        boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root', 'cd'], order(made))
 
     def test_owner_numbered_data_disk_stays_where_it_was(self):
         made = template(['root:1', 'cd-data:2', 'b:3'], ['net'], volumes=[
             {'name': 'cd-data', 'cloudInitNoCloud': {}}])
-        boot_order.put_first(made, PXE)
+        boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root', 'cd-data', 'b'], order(made))
 
     def test_disk_is_written_out_for_a_volume_without_one(self):
         made = template([], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}}])
         before = copy.deepcopy(made)
-        record = boot_order.put_first(made, PXE)
+        record = boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root'], order(made))
         # KubeVirt says on its own what kind of disk it is.
         made['spec']['domain']['devices']['disks'][0]['disk'] = {
             'bus': 'virtio'}
-        boot_order.take_back(made, record)
+        boot_order.restore(made, record)
         self.assertEqual(before, made)
 
     def test_order_that_is_already_so_changes_nothing(self):
         made = template(['a:2'], ['net:1'])
-        self.assertEqual({}, boot_order.put_first(made, PXE))
+        self.assertEqual({}, boot_order.prioritize(made, PXE))
 
 
 class TakeBackTestCase(base.BaseTestCase):
@@ -183,36 +183,36 @@ class TakeBackTestCase(base.BaseTestCase):
                     item['bootOrder'] = number
             for class_ in boot_order.classes(made):
                 changed = copy.deepcopy(made)
-                record = boot_order.put_first(changed, class_)
+                record = boot_order.prioritize(changed, class_)
                 found = boot_order.devices(changed)
                 self.assertIs(class_, found[0].class_)
                 self.assertEqual([1, 2, 3, 4], [d.order for d in found])
-                boot_order.take_back(changed, record)
+                boot_order.restore(changed, record)
                 self.assertEqual(made, changed)
 
     def test_removed_device_does_not_come_back(self):
         made = template(['a:1', 'cd'], ['net'])
-        record = boot_order.put_first(made, PXE)
+        record = boot_order.prioritize(made, PXE)
         made['spec']['domain']['devices']['disks'].pop()
         made['spec']['domain']['devices']['interfaces'].clear()
-        boot_order.take_back(made, record)
+        boot_order.restore(made, record)
         self.assertEqual(template(['a:1'], volumes=made['spec']['volumes']),
                          made)
 
     def test_edit_in_the_meantime_stands(self):
         made = template(['a:1', 'b:2'], ['net'])
-        record = boot_order.put_first(made, PXE)     # net 1, a 2, b 3
+        record = boot_order.prioritize(made, PXE)     # net 1, a 2, b 3
         disks = made['spec']['domain']['devices']['disks']
         disks[1]['bootOrder'] = 9
-        boot_order.take_back(made, record)
+        boot_order.restore(made, record)
         self.assertEqual(template(['a:1', 'b:9'], ['net']), made)
 
     def test_number_that_somebody_took_is_theirs(self):
         made = template(['a:4', 'b:6'], ['net'])
-        record = boot_order.put_first(made, PXE)     # net 1, a 2, b 3
+        record = boot_order.prioritize(made, PXE)     # net 1, a 2, b 3
         made['spec']['domain']['devices']['disks'].append(
             {'name': 'new', 'disk': {}, 'bootOrder': 4})
-        boot_order.take_back(made, record)
+        boot_order.restore(made, record)
         self.assertEqual({'a': 5, 'b': 6, 'new': 4}, {
             disk['name']: disk['bootOrder']
             for disk in made['spec']['domain']['devices']['disks']})
@@ -220,10 +220,10 @@ class TakeBackTestCase(base.BaseTestCase):
     def test_disk_written_out_stays_when_its_owner_made_it_theirs(self):
         made = template([], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}}])
-        record = boot_order.put_first(made, PXE)
+        record = boot_order.prioritize(made, PXE)
         disk = made['spec']['domain']['devices']['disks'][0]
         disk['serial'] = 'mine'
-        boot_order.take_back(made, record)
+        boot_order.restore(made, record)
         self.assertEqual([disk], made['spec']['domain']['devices']['disks'])
 
 

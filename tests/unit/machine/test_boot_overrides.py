@@ -56,7 +56,7 @@ class GarbageTestCase(base.BaseTestCase):
         self.assertEqual(
             boot.BootState(boot.Target.NONE, boot.Enabled.DISABLED,
                            boot.Mode.LEGACY), boot.state(vm, vmi))
-        one_time_boot.put_right(vm, vmi)
+        one_time_boot.desired_vm(vm, vmi)
         reset.reset(machine, power_state.ResetType.ON)
         machine.vmi = fakes.vmi(of=machine.vm)
         reset.reset(machine, power_state.ResetType.FORCE_OFF)

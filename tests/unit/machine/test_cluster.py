@@ -21,7 +21,7 @@ QUICK = dict(keeper=False, watch_seconds=20, watch_backoff=0.2,
 
 def notes(machine):
     """The attributes that no field of a VM stands for."""
-    known = {knob.name for knob in bios.KNOBS}
+    known = {knob.name for knob in bios.VM_ATTRIBUTES}
     return {name: value for name, value in machine.attributes().items()
             if name not in known}
 
@@ -182,7 +182,7 @@ class ClusterTestCase(base.BaseTestCase):
         c = self.cluster()
         c.wait_ready()
         self.assertRaises(errors.MachineNotFound, c.machine, 'b',
-                          patient=False)
+                          wait=False)
         timer = threading.Timer(
             0.05, self.api.put, ('virtualmachines', api.vm('b')))
         timer.start()

@@ -58,7 +58,7 @@ class ModeTestCase(base.BaseTestCase):
                 self.assertIs(mode, firmware.mode(made), (loader, mode))
                 self.assertFalse(firmware.secure_boot(made))
                 if change:
-                    firmware.take_back(made, change)
+                    firmware.restore_mode(made, change)
                 self.assertEqual(before, made['spec'])
 
     def test_there_and_back_keeps_the_rest(self):
@@ -87,7 +87,7 @@ class ModeTestCase(base.BaseTestCase):
         change = firmware.set_mode(made, UEFI)
         firmware.set_mode(made, LEGACY)
         before = copy.deepcopy(made)
-        firmware.take_back(made, change)
+        firmware.restore_mode(made, change)
         self.assertEqual(before, made)
 
 

@@ -29,12 +29,12 @@ class PutRightTestCase(base.BaseTestCase):
             'metadata']['generation']
 
     def keep(self, machine):
-        edited = one_time_boot.put_right(*machine.objects())
+        edited = one_time_boot.desired_vm(*machine.objects())
         if edited is None:
             return False
         machine.vm = edited
         machine.vm['metadata']['generation'] += 1
-        self.assertIsNone(one_time_boot.put_right(*machine.objects()))
+        self.assertIsNone(one_time_boot.desired_vm(*machine.objects()))
         return True
 
     def is_clean(self, machine, strategy):
@@ -53,7 +53,7 @@ class OneTimeBootTestCase(PutRightTestCase):
             # Kept up for this boot, on its own order again.
             self.assertEqual('Always', machine.strategy)
             self.assertEqual((strategy, 'u1'),
-                             run_strategy.remembered(machine.vm))
+                             run_strategy.saved(machine.vm))
             spec = copy.deepcopy(machine.vm['spec'])
             spec['runStrategy'] = strategy
             self.assertEqual(fakes.vm(strategy)['spec'], spec)
@@ -153,7 +153,7 @@ class OneTimeBootTestCase(PutRightTestCase):
         self.start(machine, 'u2')
         self.keep(machine)
         self.assertEqual(('Manual', 'u2'),
-                         run_strategy.remembered(machine.vm))
+                         run_strategy.saved(machine.vm))
         self.assertEqual('Always', machine.strategy)
         machine.vmi = fakes.vmi(uid='u3')
         self.keep(machine)
@@ -193,10 +193,10 @@ class MemoryTestCase(PutRightTestCase):
 
     def kept(self, strategy, remembered, about=None, vmi=None, **status):
         vm = fakes.vm(strategy, **status)
-        run_strategy.remember(vm, remembered, about)
+        run_strategy.save(vm, remembered, about)
         machine = fakes.Machine(vm, vmi)
         changed = self.keep(machine)
-        return changed, machine.strategy, run_strategy.remembered(
+        return changed, machine.strategy, run_strategy.saved(
             machine.vm)[0]
 
     def test_kept_for_the_next_power_on(self):
@@ -258,16 +258,16 @@ class KeeperTestCase(PutRightTestCase):
 
     def setUp(self):
         super().setUp()
-        for name in ('_AGAIN', '_AGAIN_AT_MOST', '_AGAIN_REFUSED'):
+        for name in ('FIRST_PAUSE', 'LONGEST_PAUSE', 'REFUSED_PAUSE'):
             self.useFixture(fixtures.MonkeyPatch(
-                'sushy_kubevirt.machine.one_time_boot.' + name, 0.01))
+                'sushy_kubevirt.machine.reconcile_loop.' + name, 0.01))
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.kube.retry.FIRST_PAUSE', 0.001))
         self.logger = self.useFixture(fixtures.FakeLogger())
         self.cluster = Cluster()
-        self.keeper = one_time_boot.Keeper(self.cluster)
-        self.keeper.start()
-        self.addCleanup(self.keeper.close)
+        self.reconciler = one_time_boot.OneTimeBootReconciler(self.cluster)
+        self.reconciler.start()
+        self.addCleanup(self.reconciler.close)
 
     def machine(self, **kwargs):
         machine = self.pending('Manual')
@@ -296,7 +296,7 @@ class KeeperTestCase(PutRightTestCase):
         machine.fetch = None
         self.cluster.tell(machine, vm, None)
         self.cluster.tell(machine, None, None)
-        self.assertFalse(self.keeper._agenda.pending)
+        self.assertFalse(self.reconciler._loop.pending)
 
     def test_another_keeper_was_faster(self):
         machine = self.machine()
@@ -330,7 +330,7 @@ class KeeperTestCase(PutRightTestCase):
         other.uid = 'other'
         self.cluster.tell(other, *other.objects())
         self.assertTrue(other.done.wait(10))
-        self.assertFalse(self.keeper._agenda.pending)
+        self.assertFalse(self.reconciler._loop.pending)
 
     def test_tells_why_a_vm_cannot_start_once(self):
         machine = self.machine()
@@ -348,11 +348,11 @@ class RetireTestCase(PutRightTestCase):
     """A VM whose BMC is taken away."""
 
     def retire(self, machine):
-        edited, done = one_time_boot.retire(*machine.objects())
+        edited, done = one_time_boot.desired_vm_on_removal(*machine.objects())
         if edited is not None:
             machine.vm = edited
             self.assertEqual(
-                (None, done), one_time_boot.retire(
+                (None, done), one_time_boot.desired_vm_on_removal(
                     *machine.objects()))
         return done
 
@@ -375,8 +375,10 @@ class RetireTestCase(PutRightTestCase):
             machine.vmi = vmi
             machine.vm['status']['stateChangeRequests'] = [
                 {'action': 'Stop', 'uid': 'u0'}, {'action': 'Start'}]
-            self.assertEqual((None, False),
-                             one_time_boot.retire(*machine.objects()))
+            self.assertEqual(
+                (None, False),
+                one_time_boot.desired_vm_on_removal(*machine.objects()),
+            )
             del machine.vm['status']['stateChangeRequests']
             self.start(machine)
             self.assertFalse(self.retire(machine))
@@ -414,12 +416,12 @@ class RetireTestCase(PutRightTestCase):
         machine = fakes.Machine(fakes.vm('RerunOnFailure'))
         boot.set(machine, boot.Target.PXE, boot.Enabled.CONTINUOUS)
         self.assertEqual(
-            (None, True), one_time_boot.retire(
+            (None, True), one_time_boot.desired_vm_on_removal(
                 *machine.objects()))
 
     def test_a_vm_that_goes_is_left_alone(self):
         machine = self.pending('RerunOnFailure')
         machine.vm['metadata']['deletionTimestamp'] = 'now'
         self.assertEqual(
-            (None, True), one_time_boot.retire(
+            (None, True), one_time_boot.desired_vm_on_removal(
                 *machine.objects()))

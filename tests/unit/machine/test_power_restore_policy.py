@@ -25,7 +25,7 @@ class PolicyTestCase(base.BaseTestCase):
         return power_restore_policy.of(machine.vm, machine.options)
 
     def memory(self, machine):
-        return run_strategy.remembered(machine.vm)
+        return run_strategy.saved(machine.vm)
 
 
 class ReadTestCase(PolicyTestCase):
@@ -42,7 +42,7 @@ class ReadTestCase(PolicyTestCase):
         machine = self.machine('Halted')
         self.assertIs(Policy.ALWAYS_ON, power_restore_policy.of(
             machine.vm, options.Options(run_strategy='Always')))
-        run_strategy.remember(machine.vm, 'Manual')
+        run_strategy.save(machine.vm, 'Manual')
         self.assertIs(Policy.ALWAYS_OFF, self.policy(machine))
 
     def test_running(self):
@@ -52,7 +52,7 @@ class ReadTestCase(PolicyTestCase):
 
     def test_in_a_boot_that_is_kept_up(self):
         machine = self.machine('Always')
-        run_strategy.remember(machine.vm, 'RerunOnFailure', 'u0')
+        run_strategy.save(machine.vm, 'RerunOnFailure', 'u0')
         self.assertIs(Policy.LAST_STATE, self.policy(machine))
 
 
@@ -65,7 +65,7 @@ class SetTestCase(PolicyTestCase):
         writes = len(machine.writes)
         power_restore_policy.set(machine, policy)
         self.assertEqual(writes, len(machine.writes))
-        self.assertIsNone(one_time_boot.put_right(machine.vm, machine.vmi))
+        self.assertIsNone(one_time_boot.desired_vm(machine.vm, machine.vmi))
 
     def test_of_a_machine_that_is_on(self):
         for before in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
@@ -99,7 +99,7 @@ class SetTestCase(PolicyTestCase):
         self.set(machine, Policy.ALWAYS_OFF)
         self.assertEqual('Halted', machine.strategy)
         machine.vmi = None
-        edited = one_time_boot.put_right(machine.vm, None)
+        edited = one_time_boot.desired_vm(machine.vm, None)
         self.assertEqual('Manual', edited['spec']['runStrategy'])
         machine = self.machine('Manual', fakes.vmi(), requests=[fakes.STOP])
         self.set(machine, Policy.ALWAYS_ON)
@@ -154,7 +154,7 @@ class SetTestCase(PolicyTestCase):
         machine.vmi['status']['phase'] = 'Succeeded'
         self.assertTrue(run_strategy.starting(machine.vm, machine.vmi))
         machine.vmi = fakes.vmi('Running', 'u2')
-        machine.vm = one_time_boot.put_right(
+        machine.vm = one_time_boot.desired_vm(
             machine.vm, machine.vmi) or machine.vm
         self.assertEqual(strategy, machine.strategy)
         self.assertNotIn(annotations.RUN_STRATEGY,

@@ -238,7 +238,7 @@ class TableTestCase(ResetTestCase):
             if action in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN) and (
                     machine.strategy == 'Halted' != strategy):
                 self.assertEqual(strategy,
-                                 run_strategy.remembered(machine.vm)[0])
+                                 run_strategy.saved(machine.vm)[0])
             elif after:
                 self.assertEqual(after[0], machine.strategy, what)
 
@@ -345,11 +345,11 @@ class StrategyTestCase(ResetTestCase):
             reset.reset(machine, R.ON)
             self.assertEqual(strategy, machine.strategy)
             self.assertEqual((None, None),
-                             run_strategy.remembered(machine.vm))
+                             run_strategy.saved(machine.vm))
 
     def test_remembered_manual(self):
         machine = self.machine('Halted', GONE)
-        run_strategy.remember(machine.vm, 'Manual')
+        run_strategy.save(machine.vm, 'Manual')
         reset.reset(machine, R.ON)
         self.assertEqual([SET, 'start'], asked(machine))
 
@@ -372,7 +372,7 @@ class CallOffTestCase(ResetTestCase):
         reset.reset(machine, R.FORCE_OFF)
         self.assertEqual(['status', SET], asked(machine))
         self.assertEqual('RerunOnFailure',
-                         run_strategy.remembered(machine.vm)[0])
+                         run_strategy.saved(machine.vm)[0])
         reset.reset(machine, R.ON)
         self.assertEqual('RerunOnFailure', machine.strategy)
 
@@ -456,7 +456,7 @@ class OneTimeBootTestCase(ResetTestCase):
 
     def remembers(self, machine, strategy, uid=None):
         self.assertEqual((strategy, uid),
-                         run_strategy.remembered(machine.vm))
+                         run_strategy.saved(machine.vm))
 
     def test_on(self):
         for strategy, comes_back in (('Halted', 'RerunOnFailure'),
@@ -502,7 +502,7 @@ class OneTimeBootTestCase(ResetTestCase):
         for strategy, waits in (('RerunOnFailure', True), ('Manual', False)):
             for action in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN):
                 machine = self.machine('Always')
-                run_strategy.remember(machine.vm, strategy, 'u0')
+                run_strategy.save(machine.vm, strategy, 'u0')
 
                 def observe(machine):
                     machine.writes.append(('wait', None))

@@ -462,11 +462,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         await self.api.get(api_resources.VM, 'default', 'a')
         del tokens[0]
         self.server.token = 'two'
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         await self.api.get(api_resources.VM, 'default', 'a')
         # Refused for good: said, and asked twice at most.
         self.server.token = 'unknown'
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         with self.assertRaises(errors.AccessDenied) as caught:
             await self.api.get(api_resources.VM, 'default', 'a')
         self.assertNotIn('two', str(caught.exception))
@@ -486,7 +486,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.api = api_.Api(way)
         self.addCleanup(self.api.close)
         del threads[:]
-        way._taken_at -= connection.RENEW_SECONDS
+        way._renewed_at -= connection.RENEW_SECONDS
         await asyncio.gather(*(
             self.api.get(api_resources.VM, 'default', 'a') for _ in range(3)))
         self.assertEqual(1, len(threads))

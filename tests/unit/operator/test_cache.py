@@ -66,11 +66,11 @@ class ObjectsTestCase(base.BaseTestCase):
         self.assertTrue(self.put(6))
 
     def test_little_is_remembered_of_what_is_gone(self):
-        for number in range(object_cache._GONE + 10):
+        for number in range(object_cache._MAX_TOMBSTONES + 10):
             self.objects.deleted(bmc_resources.SERVICE, service(
                 number, name='a%d' % number, uid='u%d' % number))
-        self.assertEqual(object_cache._GONE, len(self.objects._of(
-            bmc_resources.SERVICE)._gone))
+        self.assertEqual(object_cache._MAX_TOMBSTONES, len(self.objects._of(
+            bmc_resources.SERVICE)._tombstones))
 
     def test_what_is_not_kept(self):
         self.put(1, managedFields=[{}], annotations={

@@ -261,7 +261,7 @@ class Cluster:
 
     options = options.Options()
     vm = None
-    home = 'default'
+    default_namespace = 'default'
     closing = threading.Event()
 
     def __init__(self, *machines):
@@ -283,7 +283,7 @@ class Cluster:
             raise self.fails
         return list(self.all)
 
-    def machine(self, identity, patient=True):
+    def machine(self, identity, wait=True):
         found = [machine for machine in self.machines()
                  if identity.lower() == machine.uuid
                  or identity in (machine.name, machine.qualified_name)]

@@ -67,7 +67,7 @@ def _boot(vm, vmi, before):
     if once is None:
         return state, None, False
     id_ = once['id']
-    carried = vmi is not None and annotations.mark(vmi) == id_
+    carried = vmi is not None and annotations.boot_once_id(vmi) == id_
     if state.enabled is boot.Enabled.ONCE or carried:
         return state, id_, False
     if (before is not None and before.once == id_
@@ -195,7 +195,7 @@ class Watching:
     def _compare_boot(self, key, before, now, vmi, seed):
         machine = now.machine
         seed = (now.once or before.once or seed[0],)
-        mark = annotations.mark(vmi) if vmi is not None else None
+        mark = annotations.boot_once_id(vmi) if vmi is not None else None
         doubt = self._doubts.get(key)
         if doubt is not None and mark == doubt[1]:
             del self._doubts[key]

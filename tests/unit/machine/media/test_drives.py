@@ -149,8 +149,8 @@ class PutTestCase(base.BaseTestCase):
 
             def override(vm):
                 if lasting:
-                    boot_overrides.put_continuous(vm, lasting)
-                boot_overrides.put_once(vm, 'id', class_, terminate=True)
+                    boot_overrides.apply_continuous(vm, lasting)
+                boot_overrides.apply_once(vm, 'id', class_, terminate=True)
 
             override(first)
             drives.fill(first, None, CD, 'bmc-cd', 'dv', True)
@@ -158,12 +158,12 @@ class PutTestCase(base.BaseTestCase):
             override(second)
             self.assertEqual(second, first)
             drives.empty(first, None, CD, 'bmc-cd', 'dv', False)
-            boot_overrides.take_off_all(first)
+            boot_overrides.remove_all(first)
             self.assertEqual(vm_with(ROOT), first)
 
     def test_override_that_is_used_up_does_not_come_back(self):
         vm = vm_with(ROOT)
-        boot_overrides.put_once(vm, 'id', boot_order.Class.PXE)
+        boot_overrides.apply_once(vm, 'id', boot_order.Class.PXE)
         vmi = fakes.vmi(of=vm)
         drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertIsNone(boot_overrides.once(vm))
@@ -171,7 +171,7 @@ class PutTestCase(base.BaseTestCase):
 
     def test_override_that_a_starting_vmi_carries_stays(self):
         vm = vm_with(ROOT)
-        boot_overrides.put_once(vm, 'id', boot_order.Class.CD)
+        boot_overrides.apply_once(vm, 'id', boot_order.Class.CD)
         layer = boot_overrides.once(vm)
         vmi = fakes.vmi('Pending', of=vm)
         drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)

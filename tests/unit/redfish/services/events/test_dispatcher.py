@@ -29,7 +29,7 @@ class Media:
 class Cluster(test_state_secret.Cluster):
 
     options = cluster_options.Options(write_deadline=2)
-    home = 'default'
+    default_namespace = 'default'
 
     def __init__(self):
         super().__init__()

@@ -141,7 +141,7 @@ class TestBoot(WatchingTestCase):
 
     def once(self):
         vm = copy.deepcopy(self.vm)
-        boot_overrides.put_once(
+        boot_overrides.apply_once(
             vm, 'id-1', boot_overrides.boot_order.Class.PXE)
         vm['metadata']['generation'] = 2
         self.see(vm)
@@ -150,7 +150,7 @@ class TestBoot(WatchingTestCase):
 
     def taken_off(self, vm):
         vm = copy.deepcopy(vm)
-        boot_overrides.take_off_all(vm)
+        boot_overrides.remove_all(vm)
         return vm
 
     def test_consumed(self):
@@ -203,7 +203,7 @@ class TestBoot(WatchingTestCase):
 
     def test_continuous(self):
         vm = copy.deepcopy(self.vm)
-        boot_overrides.put_continuous(vm, boot_overrides.boot_order.Class.CD)
+        boot_overrides.apply_continuous(vm, boot_overrides.boot_order.Class.CD)
         self.see(vm)
         self.assertEqual(['BootOverrideSet'], self.keys())
         self.see(self.vm)

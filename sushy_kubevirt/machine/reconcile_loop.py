@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker thread of a reconciler: queue, retries and back-off.
+
+Serves the reconcilers of one-time boots (`one_time_boot`) and of virtual
+media (`media.reconciler`).
+"""
+
+import logging
+import random
+import threading
+
+from sushy_kubevirt.kube import delaying_queue
+from sushy_kubevirt.kube import errors
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds before a retry: the first pause, doubled each time, up to the
+#: longest; and the pause after an error that a retry may not cure.
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+REFUSED_PAUSE = 60.0
+
+
+class ReconcileLoop:
+    """Calls a function for each queued machine, again until it succeeds.
+
+    Each turn makes one attempt, so that a VM which changes all the time does
+    not delay the others.
+
+    :param name: of the thread
+    :param subject: what is reconciled, for log messages
+    :param reconcile: function of (machine, vm, vmi), called with state fresh
+        from the API
+    """
+
+    def __init__(self, name, subject, reconcile):
+        self._name = name
+        self._subject = subject
+        self._reconcile = reconcile
+        self._queue = delaying_queue.DelayingQueue()
+        self._pauses = {}           # VM's uid: seconds before its next try
+
+    def start(self):
+        """Start the thread."""
+        threading.Thread(target=self._run, daemon=True,
+                         name=self._name).start()
+
+    def close(self):
+        """Let the thread end after its current turn."""
+        self._queue.close()
+
+    def add(self, machine, seconds=0, key=None):
+        """Queue a machine.
+
+        :param machine: a `machine.Machine`
+        :param seconds: delay
+        :param key: of the queue entry, which replaces another one of the same
+            key; None for the machine's uid
+        """
+        self._queue.put(key or machine.uid, machine, seconds)
+
+    def discard(self, uid):
+        """Reset the back-off of a VM that was deleted.
+
+        :param uid: ``metadata.uid`` of the VM
+        """
+        self._pauses.pop(uid, None)
+
+    @property
+    def pending(self):
+        """Number of queued entries."""
+        return self._queue.pending
+
+    def _run(self):
+        while True:
+            machine = self._queue.next()
+            if machine is None:
+                return
+            pause = self._pauses.pop(machine.uid, FIRST_PAUSE)
+            try:
+                self._reconcile(machine, *machine.fetch())
+            except errors.MachineNotFound:
+                pass
+            except errors.Unavailable as e:
+                wait = max(pause * random.uniform(0.5, 1.0),
+                           e.retry_after or 0)
+                LOG.info('%s: reconciling %s failed, next attempt in %.1f s: '
+                         '%s', machine.qualified_name, self._subject, wait, e)
+                self._pauses[machine.uid] = min(pause * 2, LONGEST_PAUSE)
+                self.add(machine, wait)
+            except Exception as e:
+                LOG.warning('%s: reconciling %s failed, next attempt in '
+                            '%.0f s: %s', machine.qualified_name,
+                            self._subject, REFUSED_PAUSE, e,
+                            exc_info=not isinstance(e, errors.MachineError))
+                self.add(machine, REFUSED_PAUSE)
