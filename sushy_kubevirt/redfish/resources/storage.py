@@ -3,8 +3,8 @@
 
 One subsystem per bus with one controller, a drive per disk, and a volume per
 disk of known size. Drives are below the chassis, where the schema places them.
-Drives for media are in `virtual_media` and `simple_storage`. Disks are added with
-KubeVirt, so nothing can be created here.
+Drives for media are in `virtual_media` and `simple_storage`. Disks are added
+with KubeVirt, so nothing can be created here.
 """
 
 import flask
