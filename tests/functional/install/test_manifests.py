@@ -168,7 +168,7 @@ class KustomizeTestCase(ManifestsCase):
     def test_alerts_are_about_metrics_that_there_are(self):
         rules = self.objects(OVERLAYS / 'prometheus')['PrometheusRule']
         told = metrics.Metrics()
-        told.states({'ServiceReady': 1})
+        told.set_bmcs({'ServiceReady': 1})
         known = set(re.findall(r'(?m)^# TYPE (\S+)', told.text().decode()))
         source = ''.join(
             path.read_text() for room in ('sushy_kubevirt/pod',
