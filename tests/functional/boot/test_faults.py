@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot overrides while BMC processes die and the API fails."""
+"""Boot overrides while BMC processes are killed and the API fails."""
 
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state

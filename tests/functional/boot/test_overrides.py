@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot overrides, judged by what the guests' firmware booted."""
+"""Boot overrides, verified by the sandbox's record of the guests' boots."""
 
 import itertools
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The persistent boot order and the power restore policy of machines, by what
-their guests did.
+"""Persistent boot order and power restore policy of machines.
+
+The sandbox's record of each guest's boots decides whether a step worked.
 """
 
 import copy

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Firmware boots what the BMC said, once, and its disk afterwards.
+"""One-time boot overrides with real firmware (QEMU).
 
-All that is done to a machine goes through its BMCs, Redfish and IPMI; what
-it boots is read on its serial port. The root disk and the ISO were imported
-by CDI from a web server, the ISO because it was inserted into the drive.
+The firmware boots the override target once and its disk afterwards. Every
+change is made through the BMCs, Redfish and IPMI; the serial port shows what
+booted. CDI imported the root disk and the ISO from a web server, the ISO
+because it was inserted into the virtual drive.
 """
 
 import time

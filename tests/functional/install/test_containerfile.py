@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images, as far as they can be tried without a container engine."""
+"""Containerfile: build steps run without a container engine."""
 
 import base64
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tools/demo``: what it prints works when pasted, and it leaves nothing."""
+"""``tools/demo``: the printed commands work and nothing is left behind."""
 
 import contextlib
 import json

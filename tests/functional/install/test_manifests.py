@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``etc/kubernetes``: what kustomize makes of it, and an API server takes."""
+"""``etc/kubernetes``: kustomize output that an API server accepts."""
 
 import pathlib
 import re

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``ipmitool`` can do to a VM, by the installed ``vbmc``'s BMCs.
+"""IPMI commands, sent by ``ipmitool`` to the BMCs of the installed ``vbmc``.
 
-The guest's record of its boots decides whether a boot step worked.
+The guest's boot record decides whether a boot step worked.
 """
 
 import time

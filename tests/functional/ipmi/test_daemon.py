@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vbmc`` and ``vbmcd-kubevirt``: entries, drivers, processes."""
+"""``vbmc`` and ``vbmcd-kubevirt``: entries, drivers and processes."""
 
 import os
 import pathlib

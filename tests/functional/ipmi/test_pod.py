@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container of a pod that serves IPMI, with ``ipmitool``.
+"""The IPMI container of a BMC pod, tested with ``ipmitool``.
 
-With the rights that the operator gives it, and no pod around it: what a
-cluster gives a container is an environment and a folder with a Secret.
+The container's command runs without a pod, with the permissions that the
+operator grants. It gets what a cluster gives it: an environment and a folder
+with a Secret.
 """
 
 import contextlib

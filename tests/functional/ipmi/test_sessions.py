@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions of the real BMC: who gets one, and what they leave behind."""
+"""IPMI sessions of a running BMC: authentication and cleanup."""
 
 import os
 import secrets

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ironic itself drives VMs through both BMCs.
+"""Ironic manages VMs through both BMCs.
 
-One redfish node and one ipmi node, each a VM of its own. Ironic's answers
-say what Ironic believes; whether a step worked is read from the record the
-guests keep of their boots, and from the cluster.
+One ``redfish`` node and one ``ipmi`` node, each with its own VM. Ironic's
+API only shows what Ironic believes; the guests' boot records and the cluster
+decide whether a step worked.
 """
 
 from kubevirt_sandbox.testing import machines

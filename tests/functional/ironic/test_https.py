@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ironic and a BMC that wants a login, over HTTPS with a CA of its own.
+"""Ironic with an authenticated Redfish BMC over HTTPS with a private CA.
 
-As a BMC is run by those who care: Ironic checks the certificate, opens
-sessions and keeps them, and an ISO goes into the node and out of it.
+This is the recommended setup: Ironic verifies the certificate, opens and
+reuses sessions, and inserts and ejects an ISO.
 """
 
 from kubevirt_sandbox.testing import certificates

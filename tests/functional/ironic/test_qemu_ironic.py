@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ironic deploys an ISO to a VM by virtual media, and takes it out again.
+"""Ironic deploys an ISO to a VM by virtual media and ejects it (QEMU).
 
-The node's deploy interface is ``ramdisk``: Ironic puts the ISO into the
-drive, has the machine boot from it and calls it active; the machine's own
-console tells what booted. Ironic fetches the ISO itself and offers it from
-its own web server, as it does by default.
+The node's deploy interface is ``ramdisk``: Ironic inserts the ISO, boots the
+machine from it and sets the node active. The machine's console shows what
+booted. Ironic downloads the ISO and serves it from its own web server, which
+is its default.
 """
 
 import fixtures

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The access rights the project asks for are those it uses.
+"""The project's manifests request exactly the permissions that are used.
 
-``etc/kubernetes/bmc.yaml`` is held against the calls that emulator and BMC
-make while everything a BMC can do is done.
+``etc/kubernetes/bmc.yaml`` is compared with the API calls that emulator and
+BMC make while the tests use every function of a BMC.
 """
 
 import time

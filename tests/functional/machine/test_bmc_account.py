@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulator and daemon with the account of ``etc/kubernetes/bmc.yaml``.
 
-They do all their work with its token, and ``kubectl`` with the same token
-is refused everything else.
+Both work with its token. ``kubectl`` with the same token is denied
+everything else.
 """
 
 import json

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One machine, asked in two languages: what one BMC set, the other has.
+"""One machine through Redfish and IPMI: each shows what the other has set.
 
-All a BMC remembers is in Kubernetes, so that any of them can go on with what
-another began, or with what one that is dead did not finish. Redfish is
-spoken by the sushy library, IPMI by ipmitool; the guests' record tells what
-was booted.
+BMCs keep their state in Kubernetes, so any of them can continue an operation
+that another began or did not finish because it was killed. The sushy library
+speaks Redfish and ipmitool IPMI; the guest's record shows what was booted.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding, reading and writing machines of a cluster, through bad moments.
+"""Find, read and write machines of a cluster while its API fails.
 
-The package as a protocol room uses it, in this process, against a sandbox of
-its own: no Redfish and no IPMI in between.
+The ``machine`` package runs in this process against its own sandbox, without
+Redfish or IPMI.
 """
 
 import os

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad moments of the API, seen through the BMCs.
+"""BMCs while the Kubernetes API fails.
 
-Every write succeeds in spite of them and acts once: a guest has booted as
-often as it was told to, no VMI was made and thrown away in between, and a VM
-was changed no more often than it would have been. What is read does not
-freeze with a broken watch, and comes back with the API.
+Every write succeeds in spite of the faults and takes effect once: the guest
+booted as often as requested, no VMI was created and discarded, and the VM
+was not updated more often than without faults. Reads do not stay stale after
+a broken watch and work again when the API does.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual media: what inserting and ejecting do to a VM and its guests."""
+"""Virtual media: the effect of insert and eject on a VM and its guest."""
 
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state

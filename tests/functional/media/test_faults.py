@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual media through deaths, races, bad moments and crowds."""
+"""Virtual media with killed processes, races, API faults and many users."""
 
 import itertools
 import time

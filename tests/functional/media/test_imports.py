@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports of media: progress, failures, and clusters without CDI."""
+"""Imports of virtual media: progress, failures and clusters without CDI."""
 
 import json
 import os

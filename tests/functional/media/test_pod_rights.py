@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual media with the rights of a pod, all of which name one VM."""
+"""Virtual media with the permissions of a BMC pod, limited to one VM."""
 
 import itertools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other ways to a medium: uploads, certificates, HTTP boot."""
+"""Sources of virtual media: uploads, HTTPS certificates and HTTP boot."""
 
 import signal
 import subprocess

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an upload costs in memory: the same, however large the image.
+"""Memory use of an upload, which does not depend on the size of the image.
 
-``GIB=10 python -m unittest tests.functional.media.test_upload_memory`` tries
-ten GiB by hand; without, a quarter of a GiB is uploaded.
+The test uploads a quarter of a GiB. To upload ten GiB by hand, run
+``GIB=10 python -m unittest tests.functional.media.test_upload_memory``.
 """
 
 import json

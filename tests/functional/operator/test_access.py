@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator's account can do, in each way of installing it.
+"""Permissions of the operator's account, for each kind of installation.
 
-Nothing of it is not needed.
+The account has no permission that the operator does not need.
 """
 
 import json

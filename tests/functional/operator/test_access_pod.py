@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the account of a BMC's pod can do.
+"""Permissions of the account of a BMC pod.
 
-Nothing of it is not needed, and what it may write gives it nothing else.
+The account has no permission that the pod does not need, and its write
+access cannot be used to gain any other.
 """
 
 import json

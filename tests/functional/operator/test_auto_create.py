@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMCs that come with their VMs."""
+"""BMCs that the operator creates automatically for VMs."""
 
 from tests.fixtures import operator
 

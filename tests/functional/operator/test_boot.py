@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A boot of one time is one, whatever becomes of the BMC's pod meanwhile.
+"""A one-time boot happens once even if the BMC's pod is lost meanwhile.
 
-And of the BMC itself: a VM that has none any more is as its owner wrote it.
+The same holds if the BMC is deleted: a VM without a BMC has the spec that
+its owner wrote.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``sushy-kubevirt-operator`` itself, and its replicas."""
+"""The command ``sushy-kubevirt-operator`` and its replicas."""
 
 import base64
 import json

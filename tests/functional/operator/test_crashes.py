@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator dies after each of its writes; the next one finishes.
+"""Kill the operator after each of its writes; its successor finishes the work.
 
-The write is carried out and its answer never comes, and nothing else gets
-through: that is how the cluster sees a process that is killed then.
+The API server executes the write, but its response and all later requests
+are lost. To the cluster that is the same as a process killed at that moment.
 """
 
 import base64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator and a cluster that has bad days."""
+"""The operator while the cluster fails."""
 
 import random
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMCs that ask for what cannot be, and users who are in a hurry."""
+"""BMCs with impossible specs, and users who make rapid changes."""
 
 import json
 import time

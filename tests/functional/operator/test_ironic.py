@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ironic and the BMCs that the operator makes.
+"""Ironic with the BMCs that the operator makes.
 
-A node is enrolled with what stands in the BMC's status, and nothing else:
-address, system, the operator's CA, and the Secret. Both drivers, and in
-between the credentials are others.
+A node is enrolled with the contents of the BMC's status alone: address,
+system, the operator's CA and the Secret. The test uses both drivers and
+changes the credentials in between.
 """
 
 import subprocess

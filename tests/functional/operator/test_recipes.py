@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's tour and the recipes do what they say, as they stand."""
+"""README's tour and the documented recipes work as written."""
 
 import pathlib
 import re

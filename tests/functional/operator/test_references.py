@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VMs and Secrets that come later, go, come back, or are elsewhere."""
+"""References to VMs and Secrets that are missing, replaced or elsewhere.
+
+A VM or Secret may be created after its BMC, be deleted, be created again, or
+be in another namespace.
+"""
 
 import json
 

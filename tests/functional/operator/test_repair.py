@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody deletes, edits or stops of a BMC is put right."""
+"""The operator restores objects of a BMC that users delete, edit or stop."""
 
 import base64
 import json

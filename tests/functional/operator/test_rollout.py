@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrades, pauses, and a second operator that takes over."""
+"""Upgrades, pauses, and failover to a second operator."""
 
 import signal
 import threading

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many BMCs at once.
+"""Many BMCs at the same time.
 
-Two hundred of them have pods that the sandbox only says are running; how
-many have real ones in this test is a matter of memory and of time.
+The pods of two hundred BMCs only exist as objects that the sandbox reports
+as running. The number of BMCs with real processes is limited by the memory
+and the time that a test may use.
 """
 
 import time

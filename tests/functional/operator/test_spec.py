@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field of the spec is changed on a BMC that is in use."""
+"""Change every field of the spec of a BMC that is in use."""
 
 import datetime
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status of a BMC, its columns and its events say."""
+"""Status, printer columns and Events of a BMC."""
 
 import re
 import time

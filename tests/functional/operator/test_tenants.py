@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users who may make BMCs in their namespace: they gain nothing by it."""
+"""Users who may create BMCs in their namespace gain no other permission."""
 
 import json
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KubeVirtBMC's users have in their notes and scripts works here.
+"""Commands from KubeVirtBMC's documentation work with this project.
 
 The commands are those of KubeVirtBMC's README (v0.7.0) and guides, run by a
-shell. The cluster's names are told to curl, as there is no DNS here; the
-Service is found by the label, as there, and is named after the BMC.
+shell. As there is no DNS, curl gets the addresses of the cluster's names.
+As in KubeVirtBMC, the Service is found by its label; here it has the name of
+the BMC.
 """
 
 import json

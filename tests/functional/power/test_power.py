@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power, as KubeVirt carries it out. The guests say what happened."""
+"""Power operations as KubeVirt executes them, verified by the guest's record."""
 
 import threading
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounts and sessions, with real workers, Secrets and clients."""
+"""Redfish accounts and sessions with real workers, Secrets and clients."""
 
 import contextlib
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the emulator shows, does and refuses, asked by real clients.
+"""Resources, actions and errors of the emulator, requested by real clients.
 
-The sushy library, and plain HTTP for what no well-behaved client sends. What
-a boot booted from, the guests' record tells.
+The clients are the sushy library, and plain HTTP for requests that a
+standard client does not send. The guest's record shows what was booted.
 """
 
 import http.client

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events as a stream (Server-Sent Events), and as a log."""
+"""Redfish events as a stream (Server-Sent Events) and as a log."""
 
 import contextlib
 import json

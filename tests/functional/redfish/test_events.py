@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events, from KubeVirt's own changes to somebody else's HTTP server."""
+"""Redfish events, from changes in KubeVirt to a subscriber's HTTP server."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events about virtual media, and about logins that fail."""
+"""Redfish events about virtual media and failed logins."""
 
 import bcrypt
 import fixtures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP as both servers speak it, seen by a client that hides nothing."""
+"""HTTP details of both servers, seen by a raw HTTP client."""
 
 import http.client
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No link leads to nowhere, whatever state a VM is in and who asks."""
+"""Every link resolves, in every state of a VM and for every role."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``sushy-kubevirt-redfish`` does in its pod, to real clients."""
+"""``sushy-kubevirt-redfish`` as it runs in a BMC pod, with real clients."""
 
 import json
 import signal

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a system's resources show and take, as the sushy library and plain
-HTTP see it, and what came of it in the cluster and in the guest.
+"""Properties of a system's resources, read and written.
+
+The clients are the sushy library and plain HTTP; the effect of a write is
+verified in the cluster and in the guest.
 """
 
 import sushy

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulator as a program: its start, its servers, its drivers, and whom
-it lets at which system.
+"""The emulator process: startup, servers, drivers and access to systems.
 
-The config file the project ships, the unpatched command and gunicorn.
+The tests use the config file that the project ships, the unpatched command
+and gunicorn.
 """
 
 import concurrent.futures

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual media through Redfish: an emulator, CDI, servers of images.
+"""Virtual media through Redfish, with an emulator, CDI and image servers.
 
-What CDI makes of an image is real: it downloads, and so does the upload.
+CDI really downloads the images, and uploads really transfer them.
 """
 
 import concurrent.futures

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few lines of HTTP server that speak like the Kubernetes API.
+"""A minimal HTTP server that imitates the Kubernetes API.
 
-Real sockets, for tests of what happens to connections; what KubeVirt does is
-tested against the sandbox.
+It uses real sockets, for tests of connection handling. KubeVirt's behaviour
+is tested against the sandbox.
 """
 
 import http.server

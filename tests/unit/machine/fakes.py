@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine without a cluster: it writes down what is asked of it."""
+"""A fake machine without a cluster that records the calls it gets."""
 
 import copy
 import threading

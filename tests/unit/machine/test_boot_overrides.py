@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations that no BMC has written: whoever may edit a VM can."""
+"""Boot override annotations that were written by a user, not by a BMC.
+
+Every user who may edit a VM can write them.
+"""
 
 import json
 

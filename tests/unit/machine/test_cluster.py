@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding, reading and writing machines, and what breaks in between."""
+"""Find, read and write machines, and handle errors in between."""
 
 import os
 import threading

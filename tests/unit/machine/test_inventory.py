@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What VM and VMI tell of the machine."""
+"""The machine's inventory, as derived from its VM and VMI."""
 
 import copy
 

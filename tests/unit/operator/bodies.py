@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as the API has them, to begin with."""
+"""Kubernetes objects as the API returns them: starting points for tests."""
 
 import base64
 import copy

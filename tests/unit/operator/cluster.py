@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster that fits into a test: what `operator.api` is asked, in memory.
+"""An in-memory cluster with the interface of `operator.api`.
 
-It knows names, versions, uids, owners and finalizers, and nothing of what is
-right. A process can be ended at any of its writes.
+It implements names, resource versions, uids, owner references and
+finalizers, and validates nothing else. A test can end a process at any of
+its writes.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policies for the accounts of BMCs, evaluated."""
+"""The admission policies for BMC accounts, evaluated."""
 
 import pathlib
 import types

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's requests, and watches that never end."""
+"""The operator's API requests and its endless watches."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs get a BMC by their labels."""
+"""Select the VMs that get a BMC by their labels."""
 
 import asyncio
 import copy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is cached, in whatever order it is shown."""
+"""The cache's contents do not depend on the order of events."""
 
 import asyncio
 

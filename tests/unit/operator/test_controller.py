@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens, the BMCs that mind are looked at."""
+"""Every event enqueues the BMCs that it concerns."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CustomResourceDefinition, in the sandbox's own machinery."""
+"""The CustomResourceDefinition, validated by the sandbox's implementation."""
 
 import pathlib
 

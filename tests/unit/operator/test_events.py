@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status, and the Events that its changes make."""
+"""The status of a BMC, and the Events emitted when it changes."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is in the way is watched for as long as it is, and no longer."""
+"""Foreign objects with a needed name are watched while they conflict."""
 
 import asyncio
 from unittest import mock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One replica at a time works."""
+"""Leader election: one replica works at a time."""
 
 import asyncio
 import copy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of the log."""
+"""The format of log lines."""
 
 import asyncio
 import json

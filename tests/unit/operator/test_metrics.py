@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Prometheus is told, and by what."""
+"""Prometheus metrics of the operator, and what updates them."""
 
 from oslotest import base
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A certificate of the user's: what is told of it, and when it is looked at.
-"""
+"""Certificates that users supply: their status and when they are checked."""
 
 import asyncio
 import datetime

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be done next, of what there is."""
+"""Plan the next action from the objects that exist."""
 
 import asyncio
 

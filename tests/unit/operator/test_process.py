@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process starts with, and what ends it."""
+"""Startup and termination of the operator process."""
 
 import asyncio
 import json

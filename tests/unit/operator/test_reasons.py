@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reason that a condition can have is explained, where it belongs."""
+"""Every condition reason is documented in the right place."""
 
 import ast
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A BMC is brought to what it is to be, however often its operator dies."""
+"""A BMC reaches its desired state however often its operator is killed."""
 
 import asyncio
 import copy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataVolumes as a watch tells of them, in whatever order."""
+"""The import watcher handles DataVolume events in any order."""
 
 from oslotest import base
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that the reconciler makes, and when; the state of a device."""
+"""Which changes the media reconciler makes and when; the state of a device."""
 
 import json
 
