@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes under ``/sandbox/`` that control the sandbox itself.
+"""Routes under ``/sandbox/`` for faults, outages and API statistics.
 
-Faults, outages and statistics; guests have routes of their own. All need
-the administrator's token.
+Every route needs the administrator's token. The routes of guests are
+registered elsewhere.
 """
 import asyncio
 import math
@@ -16,9 +16,9 @@ from kubevirt_sandbox import stats as stats_module
 
 
 class Control:
-    """What the routes act on.
+    """Handlers of the control routes.
 
-    :param server: the :class:`api.server.Server`.
+    :param server: the :class:`api.server.Server` that they control.
     """
 
     def __init__(self, server):
@@ -57,7 +57,8 @@ class Control:
         if type(seconds) not in (int, float) or not (
                 math.isfinite(seconds) and 0 < seconds <= 3600):
             raise errors.bad_request('seconds: a number up to 3600 is needed')
-        # Before it is said: who has heard of it finds nobody any more.
+        # Close the listener before answering: a client that has the answer
+        # can then rely on the API being unavailable.
         await self._server.go_away(request.transport)
         task = asyncio.get_running_loop().create_task(
             self._server.come_back(seconds))
@@ -89,8 +90,9 @@ def _by_user(counts):
 
 
 def install(server):
-    """Add the routes to a server.
+    """Register the control routes.
 
+    :param server: the :class:`api.server.Server`.
     :returns: the :class:`Control`.
     """
     return Control(server)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures of the API on demand, for tests of its clients."""
+"""Fault injection into API calls, for tests of API clients."""
 import asyncio
 import dataclasses
 import itertools
@@ -17,32 +17,30 @@ VERBS = ('GET', 'PUT', 'PATCH', 'POST', 'DELETE', 'WATCH', 'WRITE', '*')
 
 WRITES = ('PUT', 'PATCH', 'POST', 'DELETE')
 
-#: What can happen to a call. ``delay`` alone: it is only late.
+#: Supported fault actions. ``delay`` only delays the call.
 ACTIONS = ('401', '403', '409', '429', '500', '503', 'hang', 'silence',
            'reset', 'drop-after', 'gone', 'break', 'delay')
 
 
 @dataclasses.dataclass
 class Fault:
-    """What shall happen to the next calls.
+    """A fault that applies to the next matching API calls.
 
-    :param verb: HTTP method, ``WATCH`` for watches (``GET`` is without
-        them), ``WRITE`` for all methods that change something, ``*`` for
-        all.
-    :param path: regular expression that is searched in the path.
-    :param user: regular expression that is searched in the name of who
-        calls.
-    :param after: how many such calls go well before.
-    :param count: how many calls it happens to.
-    :param action: one of :data:`ACTIONS`. ``reset`` does not carry out the
-        call, ``drop-after`` does; both give no answer. ``silence`` carries
-        it out and never answers. ``gone`` answers a
-        watch 410, with ``event`` as an ERROR event in an answer 200.
-        ``break`` cuts the watches that are open, all at once, and each of
-        the next ``count - 1`` when it is open for ``delay`` seconds.
-        ``hang`` never answers; a watch opens and stays silent. With a
-        ``delay`` a call that hangs is reset after that time.
-    :param delay: seconds to wait first.
+    :param verb: HTTP method, ``WATCH`` for watches (``GET`` excludes
+        them), ``WRITE`` for all modifying methods, ``*`` for all calls.
+    :param path: regular expression searched in the URL path.
+    :param user: regular expression searched in the user name of the caller.
+    :param after: number of matching calls that succeed first.
+    :param count: number of calls that fail.
+    :param action: one of :data:`ACTIONS`. ``reset`` closes the connection
+        without carrying out the call, ``drop-after`` after carrying it out.
+        ``silence`` carries out the call and never answers. ``gone`` answers
+        a watch with 410, or with ``event`` as an ERROR event in a 200
+        response. ``break`` cuts all open watches at once, and each of the
+        next ``count - 1`` watches after ``delay`` seconds. ``hang`` never
+        answers; a watch opens and stays silent. With a ``delay`` a hanging
+        call is reset after that time.
+    :param delay: seconds to wait before the action.
     """
 
     id: int
@@ -69,9 +67,10 @@ class Fault:
                 'hits': self.hits}
 
     def concerns(self, method, path, watch):
-        """Whether it is about such a call, whoever makes it.
+        """Tell whether the fault matches a call, regardless of the user.
 
-        :param method: of HTTP.
+        :param method: HTTP method.
+        :param path: URL path.
         :param watch: whether the call is a watch.
         """
         if not watch and self.action in ('gone', 'break'):
@@ -99,7 +98,7 @@ def _pattern(body, name):
 
 
 def reset(request):
-    """Break a connection so that its client notices at once."""
+    """Reset the TCP connection so that the client fails immediately."""
     transport = request.transport
     if transport is None:
         return
@@ -109,12 +108,12 @@ def reset(request):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                             struct.pack('ii', 1, 0))
         except OSError:
-            pass  # It is closed already.
+            pass  # The socket is already closed.
     transport.abort()
 
 
 class Faults:
-    """The faults that wait for calls, and those that had them."""
+    """All configured faults, pending and used up."""
 
     def __init__(self, server):
         self._server = server
@@ -123,10 +122,11 @@ class Faults:
         self._hanging = []
 
     def add(self, body):
-        """Take a fault from the JSON of ``POST /sandbox/faults``.
+        """Add a fault from the JSON body of ``POST /sandbox/faults``.
 
+        :param body: dict with the fields of :class:`Fault`.
         :returns: the :class:`Fault`.
-        :raises errors.ApiError: 400.
+        :raises errors.ApiError: 400 for an invalid body.
         """
         if not isinstance(body, dict):
             raise errors.bad_request('a fault is an object')
@@ -160,11 +160,11 @@ class Faults:
                 lambda request: fault.path.search(request.path)))
 
     def report(self):
-        """All faults, as dicts, in the order they were set."""
+        """Return all faults as dicts, in the order they were added."""
         return [fault.to_dict() for fault in self._faults]
 
     def clear(self):
-        """Forget all faults; calls that hang are reset."""
+        """Delete all faults and reset the calls that hang."""
         self._faults.clear()
         for request in list(self._hanging):
             reset(request)
@@ -186,7 +186,13 @@ class Faults:
         return None
 
     async def around(self, request, verb, carry_out):
-        """Carry out a call, or let happen to it what was ordered."""
+        """Carry out a call, or apply the first fault that matches it.
+
+        :param request: the aiohttp request.
+        :param verb: Kubernetes verb of the call.
+        :param carry_out: coroutine function that carries out the call.
+        :returns: the aiohttp response.
+        """
         fault = self._match(request, verb)
         if fault is None:
             return await carry_out()
@@ -219,7 +225,7 @@ class Faults:
                 content_type='application/json')
         raise {
             '401': errors.unauthorized(),
-            # As Kubernetes words the refusal of access rights.
+            # The same message as Kubernetes' RBAC refusal.
             '403': errors.ApiError(
                 403, 'Forbidden', f'{request.path} is forbidden: User '
                 f'"ordered-by-a-test" cannot {verb} this resource'),
@@ -240,8 +246,8 @@ class Faults:
                     headers={'Content-Type': 'application/json'})
                 response.enable_chunked_encoding()
                 await response.prepare(request)
-            # Ends when the client goes, when faults are cleared, or when
-            # the server stops: its handler is cancelled then.
+            # The handler is cancelled when the client disconnects, when the
+            # faults are cleared or when the server stops.
             await asyncio.sleep(delay or 86400)
             reset(request)
             return web.Response()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the API was called, by verb and resource."""
+"""Counters of API calls by verb and resource."""
 import collections
 
 
@@ -10,21 +10,24 @@ class Stats:
         self._calls = collections.Counter()
 
     def count(self, verb, resource):
-        """Note a call.
+        """Count one call.
 
-        :param verb: Kubernetes' verb, e.g. ``list``.
+        :param verb: Kubernetes verb, e.g. ``list``.
         :param resource: e.g. ``virtualmachines.kubevirt.io/status``; ``''``
             for discovery.
         """
         self._calls[verb, resource or 'discovery'] += 1
 
     def reset(self):
-        """Forget all calls."""
+        """Set all counters to zero."""
         self._calls.clear()
 
     def report(self):
-        """``{total, verbs: {verb: count}, calls: {verb: {resource:
-        count}}}``."""
+        """Return the counters.
+
+        :returns: ``{total, verbs: {verb: count}, calls: {verb: {resource:
+            count}}}``.
+        """
         calls, verbs = {}, collections.Counter()
         for (verb, resource), count in sorted(self._calls.items()):
             calls.setdefault(verb, {})[resource] = count

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test cases with real processes, shared by the tests of a class.
+"""Test cases whose tests share real processes.
 
-A process takes a second or so to start, a test a fraction of that. Each test
-leaves the shared processes as another test can use them (objects of its own,
-or objects that are reset). A test that fails shows what the processes printed
-while it ran.
+A process takes about a second to start, a test a fraction of that. Each test
+must leave the shared processes usable for the next one: it creates its own
+objects or resets those it changes. A failed test reports what the processes
+printed while it ran.
 """
 
 import fixtures
@@ -31,8 +31,9 @@ class FunctionalTestCase(base.BaseTestCase):
     def share(cls, fixture):
         """Set up a fixture for all tests of the class.
 
-        To be called in ``setUpClass``; the clean-up is registered.
+        Call it in ``setUpClass``; it registers the clean-up.
 
+        :param fixture: the fixture to set up.
         :returns: the fixture.
         """
         try:
@@ -50,7 +51,7 @@ class FunctionalTestCase(base.BaseTestCase):
 
         def attach(exc_info):
             for number, (one, mark) in enumerate(marks):
-                # A restarted process has begun its output anew.
+                # The output of a restarted process starts from zero.
                 text = one.since(mark if mark <= one.mark() else 0)
                 self.addDetail('%s-%d' % (one.name, number),
                                content.text_content(text[-50000:]))
@@ -59,10 +60,10 @@ class FunctionalTestCase(base.BaseTestCase):
 
 
 class SandboxTestCase(FunctionalTestCase):
-    """A test case with a sandbox, as ``sandbox``.
+    """A test case with a running sandbox in ``sandbox``.
 
-    ``VMS``, ``BOOT_SECONDS`` and ``SANDBOX_ARGUMENTS`` are the parameters of
-    the fixture, ``SANDBOX`` its class.
+    ``SANDBOX`` is the class of the fixture; ``VMS``, ``BOOT_SECONDS`` and
+    ``SANDBOX_ARGUMENTS`` are its parameters.
     """
 
     SANDBOX = sandbox.Sandbox

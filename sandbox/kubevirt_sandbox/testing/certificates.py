@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A certificate for a server on this host, as files."""
+"""Fixture with a TLS server certificate for this host, as files."""
 
 import pathlib
 
@@ -7,17 +7,17 @@ import fixtures
 
 from kubevirt_sandbox.api import certificates
 
-#: Make a certificate and the authority that signed it, in memory.
+#: Create a certificate and its certificate authority, in memory.
 make = certificates.make
 
 
 class Certificate(fixtures.Fixture):
-    """A certificate of an authority of its own.
+    """A server certificate signed by its own certificate authority.
 
-    :param names: names and addresses that it is good for.
+    :param names: DNS names and IP addresses that the certificate covers.
 
-    ``certificate``, ``key`` and ``ca`` are paths; ``tls`` is all three, as
-    :class:`tests.fixtures.emulator.Emulator` takes them.
+    ``certificate``, ``key`` and ``ca`` are the paths of PEM files; ``tls``
+    is the tuple of all three, for fixtures of TLS servers.
     """
 
     def __init__(self, names=('127.0.0.1', 'localhost')):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine's serial port, read through KubeVirt's ``console``.
+"""Fixture that reads a VM's serial port through KubeVirt's ``console``.
 
-The WebSocket is opened by the Kubernetes client library. Who reads here sees
-what any user of ``virtctl console`` would.
+The Kubernetes client library opens the WebSocket, so tests see the same bytes
+as a user of ``virtctl console``.
 """
 
 import re
@@ -19,7 +19,13 @@ PROTOCOL = 'plain.kubevirt.io'
 
 
 def url(sandbox, name, verb='console', namespace='default'):
-    """Where a port of a VMI is."""
+    """Return the WebSocket URL of a VMI subresource.
+
+    :param sandbox: the running sandbox.
+    :param name: name of the VMI.
+    :param verb: ``console`` or ``vnc``.
+    :param namespace: namespace of the VMI.
+    """
     return ('wss' + sandbox.url.removeprefix('https')
             + '/apis/subresources.kubevirt.io/v1/namespaces/%s/'
             'virtualmachineinstances/%s/%s' % (namespace, name, verb))
@@ -28,9 +34,11 @@ def url(sandbox, name, verb='console', namespace='default'):
 def connect(sandbox, where):
     """Open a WebSocket with the Kubernetes client library.
 
-    :param where: see :func:`url`.
+    :param sandbox: the running sandbox.
+    :param where: URL from :func:`url`.
     :returns: ``websocket.WebSocket``
-    :raises websocket.WebSocketBadStatusException: it was refused.
+    :raises websocket.WebSocketBadStatusException: the server refused the
+        connection.
     """
     settings = client.Configuration()
     config.load_kube_config(str(sandbox.kubeconfig),
@@ -41,13 +49,13 @@ def connect(sandbox, where):
 
 
 class Console(fixtures.Fixture):
-    """The console of one machine, over all its VMIs.
+    """The console of one VM, across all its VMIs.
 
-    A thread connects as soon as a VMI runs, reads until the machine ends,
-    and waits for the next VMI.
+    A thread connects as soon as a VMI runs, reads until the VMI ends, and
+    then waits for the next VMI.
 
     :param sandbox: the running sandbox.
-    :param name: of the VM.
+    :param name: name of the VM.
     """
 
     def __init__(self, sandbox, name):
@@ -80,11 +88,11 @@ class Console(fixtures.Fixture):
                 socket = connect(self._sandbox, url(self._sandbox,
                                                     self._name))
             except (AssertionError, OSError):
-                continue  # it does not run yet
+                continue  # the VMI does not run yet
             except websocket.WebSocketBadStatusException as exc:
                 if exc.status_code not in (400, 404):
                     raise
-                continue  # it runs no more
+                continue  # the VMI has stopped in the meantime
             uid = vmi['metadata']['uid']
             with self._changed:
                 self._socket = socket
@@ -98,25 +106,26 @@ class Console(fixtures.Fixture):
                         self._said += data.decode(errors='replace')
                         self._changed.notify_all()
             except (OSError, websocket.WebSocketException):
-                pass  # it is cut when the machine ends
+                pass  # the server closes it when the VMI ends
             with self._changed:
                 self._socket = None
                 self._changed.notify_all()
 
     @property
     def said(self):
-        """All that was read so far, as text."""
+        """Return all text read so far."""
         return self._said
 
     def mark(self):
-        """A position, to look only at what comes after."""
+        """Return the current position, for :meth:`wait`."""
         return len(self._said)
 
     def wait(self, pattern, mark=0, timeout=120):
-        """Wait until the machine says something.
+        """Wait until the output of the VM matches a pattern.
 
         :param pattern: regular expression.
-        :param mark: from here on, see :meth:`mark`.
+        :param mark: position to search from, see :meth:`mark`.
+        :param timeout: seconds.
         :returns: the match.
         """
         deadline = time.monotonic() + timeout
@@ -132,7 +141,11 @@ class Console(fixtures.Fixture):
         return found
 
     def say(self, text, timeout=30):
-        """Type a line."""
+        """Type a line of text.
+
+        :param text: the line, without its line end.
+        :param timeout: seconds to wait for a connection.
+        """
         deadline = time.monotonic() + timeout
         with self._changed:
             while self._socket is None:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one command and let nothing of it outlive whoever asked for it.
+"""Run a command and end all its descendants with the calling test.
 
-The emulators fork: gunicorn has workers, ``vbmcd`` processes for its BMCs,
-and a process whose parent was killed goes on. This small program stands
-between them and the tests. It is the *subreaper* of the command, so whatever
-the command starts stays below it, also what made itself a session of its
-own; and it reads a pipe from the one who asked. When that pipe closes, by
-intent or because the asker died, everything below ends.
+The programs under test fork: gunicorn has workers, ``vbmcd`` has a process
+for each BMC, and a process survives when its parent is killed. This program
+runs between them and the tests. It is the *subreaper* of the command, so all
+descendants stay below it, including those with a session of their own, and
+it reads a pipe from the test process. When the pipe closes, because the test
+closed it or died, the program ends all descendants.
 
-It is run as a script with no site packages, to be quick and small.
-:mod:`kubevirt_sandbox.testing.process` is its other half.
+It runs as a script without site packages to start quickly and stay small.
+:mod:`kubevirt_sandbox.testing.process` is the caller.
 
 Usage: ``guard.py STATUS_FD GRACE COMMAND...``. Lines written to STATUS_FD:
-``pid N`` when the command runs, ``exit N`` when it ended (minus the signal
-when one ended it), ``left N...`` the processes that were still there
-after the command had ended and so had to be killed.
+``pid N`` when the command runs, ``exit N`` when it has ended (the negative
+signal number when a signal ended it), ``left N...`` with the processes that
+were still running after the command had ended and had to be killed.
 """
 
 import ctypes
@@ -35,9 +35,9 @@ def prctl(option, value):
 
 
 def below(pid):
-    """Find the processes a process has started, and they, and so on.
+    """Find all descendants of a process.
 
-    :returns: list of process ids, zombies left out.
+    :returns: list of process ids, without zombies.
     """
     children = {}
     for entry in os.listdir('/proc'):
@@ -45,7 +45,7 @@ def below(pid):
             continue
         try:
             with open(f'/proc/{entry}/stat') as stat:
-                # The name, in brackets, may hold anything.
+                # The name, in parentheses, may contain any character.
                 state, parent = stat.read().rpartition(')')[2].split()[:2]
         except OSError:
             continue
@@ -60,16 +60,21 @@ def below(pid):
 
 
 def ended(descriptor, seconds):
-    """Wait for the end of the process of a pidfd; whether it came."""
+    """Wait until the process of a pidfd has ended.
+
+    :param descriptor: the pidfd.
+    :param seconds: how long to wait.
+    :returns: whether the process has ended.
+    """
     return bool(select.select([descriptor], [], [], seconds)[0])
 
 
 class Guard:
-    """One command, from its start to the end of its last process.
+    """One command, from its start to the end of its last descendant.
 
-    :param status: file descriptor the lines go to.
-    :param grace: seconds the command has to end after SIGTERM.
-    :param command: list of words.
+    :param status: file descriptor for the status lines.
+    :param grace: seconds between SIGTERM and SIGKILL.
+    :param command: list of arguments.
     """
 
     def __init__(self, status, grace, command):
@@ -83,7 +88,7 @@ class Guard:
         try:
             os.write(self.status, line.encode() + b'\n')
         except OSError:
-            pass  # the asker is gone; its pipe says so too
+            pass  # the caller is gone; its pipe closes as well
 
     def start(self):
         self.child = os.fork()
@@ -103,13 +108,16 @@ class Guard:
             finally:
                 os._exit(127)
         self.say('pid %d' % self.child)
-        # Its output is the command's alone: at the command's end it closes.
+        # Keep no copy of the output: it must close when the command ends.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
 
     def reap(self):
-        """Collect what has ended; returns False when nothing is left."""
+        """Reap ended child processes.
+
+        :returns: False when no child process is left.
+        """
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

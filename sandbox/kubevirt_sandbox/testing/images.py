@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tiny images that boot, and say so on the serial port.
+"""Build two small boot images that report on the serial port.
 
-Both hold Debian's kernel and an initramfs with busybox, and boot by BIOS
-(isolinux) and by UEFI (the kernel as one EFI program). What boots prints a
-banner that says from which image, by which firmware and on which machine,
-and then obeys words on the serial port; see :data:`INIT`. It goes down when
+Both contain Debian's kernel and an initramfs with busybox, and boot with BIOS
+(isolinux) and with UEFI (the kernel as one EFI program). The booted system
+prints a banner that names the image, the firmware and the machine, and then
+executes commands from the serial port; see :data:`INIT`. It shuts down when
 the power button is pressed.
 
-They are built once and kept in `CACHE` under a name that depends on what
-they were made of, so that tests in many processes build them once.
+The images are kept in `CACHE` under a name that depends on their inputs, so
+that tests in several processes build them once.
 """
 
 import fcntl
@@ -20,13 +20,13 @@ import stat
 import subprocess
 import tempfile
 
-#: Folder of what is built; shared by all test runs of a user.
+#: Folder of the built images, shared by all test runs of a user.
 CACHE = pathlib.Path(os.environ.get('XDG_CACHE_HOME')
                      or pathlib.Path.home() / '.cache') / 'kubevirt-sandbox'
 
 BANNER = 'sushy-kubevirt test: booted from %s'
 
-#: Where Debian keeps what the images are made of, and the package.
+#: Input files of the images on Debian, and the packages that contain them.
 NEEDED = {
     '/bin/busybox': 'busybox-static',
     '/usr/lib/ISOLINUX/isolinux.bin': 'isolinux',
@@ -102,11 +102,11 @@ MODULES_LATER = ('virtio_pci', 'virtio_blk', 'virtio_scsi', 'virtio_net',
 
 
 class Missing(Exception):
-    """Packages that the images are made of are not installed."""
+    """Packages needed to build the images are not installed."""
 
 
 def missing():
-    """Names of the packages that have to be installed first."""
+    """Return the names of the Debian packages that must be installed."""
     absent = {package for path, package in NEEDED.items()
               if not os.path.exists(path)}
     if _kernel() is None:
@@ -115,17 +115,17 @@ def missing():
 
 
 def iso():
-    """Path of the image for a CD-ROM drive."""
+    """Return the path of the image for a CD-ROM drive."""
     return _image('ISO')
 
 
 def disk():
-    """Path of the image for a disk."""
+    """Return the path of the image for a disk."""
     return _image('DISK')
 
 
 def _kernel():
-    """Path of the newest of Debian's kernels that can be read, or None."""
+    """Return the path of the newest readable Debian kernel, or None."""
     found = [path for path in pathlib.Path('/boot').glob('vmlinuz-*-amd64')
              if os.access(path, os.R_OK)]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
@@ -154,7 +154,13 @@ def _image(name):
 
 
 def _build(scratch, kernel, name):
-    """Make an image; returns its path, below ``scratch``."""
+    """Build an image.
+
+    :param scratch: temporary folder.
+    :param kernel: path of the kernel.
+    :param name: file name of the image.
+    :returns: path of the image below ``scratch``.
+    """
     initrd = scratch / 'initrd'
     initrd.write_bytes(_archive(_files(kernel)))
     words = f'console=ttyS0 loglevel=3 rdinit=/init panic=-1 image={name}'
@@ -182,7 +188,10 @@ def _build(scratch, kernel, name):
 
 
 def _efi(scratch, kernel, initrd, words, partition):
-    """Make a FAT file system with kernel, words and initramfs in one."""
+    """Make a FAT file system with an EFI program.
+
+    The program combines the kernel, its command line and the initramfs.
+    """
     (scratch / 'words').write_text(words)
     program = scratch / 'bootx64.efi'
     _run('objcopy',
@@ -209,7 +218,7 @@ def _run(*command):
 
 
 def _files(kernel):
-    """What is in the initramfs: (path, mode, content) of each file."""
+    """Return the files of the initramfs as (path, mode, content)."""
     folder = pathlib.Path('/lib/modules', kernel.name.partition('-')[2])
     needs = {}
     for line in (folder / 'modules.dep').read_text().splitlines():
@@ -217,7 +226,7 @@ def _files(kernel):
         needs[pathlib.Path(path).stem] = path, others.split()
 
     def load(names):
-        """In the order in which they can be loaded."""
+        """Sort modules in the order in which they can be loaded."""
         for name in names:
             path, others = needs[name]
             for other in (*reversed(others), path):
@@ -241,7 +250,7 @@ def _files(kernel):
 
 
 def _archive(files):
-    """Pack files as the kernel unpacks them (cpio, the format newc)."""
+    """Pack files as an initramfs (cpio, the newc format)."""
     result = bytearray()
     for number, (name, mode, content) in enumerate(
             (*files, ('TRAILER!!!', 0, b'')), 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real ``kubectl``, as a user of a test."""
+"""Runs the real ``kubectl`` as a given user, for tests."""
 
 import json
 import pathlib
@@ -14,10 +14,12 @@ KUBECTL = shutil.which('kubectl')
 class Kubectl:
     """``kubectl`` as one user.
 
-    :param kubeconfig: path of the user's file.
-    :param namespace: for all commands; the file's own when None.
+    :param kubeconfig: path of the user's kubeconfig.
+    :param namespace: namespace of all commands; that of the kubeconfig when
+        None.
 
-    Called with words, it gives what is printed; it must succeed.
+    Calling the object with arguments runs ``kubectl``, which must succeed,
+    and returns its output.
     """
 
     def __init__(self, kubeconfig, namespace=None):
@@ -25,19 +27,21 @@ class Kubectl:
         self.namespace = namespace
 
     def within(self, namespace):
-        """The same user in another namespace."""
+        """Return a :class:`Kubectl` of the same user in a namespace."""
         return Kubectl(self.kubeconfig, namespace)
 
     def run(self, *words, stdin=None, timeout=90, env=None):
-        """Run it.
+        """Run ``kubectl``, whether it succeeds or not.
 
-        :param stdin: text.
-        :param env: further environment.
+        :param words: arguments.
+        :param stdin: text for standard input.
+        :param timeout: seconds.
+        :param env: additional environment variables.
         :returns: :class:`subprocess.CompletedProcess` with text.
         """
         options = ['-n', self.namespace] if self.namespace else []
-        # Discovery is cached in HOME: beside the sandbox's kubeconfig, as
-        # another sandbox has other kinds.
+        # kubectl caches discovery in HOME. Each sandbox gets its own, beside
+        # its kubeconfig, because another sandbox serves other kinds.
         return subprocess.run(
             [KUBECTL, *options, *map(str, words)], input=stdin,
             capture_output=True, text=True, timeout=timeout,
@@ -53,7 +57,7 @@ class Kubectl:
         return done.stdout
 
     def refused(self, *words, **more):
-        """What it complains of; it must fail."""
+        """Run a command that must fail and return its standard error."""
         done = self.run(*words, **more)
         if done.returncode == 0:
             raise AssertionError('kubectl %s: not refused: %s' % (
@@ -61,27 +65,36 @@ class Kubectl:
         return done.stderr
 
     def get(self, *words):
-        """Objects as the API has them: a dictionary."""
+        """Get objects as the parsed JSON of the API, a dictionary."""
         return json.loads(self('get', *words, '-o', 'json'))
 
     def names(self, *words):
-        """``kind/name`` of what there is, sorted."""
+        """List the matching objects as ``kind/name``, sorted."""
         return sorted(self('get', *words, '-o', 'name').split())
 
     def apply(self, *objects, words=()):
-        """Apply objects, or a text of YAML."""
-        # JSON: what text Python and Go take for a number differs in YAML, and
-        # a random password may be one.
+        """Apply objects, given as dictionaries or as YAML text."""
+        # JSON, because Python and Go differ in which YAML text they parse as
+        # a number, and a random password can be such a text.
         text = ''.join(one if isinstance(one, str)
                        else f'---\n{json.dumps(one)}\n' for one in objects)
         return self('apply', *words, '-f', '-', stdin=text)
 
     def wait(self, what, condition, seconds=60):
-        """Wait as ``kubectl wait --for`` does."""
+        """Wait with ``kubectl wait --for``.
+
+        :param what: ``kind/name``.
+        :param condition: value of ``--for``.
+        :param seconds: timeout.
+        """
         return self('wait', what, '--for=' + condition,
                     '--timeout=%ds' % seconds, timeout=seconds + 30)
 
     def edit(self, what, expression):
-        """Edit an object, with ``sed`` in place of an editor."""
+        """Run ``kubectl edit`` with ``sed`` as the editor.
+
+        :param what: ``kind/name``.
+        :param expression: expression for ``sed``.
+        """
         return self('edit', what, env={
             'KUBE_EDITOR': f"sed -i -E '{expression}'"})

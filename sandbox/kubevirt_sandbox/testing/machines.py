@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VMs for tests: one that has every class of boot device."""
+"""Builds a VirtualMachine with every class of boot device, for tests."""
 
 import uuid
 
 
 def vm(name, run_strategy='RerunOnFailure', namespace='default', **spec):
-    """Make a VM with a disk, a CD-ROM that holds something, and a NIC.
+    """Make a VM with a disk, a CD-ROM drive with a medium, and a NIC.
 
-    It boots from its disk: no device has a number, and that is the first.
+    It boots from the disk: no device has a ``bootOrder``, and the disk comes
+    first.
 
-    :param run_strategy: ``Halted`` for one that is off; None leaves it out.
-    :param spec: further members of ``spec``, ``running`` for instance.
-    :returns: dictionary, for the API.
+    :param name: name of the VM.
+    :param run_strategy: e.g. ``Halted`` for a VM that is off; None leaves
+        the field out.
+    :param namespace: namespace of the VM.
+    :param spec: further fields of ``spec``, e.g. ``running``.
+    :returns: the VM as a dictionary for the API.
     """
     if run_strategy is not None:
         spec['runStrategy'] = run_strategy

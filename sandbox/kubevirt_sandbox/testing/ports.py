@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports that two runs on one machine do not both take.
+"""Fixture that reserves port numbers against concurrent test runs.
 
-A program that can bind port 0 and tell which one it got needs nothing of
-this. ``vbmcd`` and its BMCs want to be told theirs: those are taken
-from below the kernel's range of ephemeral ports, so that no connection gets
-one by chance, and each is held by a socket in the abstract namespace, which
-belongs to the network namespace as ports do and is freed by the kernel when
-its holder dies.
+A program that binds port 0 and reports its port does not need it. ``vbmcd``
+and its BMCs need configured ports. These are taken from below the kernel's
+range of ephemeral ports, so that no connection gets one by chance. Each is
+reserved by a Unix socket in the abstract namespace, which belongs to the
+network namespace as ports do and which the kernel frees when its process
+dies.
 """
 
 import errno
@@ -20,12 +20,12 @@ LOWEST = 15000
 
 
 def _bindable(address, port):
-    """Tell whether nobody serves this port, over TCP or UDP."""
+    """Tell whether a port is free for TCP and UDP."""
     family = socket.AF_INET6 if ':' in address else socket.AF_INET
     for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
         with socket.socket(family, kind) as probe:
             if kind == socket.SOCK_STREAM:
-                # As servers do; a past connection's TIME_WAIT is no hindrance.
+                # As servers do, to ignore connections in TIME_WAIT.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((address, port))
@@ -37,7 +37,7 @@ def _bindable(address, port):
 
 
 class Port(fixtures.Fixture):
-    """A port number that is this fixture's until its clean-up.
+    """A port number reserved until the fixture's clean-up.
 
     ``number`` is free for TCP and UDP on ``address``.
     """

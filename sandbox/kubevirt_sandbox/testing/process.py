@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs as fixtures: started, waited for, and gone afterwards.
-
-Knows nothing of the programs it starts.
-"""
+"""Fixture that runs any program and ends it with all its descendants."""
 
 import contextlib
 import os
@@ -19,13 +16,14 @@ import fixtures
 BIN = pathlib.Path(sys.executable).parent
 GUARD = pathlib.Path(__file__).with_name('guard.py')
 
-# What a developer's shell may say that would change what the programs do.
+# Environment variables of a developer's shell that would change how the
+# programs behave.
 _FOREIGN = re.compile(
     r'(KUBE|SUSHY_|VIRTUALBMC_|VBMC_|OS_|PYTHON|GUNICORN_|COVERAGE_'
     r'|IPMITOOL_|IPMI_|SANDBOX_|LIBVIRT_|.*_proxy$|.*_PROXY$)')
 
 
-# What a program may print and be remembered of it.
+# How much output of a program is kept, in bytes.
 _REMEMBERED = 8 * 2 ** 20
 
 _running = set()
@@ -33,9 +31,9 @@ _running = set()
 
 @contextlib.contextmanager
 def _uninterrupted():
-    """Let a signal wait until a process that is started is noted.
+    """Block signals until a started process is registered.
 
-    A handler that raises, in between, would leave it to nobody.
+    A signal handler that raises in between would leave the process running.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -55,16 +53,16 @@ def _uninterrupted():
 
 
 def end_all():
-    """End all that runs, for a program that is stopped half-way."""
+    """End all running processes, for a test program that is interrupted."""
     for one in list(_running):
         one.end()
 
 
 def cause(exc):
-    """Find what happened in what a fixture's ``setUp`` raises.
+    """Find the original error in an exception of a fixture's ``setUp``.
 
-    Its error wraps that of the fixture it uses, and so on, each with what
-    came of the clean-up behind it.
+    The exception wraps that of each fixture it uses, followed by the errors
+    of the clean-up.
     """
     while isinstance(exc, fixtures.MultipleExceptions):
         exc = exc.args[0][1]
@@ -74,7 +72,7 @@ def cause(exc):
 def running(text):
     """List the processes whose command line contains a text.
 
-    :returns: list of process ids
+    :returns: list of process ids.
     """
     found = []
     for name in filter(str.isdigit, os.listdir('/proc')):
@@ -88,11 +86,11 @@ def running(text):
 
 
 def environment(home, extra=None):
-    """Make the environment for a program under test.
+    """Make the environment of a program under test.
 
-    :param home: folder that is its ``HOME``.
-    :param extra: dictionary of further variables; None as a value removes
-        one.
+    :param home: folder for ``HOME``.
+    :param extra: dictionary of additional variables; the value None removes
+        a variable.
     :returns: dictionary of strings.
     """
     env = {name: value for name, value in os.environ.items()
@@ -110,18 +108,19 @@ def environment(home, extra=None):
 class Process(fixtures.Fixture):
     """A program that runs from ``setUp`` to ``cleanUp``.
 
-    :param command: list of words; the first is looked for beside the
-        running Python, then on ``PATH``.
+    :param command: list of arguments; the program is looked up beside the
+        running Python, then in ``PATH``.
     :param ready: regular expression; ``setUp`` returns when a line of the
-        output matches it, and ``match`` is what it found. None: at once.
+        output matches it and keeps the match in ``match``. With None it
+        returns immediately.
     :param env: dictionary, the whole environment; see :func:`environment`.
-    :param cwd: folder to run in.
+    :param cwd: working directory.
     :param timeout: seconds to become ready.
-    :param grace: seconds to end after SIGTERM before SIGKILL.
-    :param log: path of a file that gets the output too; added to.
+    :param grace: seconds between SIGTERM and SIGKILL.
+    :param log: path of a file to which the output is appended as well.
 
-    After clean-up ``leftovers`` lists the processes the program left behind
-    (they were killed) and ``returncode`` is how it ended.
+    After clean-up ``leftovers`` lists the descendants that outlived the
+    program and were killed, and ``returncode`` is its exit code.
     """
 
     def __init__(self, command, *, ready=None, env=None, cwd=None,
@@ -199,7 +198,12 @@ class Process(fixtures.Fixture):
                     self._changed.notify_all()
 
     def _wait(self, get, timeout, what):
-        """Wait until ``get()`` is true; called again at each change."""
+        """Wait until ``get()`` is true; it is called after each change.
+
+        :param get: function without arguments.
+        :param timeout: seconds.
+        :param what: description for the error message.
+        """
         deadline = time.monotonic() + timeout
         with self._changed:
             while not (found := get()):
@@ -213,15 +217,15 @@ class Process(fixtures.Fixture):
 
     @property
     def output(self):
-        """What it has printed so far, standard error included, as text."""
+        """Return the output so far, including standard error, as text."""
         return self.since(0)
 
     def tail(self, lines=30):
-        """The last lines of the output, for a message."""
+        """Return the last lines of the output, for error messages."""
         return '\n'.join(self.output.splitlines()[-lines:])
 
     def mark(self):
-        """A position in the output, to look at only what comes after."""
+        """Return the current position in the output."""
         return self._forgotten + len(self._output)
 
     def since(self, mark):
@@ -231,12 +235,12 @@ class Process(fixtures.Fixture):
     def wait_output(self, pattern, timeout=30, mark=0):
         """Wait for a line of the output.
 
-        :param pattern: regular expression, searched in whole lines.
+        :param pattern: regular expression, searched in complete lines.
         :param timeout: seconds.
-        :param mark: from here on; see :meth:`mark`.
+        :param mark: position to search from; see :meth:`mark`.
         :returns: the match.
-        :raises TimeoutError: it did not come.
-        :raises RuntimeError: the program ended without it.
+        :raises TimeoutError: no line matched in time.
+        :raises RuntimeError: the program ended without a matching line.
         """
         expression = re.compile(pattern, re.MULTILINE)
 
@@ -253,29 +257,36 @@ class Process(fixtures.Fixture):
         return self._wait(find, timeout, f'print {pattern!r}')
 
     def send(self, signum):
-        """Send a signal to the program (not to what it forked)."""
+        """Send a signal to the program, not to its child processes."""
         os.kill(self.pid, signum)
 
     def wait(self, timeout=30):
-        """Wait for the program's end; returns its exit code."""
+        """Wait until the program has ended.
+
+        :param timeout: seconds.
+        :returns: the exit code.
+        """
         self._wait(lambda: self.returncode is not None, timeout, 'end')
         return self.returncode
 
     def kill(self):
-        """End the program as a power failure would, and wait for that."""
+        """Kill the program with SIGKILL and wait for its end.
+
+        :returns: the exit code.
+        """
         if self.returncode is None:
-            # It may have ended, and the news be on its way.
+            # The program may have ended before the guard reported it.
             with contextlib.suppress(ProcessLookupError):
                 self.send(signal.SIGKILL)
         return self.wait()
 
     def restart(self):
-        """End all of it and start it again; its output starts anew."""
+        """End the program and start it again with empty output."""
         self.cleanUp()
         self.setUp()
 
     def end(self):
-        """End the program and all it started; the clean-up of this."""
+        """End the program and its descendants; the fixture's clean-up."""
         if self not in _running:
             return
         try:
@@ -285,7 +296,7 @@ class Process(fixtures.Fixture):
         try:
             self._guard.wait(self.grace + 10)
         except subprocess.TimeoutExpired:
-            # Its child dies with it, by PR_SET_PDEATHSIG.
+            # PR_SET_PDEATHSIG kills the guard's child with it.
             self._guard.kill()
             self._guard.wait()
         for thread in self._threads:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests with real guests have in common.
+"""Common parts of tests with QEMU guests.
 
-A cluster whose guests are QEMU processes, a web server with the two images
-that boot, VMs whose root disk is a DataVolume with one of them, and their
-consoles. What a test does to a machine it does through its BMCs.
+Provides a cluster whose guests are QEMU processes, a web server with the two
+boot images, VMs whose root disk is a DataVolume with one of these images, and
+their consoles. The tests control the VMs through their BMCs.
 
-The processors are emulated (TCG), wherever the tests run, so that they take
-the same steps everywhere; ``SUSHY_KUBEVIRT_TEST_ACCEL`` names another
-accelerator.
+The processors are emulated (TCG) so that the guests behave the same on every
+host; ``SUSHY_KUBEVIRT_TEST_ACCEL`` selects another accelerator.
 """
 
 import itertools
@@ -31,7 +30,7 @@ _names = ('real-%d' % number for number in itertools.count(1))
 
 
 def needed():
-    """Names of the packages that are missing to run these tests."""
+    """Return the names of missing packages that these tests need."""
     found = images.missing()
     for program, package in (('qemu-system-x86_64', 'qemu-system-x86'),
                              ('setpriv', 'util-linux')):
@@ -43,7 +42,7 @@ def needed():
 
 
 class WebServer(fixtures.Fixture):
-    """A web server with the images, at ``url`` + ``iso`` or ``disk``."""
+    """A web server for the images, at ``url`` + ``iso`` or ``disk``."""
 
     def _setUp(self):
         folder = self.useFixture(fixtures.TempDir()).path
@@ -53,13 +52,16 @@ class WebServer(fixtures.Fixture):
 
 
 def vm(name, url, efi=False, cd=None, **domain):
-    """Make a VM whose root disk is imported; it has an empty drive, a NIC.
+    """Make a VM with an imported root disk, a CD-ROM drive and a NIC.
 
-    :param url: of the image of its root disk.
-    :param efi: whether it has UEFI firmware; or more members of it.
-    :param cd: reference of a container image that is in the drive.
-    :param domain: further members of the domain.
-    :returns: dictionary, for the API.
+    :param name: name of the VM.
+    :param url: URL of the image of its root disk.
+    :param efi: whether it has UEFI firmware, or a dictionary of the fields
+        of ``bootloader.efi``.
+    :param cd: reference of the container image in the drive; None leaves
+        the drive empty.
+    :param domain: further fields of the domain.
+    :returns: the VM as a dictionary for the API.
     """
     more = efi if isinstance(efi, dict) else {}
     loader = ({'efi': {'secureBoot': False, **more}} if efi
@@ -100,14 +102,14 @@ def vm(name, url, efi=False, cd=None, **domain):
 
 
 class QemuTestCase(case.SandboxTestCase):
-    """A test case whose sandbox has guests that QEMU runs."""
+    """A test case whose sandbox runs its guests with QEMU."""
 
     VMS = 0
 
     @classmethod
     def setUpClass(cls):
         if missing := needed():
-            # Not skipped: who asks for these tests is to have them run.
+            # Fail instead of skipping: these tests run only on request.
             raise AssertionError(
                 'tests with real guests need these packages (see '
                 'bindep.txt): ' + ' '.join(missing))
@@ -119,7 +121,7 @@ class QemuTestCase(case.SandboxTestCase):
         cls.web = cls.share(WebServer())
 
     def make(self, run_strategy=None, **options):
-        """Create a VM, see :func:`vm`; its name is ``self.name``."""
+        """Create the VM ``self.name``; see :func:`vm` for the options."""
         self.name = next(_names)
         obj = vm(self.name, self.web.url + 'disk', **options)
         if run_strategy:
@@ -127,7 +129,7 @@ class QemuTestCase(case.SandboxTestCase):
         self.console = self.useFixture(console.Console(self.sandbox,
                                                        self.name))
         self.addOnException(self._tell_console)
-        # Nothing of it is to take processor time from other tests.
+        # Delete it afterwards to free processor time for other tests.
         self.addCleanup(self.sandbox.delete, 'virtualmachines', self.name)
         self.vm = self.sandbox.create('virtualmachines', obj)
         return self.vm

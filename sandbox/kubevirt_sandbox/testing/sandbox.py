@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixture that runs ``kubevirt-sandbox``, with an administrator's client.
 
-Objects are created and changed through the Kubernetes API; guests, faults and
-counts of calls through the sandbox's control interface, ``/sandbox``.
+Methods access objects through the Kubernetes API, and guests, faults and call
+statistics through the sandbox's control interface, ``/sandbox``.
 """
 
 import base64
@@ -37,11 +37,12 @@ GROUPS = {
 
 
 def path(plural, name=None, namespace='default'):
-    """Make the API path of a collection or of an object.
+    """Return the API path of a collection or an object.
 
-    :param plural: ``virtualmachines``, ``configmaps``, …; one that is not in
-        ``GROUPS`` belongs to Kubernetes' core API.
-    :param namespace: None for what has none.
+    :param plural: ``virtualmachines``, ``configmaps``, …; resources that are
+        not in ``GROUPS`` belong to Kubernetes' core API.
+    :param name: name of the object, or None for the collection.
+    :param namespace: None for cluster-scoped resources.
     """
     parts = [GROUPS.get(plural, 'api/v1')]
     if namespace:
@@ -55,15 +56,15 @@ def path(plural, name=None, namespace='default'):
 class Sandbox(fixtures.Fixture):
     """A running ``kubevirt-sandbox``.
 
-    :param vms: how many VMs it makes at its start.
-    :param boot_seconds: how long a guest takes to boot.
-    :param arguments: further words for its command line.
-    :param port: to listen on; 0 is a free one.
-    :param log: file that gets its output.
+    :param vms: number of sample VMs.
+    :param boot_seconds: how long a guest takes to boot, in seconds.
+    :param arguments: further command line arguments.
+    :param port: port to listen on; 0 chooses a free one.
+    :param log: path of a file that gets its output.
 
-    ``url``, ``token`` and ``ca`` (path of the CA's file) are an
-    administrator's way in; ``kubeconfig`` is the path of the file with all
-    three.
+    ``url``, ``token`` and ``ca`` (path of the CA's file) are the
+    administrator's credentials; ``kubeconfig`` is the path of the kubeconfig
+    with all three.
     """
 
     def __init__(self, vms=2, boot_seconds=0.2, arguments=(), port=0,
@@ -83,7 +84,8 @@ class Sandbox(fixtures.Fixture):
              '--kubeconfig', self.kubeconfig, '--vms', self.vms,
              '--boot-seconds', self.boot_seconds, *self.arguments],
             ready=r'^ready (https://\S+)', timeout=60,
-            # It may be killed, and then leaves what it has there.
+            # A killed sandbox leaves its temporary files behind; TMPDIR puts
+            # them in a folder that the fixture deletes.
             env=process.environment(home, {'TMPDIR': home}), log=self.log))
         self.url = self.process.match[1].rstrip('/')
         config = yaml.safe_load(self.kubeconfig.read_text())
@@ -102,14 +104,16 @@ class Sandbox(fixtures.Fixture):
 
     def request(self, method, where, body=None, *, content_type=None,
                 expect=None, **options):
-        """Make one call.
+        """Send one HTTP request.
 
-        :param where: path from the root, query included.
+        :param method: HTTP method.
+        :param where: absolute path with query.
         :param body: sent as JSON.
-        :param content_type: of the body; ``application/json`` when None.
-        :param expect: HTTP code that must come back; any when None.
+        :param content_type: type of the body; ``application/json`` when
+            None.
+        :param expect: expected HTTP status code; any when None.
         :returns: :class:`requests.Response`
-        :raises AssertionError: another code came back.
+        :raises AssertionError: the response has another status code.
         """
         if body is not None:
             options['data'] = json.dumps(body)
@@ -125,12 +129,12 @@ class Sandbox(fixtures.Fixture):
         return response
 
     def create(self, plural, obj, namespace='default'):
-        """Create an object; returns it as the API made it."""
+        """Create an object and return it as stored by the API."""
         return self.request('POST', path(plural, namespace=namespace), obj,
                             expect=201).json()
 
     def get(self, plural, name, namespace='default'):
-        """Read an object; None when there is none."""
+        """Read an object; None when it does not exist."""
         response = self.request('GET', path(plural, name, namespace))
         if response.status_code == 404:
             return None
@@ -138,7 +142,7 @@ class Sandbox(fixtures.Fixture):
         return response.json()
 
     def list(self, plural, namespace='default'):
-        """Read all objects of a kind; of all namespaces when None."""
+        """List the objects of a kind; in all namespaces when None."""
         return self.request('GET', path(plural, namespace=namespace),
                             expect=200).json()['items']
 
@@ -157,17 +161,17 @@ class Sandbox(fixtures.Fixture):
                             content_type=content_type, expect=200).json()
 
     def delete(self, plural, name, namespace='default'):
-        """Delete an object; no error when there is none."""
+        """Delete an object; no error when it does not exist."""
         response = self.request('DELETE', path(plural, name, namespace))
         if response.status_code != 404:
             response.raise_for_status()
 
     def vm(self, name, namespace='default'):
-        """Read a VirtualMachine; None when there is none."""
+        """Read a VirtualMachine; None when it does not exist."""
         return self.get('virtualmachines', name, namespace)
 
     def vmi(self, name, namespace='default'):
-        """Read a VirtualMachineInstance; None when there is none."""
+        """Read a VirtualMachineInstance; None when it does not exist."""
         return self.get('virtualmachineinstances', name, namespace)
 
     def do(self, name, verb, body=None, namespace='default'):
@@ -178,7 +182,7 @@ class Sandbox(fixtures.Fixture):
             {} if body is None else body, expect=202)
 
     def set_gates(self, on=(), off=()):
-        """Set which feature gates are named on and off, all others default.
+        """Enable and disable feature gates; all others get their default.
 
         :param on: names for ``featureGates``.
         :param off: names for ``disabledFeatureGates``.
@@ -191,7 +195,7 @@ class Sandbox(fixtures.Fixture):
             namespace=kubevirt['namespace'])
 
     def apply(self, manifest):
-        """Server-side apply what a file holds, as ``kubectl`` would.
+        """Server-side apply the objects of a manifest, as ``kubectl`` does.
 
         :param manifest: path of a YAML file with any number of objects.
         """
@@ -208,7 +212,7 @@ class Sandbox(fixtures.Fixture):
     def account(self, name, namespace='default'):
         """Make a kubeconfig for a service account.
 
-        :returns: path of the file; it goes with the sandbox.
+        :returns: path of the file; it is deleted with the sandbox.
         """
         token = self.request(
             'POST', path('serviceaccounts', name, namespace) + '/token', {},
@@ -223,9 +227,9 @@ class Sandbox(fixtures.Fixture):
         return made
 
     def upload_proxy(self):
-        """Where CDI's upload proxy is, and whom to trust there.
+        """Find CDI's upload proxy.
 
-        :returns: URL, and path of a file with the certificate of its CA.
+        :returns: its URL, and the path of a file with the CA's certificate.
         """
         config = self.request(
             'GET', '/apis/cdi.kubevirt.io/v1beta1/cdiconfigs/config',
@@ -239,13 +243,14 @@ class Sandbox(fixtures.Fixture):
     # Waiting
 
     def wait(self, plural, name, condition, namespace='default', timeout=30):
-        """Wait, by a watch, until an object is as wanted.
+        """Wait with a watch until an object meets a condition.
 
-        :param condition: called with the object, or with None when there
-            is none; true ends the waiting.
+        :param condition: function of the object, or of None when it does not
+            exist; the wait ends when it returns true.
         :param timeout: seconds.
         :returns: the object that met the condition.
-        :raises AssertionError: it did not; with the object's last state.
+        :raises AssertionError: the time is over; the message has the
+            object's last state.
         """
         deadline = time.monotonic() + timeout
         last = None
@@ -274,7 +279,7 @@ class Sandbox(fixtures.Fixture):
                         json.dumps(last)[:2000]))
 
     def _watch(self, where, query, deadline):
-        """Yield the events of one watch, until it ends or time is up."""
+        """Yield the events of one watch until it ends or the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
             return
@@ -284,7 +289,7 @@ class Sandbox(fixtures.Fixture):
                               timeout=(5, left)) as response:
                 if response.status_code != 200:
                     return
-                # By one byte: a line is to be seen when it comes.
+                # Read by single bytes to get each line without delay.
                 for line in response.iter_lines(chunk_size=1):
                     if line:
                         yield json.loads(line)
@@ -293,9 +298,10 @@ class Sandbox(fixtures.Fixture):
 
     def wait_running(self, name, namespace='default', other_than=None,
                      timeout=30):
-        """Wait for a VMI that runs.
+        """Wait for a running VMI.
 
-        :param other_than: uid of a VMI that does not count.
+        :param other_than: uid of a VMI to ignore.
+        :param timeout: seconds.
         :returns: the VMI.
         """
         return self.wait(
@@ -307,7 +313,7 @@ class Sandbox(fixtures.Fixture):
             namespace, timeout)
 
     def wait_stopped(self, name, namespace='default', timeout=30):
-        """Wait until a VM has no VMI and says it is stopped.
+        """Wait until a VM has no VMI and its status is Stopped.
 
         :returns: the VM.
         """
@@ -330,10 +336,12 @@ class Sandbox(fixtures.Fixture):
         return self.guest(name, namespace)['boots']
 
     def wait_boot(self, name, count, namespace='default', timeout=30):
-        """Wait until a guest has booted so many times, ever.
+        """Wait until a guest has booted a number of times in total.
 
-        The record has no watch, so this asks again and again.
+        The record has no watch, so this method polls it.
 
+        :param count: number of boots.
+        :param timeout: seconds.
         :returns: the latest boot.
         """
         deadline = time.monotonic() + timeout
@@ -348,21 +356,21 @@ class Sandbox(fixtures.Fixture):
             time.sleep(0.02)
 
     def guest_does(self, name, action, namespace='default'):
-        """Have a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""
+        """Make a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""
         self.request('POST', '/sandbox/guests/%s/%s/%s'
                      % (namespace, name, action)).raise_for_status()
 
     # Faults and counts
 
     def fault(self, action, *, verb='*', where='.*', count=1, **more):
-        """Let the next calls of a kind go wrong.
+        """Add a fault for the next matching calls; see `faults.Fault`.
 
         :param action: ``409``, ``429``, ``500``, ``503``, ``hang``,
             ``silence``, ``reset``, ``drop-after``, ``gone``, ``break`` or
             ``delay``.
         :param verb: HTTP method, ``WATCH``, ``WRITE`` or ``*``.
         :param where: regular expression, searched in the path.
-        :param count: how many calls.
+        :param count: number of calls that fail.
         :param more: ``delay``, ``event``, ``user`` and ``after``.
         """
         self.request('POST', '/sandbox/faults', dict(
@@ -370,21 +378,24 @@ class Sandbox(fixtures.Fixture):
             action=str(action))).raise_for_status()
 
     def faults(self):
-        """Read ``{faults: [{hits: …}, …]}``, the faults that are set."""
+        """Read the configured faults, ``{faults: [{hits: …}, …]}``."""
         return self.request('GET', '/sandbox/faults', expect=200).json()
 
     def clear_faults(self):
         self.request('DELETE', '/sandbox/faults').raise_for_status()
 
     def outage(self, seconds):
-        """Take the API server away; it comes back with its objects."""
+        """Make the API server unavailable; it keeps its objects.
+
+        :param seconds: duration.
+        """
         self.request('POST', '/sandbox/outage',
                      {'seconds': seconds}).raise_for_status()
 
     def stats(self):
-        """Read how many API calls there were, by verb and resource."""
+        """Read the counters of API calls by verb and resource."""
         return self.request('GET', '/sandbox/stats', expect=200).json()
 
     def reset_stats(self):
-        """Set the counts of API calls to zero."""
+        """Set the counters of API calls to zero."""
         self.request('DELETE', '/sandbox/stats').raise_for_status()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API server in the test's own process, without TLS, for unit tests.
 
-It has Kubernetes' core kinds; others can be added, or are defined by
-CustomResourceDefinitions. There are no controllers.
+It serves Kubernetes' core kinds; tests can add others, also through
+CustomResourceDefinitions. No controllers run.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from kubevirt_sandbox.api import server
 
 
 def cluster(*kinds, **options):
-    """Make a server with the core kinds and more; it is not started.
+    """Make a server with the core kinds and others, without starting it.
 
-    :param kinds: `kubevirt_sandbox.api.kinds.Kind`
-    :param options: of `kubevirt_sandbox.api.server.Server`
+    :param kinds: additional kinds, `kubevirt_sandbox.api.kinds.Kind`
+    :param options: parameters of `kubevirt_sandbox.api.server.Server`
     """
     made = server.Server(**options)
     core.install(made)
@@ -51,7 +51,10 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def call(self, method, path, body=None, expect=None, media=None,
                    **more):
-        """An answer as JSON; its HTTP answer is in ``self.answer``."""
+        """Call the API and return the JSON body of the response.
+
+        The HTTP response is kept in ``self.answer``.
+        """
         headers = more.pop('headers', {})
         if body is not None and not isinstance(body, (str, bytes)):
             body = json.dumps(body)
@@ -67,7 +70,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
             return json.loads(raw) if raw else None
 
     async def watch(self, path, until, **params):
-        """The events of a watch, as far as ``until(events)`` is false."""
+        """Return the events of a watch until ``until(events)`` is true."""
         events = []
         params = {'watch': '1', **params}
         async with self.client.get(path, params=params) as answer:
@@ -79,7 +82,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         return events
 
     async def eventually(self, what, seconds=30):
-        """Wait for a function to give something true."""
+        """Wait until a function returns a true value."""
         async with asyncio.timeout(seconds):
             while True:
                 found = what()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A web server as a fixture; what it answers, others say."""
+"""Fixture with a web server; the caller provides its request handler."""
 
 import functools
 import http.server
@@ -10,7 +10,7 @@ import fixtures
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """A handler that keeps connections and is quiet."""
+    """A request handler with persistent connections and without logging."""
 
     protocol_version = 'HTTP/1.1'
 
@@ -19,10 +19,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def own_address():
-    """An IPv4 address of this machine that is not loopback, or None."""
+    """Return a non-loopback IPv4 address of this host, or None."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
-            # Nothing is sent: it is only said by which address it would go.
+            # Sends nothing; connecting a UDP socket selects the source
+            # address.
             one.connect(('192.0.2.1', 9))
         except OSError:
             return None
@@ -32,13 +33,13 @@ def own_address():
 class WebServer(fixtures.Fixture):
     """A web server with a thread for each connection.
 
-    ``port`` is where it listens, ``url`` its address without a slash at the
-    end.
+    ``port`` is the port it listens on, ``url`` its URL without a trailing
+    slash.
 
-    :param handler: class of `http.server.BaseHTTPRequestHandler`, or a
-        function that makes one.
-    :param context: an ``ssl.SSLContext``, for HTTPS.
-    :param address: to listen on.
+    :param handler: subclass of `http.server.BaseHTTPRequestHandler`, or a
+        function that returns an instance.
+    :param context: an ``ssl.SSLContext`` for HTTPS, or None for HTTP.
+    :param address: IP address to listen on.
     """
 
     def __init__(self, handler, context=None, address='127.0.0.1'):
@@ -54,13 +55,14 @@ class WebServer(fixtures.Fixture):
             request_queue_size = 128
 
             def handle_error(self, *_args):
-                """Clients that hang up, or are killed, are no news."""
+                """Ignore errors of clients that disconnect or are killed."""
 
         server = Server((self._address, 0), self._handler)
         scheme = 'http'
         if self._context is not None:
             scheme = 'https'
-            # A client that is slow to say hello keeps no other waiting.
+            # Do the TLS handshake in the connection's thread, so that a slow
+            # client does not delay others.
             server.socket = self._context.wrap_socket(
                 server.socket, server_side=True,
                 do_handshake_on_connect=False)
@@ -81,5 +83,5 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
 
 def files(folder):
-    """A web server for the files of a folder, not started yet."""
+    """Return a `WebServer` for the files of a folder, not yet started."""
     return WebServer(functools.partial(_Files, directory=folder))
