@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AccountService v1.15: accounts and roles, read-only.
 
-Accounts come from files and Secrets (`redfish.services.account_files`) and are
-changed there.
+Accounts are read from files and Secrets (`redfish.services.account_files`) and
+are changed there; PATCH is refused.
 """
 
 import re
@@ -39,6 +39,7 @@ _ROLE = payload.read_only(
     'Id', 'Name', 'Description', 'RoleId', 'IsPredefined',
     'AssignedPrivileges', 'OemPrivileges')
 
+#: Account names that serve as Id unchanged.
 _URL_SAFE = re.compile(r'[A-Za-z0-9_.-]{1,64}')
 
 
@@ -47,7 +48,11 @@ def _login():
 
 
 def service():
-    """GET, PATCH /redfish/v1/AccountService"""
+    """GET, PATCH /redfish/v1/AccountService
+
+    ServiceEnabled is false if no accounts are configured; no login is
+    required then.
+    """
     if flask.request.method == 'PATCH':
         payload.properties(_SERVICE)
     required = _login().required
@@ -61,7 +66,7 @@ def service():
         'ServiceEnabled': required,
         'Status': {'State': 'Enabled', 'Health': 'OK'} if required
         else {'State': 'Disabled'},
-        # Who fails is slowed down; no account is locked.
+        # Failed logins are delayed; accounts are never locked.
         'AccountLockoutThreshold': 0,
         'AuthFailureLoggingThreshold': 1,
         'LocalAccountAuth': 'Enabled' if required else 'Disabled',
@@ -73,7 +78,12 @@ def service():
 
 
 def resource_id(account):
-    """The Id of an account, usable in a URL."""
+    """Convert an account's name to its Id, which is usable in a URL.
+
+    :param account: `account_files.Account`
+    :returns: the name if it is URL-safe, else ``name-`` and the name's UTF-8
+        bytes in hexadecimal
+    """
     if _URL_SAFE.fullmatch(account.name) and account.name.strip('.'):
         return account.name
     return 'name-' + account.name.encode().hex()

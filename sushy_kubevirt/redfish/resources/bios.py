@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bios v1.2, its attribute registry, and SecureBoot v1.1.
 
-Attributes of the VM (`machine.bios`) are described in the registry; all others
-are notes of clients without effect. Changes go to the settings object and take
-effect at the next boot. Served below ``Bios``, the standard's path, and below
-``BIOS``, sushy-emulator's.
+The registry describes the attributes of the VM (`machine.bios`). Attributes
+with other names are stored for clients and have no effect. Changes are made to
+the settings object and take effect at the next boot. The resources are served
+below ``Bios``, the standard's path, and ``BIOS``, sushy-emulator's.
 """
 
 import math
@@ -25,22 +25,25 @@ REGISTRY = 'BiosAttributeRegistryKubeVirt'
 
 _VERSION = '1.0.0'
 
-#: When changes take effect. While the machine is off, that is at once.
+#: ApplyTime of changes. They take effect at once while the VM is off.
 _ON_RESET = 'OnReset'
 
 _APPLY_TIME = '@Redfish.SettingsApplyTime'
 
 
 def _is_primitive(value):
-    # Bios_v1.xml: the attributes are of primitive types. Python reads NaN
-    # and Infinity, which JSON does not have.
+    # Bios_v1.xml: attributes are of primitive types. Python's parser accepts
+    # NaN and Infinity, which are not JSON.
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, (str, bool, int))
 
 
 def bios(machine):
-    """GET …/Bios: what the machine has booted with"""
+    """GET …/Bios: the attributes of the running boot
+
+    While the system is off, those of the next boot.
+    """
     here = resource_paths.system(machine, 'Bios')
     return responses.resource({
         '@odata.id': here,
@@ -56,8 +59,8 @@ def bios(machine):
 
 
 def _settings(machine, here):
-    # Without the ETag there could be: sushy sends it as If-Match with a PATCH
-    # of the settings object, whose ETag is another.
+    # The optional ETag is left out: sushy sends it as If-Match with PATCH of
+    # the settings object, which has a different ETag.
     found = {
         '@odata.type': '#Settings.v1_3_5.Settings',
         'SettingsObject': responses.link(here + '/Settings'),
@@ -65,13 +68,13 @@ def _settings(machine, here):
     }
     started = machine.inventory().started
     if started:
-        # The VMI was made with them.
+        # The settings were applied when the VMI was created.
         found.update(Time=started, Messages=[messages.message('Success')])
     return found
 
 
 def bios_settings(machine):
-    """GET, PATCH …/Bios/Settings: what it boots with next"""
+    """GET, PATCH …/Bios/Settings: the attributes of the next boot"""
     if flask.request.method == 'PATCH':
         return _patch_bios(machine)
     return responses.resource({
@@ -112,7 +115,7 @@ def _patch_bios(machine):
             'PropertyValueIncorrect', exc.property, exc.value,
             detail=str(exc),
             related=[f'#/Attributes/{exc.property}'])) from exc
-    # Names only: one of them may be a password.
+    # Values are not logged, because an attribute may be a password.
     flask.current_app.logger.info(
         'BIOS attributes of %s set: %r', machine.qualified_name,
         sorted(values))
@@ -120,7 +123,11 @@ def _patch_bios(machine):
 
 
 def _apply_time(given):
-    """What is wrong with @Redfish.SettingsApplyTime, a list."""
+    """Validate @Redfish.SettingsApplyTime.
+
+    :param given: its value, or None
+    :returns: list of error messages, empty if it is valid
+    """
     if given is None:
         return []
     where = ['#/' + _APPLY_TIME]
@@ -137,7 +144,12 @@ def _apply_time(given):
 
 
 def _attribute(machine, name, value):
-    """What is wrong with an attribute's value, a list."""
+    """Validate a new value of an attribute.
+
+    :param name: name of the attribute
+    :param value: requested value
+    :returns: list of error messages, empty if it is valid
+    """
     where = '#/Attributes/' + name
     for attribute in machine_bios.VM_ATTRIBUTES:
         if attribute.name == name:
@@ -159,7 +171,11 @@ def _attribute(machine, name, value):
 
 
 def reset_bios(machine):
-    """POST …/Bios/Actions/Bios.ResetBios"""
+    """POST …/Bios/Actions/Bios.ResetBios
+
+    Removes the attributes stored for clients. The attributes of the VM have
+    no default values and stay unchanged.
+    """
     payload.parameters('Bios.ResetBios', {})
     machine.reset_attributes()
     flask.current_app.logger.info(
@@ -168,7 +184,11 @@ def reset_bios(machine):
 
 
 def secure_boot(machine):
-    """GET, PATCH …/SecureBoot"""
+    """GET, PATCH …/SecureBoot
+
+    SecureBootEnable applies to the next boot, SecureBootCurrentBoot to the
+    running one.
+    """
     if flask.request.method == 'PATCH':
         return _patch_secure_boot(machine)
     now = machine.secure_boot_now()
@@ -183,8 +203,8 @@ def secure_boot(machine):
     attributes = machine.current_attributes()
     if (attributes[machine_bios.BOOT_MODE] == boot.Mode.UEFI.value
             and attributes[machine_bios.PERSISTENT_NVRAM] != 'Enabled'):
-        # KubeVirt's OVMF has keys for secure boot, and none without; what a
-        # guest made of an NVRAM that stays is its own affair.
+        # KubeVirt's OVMF has enrolled keys only with secure boot. Left out
+        # with a persistent NVRAM, whose keys the guest can change.
         body['SecureBootMode'] = 'UserMode' if now else 'SetupMode'
     return responses.resource(body)
 
@@ -202,10 +222,10 @@ def _patch_secure_boot(machine):
     return responses.no_content()
 
 
-# The registry
+# Attribute registry
 
 def registry():
-    """The attribute registry: those that are the VM's.
+    """Build the attribute registry, which has the attributes of the VM.
 
     :returns: dict
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificate v1.9 of media devices, and CertificateService v1.1.
 
-They are the certificates that image servers are verified against.
+Image servers are verified against these certificates.
 """
 
 import re
@@ -23,10 +23,11 @@ _REPLACE = 'CertificateService.ReplaceCertificate'
 _REPLACE_PATH = f'{SERVICE}/Actions/{_REPLACE}'
 _PEM = 'PEM'
 
+# CertificateUri of ReplaceCertificate: UUID, device, certificate.
 _URI = re.compile(r'/redfish/v1/(?:Systems|Managers)/([^/]+)/VirtualMedia/'
                   r'([^/]+)/Certificates/([^/]+)/?')
 
-# X.509's names of what a subject is: those of Redfish's Identifier.
+# X.509 attribute type: property of Redfish's Identifier.
 _NAMES = {'commonName': 'CommonName', 'organizationName': 'Organization',
           'organizationalUnitName': 'OrganizationalUnit',
           'localityName': 'City', 'stateOrProvinceName': 'State',
@@ -36,13 +37,13 @@ _NAMES = {'commonName': 'CommonName', 'organizationName': 'Organization',
 # Reading a certificate
 
 def _parse_pem(text):
-    """Read one certificate.
+    """Parse one certificate.
 
-    :param text: PEM
-    :returns: (PEM without what stands around it, `cryptography` certificate)
+    :param text: PEM; text before and after the certificate is ignored
+    :returns: (PEM of the certificate alone, `cryptography` certificate)
     :raises: `ValueError`, with a sentence for the client
     """
-    # Not at the top: 8 MiB, for what few processes are ever asked.
+    # Imported late: it takes 8 MiB, and few processes need it.
     from cryptography.hazmat.primitives import serialization
     from cryptography import x509
 
@@ -61,7 +62,11 @@ def _parse_pem(text):
 
 
 def _identifier(name):
-    """A subject or issuer as Redfish has it."""
+    """Convert a subject or issuer to Redfish's Identifier.
+
+    :param name: `cryptography.x509.Name`
+    :returns: dict; of repeated attributes it has the first
+    """
     found = {}
     for attribute in name:
         known = _NAMES.get(attribute.oid._name)
@@ -71,10 +76,11 @@ def _identifier(name):
 
 
 def _certificate_string(values, action=None):
-    """The certificate that a client sent.
+    """Read the certificate from a request.
 
     :param values: dict with CertificateString
-    :param action: its name, if it came with one
+    :param action: name of the action that it is a parameter of; None for a
+        property
     :returns: PEM
     :raises: `errors.RedfishError`, 400
     """
@@ -86,7 +92,7 @@ def _certificate_string(values, action=None):
             entry = messages.message('ActionParameterValueError', name,
                                      action, detail=str(exc))
         else:
-            # Not the value: it may hold a key.
+            # Without the value, which may contain a private key.
             entry = messages.message(
                 'PropertyValueFormatError', '…', name, detail=str(exc),
                 related=['#/' + name])
@@ -96,7 +102,10 @@ def _certificate_string(values, action=None):
 # Certificates of a device
 
 def collection(machine, device):
-    """GET, POST …/VirtualMedia/<device>/Certificates"""
+    """GET, POST …/VirtualMedia/<device>/Certificates
+
+    POST adds a certificate, which is used from the next insert on.
+    """
     found = virtual_media.find(machine, device)
     here = virtual_media.path(machine, found.id, 'Certificates')
     if flask.request.method == 'POST':
@@ -167,7 +176,7 @@ def _body(found, here):
     try:
         _pem, certificate = _parse_pem(found.pem)
     except ValueError:
-        # Whoever may write ConfigMaps may have written it.
+        # Other clients of Kubernetes can write the ConfigMap, too.
         return body
     from cryptography.hazmat.primitives import hashes
 
@@ -208,7 +217,10 @@ def service():
 
 
 def locations():
-    """GET /redfish/v1/CertificateService/CertificateLocations"""
+    """GET /redfish/v1/CertificateService/CertificateLocations
+
+    Links to the certificates of all devices of all systems.
+    """
     found = [
         responses.link(
             resource_paths.manager(
@@ -230,7 +242,10 @@ def locations():
 
 
 def replace_info():
-    """GET …/CertificateService/ReplaceCertificateActionInfo"""
+    """GET …/CertificateService/ReplaceCertificateActionInfo
+
+    The parameters of ReplaceCertificate.
+    """
     return responses.resource({
         '@odata.id': SERVICE + '/ReplaceCertificateActionInfo',
         '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
@@ -249,9 +264,14 @@ def replace_info():
 def replace():
     """POST …/Actions/CertificateService.ReplaceCertificate
 
-    The new one has a name of its own; it is in Location.
+    Adds the new certificate, then deletes the old one if it is another.
+
+    :returns: 204; Location has the path of the new certificate, which has
+        its own Id
+    :raises: `errors.RedfishError`: 400 invalid parameters, 404 no such
+        certificate
     """
-    # A reference (DSP0268); the plain path is what sushy sends.
+    # CertificateUri is a reference (DSP0268); sushy sends the plain path.
     values = payload.parameters(_REPLACE, {
         'CertificateString': str, 'CertificateType': (_PEM,),
         'CertificateUri': str | dict, 'Password': str | None},

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chassis v1.25: one virtual chassis per system, with the system's UUID.
 
-It has no sensors or power supplies. Manufacturer, serial number and so on come
-from ``domain.chassis``, which the VM's owner sets for the guest's SMBIOS.
+It has no sensors and no power supplies. Manufacturer, Model, SerialNumber, SKU
+and AssetTag come from ``domain.chassis``, which the VM's owner sets for the
+guest's SMBIOS.
 """
 
 import flask
@@ -20,7 +21,7 @@ _SHAPE = payload.read_only(
     'Manufacturer', 'Model', 'SerialNumber', 'SKU', 'AssetTag', 'PowerState',
     'Drives', 'IndicatorLED', 'LocationIndicatorActive')
 
-# Property: member of `inventory.Chassis`.
+# Property: attribute of `inventory.Chassis`. Those not set are left out.
 _SMBIOS_PROPERTIES = {
     'Manufacturer': 'manufacturer',
     'Model': 'version',
@@ -39,7 +40,10 @@ def collection():
 
 
 def resource(machine):
-    """GET, PATCH /redfish/v1/Chassis/<identity>"""
+    """GET, PATCH /redfish/v1/Chassis/<identity>
+
+    All properties are read-only.
+    """
     if flask.request.method == 'PATCH':
         payload.properties(_SHAPE)
     body = {
@@ -73,7 +77,7 @@ def resource(machine):
 
 
 def thermal(machine):
-    """…/Thermal: 404, there are no sensors"""
+    """GET …/Thermal: 404, because a VM has no sensors"""
     raise errors.uri_not_found()
 
 

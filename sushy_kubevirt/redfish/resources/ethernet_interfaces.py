@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EthernetInterfaces: a system's network interfaces, as KubeVirt has them."""
+"""EthernetInterface v1.12: the network interfaces of a VM.
+
+MAC addresses, IP addresses and link state are those that KubeVirt reports.
+"""
 
 import flask
 
@@ -18,7 +21,10 @@ def collection(machine):
 
 
 def resource(machine, nic_id):
-    """GET …/EthernetInterfaces/<nic_id>"""
+    """GET …/EthernetInterfaces/<nic_id>
+
+    :param nic_id: name of the interface in the VM
+    """
     for nic in machine.inventory().nics:
         if nic.name == nic_id:
             break
@@ -32,7 +38,7 @@ def resource(machine, nic_id):
         'Id': nic.name,
         'Name': f'VNIC {nic.name}',
         'InterfaceEnabled': nic.plugged,
-        # Until the VM has started once, KubeVirt may not have made one up.
+        # KubeVirt may generate the address only at the first start.
         'MACAddress': nic.guest_mac or nic.mac or None,
         'PermanentMACAddress': nic.mac or None,
         'Status': (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LogService v1.5: the Kubernetes events of a system.
 
-One log per system, served below the system and below its manager, because
-clients look in one or the other.
+Each system has one log. It is served below the system and below its manager,
+because clients read one or the other.
 """
 
 import datetime
@@ -26,8 +26,9 @@ def _log():
 
 
 def _root(machine):
-    """The path of the log services that are asked for, of a system or of its
-    manager.
+    """Path of the requested LogServices, of the system or of its manager.
+
+    Taken from the path of the request.
     """
     owners = flask.request.path.split('/')[3]
     return f'/redfish/v1/{owners}/{machine.uuid}/LogServices'
@@ -57,7 +58,7 @@ def resource(machine):
         'ServiceEnabled': True,
         'LogEntryType': 'Event',
         'MaxNumberOfRecords': event_log.MOST,
-        # Kubernetes forgets them after a time that it tells nobody.
+        # Kubernetes deletes events after a time that its API does not show.
         'OverWritePolicy': 'Unknown',
         'DateTime': now.isoformat(timespec='seconds'),
         'DateTimeLocalOffset': '+00:00',
@@ -69,9 +70,10 @@ def resource(machine):
 
 
 def entries(machine):
-    """GET …/LogServices/Events/Entries, with the entries in it
+    """GET …/LogServices/Events/Entries
 
-    DSP0266, "Expanded resources": collections of log entries may be.
+    The collection contains the entries themselves, not links to them
+    (DSP0266, "Expanded resources").
     """
     here = _path(machine) + '/Entries'
     members = [_entry(machine, one) for one in _log().entries(machine)]
@@ -110,7 +112,7 @@ def _entry(machine, one):
     if one.event:
         body['EventId'] = one.event
     system = computer_system.path(machine)
-    # Tasks go, and links may not lead to nowhere.
+    # Tasks expire; a link to an expired task would be broken.
     if one.origin == system or one.origin.startswith(
             system + '/VirtualMedia/'):
         body['Links'] = {'OriginOfCondition': responses.link(one.origin)}
@@ -118,7 +120,11 @@ def _entry(machine, one):
 
 
 def clear(machine):
-    """POST …/Actions/LogService.ClearLog: clears our own entries"""
+    """POST …/Actions/LogService.ClearLog
+
+    Deletes the entries that this service wrote. Those of Kubernetes and
+    KubeVirt stay.
+    """
     payload.parameters(_CLEAR, {})
     _log().clear(machine)
     return responses.no_content()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory v1.19: the guest's memory as one module.
 
-The modules in the guest's SMBIOS depend on the QEMU release; KubeVirt reports
-only the total size.
+KubeVirt reports only the total size. The memory modules in the guest's SMBIOS
+depend on the QEMU release.
 """
 
 from sushy_kubevirt.redfish.protocol import errors
@@ -17,7 +17,7 @@ _MIB = 2 ** 20
 
 def collection(machine):
     """GET …/Memory"""
-    # An instance type's is not known of a VM that is off.
+    # The size may be unknown while a VM with an instance type is off.
     ids = [ID] if machine.inventory().memory_bytes else []
     return resource_paths.collection(
         'Memory',
@@ -28,7 +28,10 @@ def collection(machine):
 
 
 def resource(machine, memory_id):
-    """GET …/Memory/<memory_id>"""
+    """GET …/Memory/<memory_id>
+
+    :param memory_id: `ID`; 404 for others and if the size is unknown
+    """
     size = machine.inventory().memory_bytes
     if memory_id != ID or not size:
         raise errors.resource_not_found('Memory', memory_id)

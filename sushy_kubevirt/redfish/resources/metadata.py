@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """OData ``$metadata`` and the collection JsonSchemas (JsonSchemaFile v1.1).
 
-All schemas are DMTF's; both link to DMTF's publication.
+All schemas are DMTF's. Both documents refer to the copies that DMTF publishes.
 """
 
 import html
@@ -37,7 +37,10 @@ def _used_schemas():
 
 
 def metadata():
-    """GET /redfish/v1/$metadata"""
+    """GET /redfish/v1/$metadata
+
+    CSDL (XML) that references the schemas in use, with their versions.
+    """
     namespaces = {name: {name} for name, _version in schemas.ALWAYS_USED}
     for name, version in _used_schemas():
         names = namespaces.setdefault(name, {name})
@@ -61,12 +64,15 @@ def _reference(name, namespaces, alias=None):
 
 
 def _quote(text):
-    # Not xml.sax.saxutils, which brings half of urllib and a parser along.
+    # xml.sax.saxutils would import a parser and much of urllib.
     return f'"{html.escape(text)}"'
 
 
 def _schema_files():
-    """Id of each JSON schema: (its prefix, its ``@odata.type``)."""
+    """The JSON schemas in use.
+
+    :returns: dict of Id, such as ``Chassis.v1_25_0``, to ``@odata.type``
+    """
     found = {}
     for name, version in _used_schemas():
         prefix = f'{name}.{version}' if version else name
@@ -82,7 +88,10 @@ def collection():
 
 
 def resource(schema):
-    """GET /redfish/v1/JsonSchemas/<schema>"""
+    """GET /redfish/v1/JsonSchemas/<schema>
+
+    :param schema: Id, see `_schema_files`
+    """
     kind = _schema_files().get(schema)
     if kind is None:
         raise errors.resource_not_found('JsonSchemaFile', schema)

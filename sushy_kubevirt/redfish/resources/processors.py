@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor v1.18: one per socket."""
+"""Processor v1.18: one per socket of the VM.
+
+At most `hardware.MAX_SOCKETS` are listed.
+"""
 
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import responses
@@ -17,7 +20,10 @@ def collection(machine):
 
 
 def resource(machine, processor_id):
-    """GET …/Processors/<processor_id>"""
+    """GET …/Processors/<processor_id>
+
+    TotalCores and TotalThreads are those of one socket.
+    """
     cpus = machine.inventory().cpus
     if processor_id not in hardware.socket_names(cpus):
         raise errors.resource_not_found('Processor', processor_id)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MessageRegistryFile v1.1: registries of messages and BIOS attributes.
 
-DMTF's registries are links to DMTF's publication. Registries of this service
-are served here; a module declares them in ``REGISTRIES``, a tuple of
-`routing.Registry`.
+DMTF's registries are links to the copies that DMTF publishes. Registries of
+this service are served here; a module declares them in ``REGISTRIES``, a tuple
+of `routing.Registry`.
 """
 
 import flask
@@ -15,10 +15,10 @@ from sushy_kubevirt.redfish.protocol import routing
 
 ROOT = '/redfish/v1/Registries'
 
+#: Where DMTF publishes its registries.
 PUBLISHED = 'https://redfish.dmtf.org/registries/'
 
-#: DMTF's registries whose messages are sent: prefix of their MessageIds to
-#: the release that is referred to.
+#: DMTF's registries in use. Prefix of MessageIds: release of the registry.
 STANDARD = {
     messages.REGISTRY: messages.REGISTRY + '.1',
     'ResourceEvent.1.3': 'ResourceEvent.1.3.0',
@@ -40,7 +40,7 @@ def collection():
 
 
 def resource(registry):
-    """GET /redfish/v1/Registries/<registry>: where it is"""
+    """GET /redfish/v1/Registries/<registry>: location of the registry"""
     here = f'{ROOT}/{registry}'
     for prefix, release in STANDARD.items():
         if release == registry:
@@ -65,7 +65,10 @@ def resource(registry):
 
 
 def document(registry):
-    """GET /redfish/v1/Registries/<registry>/Registry: one of ours"""
+    """GET /redfish/v1/Registries/<registry>/Registry
+
+    The text of a registry of this service; 404 for DMTF's.
+    """
     own = _own_registries().get(registry)
     if own is None:
         raise errors.uri_not_found()
@@ -73,7 +76,7 @@ def document(registry):
 
 
 def not_served():
-    """sushy-emulator's registries, which describe other machines: 404"""
+    """404 for sushy-emulator's registries, which describe other machines."""
     raise errors.uri_not_found()
 
 

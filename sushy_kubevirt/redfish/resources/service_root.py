@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ServiceRoot v1.17 and the OData service document.
 
-Links come from ``ROOT_LINKS`` of the modules, as far as they are served in the
-feature set. Both are readable without login and show nothing confidential.
+The links come from ``ROOT_LINKS`` of the modules; those that the feature set
+does not serve are left out. Both documents can be read without login and
+contain nothing confidential.
 """
 
 import functools
@@ -26,12 +27,15 @@ def _version():
 
 
 def versions():
-    """GET /redfish: DSP0266, "Protocol version"; nothing else in it"""
+    """GET /redfish: the protocol versions
+
+    The body has no other members (DSP0266, "Protocol version").
+    """
     return responses.resource({'v1': ROOT})
 
 
 def resource():
-    """GET /redfish/v1/"""
+    """GET /redfish/v1/: the service root"""
     app = flask.current_app
     body = {
         '@odata.id': ROOT,
@@ -59,7 +63,7 @@ def resource():
 
 
 def odata():
-    """GET /redfish/v1/odata: what OData's clients begin with"""
+    """GET /redfish/v1/odata: the OData service document"""
     links = routing.root_links(flask.current_app)
     return responses.resource({
         '@odata.context': ROOT + '$metadata',

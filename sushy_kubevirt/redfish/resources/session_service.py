@@ -25,7 +25,7 @@ _ONE = SESSIONS + '/<session_id>'
 
 ROOT_LINKS = {'SessionService': ROOT, 'Links/Sessions': SESSIONS}
 
-#: Characters of what a client calls its session.
+#: Maximum length of Session.Context, in characters.
 _LONGEST_CONTEXT = 256
 
 _SHAPE = {
@@ -40,7 +40,10 @@ def _sessions():
 
 
 def service():
-    """GET, PATCH /redfish/v1/SessionService"""
+    """GET, PATCH /redfish/v1/SessionService
+
+    SessionTimeout can be set.
+    """
     if flask.request.method == 'PATCH':
         _set_timeout(payload.properties(_SHAPE)['SessionTimeout'])
     return responses.resource({
@@ -128,10 +131,11 @@ def _login():
 
 
 def _credentials():
-    """The body of a login.
+    """Read and validate the body of a login.
 
-    :raises: `errors.RedfishError`, 400, which repeats no value: the password
-        may be in the wrong place
+    :returns: dict with UserName, Password and, if sent, Context
+    :raises: `errors.RedfishError`, 400. The messages contain no values,
+        because the client may have sent the password in another property.
     """
     body, found, values = payload.body(), [], {}
     shape = {'UserName': 256, 'Password': 4096, 'Context': _LONGEST_CONTEXT}
@@ -180,7 +184,10 @@ def _owner(session_id):
 
 
 def resource(session_id):
-    """GET, DELETE /redfish/v1/SessionService/Sessions/<session_id>"""
+    """GET, DELETE /redfish/v1/SessionService/Sessions/<session_id>
+
+    DELETE closes the session (logout).
+    """
     session = _find(session_id)
     if flask.request.method == 'DELETE':
         _sessions().close(session)

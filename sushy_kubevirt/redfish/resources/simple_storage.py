@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SimpleStorage v1.3: all drives of a system by bus, including media drives.
 
-Sizes of media are left out, because clients that look for a disk to
-install on read them.
+Media have no CapacityBytes, because clients that search for a disk to install
+on would take them for disks.
 """
 
 from sushy_kubevirt.redfish.protocol import errors
@@ -21,7 +21,10 @@ def collection(machine):
 
 
 def resource(machine, simple_storage_id):
-    """GET …/SimpleStorage/<simple_storage_id>"""
+    """GET …/SimpleStorage/<simple_storage_id>
+
+    :param simple_storage_id: bus, such as ``sata``
+    """
     disks = hardware.disks_by_bus(machine.inventory()).get(simple_storage_id)
     if disks is None:
         raise errors.resource_not_found('SimpleStorage', simple_storage_id)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage v1.17: disks and LUNs of a system, grouped by bus.
 
-One subsystem per bus with one controller, a drive per disk, and a volume per
-disk of known size. Drives are below the chassis, where the schema places them.
-Drives for media are in `virtual_media` and `simple_storage`. Disks are added
-with KubeVirt, so nothing can be created here.
+Each bus is one Storage resource with one controller, one drive per disk and
+one volume per disk of known size. Drives are below the chassis, where the
+schema places them. CD-ROM drives are in `virtual_media` and `simple_storage`.
+Disks are added with KubeVirt; POST of a volume is refused.
 """
 
 import flask
@@ -17,10 +17,10 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
-#: The one controller of each bus.
+#: Id of the only controller of each bus.
 CONTROLLER = '1'
 
-# Other buses are virtio, for which Redfish has no protocol.
+# Bus: Redfish's Protocol. There is none for virtio and SCSI: shown as OEM.
 _PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
 
 
@@ -29,7 +29,7 @@ def path(machine, storage_id, *names):
 
 
 def drives(machine):
-    """The drives of all buses.
+    """Group the disks and LUNs by bus, without CD-ROM drives.
 
     :returns: dict of bus to list of `inventory.Disk`
     """
@@ -42,7 +42,10 @@ def drives(machine):
 
 
 def drive_path(machine, name):
-    """Path of a drive, by the disk's name."""
+    """Path of the drive of a disk.
+
+    :param name: the disk's name
+    """
     return resource_paths.chassis(machine, 'Drives', name)
 
 
@@ -161,7 +164,10 @@ def _drive(machine, bus, disk):
 
 
 def no_storage_drive(machine, **_more):
-    """…/Storage/<stg_id>/Drives/<drv_id>: 404, drives are below the chassis"""
+    """GET …/Storage/<stg_id>/Drives/<drv_id>: 404
+
+    sushy-emulator's path; drives are below the chassis.
+    """
     raise errors.uri_not_found()
 
 
@@ -174,7 +180,10 @@ def _volume_path(machine, storage_id, disk):
 
 
 def volumes(machine, storage_id):
-    """GET, POST …/Storage/<storage_id>/Volumes"""
+    """GET, POST …/Storage/<storage_id>/Volumes
+
+    :raises: `errors.RedfishError`, 400 for POST
+    """
     disks = _disks(machine, storage_id)
     here = path(machine, storage_id, 'Volumes')
     if flask.request.method == 'POST':

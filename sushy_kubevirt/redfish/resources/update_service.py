@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UpdateService: not available, because firmware comes with KubeVirt.
+"""UpdateService: not available, because firmware is part of KubeVirt.
 
-Replaces sushy-emulator's views, which simulate an update by raising a version
-number and answer 500 to an invalid request.
+Replaces sushy-emulator's views, which simulate an update by incrementing a
+version number and return 500 for an invalid request.
 """
 
 from sushy_kubevirt.redfish.protocol import errors
@@ -11,7 +11,7 @@ from sushy_kubevirt.redfish.protocol import routing
 
 
 def no_update_service():
-    """/redfish/v1/UpdateService: 404"""
+    """GET /redfish/v1/UpdateService: 404"""
     raise errors.uri_not_found()
 
 
