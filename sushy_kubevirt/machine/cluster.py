@@ -243,7 +243,7 @@ class Cluster:
         if self._cache.stale and not self._recently_fetched(key):
             return self.fetch(machine)
         if self.recent_writes is not None and self._cache.is_older(
-                key, self.recent_writes.newest(machine.uid)):
+                key, self.recent_writes.latest(machine.uid)):
             return self.fetch(machine)
         vm, vmi = self._cache.objects(key)
         if vm is None or vm['metadata']['uid'] != machine.uid:
@@ -384,8 +384,8 @@ class Cluster:
     def _record_write(self, vm):
         self._cache.put_vm(vm)
         if self.recent_writes is not None:
-            self.recent_writes.note(vm['metadata']['uid'],
-                                    vm['metadata'].get('resourceVersion'))
+            self.recent_writes.record(vm['metadata']['uid'],
+                                      vm['metadata'].get('resourceVersion'))
 
     def _fetch_vm(self, machine, key):
         try:

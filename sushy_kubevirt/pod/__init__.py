@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in the pod of a BMC, of which there is one for each VM.
+"""Parts shared by the containers of a BMC pod, one pod for each VM.
 
-The command ``sushy-kubevirt-redfish``, and what its neighbour for IPMI needs
-as well: the port for probes and metrics (`health`, `exposition`). What the
-pod is given is said by `deployments` and `config_map` of
-`sushy_kubevirt.operator`.
+The Redfish server of the command ``sushy-kubevirt-redfish``, and the port for
+probes and metrics that the IPMI container uses too (`health`, `prometheus`).
+The operator defines the containers' environment.
 """

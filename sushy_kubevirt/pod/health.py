@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small HTTP server for probes and metrics, in a thread of its own.
+"""HTTP server for ``/livez``, ``/readyz`` and ``/metrics``.
 
-Paths after Kubernetes' own components: ``/livez`` whether the process works,
-``/readyz`` whether it can do what it is for, and ``/metrics``. Nobody has to
-log in, and nothing secret is told. It stands apart from the server whose
-health it tells, whatever becomes of that one; and it is a few lines instead
-of `http.server`, since there is one in each container of each VM.
-
-One thread serves all; who is slow, silent, or one too many is hung up on, and
-keeps nobody waiting.
+One thread serves all connections; slow and surplus clients are disconnected.
+There is no authentication, and responses contain no secrets. It is
+independent of the server that it reports on. A selector loop instead of
+`http.server` needs fewer imports, and no thread for each connection, in
+every container.
 """
 
 import contextlib
@@ -20,11 +17,11 @@ import time
 
 LOG = logging.getLogger(__name__)
 
-#: Connections at a time; one more ends the oldest.
-MOST = 32
+#: Maximum number of connections; another one closes the oldest.
+MAX_CONNECTIONS = 32
 
-#: Seconds that one may take from its first byte to our last.
-PATIENCE = 5
+#: Seconds for a connection from accept to the end of the response.
+TIMEOUT_SECONDS = 5
 
 _LONGEST = 8192
 
@@ -39,35 +36,35 @@ _REASONS = {200: 'OK', 400: 'Bad Request', 404: 'Not Found',
 
 
 class Server:
-    """Answers ``/livez``, ``/readyz`` and ``/metrics``.
+    """Serves ``/livez``, ``/readyz`` and ``/metrics``.
 
-    The functions are called in the server's thread, so they must come back
-    soon (a probe waits 5 s); one that raises is an answer of 500.
+    The functions run in the server's thread and must return soon (probes time
+    out after 5 s). An exception is answered with status 500.
 
-    :param address: to listen on, of IPv4 or IPv6
-    :param port: TCP; 0 for a free one, which `port` then is
-    :param live: function; what is wrong with the process, a sentence; '' or
-        None if nothing is
-    :param ready: the same for what it is there for
+    :param address: IPv4 or IPv6 address to listen on
+    :param port: TCP port; 0 for a free one, then stored in `port`
+    :param live: function that returns why the process is not alive; '' or None
+        if it is
+    :param ready: function that returns why it is not ready, likewise
     :param metrics: function that returns the metrics, bytes
     """
 
     def __init__(self, address, port, live, ready, metrics):
         self.address = address
         self.port = port
-        self._pages = {'/livez': (_verdict, live),
-                       '/readyz': (_verdict, ready),
-                       '/metrics': (_metrics, metrics)}
+        self._pages = {'/livez': (_probe_page, live),
+                       '/readyz': (_probe_page, ready),
+                       '/metrics': (_metrics_page, metrics)}
         self._selector = self._thread = self._listener = None
 
     def start(self):
-        """Listen.
+        """Bind the port and start the thread.
 
-        :raises: OSError, with the address and the port in its text
+        :raises: OSError whose text contains the address and the port
         """
         try:
             self._listener = socket.create_server(
-                (self.address, self.port), backlog=MOST,
+                (self.address, self.port), backlog=MAX_CONNECTIONS,
                 family=socket.AF_INET6 if ':' in self.address
                 else socket.AF_INET)
         except OSError as exc:
@@ -75,7 +72,7 @@ class Server:
                 self.port, self.address, exc.strerror)) from None
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
-        ours, self._bell = socket.socketpair()
+        ours, self._wake = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(ours, selectors.EVENT_READ)
@@ -84,29 +81,29 @@ class Server:
         self._thread.start()
 
     def close(self):
-        """Stop listening, and hang up. Again, it does nothing."""
+        """Close the port and all connections; idempotent."""
         if self._thread is None:
             return
-        self._bell.close()
+        self._wake.close()
         self._thread.join()
         self._thread = None
 
-    def _run(self, bell):
-        # By age: all have the same time.
+    def _run(self, wake):
+        # Ordered by age, as all have the same timeout.
         clients = {}
         with contextlib.closing(self._selector) as selector, \
-                contextlib.closing(self._listener), contextlib.closing(bell):
+                contextlib.closing(self._listener), contextlib.closing(wake):
             while True:
-                for key, _events in selector.select(_left(clients)):
-                    if key.fileobj is bell:
-                        _hang_up(selector, clients, list(clients))
+                for key, _events in selector.select(_next_timeout(clients)):
+                    if key.fileobj is wake:
+                        _close(selector, clients, list(clients))
                         return
                     if key.fileobj is self._listener:
                         self._accept(selector, clients)
                     elif key.fileobj in clients:
                         self._serve(selector, clients, key.fileobj)
                 now = time.monotonic()
-                _hang_up(selector, clients, [
+                _close(selector, clients, [
                     one for one, client in clients.items()
                     if client.end <= now])
 
@@ -114,13 +111,13 @@ class Server:
         try:
             sock, _address = self._listener.accept()
         except OSError:
-            return      # gone already, or no more files
+            return      # closed by the client, or no file descriptor left
         sock.setblocking(False)
-        if len(clients) >= MOST:
-            _hang_up(selector, clients, [next(iter(clients))])
+        if len(clients) >= MAX_CONNECTIONS:
+            _close(selector, clients, [next(iter(clients))])
         clients[sock] = _Client()
         selector.register(sock, selectors.EVENT_READ)
-        # Mostly the request is there by now.
+        # The request has usually arrived by now.
         self._serve(selector, clients, sock)
 
     def _serve(self, selector, clients, sock):
@@ -132,7 +129,7 @@ class Server:
                 whole = b'\r\n\r\n' in client.request
                 if not whole and len(client.request) <= _LONGEST:
                     if not read:
-                        _hang_up(selector, clients, [sock])
+                        _close(selector, clients, [sock])
                     return
                 client.answer = memoryview(self._answer(
                     client.request if whole else b''))
@@ -141,63 +138,64 @@ class Server:
         except BlockingIOError:
             return
         except OSError:
-            _hang_up(selector, clients, [sock])
+            _close(selector, clients, [sock])
             return
         if not client.answer:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
-            _hang_up(selector, clients, [sock])
+            _close(selector, clients, [sock])
 
     def _answer(self, request):
         words = request.partition(b'\r\n')[0].decode('latin-1').split(' ')
         if len(words) != 3:
-            return _response(400, 'This is no request of HTTP.\n')
+            return _response(400, 'Not an HTTP request.\n')
         method, target, _version = words
         make, function = self._pages.get(
             target.partition('?')[0], (None, None))
         if make is None:
-            return _response(404, f"There are {', '.join(self._pages)}.\n")
+            return _response(404, f"Supported: {', '.join(self._pages)}.\n")
         if method not in ('GET', 'HEAD'):
-            return _response(405, 'Only GET.\n')
+            return _response(405, 'Method not allowed; use GET or HEAD.\n')
         try:
             code, text, kind = make(function)
         except Exception:
-            LOG.exception('%s failed', target)
-            code, text, kind = 500, 'It failed; see the log.\n', _TEXT
+            LOG.exception('%s: unexpected error', target)
+            code, kind = 500, _TEXT
+            text = 'Unexpected error; see the log.\n'
         return _response(code, text, kind, method == 'HEAD')
 
 
 class _Client:
-    """A connection: what it has sent, and what it is still to be sent."""
+    """State of a connection: received request, remaining response."""
 
     def __init__(self):
         self.request = b''
         self.answer = None
-        self.end = time.monotonic() + PATIENCE
+        self.end = time.monotonic() + TIMEOUT_SECONDS
 
 
-def _left(clients):
-    """Seconds until the oldest connection has had its time."""
+def _next_timeout(clients):
+    """Seconds until the oldest connection times out; None without any."""
     for client in clients.values():
         return max(0, client.end - time.monotonic())
     return None
 
 
-def _hang_up(selector, clients, socks):
+def _close(selector, clients, socks):
     for sock in socks:
         del clients[sock]
         selector.unregister(sock)
         sock.close()
 
 
-def _verdict(function):
+def _probe_page(function):
     problem = function()
     if problem:
         return 503, problem + '\n', _TEXT
     return 200, 'ok\n', _TEXT
 
 
-def _metrics(function):
+def _metrics_page(function):
     return 200, function(), _METRICS
 
 

@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 #: Connections at a time. When one more comes, the one that has kept us
 #: waiting for longest is hung up on.
-MOST = 64
+MAX_CONNECTIONS = 64
 
 #: Seconds from connecting to the end of the request: handshake, head, body.
 REQUEST_SECONDS = 20
@@ -47,13 +47,13 @@ _LINES = 2 ** 15
 _DIGITS = 18
 
 #: Bytes that are thrown away at a time.
-_WASTE = 2 ** 16
+_DISCARD_BYTES = 2 ** 16
 
 #: Seconds that requests have to be done with when the server is to end.
-GRACE = 8
+GRACE_SECONDS = 8
 
 #: In whose name probes are made, which are not worth a line in the log.
-PROBE = 'sushy-kubevirt-probe'
+PROBE_USER_AGENT = 'sushy-kubevirt-probe'
 
 
 class Server(serving.ThreadedWSGIServer):
@@ -71,11 +71,11 @@ class Server(serving.ThreadedWSGIServer):
         self._connections = {}
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._bell, self._rope = socket.socketpair()
-        self._rope.setblocking(False)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_writer.setblocking(False)
         self._stopping = False
         # When the loop looks around next, unless it is rung for.
-        self._look_at = None
+        self._next_check = None
         if certificate is not None:
             # What Werkzeug tells the application's scheme from.
             self.ssl_context = certificate.context()
@@ -93,29 +93,29 @@ class Server(serving.ThreadedWSGIServer):
     def stop(self):
         """Have `serve` come to its end; may be called by a signal."""
         self._stopping = True
-        self._ring()
+        self._wake()
 
-    def _ring(self):
+    def _wake(self):
         """Have the loop look around."""
         with contextlib.suppress(OSError):
-            self._rope.send(b'.')
+            self._wake_writer.send(b'.')
 
     def serve(self):
         """Serve until `stop`, and then until all requests are done with."""
         self.socket.setblocking(False)
         with selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)
-            selector.register(self._bell, selectors.EVENT_READ)
+            selector.register(self._wake_reader, selectors.EVENT_READ)
             while not self._stopping:
-                for key, _events in selector.select(self._cut_late()):
-                    if key.fileobj is self._bell:
-                        self._bell.recv(64)
+                for key, _events in selector.select(self._abort_expired()):
+                    if key.fileobj is self._wake_reader:
+                        self._wake_reader.recv(64)
                     else:
                         self._handle_request_noblock()
         self.server_close()
         self._finish()
-        self._bell.close()
-        self._rope.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
 
     def server_close(self):
         # Not the one that waits for all threads.
@@ -130,21 +130,21 @@ class Server(serving.ThreadedWSGIServer):
                 sock, server_side=True, do_handshake_on_connect=False)
         sock.settimeout(SEND_SECONDS)
         with self._lock:
-            if len(self._connections) >= MOST:
+            if len(self._connections) >= MAX_CONNECTIONS:
                 slow = min((one for one, connection
                             in self._connections.items()
-                            if not connection.ours), default=None,
+                            if not connection.server_turn), default=None,
                            key=lambda one: self._connections[one].since)
                 if slow is None:
                     sock.close()
                     raise OSError('There are too many connections')
                 # It does not count any more; its thread is about to end.
                 del self._connections[slow]
-                _cut(slow)
+                _abort(slow)
             self._connections[sock] = _Connection()
         return sock, address
 
-    def _cut_late(self):
+    def _abort_expired(self):
         """Hang up on those whose time is over.
 
         :returns: seconds after which to look again; None while there are
@@ -158,10 +158,10 @@ class Server(serving.ThreadedWSGIServer):
             for sock, end in ends.items():
                 if end <= now:
                     self._connections[sock].end = None
-                    _cut(sock)
-            self._look_at = min(
+                    _abort(sock)
+            self._next_check = min(
                 (end for end in ends.values() if end > now), default=None)
-            return None if self._look_at is None else self._look_at - now
+            return None if self._next_check is None else self._next_check - now
 
     def shutdown_request(self, request):
         # The thread is done with it.
@@ -170,50 +170,52 @@ class Server(serving.ThreadedWSGIServer):
             self._connections.pop(request, None)
             self._idle.notify_all()
 
-    def turn(self, sock, ours, seconds):
+    def set_deadline(self, sock, server_turn, seconds):
         """Whose turn it is.
 
-        :param ours: False when the client keeps us waiting
+        :param server_turn: False when the client keeps us waiting
         :param seconds: how long it may take; None if there is no end to it
         """
         with self._lock:
             connection = self._connections.get(sock)
             if connection is None:
                 return
-            connection.ours, connection.since = ours, time.monotonic()
+            connection.server_turn = server_turn
+            connection.since = time.monotonic()
             connection.end = (None if seconds is None
                               else connection.since + seconds)
             sooner = connection.end is not None and (
-                self._look_at is None or connection.end < self._look_at)
+                self._next_check is None or connection.end < self._next_check)
         if sooner:
-            self._ring()
+            self._wake()
 
     def _finish(self):
         """Let requests that are being answered be done with."""
-        end = time.monotonic() + GRACE
+        end = time.monotonic() + GRACE_SECONDS
         with self._lock:
             for sock, connection in self._connections.items():
-                if not connection.ours or connection.end is None:
-                    _cut(sock)
+                if not connection.server_turn or connection.end is None:
+                    _abort(sock)
             while self._connections and time.monotonic() < end:
                 self._idle.wait(end - time.monotonic())
             if self._connections:
                 LOG.warning('%d requests were not done with in %d s',
-                            len(self._connections), GRACE)
+                            len(self._connections), GRACE_SECONDS)
 
     def handle_error(self, request, client_address):
         LOG.exception('A request of %s failed', client_address[0])
 
 
 class _Connection:
-    """What is known of a connection.
+    """State of a connection.
 
-    `ours` whether the next step is ours, `since` when; `end` when it is hung
-    up on, None for a stream.
+    :ivar server_turn: whether the server, not the client, must act next
+    :ivar since: when that began, `time.monotonic`
+    :ivar end: when to disconnect; None for a stream
     """
 
     def __init__(self):
-        self.ours = False
+        self.server_turn = False
         self.since = time.monotonic()
         self.end = self.since + REQUEST_SECONDS
 
@@ -229,7 +231,7 @@ class _Handler(serving.WSGIRequestHandler):
 
     def setup(self):
         super().setup()
-        self.rfile = _Lines(self.rfile)
+        self.rfile = _BoundedReader(self.rfile)
 
     def handle(self):
         # Of the first line; any other is answered with 431.
@@ -257,8 +259,8 @@ class _Handler(serving.WSGIRequestHandler):
             self._refuse(413)
         elif int(length) > _LONGEST:
             # The application refuses it, and does not wait for it either.
-            self.rfile = _Waste(self.rfile)
-            self.server.turn(self.connection, True, REQUEST_SECONDS)
+            self.rfile = _DiscardReader(self.rfile)
+            self.server.set_deadline(self.connection, True, REQUEST_SECONDS)
             return environ
         else:
             body = self._body(environ, int(length))
@@ -266,7 +268,7 @@ class _Handler(serving.WSGIRequestHandler):
         # Nothing else is expected, nor waited for when we hang up.
         self.rfile.close()
         self.rfile = io.BytesIO()
-        self.server.turn(self.connection, True, ANSWER_SECONDS)
+        self.server.set_deadline(self.connection, True, ANSWER_SECONDS)
         return environ
 
     def _body(self, environ, most):
@@ -289,9 +291,9 @@ class _Handler(serving.WSGIRequestHandler):
 
     def end_headers(self):
         if self._streams:
-            self.server.turn(self.connection, True, None)
+            self.server.set_deadline(self.connection, True, None)
         else:
-            self.server.turn(self.connection, False, SEND_SECONDS)
+            self.server.set_deadline(self.connection, False, SEND_SECONDS)
         super().end_headers()
 
     def finish(self):
@@ -305,7 +307,7 @@ class _Handler(serving.WSGIRequestHandler):
     def log_request(self, code='-', size='-'):
         code = int(code)
         if (code == 200 and self.command == 'GET'
-                and self.headers.get('User-Agent') == PROBE):
+                and self.headers.get('User-Agent') == PROBE_USER_AGENT):
             return
         LOG.info('%s "%s" %d', self.client_address[0],
                  self.requestline.translate(self._control_char_table), code)
@@ -315,7 +317,7 @@ class _Handler(serving.WSGIRequestHandler):
             self._control_char_table))
 
 
-class _Lines:
+class _BoundedReader:
     """What a client sends, whole, and with an end to its lines.
 
     :param stream: to read from
@@ -350,7 +352,7 @@ class _Lines:
         return getattr(self._stream, name)
 
 
-class _Waste:
+class _DiscardReader:
     """What a client goes on to send, which Werkzeug reads to throw it away:
     by 10 MB at a time, if it may.
 
@@ -362,13 +364,13 @@ class _Waste:
 
     def read(self, size):
         """:returns: some bytes; none at the end"""
-        return self._stream.read1(min(size, _WASTE))
+        return self._stream.read1(min(size, _DISCARD_BYTES))
 
     def __getattr__(self, name):
         return getattr(self._stream, name)
 
 
-def _cut(sock):
+def _abort(sock):
     """Have the thread that waits for a socket find it at its end.
 
     Not by the method of a TLS socket, which takes it apart under the

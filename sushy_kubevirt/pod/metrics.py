@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Redfish side of a pod tells Prometheus.
+"""Prometheus metrics of the Redfish container.
 
-Requests are counted by the rule of their route, which there are a fixed
-number of, and never by a path, of which a client can make up as many as it
-likes.
+Requests are labelled with the rule of their route, not with the path: the
+number of rules is bounded, paths are chosen by clients.
 """
 
 import flask
 
 from sushy_kubevirt.pod import prometheus
 
-#: For a path that fits no rule, and for a method that HTTP does not know.
+#: Labels for a path without a route, and for an unknown method.
 _NONE = 'none'
 _OTHER = 'other'
 
@@ -18,10 +17,10 @@ _METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 
 
 class Metrics:
-    """The metrics of one application.
+    """Metrics of one application.
 
-    :param app: sushy-emulator's application, with the kubevirt driver
-    :param connections: function; number of connections
+    :param app: sushy-emulator's application with the kubevirt driver
+    :param connections: function that returns the number of connections
     """
 
     def __init__(self, app, connections):
@@ -43,7 +42,7 @@ class Metrics:
         flask.request_finished.connect(self._count, app)
 
     def text(self):
-        """:returns: bytes, for Prometheus"""
+        """:returns: bytes, in Prometheus' text format"""
         return prometheus.text(self._metrics)
 
     def _count(self, _app, response, **_):

@@ -14,7 +14,7 @@ import time
 from sushy_kubevirt.pod import http_server
 
 #: Seconds for an answer.
-PATIENCE = 3
+TIMEOUT_SECONDS = 3
 
 #: Seconds for which an answer tells that Redfish is served, and that the
 #: process lives. There is a pod for each VM, and to ask costs some
@@ -24,7 +24,7 @@ _LIVE_FOR = 60
 
 _REQUEST = (
     'GET /redfish/v1/ HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\n'
-    'Connection: close\r\n\r\n' % http_server.PROBE).encode()
+    'Connection: close\r\n\r\n' % http_server.PROBE_USER_AGENT).encode()
 
 
 class Probe:
@@ -73,10 +73,10 @@ class Probe:
 
     def _ask(self):
         """:returns: the first line of the answer"""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_SECONDS
         with contextlib.ExitStack() as stack:
             sock = stack.enter_context(
-                socket.create_connection(self._where, PATIENCE))
+                socket.create_connection(self._where, TIMEOUT_SECONDS))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is not None:
                 sock = stack.enter_context(self._context.wrap_socket(

@@ -120,11 +120,11 @@ def check_password(name, password):
     """
     try:
         return services().login.check(name, password, client_address())
-    except authenticator.Refused:
+    except authenticator.LoginRefused:
         raise errors.RedfishError(401, messages.message(
             'ResourceAtUriUnauthorized', flask.request.path,
             'Invalid user name or password'), headers=_CHALLENGE) from None
-    except authenticator.Slowed as exc:
+    except authenticator.LoginThrottled as exc:
         # Not 429: Redfish clients such as sushy treat it as a client error
         # and do not retry.
         raise errors.unavailable(

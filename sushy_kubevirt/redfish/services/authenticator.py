@@ -33,7 +33,7 @@ _LONGEST = 72
 _WRONG = 4096
 
 #: Seconds after which a wrong password that comes again is told again.
-_TELL = 60
+_REPORT_SECONDS = 60
 
 #: Passwords that bcrypt looks at at a time, and that wait for it; more are
 #: sent away, so that guessers do not have all of a worker's threads.
@@ -41,14 +41,14 @@ _AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
 _WAITING = 1
 
 #: Seconds they wait.
-_PATIENCE = 2
+_QUEUE_SECONDS = 2
 
 
-class Refused(Exception):
+class LoginRefused(Exception):
     """No such user, or not their password; which, nobody is told."""
 
 
-class Slowed(Exception):
+class LoginThrottled(Exception):
     """Too many wrong passwords, or too many logins at once.
 
     :param retry_after: seconds
@@ -59,7 +59,7 @@ class Slowed(Exception):
         self.retry_after = retry_after
 
 
-class Login:
+class Authenticator:
     """Checks names and passwords. Safe for several threads.
 
     :param accounts: `account_files.Accounts`; None if there are no
@@ -78,8 +78,8 @@ class Login:
         # Keyed hash: event that is set when bcrypt has said.
         self._asked = {}
         # For users that there are not; fits no password.
-        self._nobody = bcrypt.hashpw(secrets.token_bytes(16).hex().encode(),
-                                     bcrypt.gensalt(4))
+        self._dummy = bcrypt.hashpw(secrets.token_bytes(16).hex().encode(),
+                                    bcrypt.gensalt(4))
         #: Functions of (user or None if unknown, source), called when
         #: somebody was refused; must not block.
         self.refused = []
@@ -110,7 +110,7 @@ class Login:
         :param password: bytes
         :param source: the client's address
         :returns: `account_files.Account`
-        :raises: `Refused`, `Slowed`
+        :raises: `LoginRefused`, `LoginThrottled`
         """
         accounts = self._accounts.current()
         account = accounts.get(name)
@@ -121,17 +121,17 @@ class Login:
             account = accounts.get(name)
             mark = self._mark(name, account, password)
         if self._is_wrong(mark):
-            self._tell(mark, name, account, source)
-            raise Refused()
+            self._report_refused(mark, name, account, source)
+            raise LoginRefused()
         wait = self._throttle.admit(name, source)
         if wait > 0:
-            raise Slowed(wait)
-        if self._is_right(name, mark) or self._ask(
+            raise LoginThrottled(wait)
+        if self._is_right(name, mark) or self._check_with_bcrypt(
                 mark, source, accounts, name, account, password):
             self._throttle.right(name, source)
             return account
-        self._tell(mark, name, account, source)
-        raise Refused()
+        self._report_refused(mark, name, account, source)
+        raise LoginRefused()
 
     def _mark(self, name, account, password):
         """The keyed hash of a name, its digest and a password."""
@@ -151,15 +151,16 @@ class Login:
             self._wrong.move_to_end(mark)
             return True
 
-    def _ask(self, mark, source, accounts, name, account, password):
+    def _check_with_bcrypt(self, mark, source, accounts,
+                           name, account, password):
         """Ask bcrypt, unless somebody asks it the same now.
 
         That it does not fit is counted once, for who has asked.
 
         :returns: whether the password fits
-        :raises: `Slowed`
+        :raises: `LoginThrottled`
         """
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _QUEUE_SECONDS
         while True:
             with self._lock:
                 if self._is_right(name, mark):
@@ -172,9 +173,9 @@ class Login:
                     break
             asked.wait(max(0, end - time.monotonic()))
             if time.monotonic() >= end:
-                raise Slowed(1)
+                raise LoginThrottled(1)
         try:
-            fits = self._in_turn(accounts, name, account, password)
+            fits = self._fits_limited(accounts, name, account, password)
             if not fits:
                 self._throttle.wrong(name, source)
             with self._lock:
@@ -190,16 +191,16 @@ class Login:
                 del self._asked[mark]
             asked.set()
 
-    def _in_turn(self, *args):
+    def _fits_limited(self, *args):
         """`_fits`, when it is its turn.
 
-        :raises: `Slowed`
+        :raises: `LoginThrottled`
         """
         if not self._places.acquire(blocking=False):
-            raise Slowed(1)
+            raise LoginThrottled(1)
         try:
-            if not self._slots.acquire(timeout=_PATIENCE):
-                raise Slowed(1)
+            if not self._slots.acquire(timeout=_QUEUE_SECONDS):
+                raise LoginThrottled(1)
             try:
                 return self._fits(*args)
             finally:
@@ -210,7 +211,7 @@ class Login:
     def _fits(self, accounts, name, account, password):
         if account is None:
             bcrypt.checkpw(account_files.hashed(password),
-                           self._digest_of_nobody(accounts, name))
+                           self._dummy_digest(accounts, name))
             return False
         if account.hashed:
             return bcrypt.checkpw(account_files.hashed(password),
@@ -220,19 +221,19 @@ class Login:
             return False
         return bcrypt.checkpw(password, account.digest)
 
-    def _digest_of_nobody(self, accounts, name):
+    def _dummy_digest(self, accounts, name):
         """One as dear as those there are; the same each time for a name."""
         costs = sorted(map(account_files.cost, accounts.values())) or [10]
         chosen = hmac.digest(self._key, name.encode(
             errors='surrogatepass'), 'sha256')[0] % len(costs)
-        return b'$2b$%02d' % costs[chosen] + self._nobody[6:]
+        return b'$2b$%02d' % costs[chosen] + self._dummy[6:]
 
-    def _tell(self, mark, name, account, source):
+    def _report_refused(self, mark, name, account, source):
         """Tell who may want to know, but not of each of many repetitions."""
         now = time.monotonic()
         with self._lock:
             told = self._wrong.get(mark)
-            if told and now - told < _TELL:
+            if told and now - told < _REPORT_SECONDS:
                 return
             if told is not None:
                 self._wrong[mark] = now

@@ -27,22 +27,22 @@ class Services:
 
     def __init__(self, config, settings, cluster):
         self.settings = settings
-        self.folder = shared_directory.Folder(config)
+        self.folder = shared_directory.SharedDirectory(config)
         self.folder.make()
-        self.bus = worker_messages.Bus(self.folder.path)
-        cluster.recent_writes = written_versions.Writes(self.folder.path)
-        self.state = state_secret.State(
+        self.worker_messages = worker_messages.WorkerMessages(self.folder.path)
+        cluster.recent_writes = written_versions.WrittenVersions(self.folder.path)
+        self.state = state_secret.StateSecret(
             cluster,
             state_secret.place(cluster, settings.state_secret),
-            self.bus,
+            self.worker_messages,
         )
-        self.login = authenticator.Login(self._accounts())
+        self.login = authenticator.Authenticator(self._accounts())
         self.sessions = sessions.Sessions(
             self.folder, self.login, self.state, settings.session_timeout)
-        self.events = dispatcher.Events(
+        self.events = dispatcher.EventDispatcher(
             cluster,
             self.state,
-            self.bus,
+            self.worker_messages,
             self.folder,
             settings.events,
             settings.allows,
@@ -54,7 +54,7 @@ class Services:
 
         Again, it changes nothing; a child process has to start anew.
         """
-        self.bus.start()
+        self.worker_messages.start()
         self.events.start()
 
     def _accounts(self):
@@ -74,5 +74,5 @@ class Services:
 
     def close(self):
         self.events.close()
-        self.bus.close()
+        self.worker_messages.close()
         self.folder.close()

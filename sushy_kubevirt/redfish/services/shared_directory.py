@@ -41,10 +41,10 @@ _STATE_DIR = 'SUSHY_EMULATOR_STATE_DIR'
 #: Seconds after which a folder that nobody holds is left over.
 _LEFT_OVER = 86400
 
-_folders = weakref.WeakSet()
+_instances = weakref.WeakSet()
 
 
-class Folder:
+class SharedDirectory:
     """The shared folder of one emulator.
 
     :param config: mapping with what sushy-emulator's config file set
@@ -55,7 +55,7 @@ class Folder:
         self._base = pathlib.Path(base or tempfile.gettempdir())
         self._fd = None
         self.after_fork()
-        _folders.add(self)
+        _instances.add(self)
         #: Where it is; there once `make` was called.
         self.path = self._base / (
             _PREFIX % os.geteuid() + _fingerprint(config))
@@ -179,7 +179,7 @@ def _fingerprint(config):
 
 
 def _after_fork():
-    for folder in list(_folders):
+    for folder in list(_instances):
         folder.after_fork()
 
 

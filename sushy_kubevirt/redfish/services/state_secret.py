@@ -64,7 +64,7 @@ def place(cluster, wanted=None):
     return cluster.default_namespace, NAME
 
 
-class State:
+class StateSecret:
     """The Secret. Safe to use from several threads.
 
     :param cluster: a `cluster.Cluster`. One that is about a single VM makes
@@ -81,7 +81,7 @@ class State:
         self._warned = False
         self.after_fork()
         if bus is not None:
-            bus.subscribe(_TOPIC, self._heard)
+            bus.subscribe(_TOPIC, self._on_published)
         _states.add(self)
 
     def after_fork(self):
@@ -117,7 +117,7 @@ class State:
         """
         if (self._held is None
                 or time.monotonic() - self._renewed_at > AGE):
-            self._ask_aside()
+            self._refresh_in_thread()
         return (self._held or {}).get(section) or {}
 
     def subscribe(self, callback):
@@ -271,11 +271,11 @@ class State:
             for callback in tuple(self._callbacks):
                 callback()
 
-    def _heard(self, news):
+    def _on_published(self, news):
         """Another worker has written."""
-        self._ask_aside(again=True)
+        self._refresh_in_thread(again=True)
 
-    def _ask_aside(self, again=False):
+    def _refresh_in_thread(self, again=False):
         """Have a thread read it. :param again: even if one does already"""
         with self._lock:
             self._again = self._again or again

@@ -29,16 +29,16 @@ LONGEST = 128 * 1024
 
 #: Seconds a worker with a full queue (ten messages, for Linux) is waited for;
 #: after that, it is not waited for so many seconds.
-PATIENCE = 1.0
-IMPATIENCE = 10.0
+SEND_SECONDS = 1.0
+SLOW_WORKER_SECONDS = 10.0
 
 _ENDING = '.worker'
 _LOCK = 'leader.lock'
 
-_buses = weakref.WeakSet()
+_instances = weakref.WeakSet()
 
 
-class Bus:
+class WorkerMessages:
     """A worker's place among the workers. Safe for several threads.
 
     Starts nothing before `start`; after a fork, the child has to start anew.
@@ -51,25 +51,25 @@ class Bus:
         self._callbacks = {}
         self._elected = []
         self._begin()
-        _buses.add(self)
+        _instances.add(self)
 
     def _begin(self):
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._socket = self._sender = self._directory = None
         self._name = None
-        self._hold = None
+        self._lock_fd = None
         self._slow = {}
-        self._closed = self._stands = False
+        self._closed = self._campaigning = False
         #: Whether this worker is the leader.
-        self.leading = False
+        self.is_leader = False
 
     def after_fork(self):
         """Leave the parent's place to it."""
         for each in (self._socket, self._sender):
             if each is not None:
                 each.close()
-        for descriptor in (self._directory, self._hold):
+        for descriptor in (self._directory, self._lock_fd):
             if descriptor is not None and not self._closed:
                 os.close(descriptor)
         self._begin()
@@ -83,7 +83,7 @@ class Bus:
         """
         self._callbacks.setdefault(topic, []).append(callback)
 
-    def when_leading(self, callback):
+    def on_elected(self, callback):
         """Have something called, in a thread of its own, once this leads."""
         self._elected.append(callback)
 
@@ -108,13 +108,13 @@ class Bus:
         threading.Thread(target=self._listen, args=(mine,), daemon=True,
                          name='bus').start()
 
-    def stand(self):
+    def campaign(self):
         """Stand for leader; again, it changes nothing."""
         with self._lock:
-            if self._stands or self._closed:
+            if self._campaigning or self._closed:
                 return
-            self._stands = True
-        threading.Thread(target=self._wait_to_lead, daemon=True,
+            self._campaigning = True
+        threading.Thread(target=self._run_for_leader, daemon=True,
                          name='bus-leader').start()
 
     def close(self):
@@ -123,7 +123,7 @@ class Bus:
             if self._closed:
                 return
             self._closed = True
-            self.leading = False
+            self.is_leader = False
             if self._socket is None:
                 return
             with contextlib.suppress(FileNotFoundError):
@@ -131,9 +131,9 @@ class Bus:
             # Wakes the thread that listens, which closes it.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            if self._hold is not None:
-                os.close(self._hold)
-                self._hold = None
+            if self._lock_fd is not None:
+                os.close(self._lock_fd)
+                self._lock_fd = None
         with self._sending:
             self._sender.close()
             os.close(self._directory)
@@ -157,29 +157,29 @@ class Bus:
             # Here as well in one order: that of the calls.
             with self._sending:
                 if not self._closed:
-                    self._tell_others(data)
-        self._tell(topic, message)
+                    self._send_to_others(data)
+        self._dispatch(topic, message)
 
-    def _tell_others(self, data):
+    def _send_to_others(self, data):
         for name in os.listdir(self._directory):
             if not name.endswith(_ENDING) or name == self._name:
                 continue
             slow = self._slow.get(name, 0) > time.monotonic()
-            self._sender.settimeout(0 if slow else PATIENCE)
+            self._sender.settimeout(0 if slow else SEND_SECONDS)
             try:
                 self._sender.sendto(data, self._path(name))
             except (ConnectionRefusedError, FileNotFoundError):
                 # Its worker is gone, and may have had no time to clean up.
-                self._forget(name)
+                self._remove(name)
             except OSError as e:
                 if not slow:
                     LOG.warning('Worker %s takes no messages: %s',
                                 name.partition('-')[0], e)
-                self._slow[name] = time.monotonic() + IMPATIENCE
+                self._slow[name] = time.monotonic() + SLOW_WORKER_SECONDS
             else:
                 self._slow.pop(name, None)
 
-    def _forget(self, name):
+    def _remove(self, name):
         self._slow.pop(name, None)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(name))
@@ -203,10 +203,10 @@ class Bus:
             if not isinstance(topic, str) or not isinstance(message, dict):
                 LOG.warning('Something on the bus that is no message')
                 continue
-            self._tell(topic, message)
+            self._dispatch(topic, message)
         mine.close()
 
-    def _tell(self, topic, message):
+    def _dispatch(self, topic, message):
         for callback in self._callbacks.get(topic, ()):
             try:
                 callback(message)
@@ -215,7 +215,7 @@ class Bus:
 
     # Leading
 
-    def _wait_to_lead(self):
+    def _run_for_leader(self):
         try:
             hold = os.open(os.path.join(self._folder, _LOCK),
                            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -228,8 +228,8 @@ class Bus:
             if self._closed:
                 os.close(hold)
                 return
-            self._hold = hold
-            self.leading = True
+            self._lock_fd = hold
+            self.is_leader = True
         LOG.debug('This worker leads')
         for callback in tuple(self._elected):
             try:
@@ -239,8 +239,8 @@ class Bus:
 
 
 def _after_fork():
-    for bus in list(_buses):
-        bus.after_fork()
+    for each in list(_instances):
+        each.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

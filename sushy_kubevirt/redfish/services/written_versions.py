@@ -30,7 +30,7 @@ _RECORDS = 4096
 _all = weakref.WeakSet()
 
 
-class Writes:
+class WrittenVersions:
     """The versions, shared by all who have the folder.
 
     :param folder: path of a folder that only this user can enter
@@ -52,7 +52,7 @@ class Writes:
         """Forget what a thread of the parent may have been about."""
         self._lock = threading.Lock()
 
-    def note(self, uid, version):
+    def record(self, uid, version):
         """Tell that a VM has been written.
 
         :param uid: of the VM
@@ -66,11 +66,11 @@ class Writes:
             return
         name, at = _place(uid)
         with self._lock:
-            if version > self.newest(uid):
+            if version > self.latest(uid):
                 _RECORD.pack_into(self._memory, at, name, version,
                                   time.monotonic())
 
-    def newest(self, uid):
+    def latest(self, uid):
         """:returns: the version noted last, a number; 0 if there is none"""
         name, at = _place(uid)
         there, version, when = _RECORD.unpack_from(self._memory, at)

@@ -280,7 +280,8 @@ class PlainTestCase(Case):
                 pod.process.send(signal.SIGTERM)
                 self.assertEqual(0, pod.process.wait())
             # It did not wait for what has no end.
-            self.assertLess(time.monotonic() - begin, http_server.GRACE)
+            self.assertLess(time.monotonic() - begin,
+                            http_server.GRACE_SECONDS)
         self.assertNotIn('Traceback', pod.process.output)
 
 

@@ -63,7 +63,7 @@ class ConfigurationTestCase(base.BaseTestCase):
         # As a node makes an emptyDir.
         os.chmod(place, 0o777)
         with mock.patch.dict(ENVIRON, TMPDIR=place):
-            folder = shared_directory.Folder(options(bodies.bmc()))
+            folder = shared_directory.SharedDirectory(options(bodies.bmc()))
         self.addCleanup(folder.close)
         self.assertEqual(pathlib.Path(place), folder.make().parents[1])
         self.assertEqual('/tmp/redfish', options(bodies.bmc())[

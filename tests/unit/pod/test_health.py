@@ -52,7 +52,7 @@ class HealthTestCase(base.BaseTestCase):
         self.addCleanup(logging.getLogger(health.__name__).setLevel,
                         logging.NOTSET)
         self.live.side_effect = ValueError('secret')
-        self.assertEqual((500, b'It failed; see the log.\n'),
+        self.assertEqual((500, b'Unexpected error; see the log.\n'),
                          self.ask('/livez'))
         self.assertEqual(200, self.ask('/readyz')[0])
 
@@ -86,13 +86,14 @@ class HealthTestCase(base.BaseTestCase):
         self.assertIn(b' 400 ', sock.recv(100))
 
     def test_silent_clients_are_hung_up_on(self):
-        with mock.patch.object(health, 'PATIENCE', 0.05):
+        with mock.patch.object(health, 'TIMEOUT_SECONDS', 0.05):
             sock = self.connect()
             self.assertEqual(b'', sock.recv(1))
 
     def test_too_many_end_the_oldest(self):
         # Long before its time.
-        with mock.patch.multiple(health, MOST=3, PATIENCE=600):
+        with mock.patch.multiple(health, MAX_CONNECTIONS=3,
+                                 TIMEOUT_SECONDS=600):
             many = [self.connect() for _ in range(8)]
             self.assertEqual(b'', many[0].recv(1))
             self.assertEqual(200, self.ask('/livez')[0])

@@ -212,12 +212,12 @@ class ServerTestCase(Case):
     def test_what_is_thrown_away_is_not_kept(self):
         read = []
 
-        class Waste(http_server._Waste):
+        class Waste(http_server._DiscardReader):
             def read(self, size):
                 found = super().read(size)
                 read.append(len(found))
                 return found
-        self.set('_Waste', Waste)
+        self.set('_DiscardReader', Waste)
         self.set('_LONGEST', 3)
         body = b'x' * 2 ** 20
         # The application does not read it.
@@ -228,7 +228,7 @@ class ServerTestCase(Case):
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         self.wait_for(lambda: self.server.connections == 0)
         self.assertTrue(read)
-        self.assertLessEqual(max(read), http_server._WASTE)
+        self.assertLessEqual(max(read), http_server._DISCARD_BYTES)
 
     def test_failure_is_the_servers_own(self):
         code, body = self.get('/fail')
@@ -306,7 +306,7 @@ class PatienceTestCase(Case):
         self.assertGreater(sock.makefile('rb').read().count(b': \n'), 5)
 
     def test_one_too_many_ends_the_oldest_silent_one(self):
-        self.set('MOST', 3)
+        self.set('MAX_CONNECTIONS', 3)
         busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         silent = [self.connect() for _ in range(2)]
@@ -317,7 +317,7 @@ class PatienceTestCase(Case):
         self.assertEqual(200, self.answer(busy)[0])
 
     def test_all_are_busy(self):
-        self.set('MOST', 2)
+        self.set('MAX_CONNECTIONS', 2)
         busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(2)]
         for _ in busy:
             self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
@@ -335,7 +335,7 @@ class PatienceTestCase(Case):
         sock.close()
 
     def test_who_does_not_take_the_answer_makes_room(self):
-        self.set('MOST', 2)
+        self.set('MAX_CONNECTIONS', 2)
         for _ in range(5):
             self.send(b'GET /large HTTP/1.1\r\n\r\n')
             self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
@@ -347,7 +347,7 @@ class PatienceTestCase(Case):
         self.wait_for(lambda: self.server.connections == 0)
 
     def test_crowd_of_silent_ones(self):
-        self.set('MOST', 8)
+        self.set('MAX_CONNECTIONS', 8)
         crowd = [self.connect() for _ in range(40)]
         self.assertEqual(200, self.get()[0])
         self.assertHungUp(crowd[0])
@@ -370,7 +370,7 @@ class EndTestCase(Case):
         self.assertFalse(self.thread.is_alive())
 
     def test_not_for_ever(self):
-        self.set('GRACE', 0.1)
+        self.set('GRACE_SECONDS', 0.1)
         self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         self.server.stop()
@@ -385,7 +385,8 @@ class EndTestCase(Case):
         begin = time.monotonic()
         self.server.stop()
         self.thread.join(TIMEOUT)
-        self.assertLess(time.monotonic() - begin, http_server.GRACE / 2)
+        self.assertLess(time.monotonic() - begin,
+                        http_server.GRACE_SECONDS / 2)
 
 
 class TLSTestCase(Case):
@@ -467,5 +468,5 @@ class ProbeTestCase(Case):
     def test_no_answer_in_time(self):
         with mock.patch.object(
             redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n' b'\r\n'
-        ), mock.patch.object(redfish_probe, 'PATIENCE', 0.1):
+        ), mock.patch.object(redfish_probe, 'TIMEOUT_SECONDS', 0.1):
             self.assertIn('does not answer', self.ask().ready())

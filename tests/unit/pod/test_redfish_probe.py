@@ -63,7 +63,7 @@ class ProbeTestCase(base.BaseTestCase):
                           self.probe(answer).live())
 
     def test_no_answer(self):
-        with mock.patch.object(redfish_probe, 'PATIENCE', 0.1):
+        with mock.patch.object(redfish_probe, 'TIMEOUT_SECONDS', 0.1):
             self.assertIn('does not answer', self.probe(b'').live())
 
     def test_nobody_there(self):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event service: from what happens to those who want to know.
+"""Event service: numbers, stores and distributes events to all consumers.
 
-Every worker watches, and so every one notices what happens. The leader alone
-gives each event a number and tells it to all over the bus: then it is in
-every worker's history and streams, and the leader pushes it to subscribers.
-The other workers keep what they noticed until they hear it; if the leader
-dies before it told, its successor does. A leader that was not there yet when
-it happened is told by those who were. So an event is told once, with the same
-id everywhere, whoever noticed it and whoever was alive.
+Every worker watches the machines and observes every event. Only the leader
+gives an event its number and publishes it to all workers, which add it to
+their history and streams; the leader also pushes it to subscribers. Other
+workers keep what they observed until it is published, so that a new leader
+can publish what the previous one did not, and remind a leader of events that
+it missed. Each event is therefore published once, with the same id in every
+worker.
 """
 
 import collections
@@ -29,69 +29,69 @@ from sushy_kubevirt.redfish.services.events import subscriptions
 
 LOG = logging.getLogger(__name__)
 
-#: Events that are kept for those who come back, and in case the leader dies.
+#: Events kept for reconnecting clients and for a change of leader.
 HISTORY = 500
 
-#: Seconds that a worker keeps what it noticed and was not told.
-PATIENCE = 15.0
+#: Seconds that a worker keeps an observed event that is not published yet.
+MATCH_SECONDS = 15.0
 
-#: Seconds after which a worker tells the leader what it noticed and has not
-#: heard of.
-LATE = 1.5
+#: Seconds after which a worker reminds the leader of such an event.
+REMIND_SECONDS = 1.5
 
-#: Seconds in which what a dead leader still said is heard.
-LAST_WORDS = 0.2
+#: Seconds to wait for messages of the previous leader.
+HANDOVER_SECONDS = 0.2
 
-_NOTICED = 'event-noticed'
+_OBSERVED = 'event-noticed'
 _MISSED = 'event-missed'
-_TOLD = 'event'
+_PUBLISHED = 'event'
 _MARKS = 'event-marks'
-_NEW_HERE = 'event-new-here'
-_PAST = 'event-past'
+_JOINED = 'event-new-here'
+_HISTORY = 'event-past'
 
-#: Records in one message about the past.
+#: Records in one message of the history.
 _PAGE = 20
 
-_hubs = weakref.WeakSet()
+_dispatchers = weakref.WeakSet()
 
 
-class Events:
-    """The event service of one emulator, as one worker has it.
+class EventDispatcher:
+    """Event service of one emulator, as seen by one worker.
 
     :param cluster: a `cluster.Cluster`
-    :param state: a `state.State`
-    :param bus: a `bus.Bus`
-    :param folder: a `local.Folder`
-    :param options: an `options.EventOptions`
-    :param allows: function of a machine: whether clients may know of it
+    :param state: a `state_secret.StateSecret`
+    :param worker_messages: a `worker_messages.WorkerMessages`
+    :param folder: a `shared_directory.SharedDirectory`
+    :param options: an `event_options.EventOptions`
+    :param allows: function of a machine: whether clients may see it
     """
 
-    def __init__(self, cluster, state, bus, folder, options,
+    def __init__(self, cluster, state, worker_messages, folder, options,
                  allows=lambda machine: True):
         self._cluster = cluster
         self._state = state
-        self._bus = bus
+        self._worker_messages = worker_messages
         self._folder = folder
         self._options = options
         self._allows = allows
         self.subscriptions = subscriptions.Subscriptions(state, options)
         self.log = event_log.Log(cluster)
         self.streams = server_sent_events.Streams(
-            bus, folder.make, self.history, options
+            worker_messages, folder.make, self.history, options
         )
         self._begin()
-        bus.subscribe(_NOTICED, lambda data: self._queue.put(
+        worker_messages.subscribe(_OBSERVED, lambda data: self._queue.put(
             event_record.unpacked(data)))
-        bus.subscribe(_MISSED, lambda data: self._queue.put(
-            lambda: self._missed(event_record.unpacked(data))))
-        bus.subscribe(_TOLD, self._told)
-        bus.subscribe(_MARKS, lambda data: self._marks.update(data))
-        bus.subscribe(_NEW_HERE, lambda data: self._queue.put(
-            self._tell_past))
-        bus.subscribe(_PAST, self._take_past)
-        bus.when_leading(lambda: self._queue.put(self._lead))
+        worker_messages.subscribe(_MISSED, lambda data: self._queue.put(
+            lambda: self._on_missed(event_record.unpacked(data))))
+        worker_messages.subscribe(_PUBLISHED, self._on_published)
+        worker_messages.subscribe(
+            _MARKS, lambda data: self._marks.update(data))
+        worker_messages.subscribe(_JOINED, lambda data: self._queue.put(
+            self._publish_history))
+        worker_messages.subscribe(_HISTORY, self._merge_history)
+        worker_messages.on_elected(lambda: self._queue.put(self._on_elected))
         state.subscribe(self._state_changed)
-        _hubs.add(self)
+        _dispatchers.add(self)
 
     def _begin(self):
         self._lock = threading.Lock()
@@ -100,30 +100,30 @@ class Events:
         self._history = collections.deque(maxlen=HISTORY)
         self._number = 0
         self._marks = {}
-        self._noticed = collections.deque()     # of (time, record)
+        self._observed = collections.deque()     # of (time, record)
         self._reminders = collections.deque()   # of (time, record)
-        self._heard = collections.deque()
-        self._leads = False
-        self._watching = machine_events.Watching(
+        self._unmatched = collections.deque()
+        self._is_leader = False
+        self._machine_events = machine_events.MachineEvents(
             self._cluster, self._allows, self._queue.put,
             lambda: self._queue.put(_look))
         self._delivery = None
 
     def after_fork(self):
-        """Start anew: the threads are the parent's."""
+        """Reset the state; threads exist in the parent only."""
         self.streams.after_fork()
         self.log.after_fork()
         self._begin()
 
     def start(self):
-        """Begin to watch and to tell; again, it changes nothing."""
+        """Start watching and publishing; idempotent."""
         with self._lock:
             if self._started:
                 return
             self._started = True
         # Whoever leads has to know who wants to be told, and what was.
         self._state.known('')
-        self._bus.publish(_NEW_HERE, {})
+        self._worker_messages.publish(_JOINED, {})
         threading.Thread(target=self._run, daemon=True,
                          name='events').start()
         threading.Thread(target=self._watch, daemon=True,
@@ -136,21 +136,21 @@ class Events:
         if self._delivery is not None:
             self._delivery.close()
 
-    # What happens
+    # Interface
 
     def emit(self, record):
-        """Tell what no watch shows.
+        """Publish an event that no watch shows.
 
-        :param record: a `event_record.Record`
+        :param record: an `event_record.Record`
         """
-        self._bus.publish(_NOTICED, record.packed())
+        self._worker_messages.publish(_OBSERVED, record.packed())
 
     def login_failed(self, user, source):
-        """Somebody gave a wrong user name or password.
+        """Emit an event for a refused login.
 
-        :param user: the name that was given; None for one that there is not,
-            which may be a password in the wrong field
-        :param source: address it came from
+        :param user: user name; None for an unknown user, whose name may be
+            a password typed into the wrong field
+        :param source: address of the client
         """
         self.emit(event_record.make(
             messages.LOGIN_FAILED, event_record.ALERT,
@@ -166,40 +166,42 @@ class Events:
         service_settings.change(self._state, **values)
 
     def history(self):
-        """:returns: list of the `event_record.Record` of late"""
+        """:returns: list of the last `HISTORY` `event_record.Record`"""
         return list(self._history)
 
     def failures(self, id_):
-        """How often a subscriber did not take an event, since it last did.
+        """Return the number of failures since the last delivery.
 
-        :param id_: of the subscription
+        :param id_: subscription id
         """
         mark = self._marks.get(id_)
         return mark[1] if mark else 0
 
-    # Noticing
+    # Observing and publishing
 
     def _watch(self):
-        """Begin when everything is listed, and lead then at the earliest: a
-        worker that knows no state before would miss what another noticed.
+        """Wait for the caches, then observe machines and run for leader.
+
+        A worker that leads without an initial state would miss events
+        that others observed.
         """
         while not self._cluster.closing.is_set():
             try:
-                self._cluster.wait_ready(PATIENCE)
-                self._watching.begin()
+                self._cluster.wait_ready(MATCH_SECONDS)
+                self._machine_events.begin()
             except errors.MachineError as e:
-                LOG.info('Events have to wait: %s', e)
+                LOG.info('Events are not observed yet: %s; retrying', e)
                 if not isinstance(e, errors.Unavailable):
-                    self._cluster.closing.wait(PATIENCE)
-                # There is something to tell all the same.
-                self._bus.stand()
+                    self._cluster.closing.wait(MATCH_SECONDS)
+                # Events from other sources can be published all the same.
+                self._worker_messages.campaign()
                 continue
-            self._bus.stand()
+            self._worker_messages.campaign()
             return
 
     def _run(self):
         while True:
-            waits = [seconds for seconds in (self._watching.doubt(),
+            waits = [seconds for seconds in (self._machine_events.doubt(),
                                              self._remind())
                      if seconds is not None]
             try:
@@ -212,25 +214,25 @@ class Events:
                 if callable(item):
                     item()
                 else:
-                    self._notice(item)
+                    self._observe(item)
             except Exception:
-                LOG.exception('An event could not be told')
+                LOG.exception('An event could not be published')
 
-    def _notice(self, record):
-        if self._leads:
-            self._tell(record)
+    def _observe(self, record):
+        if self._is_leader:
+            self._publish(record)
             return
         with self._lock:
-            if not _cancel(self._heard, record):
+            if not _cancel(self._unmatched, record):
                 now = time.monotonic()
-                self._noticed.append((now, record))
-                self._reminders.append((now + LATE, record))
-            _expire(self._noticed)
+                self._observed.append((now, record))
+                self._reminders.append((now + REMIND_SECONDS, record))
+            _expire(self._observed)
 
     def _remind(self):
-        """Tell the leader what it should have told by now.
+        """Tell the leader about events it should have published by now.
 
-        :returns: seconds until this is to be called again, or None
+        :returns: seconds until the next call, or None
         """
         while self._reminders:
             due, record = self._reminders[0]
@@ -239,37 +241,38 @@ class Events:
                 return left
             self._reminders.popleft()
             with self._lock:
-                missed = any(one is record for _, one in self._noticed)
-            if missed and not self._leads:
-                self._bus.publish(_MISSED, record.packed())
+                missed = any(one is record for _, one in self._observed)
+            if missed and not self._is_leader:
+                self._worker_messages.publish(_MISSED, record.packed())
         return None
 
-    def _missed(self, record):
-        """Somebody noticed what this, if it leads, seems not to have told."""
-        if self._leads and not any(one.is_same(record)
-                                   for one in self.history()):
-            self._tell(record)
+    def _on_missed(self, record):
+        """Publish, as leader, an event that another worker observed."""
+        if self._is_leader and not any(one.is_same(record)
+                                       for one in self.history()):
+            self._publish(record)
 
-    def _tell(self, record):
-        # By the clock, so that they go on growing whoever leads.
+    def _publish(self, record):
+        # Based on the clock, so that numbers increase across leaders.
         number = max(self._number + 1, int(time.time() * 1000))
-        self._bus.publish(_TOLD, {**record.packed(), 'number': number})
+        self._worker_messages.publish(
+            _PUBLISHED, {**record.packed(), 'number': number})
 
-    def _told(self, data):
-        """Told by the leader, or this is it."""
+    def _on_published(self, data):
+        """Process an event published by the leader."""
         record = event_record.unpacked(data)
         with self._lock:
             self._number = max(self._number, record.number)
             self._history.append(record)
-            if not self._leads:
-                if not _cancel(self._noticed, record):
-                    self._heard.append((time.monotonic(), record))
-                _expire(self._heard)
-        if self._leads:
+            if not self._is_leader:
+                if not _cancel(self._observed, record):
+                    self._unmatched.append((time.monotonic(), record))
+                _expire(self._unmatched)
+        if self._is_leader:
             self._log(record)
         if self.settings().enabled:
             self.streams.take(record)
-            if self._leads and self._delivery is not None:
+            if self._is_leader and self._delivery is not None:
                 self._delivery.take(record)
 
     def _log(self, record):
@@ -278,16 +281,17 @@ class Events:
         if self._options.log:
             self.log.record(record)
 
-    def _tell_past(self):
-        """Let a worker that has just come know what there was."""
-        if not self._leads:
+    def _publish_history(self):
+        """Send the history to a worker that has just started."""
+        if not self._is_leader:
             return
-        self._bus.publish(_MARKS, self._marks)
+        self._worker_messages.publish(_MARKS, self._marks)
         past = [record.packed() for record in self.history()]
         for start in range(0, len(past), _PAGE):
-            self._bus.publish(_PAST, {'records': past[start:start + _PAGE]})
+            self._worker_messages.publish(
+                _HISTORY, {'records': past[start:start + _PAGE]})
 
-    def _take_past(self, data):
+    def _merge_history(self, data):
         with self._lock:
             known = {record.number: record for record in self._history}
             for one in map(event_record.unpacked, data['records']):
@@ -298,48 +302,48 @@ class Events:
 
     # Leading
 
-    def _lead(self):
-        if self._history or self._noticed:
-            self._cluster.closing.wait(LAST_WORDS)
+    def _on_elected(self):
+        if self._history or self._observed:
+            self._cluster.closing.wait(HANDOVER_SECONDS)
         with self._lock:
-            self._leads = True
-            _expire(self._noticed)
-            waiting = [record for _, record in self._noticed]
-            self._noticed.clear()
-            self._heard.clear()
+            self._is_leader = True
+            _expire(self._observed)
+            waiting = [record for _, record in self._observed]
+            self._observed.clear()
+            self._unmatched.clear()
         self._refresh()
-        if _first_here(self._folder.make()):
-            self._tell(event_record.make(
+        if _is_first_leader(self._folder.make()):
+            self._publish(event_record.make(
                 messages.STARTED, event_record.STATUS, (),
                 '/redfish/v1/EventService', 'EventService'))
         for record in waiting:
-            self._tell(record)
+            self._publish(record)
 
     def _refresh(self):
-        """Those who want events pushed may be others now."""
+        """Apply changed subscriptions to the delivery."""
         with self._lock:
             if self._delivery is None and self.subscriptions.known():
-                # Not at the top: most have no subscribers, and asyncio takes
-                # more than a MiB.
+                # Imported on demand: most emulators have no subscribers,
+                # and asyncio takes more than 1 MiB.
                 from sushy_kubevirt.redfish.services.events import delivery
                 self._delivery = delivery.Delivery(
                     self.subscriptions.known, self.settings,
                     self.subscriptions,
-                    lambda marks: self._bus.publish(_MARKS, marks))
+                    lambda marks: self._worker_messages.publish(_MARKS, marks))
         if self._delivery is not None:
             self._delivery.refresh(self.history(), self._marks)
 
     def _state_changed(self):
-        if self._leads:
+        if self._is_leader:
             self._refresh()
 
 
 def _look():
-    """Nothing; but what is due is looked at again."""
+    """Do nothing; waking the thread re-evaluates its timers."""
 
 
 def _cancel(kept, record):
-    """Take what happened out of what is kept, if it is there."""
+    """Remove a matching record. :returns: whether there was one"""
     for entry in kept:
         if entry[1].is_same(record):
             kept.remove(entry)
@@ -348,16 +352,16 @@ def _cancel(kept, record):
 
 
 def _expire(kept):
-    before = time.monotonic() - PATIENCE
+    before = time.monotonic() - MATCH_SECONDS
     while kept and kept[0][0] < before:
         kept.popleft()
 
 
-def _first_here(folder):
-    """Whether no worker of this emulator has led before.
+def _is_first_leader(folder):
+    """Check whether this is the first leader of this emulator's run.
 
-    Workers of one emulator are one process group; its number and the time
-    its first process began tell this run of it from the one before.
+    Workers of one emulator share a process group; its number and the start
+    time of its first process identify the run.
     """
     group = os.getpgrp()
     try:
@@ -381,8 +385,8 @@ def _first_here(folder):
 
 
 def _after_fork():
-    for hub in list(_hubs):
-        hub.after_fork()
+    for each in list(_dispatchers):
+        each.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -77,7 +77,7 @@ def _boot(vm, vmi, before):
                           boot.Enabled.ONCE, state.mode), id_, True
 
 
-class Watching:
+class MachineEvents:
     """Compares, and hands on what happened.
 
     :param cluster: a `cluster.Cluster`

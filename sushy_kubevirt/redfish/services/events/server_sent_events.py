@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 KEEP_ALIVE = 15.0
 
 #: How soon a stream notices that the server stops or the client is gone.
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 #: Events that wait for one client; one that falls behind further is left.
 QUEUE = 500
@@ -47,7 +47,7 @@ class TooMany(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class StreamInfo:
     """An open stream as a subscription.
 
     :param id: its name
@@ -65,19 +65,19 @@ class Shown:
 class Streams:
     """The streams of this worker, and what is known of the others'.
 
-    :param bus: a `bus.Bus`
+    :param worker_messages: a `worker_messages.WorkerMessages`
     :param folder: function that returns the path of the emulator's folder
     :param history: function that returns the records of late
     :param options: an `options.EventOptions`
     """
 
-    def __init__(self, bus, folder, history, options):
-        self._bus = bus
+    def __init__(self, worker_messages, folder, history, options):
+        self._worker_messages = worker_messages
         self._folder = folder
         self._history = history
         self._options = options
         self._begin()
-        bus.subscribe(_CLOSE, self._close)
+        worker_messages.subscribe(_CLOSE, self._close)
 
     def _begin(self):
         self._lock = threading.Lock()
@@ -121,16 +121,16 @@ class Streams:
         return stream
 
     def all(self):
-        """:returns: tuple of `Shown`, of all workers"""
+        """:returns: tuple of `StreamInfo`, of all workers"""
         found = []
         for name in self._files():
             with contextlib.suppress(OSError, ValueError, TypeError):
                 with open(self._path(name)) as stream:
-                    found.append(Shown(**json.load(stream)))
+                    found.append(StreamInfo(**json.load(stream)))
         return tuple(found)
 
     def get(self, id_):
-        """:returns: a `Shown`; None if there is no such stream"""
+        """:returns: a `StreamInfo`; None if there is no such stream"""
         return next((one for one in self.all() if one.id == id_), None)
 
     def remove(self, id_):
@@ -140,7 +140,7 @@ class Streams:
         """
         if self.get(id_) is None:
             return False
-        self._bus.publish(_CLOSE, {'id': id_})
+        self._worker_messages.publish(_CLOSE, {'id': id_})
         return True
 
     def take(self, record):
@@ -218,8 +218,8 @@ class Stream:
         self._ended = False
         self._first = True
         self.descriptor = None
-        self.shown = Shown(secrets.token_hex(8), client,
-                           secrets.token_urlsafe(12), wanted.text)
+        self.shown = StreamInfo(secrets.token_hex(8), client,
+                                secrets.token_urlsafe(12), wanted.text)
 
     def take(self, record):
         if not self._wanted.matches(record):
@@ -267,7 +267,7 @@ class Stream:
                 left = until - time.monotonic()
                 if left <= 0 or self._is_over():
                     break
-                self._news.wait(min(left, LOOK_SECONDS))
+                self._news.wait(min(left, POLL_SECONDS))
             record = self._queue.popleft() if self._queue else None
         # Asked before each event as well: those may come so fast that it is
         # never silent here, and who has logged out is told none of them.

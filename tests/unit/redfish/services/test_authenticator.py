@@ -39,19 +39,28 @@ class TestLogin(base.BaseTestCase):
     def made(self, path):
         found = account_files.Accounts([account_files.Source(path)])
         found.require()
-        return authenticator.Login(found)
+        return authenticator.Authenticator(found)
 
     def right(self, name, password, source=HERE):
         self.assertEqual(name, self.login.check(name, password, source).name)
 
     def wrong(self, name, password, source=HERE):
         self.assertRaises(
-            authenticator.Refused, self.login.check, name, password, source
+            authenticator.LoginRefused,
+            self.login.check,
+            name,
+            password,
+            source,
         )
 
     def slowed(self, name, password, source=HERE):
-        return self.assertRaises(authenticator.Slowed, self.login.check, name,
-                                 password, source).retry_after
+        return self.assertRaises(
+            authenticator.LoginThrottled,
+            self.login.check,
+            name,
+            password,
+            source,
+        ).retry_after
 
     def test_right_is_asked_once(self):
         for _ in range(5):
@@ -185,7 +194,10 @@ class TestLogin(base.BaseTestCase):
         def one(number):
             try:
                 self.login.check('admin', b'%d' % number, 'from-%d' % number)
-            except (authenticator.Refused, authenticator.Slowed) as exc:
+            except (
+                authenticator.LoginRefused,
+                authenticator.LoginThrottled,
+            ) as exc:
                 return type(exc)
 
         most = authenticator._AT_ONCE + authenticator._WAITING
@@ -193,17 +205,18 @@ class TestLogin(base.BaseTestCase):
             running = [pool.submit(one, number) for number in range(20)]
             sent_away = [each.result(10) for each in itertools.islice(
                 futures.as_completed(running), 20 - most)]
-            self.assertEqual([authenticator.Slowed] * (20 - most), sent_away)
+            self.assertEqual([authenticator.LoginThrottled]
+                             * (20 - most), sent_away)
             go.set()
             self.assertEqual(most, [each.result(10) for each in running].count(
-                authenticator.Refused))
+                authenticator.LoginRefused))
         self.assertEqual(most, self.asked.call_count)
 
     def test_waits_not_for_ever(self):
         self.useFixture(
             fixtures.MockPatchObject(
                 authenticator,
-                '_PATIENCE',
+                '_QUEUE_SECONDS',
                 0.1))
         for _ in range(authenticator._AT_ONCE):
             self.login._slots.acquire()
@@ -227,6 +240,6 @@ class TestLogin(base.BaseTestCase):
         self.assertEqual(10, len(self.login._wrong))
 
     def test_no_credentials(self):
-        login = authenticator.Login(None)
+        login = authenticator.Authenticator(None)
         self.assertFalse(login.required)
         self.assertEqual([], login.accounts())

@@ -62,7 +62,7 @@ class TestSessions(base.BaseTestCase):
         self.files = self.sessions._folder
 
     def worker(self):
-        folder = shared_directory.Folder(
+        folder = shared_directory.SharedDirectory(
             {'SUSHY_EMULATOR_STATE_DIR': str(self.base)})
         self.addCleanup(folder.close)
         folder.make()

@@ -22,7 +22,7 @@ class TestFolder(base.BaseTestCase):
         self.config = {'SUSHY_EMULATOR_STATE_DIR': str(self.base)}
 
     def folder(self, **config):
-        found = shared_directory.Folder({**self.config, **config})
+        found = shared_directory.SharedDirectory({**self.config, **config})
         self.addCleanup(found.close)
         return found
 
@@ -52,7 +52,7 @@ class TestFolder(base.BaseTestCase):
     def test_sets_have_no_order(self):
         script = (
             'from sushy_kubevirt.redfish.services import shared_directory\n'
-            'print(shared_directory.Folder({'
+            'print(shared_directory.SharedDirectory({'
             '"SUSHY_EMULATOR_ALLOWED_INSTANCES": set("abcdefgh")}).path)'
         )
         paths = {subprocess.run(
@@ -65,7 +65,7 @@ class TestFolder(base.BaseTestCase):
     def test_temporary(self):
         self.useFixture(fixtures.MonkeyPatch(
             'tempfile.tempdir', str(self.base)))
-        folder = shared_directory.Folder({})
+        folder = shared_directory.SharedDirectory({})
         self.addCleanup(folder.close)
         self.assertEqual(self.base, folder.make().parent)
 

@@ -100,7 +100,7 @@ class TestState(base.BaseTestCase):
         super().setUp()
         self.cluster = Cluster()
         self.client = self.cluster.client
-        self.state = state_secret.State(self.cluster, ('default', 's'))
+        self.state = state_secret.StateSecret(self.cluster, ('default', 's'))
 
     def write(self, **values):
         return self.state.update('a', lambda section: section.update(values))
@@ -113,7 +113,7 @@ class TestState(base.BaseTestCase):
                          self.client.calls)
         self.assertEqual('Opaque', self.client.secret['type'])
         self.assertNotIn('ownerReferences', self.client.secret['metadata'])
-        again = state_secret.State(self.cluster, ('default', 's'))
+        again = state_secret.StateSecret(self.cluster, ('default', 's'))
         self.assertEqual({'x': 1, 'y': 2}, again.read('a'))
         self.assertEqual({}, again.read('b'))
 
@@ -233,7 +233,7 @@ class TestOfOneVM(base.BaseTestCase):
         self.cluster = Cluster(vm=VM)
         self.client = self.cluster.client
         self.where = state_secret.place(self.cluster)
-        self.state = state_secret.State(self.cluster, self.where)
+        self.state = state_secret.StateSecret(self.cluster, self.where)
 
     def test_it_goes_with_the_vm(self):
         self.assertEqual(('default', 'vm-a-bmc-state'), self.where)

@@ -20,11 +20,11 @@ import os, sys
 from sushy_kubevirt.redfish.services import worker_messages
 def say(text):
     os.write(1, text.encode() + b'\\n')
-one = worker_messages.Bus(sys.argv[1])
+one = worker_messages.WorkerMessages(sys.argv[1])
 one.subscribe('news', lambda message: say(message['text']))
-one.when_leading(lambda: say('leads'))
+one.on_elected(lambda: say('leads'))
 one.start()
-one.stand()
+one.campaign()
 say('ready')
 for line in sys.stdin:
     one.publish('news', {'text': line.strip()})
@@ -41,7 +41,7 @@ class TestBus(base.BaseTestCase):
         os.mkdir(self.folder)
 
     def bus(self):
-        one = worker_messages.Bus(self.folder)
+        one = worker_messages.WorkerMessages(self.folder)
         heard = queue.Queue()
         one.subscribe('news', lambda message: heard.put(message['text']))
         self.addCleanup(one.close)
@@ -96,16 +96,16 @@ class TestBus(base.BaseTestCase):
         self.assertEqual({'ready', 'leads'}, said)
         one, heard = self.bus()
         leads = threading.Event()
-        one.when_leading(leads.set)
+        one.on_elected(leads.set)
         one.start()
-        one.stand()
+        one.campaign()
         other.stdin.write('hello\n')
         other.stdin.flush()
         self.assertEqual('hello', heard.get(timeout=30))
         self.assertFalse(leads.is_set())
         os.kill(other.pid, signal.SIGKILL)
         self.assertTrue(leads.wait(30))
-        self.assertTrue(one.leading)
+        self.assertTrue(one.is_leader)
         # Its socket is still there, and in nobody's way.
         other.wait()
         one.publish('news', {'text': 'x'})
@@ -115,9 +115,9 @@ class TestBus(base.BaseTestCase):
     def test_one_that_closes_hands_the_lead_on(self):
         one, _ = self.bus()
         leads = threading.Event()
-        one.when_leading(leads.set)
+        one.on_elected(leads.set)
         one.start()
-        one.stand()
+        one.campaign()
         self.assertTrue(leads.wait(30))
         other = self.worker()
         self.assertEqual('ready', other.stdout.readline().strip())
@@ -127,8 +127,12 @@ class TestBus(base.BaseTestCase):
         one.publish('news', {'text': 'to nobody'})
 
     def test_one_that_does_not_listen_is_passed_over(self):
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.redfish.services.worker_messages.PATIENCE', 0.01))
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'sushy_kubevirt.redfish.services.worker_messages.SEND_SECONDS',
+                0.01,
+            )
+        )
         other = self.worker()
         self.assertTrue(other.stdout.readline())
         os.kill(other.pid, signal.SIGSTOP)

@@ -15,40 +15,40 @@ class TestWrites(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.folder = self.useFixture(fixtures.TempDir()).path
-        self.one = written_versions.Writes(self.folder)
-        self.two = written_versions.Writes(self.folder)
+        self.one = written_versions.WrittenVersions(self.folder)
+        self.two = written_versions.WrittenVersions(self.folder)
 
     def test_what_one_notes_the_other_sees(self):
-        self.assertEqual(0, self.two.newest('a'))
-        self.one.note('a', '12')
-        self.assertEqual(12, self.two.newest('a'))
-        self.assertEqual(0, self.two.newest('b'))
+        self.assertEqual(0, self.two.latest('a'))
+        self.one.record('a', '12')
+        self.assertEqual(12, self.two.latest('a'))
+        self.assertEqual(0, self.two.latest('b'))
 
     def test_the_highest_counts(self):
-        self.one.note('a', '12')
-        self.two.note('a', '11')
-        self.assertEqual(12, self.one.newest('a'))
-        self.two.note('a', '13')
-        self.assertEqual(13, self.one.newest('a'))
+        self.one.record('a', '12')
+        self.two.record('a', '11')
+        self.assertEqual(12, self.one.latest('a'))
+        self.two.record('a', '13')
+        self.assertEqual(13, self.one.latest('a'))
 
     def test_it_lasts_a_while(self):
-        self.one.note('a', '12')
+        self.one.record('a', '12')
         with mock.patch.object(written_versions.time, 'monotonic',
                                return_value=written_versions.time.monotonic()
                                + written_versions.LASTS):
-            self.assertEqual(0, self.two.newest('a'))
+            self.assertEqual(0, self.two.latest('a'))
 
     def test_what_cannot_be_compared(self):
         for version in None, '', 'abc', '-1', str(1 << 64):
-            self.one.note('a', version)
-            self.assertEqual(0, self.two.newest('a'))
+            self.one.record('a', version)
+            self.assertEqual(0, self.two.latest('a'))
 
     def test_another_process(self):
         if not (pid := os.fork()):
-            self.one.note('a', '7')
+            self.one.record('a', '7')
             os._exit(0)
         os.waitpid(pid, 0)
-        self.assertEqual(7, self.two.newest('a'))
+        self.assertEqual(7, self.two.latest('a'))
 
     def test_a_thread_of_the_parent_was_about_to_note(self):
         with self.one._lock:
@@ -56,12 +56,12 @@ class TestWrites(base.BaseTestCase):
                 code = 1
                 try:
                     signal.alarm(20)    # instead of for ever
-                    self.one.note('a', '12')
+                    self.one.record('a', '12')
                     code = 0
                 finally:
                     os._exit(code)
         self.assertEqual(0, os.waitpid(pid, 0)[1])
-        self.assertEqual(12, self.two.newest('a'))
+        self.assertEqual(12, self.two.latest('a'))
 
     def test_garbage(self):
         with open(os.path.join(self.folder, 'writes'), 'r+b') as stream:
@@ -69,5 +69,5 @@ class TestWrites(base.BaseTestCase):
                 os.urandom(
                     written_versions._RECORD.size *
                     written_versions._RECORDS))
-        self.two.newest('a')
-        self.one.note('a', '5')
+        self.two.latest('a')
+        self.one.record('a', '5')

@@ -45,7 +45,7 @@ class Cluster(test_state_secret.Cluster):
         pass
 
 
-class HubTestCase(base.BaseTestCase):
+class DispatcherTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -56,13 +56,13 @@ class HubTestCase(base.BaseTestCase):
 
     def worker(self, **more):
         """A worker, and a queue of what its streams are given."""
-        folder = shared_directory.Folder(self.config)
+        folder = shared_directory.SharedDirectory(self.config)
         folder.make()
         self.addCleanup(folder.close)
-        line = worker_messages.Bus(folder.path)
+        line = worker_messages.WorkerMessages(folder.path)
         self.addCleanup(line.close)
-        one = dispatcher.Events(
-            self.cluster, state_secret.State(
+        one = dispatcher.EventDispatcher(
+            self.cluster, state_secret.StateSecret(
                 self.cluster, ('default', 's'), line),
             line, folder, event_options.EventOptions(log=False, **more))
         self.addCleanup(one.close)
@@ -75,7 +75,7 @@ class HubTestCase(base.BaseTestCase):
 
     def leads(self, one):
         with fixtures.Timeout(30, gentle=True):
-            while not one._leads:
+            while not one._is_leader:
                 threading.Event().wait(0.01)
 
     def keys(self, told, count):
@@ -85,7 +85,7 @@ class HubTestCase(base.BaseTestCase):
         return event_record.make(messages.TEST, event_record.OTHER, (text,))
 
 
-class TestEvents(HubTestCase):
+class TestEvents(DispatcherTestCase):
 
     def test_what_all_notice_is_told_once(self):
         one, told_one = self.worker()
@@ -172,13 +172,13 @@ class TestEvents(HubTestCase):
         self.assertEqual(['TestMessage'], self.keys(told, 1))
 
 
-class TestStreams(HubTestCase):
+class TestStreams(DispatcherTestCase):
 
     def streams(self, **more):
-        folder = shared_directory.Folder(self.config)
+        folder = shared_directory.SharedDirectory(self.config)
         folder.make()
         self.addCleanup(folder.close)
-        line = worker_messages.Bus(folder.path)
+        line = worker_messages.WorkerMessages(folder.path)
         self.addCleanup(line.close)
         line.start()
         return server_sent_events.Streams(line, folder.make, lambda: [],

@@ -71,7 +71,7 @@ class WatchingTestCase(base.BaseTestCase):
         self.allowed = True
         self.vm = new_vm()
         self.cluster = Cluster(self.vm)
-        self.watching = machine_events.Watching(
+        self.watching = machine_events.MachineEvents(
             self.cluster, lambda machine: self.allowed, self.told.append,
             lambda: self.woken.append(1))
         self.watching.begin()
