@@ -55,8 +55,8 @@ class Cluster:
         self.options = options or options_module.Options()
         self._client = client.Client(connection, self.options)
         #: Where other processes beside this one note which version of a VM
-        #: they have written last, and this one does: has ``note`` and
-        #: ``newest``; or None.
+        #: they have written last, and this one does: has ``record`` and
+        #: ``latest``; or None.
         self.recent_writes = None
         #: The cluster's feature gates, a `feature_gates.Gates`.
         self.gates = feature_gates.Gates(self._client, self.options)

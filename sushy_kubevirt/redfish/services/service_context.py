@@ -30,7 +30,8 @@ class Services:
         self.folder = shared_directory.SharedDirectory(config)
         self.folder.make()
         self.worker_messages = worker_messages.WorkerMessages(self.folder.path)
-        cluster.recent_writes = written_versions.WrittenVersions(self.folder.path)
+        cluster.recent_writes = written_versions.WrittenVersions(
+            self.folder.path)
         self.state = state_secret.StateSecret(
             cluster,
             state_secret.place(cluster, settings.state_secret),
