@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of the API on resources: from an HTTP request to the store.
+"""API verbs on resources: translates HTTP requests to store operations.
 
-Whose request it is, and where a request goes, is the server's business.
+Authentication, authorization and routing are in :mod:`server`.
 """
 import base64
 import binascii
@@ -51,7 +51,7 @@ class Call:
         return self.server.store
 
     def authorize(self, verb):
-        """Refuse a caller who may not do something else as well.
+        """Check that the user has the right to another verb as well.
 
         :raises errors.ApiError: 403.
         """
@@ -65,7 +65,7 @@ class Call:
         return self.request.query
 
     def manager(self):
-        """The field manager: as the client says, or from its User-Agent."""
+        """The field manager: query parameter, or from the User-Agent."""
         manager = self.query.get('fieldManager', '')
         if not manager:
             agent = self.request.headers.get('User-Agent', '')
@@ -77,7 +77,7 @@ class Call:
         return manager or 'unknown'
 
     def dry_run(self, body=None):
-        """Whether nothing shall change."""
+        """Tell whether the call is a dry run."""
         wanted = self.query.getall('dryRun', []) or (
             body or {}).get('dryRun') or []
         if any(value != 'All' for value in wanted):
@@ -89,20 +89,23 @@ class Call:
 
     @functools.cached_property
     def form(self):
-        """The form of the answer."""
+        """The negotiated form of the response."""
         return negotiation.accepted(self.request.headers.get('Accept'))
 
     def view(self):
-        """The :class:`views.View` of the answer."""
+        """Return the :class:`views.View` of the response."""
         return views.View(self.kind, self.form,
                           self.query.get('includeObject'))
 
     def respond(self, raw, status=200, warnings=()):
-        """An answer in the form that was asked for."""
+        """Return a response in the negotiated media type."""
         return respond(raw, status, warnings, self.form.media)
 
     def selector(self, name=''):
-        """What is selected; ``name``: only this object."""
+        """Return the selector of the call.
+
+        :param name: selects only the object of this name.
+        """
         fields = self.query.get('fieldSelector', '')
         if name:
             fields = ','.join(
@@ -112,7 +115,7 @@ class Call:
 
 
 def respond(raw, status=200, warnings=(), media=negotiation.JSON):
-    """An answer in JSON, which is YAML as well."""
+    """Return a JSON response; JSON is valid YAML as well."""
     response = web.Response(
         body=raw, status=status, content_type=media,
         headers={'Cache-Control': 'no-cache, private'})
@@ -124,7 +127,7 @@ def respond(raw, status=200, warnings=(), media=negotiation.JSON):
 
 
 async def get(call):
-    """One object."""
+    """Return one object."""
     obj = call.store.get(call.kind, call.target.namespace, call.target.name)
     query_parameters.ListOptions.read(
         {k: v for k, v in call.query.items() if k == 'resourceVersion'},
@@ -133,7 +136,7 @@ async def get(call):
 
 
 def _read_token(token):
-    """(version, (namespace, name)) of a continue token."""
+    """Parse a continue token into (version, (namespace, name))."""
     try:
         value = json.loads(base64.urlsafe_b64decode(
             token.encode() + b'=' * (-len(token) % 4)))
@@ -154,7 +157,7 @@ def _token(version, key):
 
 
 async def list_(call):
-    """A list, all at once or by pages of one version."""
+    """List objects, all at once or in pages of one version."""
     opts = query_parameters.ListOptions.read(call.query, False)
     view, selector = call.view(), call.selector()
     store, shelf = call.store, call.store.shelf(call.kind)
@@ -201,7 +204,7 @@ async def list_(call):
 
 
 async def watch(call):
-    """Changes, until the watch ends."""
+    """Stream changes until the watch ends."""
     opts = query_parameters.ListOptions.read(call.query, True)
     return await watches.serve(
         call.server, call.request, call.kind, call.view(),
@@ -209,7 +212,7 @@ async def watch(call):
 
 
 class Validation:
-    """What becomes of unknown and duplicate fields (``fieldValidation``)."""
+    """Handling of unknown and duplicate fields (``fieldValidation``)."""
 
     def __init__(self, call):
         self.mode = call.query.get('fieldValidation') or 'Warn'
@@ -224,14 +227,15 @@ class Validation:
         self.unknown = [] if watching else None
 
     def faults(self):
-        """What is wrong, as sentences."""
+        """Return the messages about unknown and duplicate fields."""
         return ([f'duplicate field "{n}"' for n in self.duplicates or ()]
                 + [f'unknown field "{n}"' for n in self.unknown or ()])
 
     def check(self):
-        """Refuse in strict mode.
+        """Refuse unknown and duplicate fields in strict mode.
 
-        :returns: warnings otherwise.
+        :returns: warnings in the other modes.
+        :raises errors.ApiError: 400.
         """
         found = list(dict.fromkeys(self.faults()))
         if found and self.mode == 'Strict':
@@ -243,7 +247,7 @@ class Validation:
         return found
 
     def write(self, **more):
-        """The :class:`store.Write` of the call."""
+        """Return the :class:`store.Write` of the call."""
         call = self._call
         return store_module.Write(call.manager(), call.user.name,
                                   call.dry_run(), self.unknown, self.check,
@@ -251,7 +255,7 @@ class Validation:
 
 
 def _check_place(call, obj):
-    """The namespace of the path and the one of the object agree."""
+    """Check that the namespaces of the path and of the object agree."""
     metadata.check_types(call.kind, obj)
     meta = obj['metadata']
     if not call.kind.namespaced:
@@ -264,7 +268,7 @@ def _check_place(call, obj):
 
 
 async def create(call):
-    """Make an object, or answer a question (reviews)."""
+    """Create an object, or answer a review."""
     validation = Validation(call)
     obj = await bodies.read_object(call.request, call.kind,
                                    validation.duplicates)
@@ -302,7 +306,7 @@ async def update(call):
 
 
 async def patch(call):
-    """Change an object, or its status; see ``patching``."""
+    """Patch an object, or its status; see ``patching``."""
     validation = Validation(call)
     made, created, warnings = await patching.patch(call, validation)
     return call.respond(call.view().one(made), 201 if created else 200,
@@ -319,7 +323,7 @@ _DELETE_OPTIONS = kinds.Kind(
 
 
 async def _delete_options(call):
-    """What a DELETE asks for, from its body or the query."""
+    """Read the options of a DELETE from its body or its query."""
     raw = await bodies.read(call.request)
     body = {}
     if raw.strip():
@@ -362,7 +366,7 @@ async def _delete_options(call):
 
 
 async def delete(call):
-    """Delete an object, or mark it where finalizers are."""
+    """Delete an object, or mark it for deletion if it has finalizers."""
     wanted = await _delete_options(call)
     target, kind = call.target, call.kind
     was = call.store.delete(kind, target.namespace, target.name, **wanted)
@@ -381,7 +385,7 @@ async def delete(call):
 
 
 async def deletecollection(call):
-    """Delete all objects that are selected."""
+    """Delete all selected objects."""
     wanted = await _delete_options(call)
     selector = call.selector()
     view = call.view()
@@ -405,19 +409,20 @@ VERBS = {'get': get, 'list': list_, 'watch': watch, 'create': create,
 
 
 async def carry_out(call):
-    """Answer a call.
+    """Carry out a call.
 
     :param call: the :class:`Call`.
     :returns: an aiohttp response.
-    :raises errors.ApiError: what is refused.
+    :raises errors.ApiError: the call is refused.
     """
-    # Nothing may be written for a client that understands no answer.
+    # Negotiate the response before writing anything: this raises 406 for a
+    # client that accepts no supported media type.
     call.view()
     return await VERBS[call.verb](call)
 
 
 def verb_of(method, name, query):
-    """The verb of a request, or None."""
+    """Return the verb of a request, or None."""
     if method in ('GET', 'HEAD'):
         if query_parameters.flag(query, 'watch'):
             return 'watch'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP server: who asks, what for, and who answers.
+"""HTTP server: authentication, authorization and routing of API requests.
 
-One asyncio thread serves everything.  Rooms outside the Kubernetes API
-(``/sandbox/...``) and verbs under an object are registered from outside.
+One asyncio thread serves all requests. Other modules register routes outside
+the Kubernetes API (``/sandbox/...``) and subresources of objects.
 """
 import asyncio
 import collections
@@ -37,11 +37,11 @@ ADMINISTRATOR = auth.User('kubernetes-admin',
 
 @dataclasses.dataclass
 class SubresourceRequest:
-    """A call of a verb under an object, e.g. PUT .../start.
+    """A request for a subresource of an object, e.g. PUT .../start.
 
-    :param path: what stands behind the registered name, e.g. ``22`` for
+    :param path: rest of the path after the registered name, e.g. ``22`` for
         ``portforward/22``; or ``''``.
-    :param body: parsed JSON, ``{}`` when there is none.
+    :param body: parsed JSON, ``{}`` for an empty body.
     :param query: the query parameters (a multidict).
     """
 
@@ -58,7 +58,7 @@ class SubresourceRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Subresource:
-    """A registered verb under an object."""
+    """A registered subresource; see :meth:`Server.register_subresource`."""
 
     group: str
     version: str
@@ -75,10 +75,12 @@ class Subresource:
 class Server:
     """A Kubernetes API server.
 
-    :param length: how many events of a resource are remembered.
-    :param bookmark_seconds: how often watches that want it get bookmarks.
-    :param ca: the CA's certificate (PEM) for those inside the cluster.
-    :param lag: what is done :meth:`soon` is late, by up to so many seconds.
+    :param length: number of events kept for each resource.
+    :param bookmark_seconds: interval of bookmarks in watches that request
+        them, in seconds.
+    :param ca: the CA's certificate (PEM) for clients in the cluster.
+    :param lag: maximum random delay of work given to :meth:`soon`, in
+        seconds.
     """
 
     def __init__(self, length=store_module.HISTORY, bookmark_seconds=60,
@@ -90,7 +92,7 @@ class Server:
         self.token = secrets.token_urlsafe(32)
         self.tokens = auth.Tokens()
         self.tokens.add(self.token, ADMINISTRATOR)
-        #: Decides who may do what, a :class:`rbac.Authorizer`.
+        #: The :class:`rbac.Authorizer` that checks access rights.
         self.access = rbac.Authorizer(self.store)
         #: The :class:`accounts.Accounts`; see ``core.install``.
         self.accounts = None
@@ -99,10 +101,11 @@ class Server:
         self.subresources = {}
         self.documents = openapi.Documents(self.kinds)
         #: Called around every call of the Kubernetes API:
-        #: ``await around(request, verb, resource, carry_out)`` gives the
-        #: answer; ``carry_out()`` makes the real one (faults, statistics).
+        #: ``await around(request, verb, resource, carry_out)`` returns the
+        #: response; ``await carry_out()`` carries out the call. Used for
+        #: faults and statistics.
         self.around = None
-        #: Binds claims and lets them go; see ``core.install``.
+        #: Binds and releases volume claims; see ``core.install``.
         self.provisioner = None
         self._ssl = None
         self._app = web.Application(client_max_size=bodies.LIMIT)
@@ -124,13 +127,17 @@ class Server:
             callback(kind)
 
     def on_kind(self, callback):
-        """Have ``callback(kind)`` called for kinds registered later."""
+        """Register ``callback(kind)`` for kinds that are added later."""
         self._on_kind.append(callback)
 
     def soon(self, work, *arguments):
-        """Run work after what goes on now; the same work only once.
+        """Schedule work to run after the current event.
 
-        Before the server is started, work waits for :meth:`settle`.
+        Work that is already scheduled with the same arguments is not added
+        again. Before the server is started, work waits for :meth:`settle`.
+
+        :param work: function to call.
+        :param arguments: its positional arguments.
         """
         job = (work, arguments)
         if job not in self._later:
@@ -141,7 +148,7 @@ class Server:
                     self.settle)
 
     def settle(self):
-        """Do all the work that waits (see :meth:`soon`)."""
+        """Run all scheduled work; see :meth:`soon`."""
         while self._later:
             (work, arguments), _ = self._later.popitem(last=False)
             try:
@@ -152,16 +159,19 @@ class Server:
     def register_subresource(self, group, version, plural, name, handler,
                              methods=('PUT',), *, kind='', namespaced=True,
                              kind_of=None, needs=''):
-        """Serve a verb under an object.
+        """Serve a subresource of a resource's objects.
 
-        :param name: e.g. ``start``; what a client writes behind it after
-            a slash is given to the handler as ``request.path``.
-        :param handler: ``async handler(SubresourceRequest)`` gives
-            ``(status, body)``, body a dict or None, and raises
-            :class:`errors.ApiError`; it may also give an aiohttp response.
-        :param kind: the kind that discovery shows.
-        :param needs: a verb that one must be allowed besides.
-        :param kind_of: (group, version) of that, if it is of another one.
+        :param name: e.g. ``start``; the handler gets the rest of the path
+            after this name and a slash as ``request.path``.
+        :param handler: ``async handler(SubresourceRequest)`` returns
+            ``(status, body)``, body a dict or None, or an aiohttp response,
+            and raises :class:`errors.ApiError`.
+        :param methods: supported HTTP methods.
+        :param kind: the kind shown in discovery.
+        :param namespaced: whether the resource is namespaced.
+        :param kind_of: (group, version) of ``kind`` when they differ from
+            those of the resource.
+        :param needs: a verb that the user must be allowed in addition.
         """
         entry = Subresource(group, version, plural, name, handler,
                             tuple(methods), kind, namespaced, kind_of,
@@ -172,10 +182,10 @@ class Server:
     def register_route(self, method, path, handler, *, public=False):
         """Serve a path outside the Kubernetes API.
 
-        :param path: as aiohttp writes it, e.g. ``/sandbox/x/{name}``.
-        :param handler: ``async handler(aiohttp request)`` gives an aiohttp
+        :param path: aiohttp route, e.g. ``/sandbox/x/{name}``.
+        :param handler: ``async handler(aiohttp request)`` returns an aiohttp
             response.
-        :param public: everybody may; else who has the right to the path.
+        :param public: whether the path needs no access right.
         """
         async def guarded(request):
             try:
@@ -192,8 +202,9 @@ class Server:
     # -- running ----------------------------------------------------------
 
     async def start(self, host='127.0.0.1', port=0, ssl_context=None):
-        """Begin to serve.
+        """Start to serve.
 
+        :param host: IP address to listen on.
         :param port: 0 chooses a free one; see :attr:`address`.
         :param ssl_context: None for plain HTTP (unit tests).
         """
@@ -206,7 +217,7 @@ class Server:
             shutdown_timeout=1)
         await self._runner.setup()
         family = socket.AF_INET6 if ':' in host else socket.AF_INET
-        # Bound without SO_REUSEPORT: a port that somebody has is refused.
+        # Bind without SO_REUSEPORT, which fails when the port is in use.
         self._socket = _bound(family, (host, port), False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self.address = self._socket.getsockname()[:2]
@@ -219,8 +230,8 @@ class Server:
         return f'{"https" if self._ssl else "http"}://{host}:{port}'
 
     async def _open(self):
-        # The socket that reserves the port never listens: while the server
-        # is away connections are refused, and nobody else gets the port.
+        # The socket that reserves the port never listens: during an outage
+        # connections are refused, and no other process can take the port.
         listening = _bound(self._socket.family, self._socket.getsockname(),
                            True)
         self._site = web.SockSite(self._runner, listening,
@@ -228,10 +239,11 @@ class Server:
         await self._site.start()
 
     def cut(self, match=None):
-        """Cut open watches.
+        """Abort the connections of open watches.
 
-        :param match: function of the aiohttp request; None: all.
-        :returns: how many were cut.
+        :param match: function of the aiohttp request that selects watches;
+            None selects all.
+        :returns: number of aborted watches.
         """
         cut = [r for r in self.watches.values()
                if match is None or match(r)]
@@ -241,9 +253,9 @@ class Server:
         return len(cut)
 
     async def go_away(self, but):
-        """Refuse connections, and cut those there are.
+        """Refuse new connections and abort the open ones.
 
-        :param but: transport of the one that is left, for an answer
+        :param but: transport of the connection to keep for a response.
         """
         self._away = True
         await self._site.stop()
@@ -252,13 +264,13 @@ class Server:
                 connection.transport.abort()
 
     async def come_back(self, seconds):
-        """Take connections again, in so many seconds."""
+        """Accept connections again after a number of seconds."""
         await asyncio.sleep(seconds)
         self._away = False
         await self._open()
 
     async def stop(self):
-        """End: watches end, connections close."""
+        """Stop the server: end watches and close connections."""
         for watch in list(self.watches):
             watch.end()
         if self._runner is not None:
@@ -269,9 +281,10 @@ class Server:
     # -- serving ----------------------------------------------------------
 
     def _user(self, request):
-        """Who asks, or whom he asks to be taken for.
+        """Return the authenticated or the impersonated user of a request.
 
-        :raises errors.ApiError: 401, or 403 when he may not be another.
+        :raises errors.ApiError: 401, or 403 when the user may not
+            impersonate the requested one.
         """
         user = self.tokens.user(request.headers.get('Authorization'))
         if user is None:
@@ -288,14 +301,14 @@ class Server:
 
     @staticmethod
     def _wanted(request, target):
-        """What right a request needs: :class:`attributes.Attributes`."""
+        """Return the :class:`attributes.Attributes` of a request."""
         if target is None:
             return attributes.of_path(request.method, request.path)
         return attributes.of_target(request.method, target, request.query)
 
     async def _serve(self, request):
         if self._away:
-            # Its connection was being made while the others were cut.
+            # The connection was established after the others were aborted.
             request.transport.abort()
             raise ConnectionResetError
         try:
@@ -334,7 +347,7 @@ class Server:
         return await self.around(request, verb, resource, carry_out)
 
     def _handler(self, request, target, user):
-        """(verb, resource, function that carries it out) of a call."""
+        """Return (verb, resource, function that carries it out) of a call."""
         kind = self.kinds.find(target.group, target.version, target.plural)
         if target.subresource:
             found = self._find_subresource(target)
@@ -379,12 +392,15 @@ class Server:
         return None
 
     def _check_whole(self, target, request, user, entry):
-        """What rights a verb needs besides.
+        """Check the additional rights that a subresource needs.
 
-        One of several words needs the right to all of them as well.
+        A subresource whose name has several segments needs the right to the
+        whole name as well: kube-apiserver checks the first segment only, the
+        aggregated API server behind it the whole name.
 
-        The API server in front looks at the first only, the one behind it
-        at the whole (KubeVirt: pkg/virt-api/rest/authorizer.go).
+        Source: pkg/virt-api/rest/authorizer.go (KubeVirt).
+
+        :raises errors.ApiError: 403.
         """
         if entry.needs:
             self.access.check(user, dataclasses.replace(
@@ -420,7 +436,7 @@ class Server:
 
 
 def _refusal(wanted, exc):
-    """(resource, function) that refuse, to be counted as other calls."""
+    """Return (resource, function) of a refused call, for the statistics."""
     async def refuse():
         raise exc
     resource = wanted.resource
@@ -437,7 +453,7 @@ def _verb(method):
 
 
 def failure(exc):
-    """The answer to a refused request."""
+    """Return the response for an :class:`errors.ApiError`."""
     body = exc.status()
     if getattr(exc, 'list_meta', None):
         body['metadata'] = exc.list_meta

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of the cluster: reading, and the way of every write.
+"""In-memory storage of the cluster's objects: reads and writes.
 
-A write passes metadata rules, the kind's schema and its admission hooks
-before it is true for everybody at once.  All methods are synchronous and
-run in the server's one thread, so each is atomic.  HTTP, patches and
-selectors' grammar are left to ``resources``; garbage collection to
+A write is checked against metadata rules, the kind's schema and its admission
+hooks, then becomes visible to all readers at once. All methods are
+synchronous and run in the server's only thread, so each is atomic. HTTP,
+patches and the syntax of selectors are in ``resources``, garbage collection in
 ``garbage``.
 """
 import collections
@@ -22,25 +22,25 @@ from kubevirt_sandbox.api import selectors
 
 LOG = logging.getLogger(__name__)
 
-#: Versions start here, so that a low version is one long gone.
+#: First resource version, so that low versions are expired ones.
 FIRST_VERSION = 1000
 
-#: How many events of a resource are remembered for watches.
+#: Number of events kept for the watches of each resource.
 HISTORY = 4096
 
 
 class Write:
-    """Who writes, and how.
+    """User and options of a write.
 
-    :param manager: name for managedFields.
+    :param manager: field manager for managedFields.
     :param user: name of the user, for admission.
     :param dry_run: check everything, change nothing.
-    :param unknown: a list that takes the names of unknown fields, or None
-        when nobody wants to know.
-    :param check: called once unknown fields are known; refuses, or gives
-        warnings.
-    :param managed: managedFields are already as they shall be (server-side
-        apply computed them).
+    :param unknown: list to which the names of unknown fields are added, or
+        None to ignore them.
+    :param check: function called after unknown fields were collected; raises
+        :class:`errors.ApiError` or returns warnings.
+    :param managed: whether managedFields are already final, computed by
+        server-side apply.
     :param identity: the :class:`auth.User` behind ``user``, or None.
     """
 
@@ -59,12 +59,11 @@ class Write:
 class Store:
     """All objects, in memory.
 
-    Objects that are handed out are never changed in place by the store,
-    and callers must not change them either: they copy first
-    (``json_copy.copy``).
+    The store never changes objects in place after returning them. Callers
+    must not change them either; they change a copy (``json_copy.copy``).
 
     :param kinds: the :class:`kinds.Registry`.
-    :param length: events remembered of each resource.
+    :param length: number of events kept for each resource.
     """
 
     def __init__(self, kinds=None, length=HISTORY):
@@ -85,7 +84,7 @@ class Store:
     # -- reading ----------------------------------------------------------
 
     def shelf(self, kind):
-        """The :class:`history.Shelf` where a kind's objects are."""
+        """Return the :class:`history.Shelf` with a kind's objects."""
         kind = kind.stored_as or kind
         key = (kind.group, kind.plural)
         found = self._shelves.get(key)
@@ -95,18 +94,18 @@ class Store:
         return found
 
     def shelves(self):
-        """Every shelf there is."""
+        """Return all shelves."""
         return list(self._shelves.values())
 
     def find(self, kind, namespace, name):
-        """An object, or None."""
+        """Return an object, or None when it does not exist."""
         record = self.shelf(kind).records.get((namespace or '', name))
         return None if record is None else record.obj
 
     def get(self, kind, namespace, name):
-        """An object.
+        """Return an object.
 
-        :raises errors.ApiError: 404 when there is none.
+        :raises errors.ApiError: 404 when it does not exist.
         """
         found = self.find(kind, namespace, name)
         if found is None:
@@ -115,9 +114,9 @@ class Store:
 
     def list(self, kind, namespace=None, label_selector=None,
              field_selector=None):
-        """The objects of a kind, sorted by namespace and name.
+        """Return the objects of a kind, sorted by namespace and name.
 
-        :param namespace: None for all.
+        :param namespace: None for all namespaces.
         :param label_selector: text, or a dict of labels.
         :param field_selector: text, e.g. ``status.phase=Running``.
         """
@@ -131,10 +130,10 @@ class Store:
     # -- telling ----------------------------------------------------------
 
     def listen(self, kind, callback):
-        """Have a callback called with every later :class:`history.Event`.
+        """Call a function with every later :class:`history.Event`.
 
-        :param kind: a Kind; None: of every kind.
-        :returns: a function that ends it.
+        :param kind: a Kind, or None for all kinds.
+        :returns: a function that removes the callback.
         """
         listeners = self._all if kind is None else self.shelf(kind).listeners
         listeners.append(callback)
@@ -145,13 +144,13 @@ class Store:
         return end
 
     def subscribe(self, kind, callback):
-        """Have ``callback(event_type, obj, old)`` called after each commit.
+        """Call ``callback(event_type, obj, old)`` after each commit.
 
-        It is called synchronously; what it writes itself is told to
-        everybody after the event that it was called for. ``old`` is None
+        The call is synchronous. Events of the callback's own writes are
+        delivered to all subscribers after the current event. ``old`` is None
         for ``ADDED``.
 
-        :returns: a function that ends it.
+        :returns: a function that removes the callback.
         """
         def tell(event):
             previous = event.previous
@@ -187,13 +186,13 @@ class Store:
     # -- writing ----------------------------------------------------------
 
     def create(self, kind, obj, *, manager='', user='', write=None):
-        """Make an object.
+        """Create an object.
 
-        :param obj: the object; it is copied.
+        :param obj: the object; the store copies it.
         :param write: a :class:`Write` instead of manager and user.
-        :returns: the object as it is now.
+        :returns: the object as stored.
         :raises errors.ApiError: 409 AlreadyExists, 422, 404 for a
-            namespace that does not exist, or what admission says.
+            namespace that does not exist, or the error of an admission hook.
         """
         if kind.stored_as:
             obj = kind.to_stored(obj)
@@ -229,15 +228,15 @@ class Store:
 
     def update(self, kind, obj, *, subresource='', manager='', user='',
                write=None):
-        """Write an object, or with ``subresource='status'`` its status.
+        """Update an object, or with ``subresource='status'`` its status.
 
-        Nothing is written when nothing changes.
+        An update without changes writes nothing.
 
         :param obj: the object; when its metadata.resourceVersion is set,
             it must be the current one.
-        :returns: the object as it is now.
-        :raises errors.ApiError: 404, 409 Conflict, 422 and what admission
-            says.
+        :returns: the object as stored.
+        :raises errors.ApiError: 404, 409 Conflict, 422 or the error of an
+            admission hook.
         """
         if kind.stored_as:
             obj = kind.to_stored(obj)
@@ -248,7 +247,7 @@ class Store:
                             write or Write(manager, user))
 
     def _update(self, kind, obj, subresource, write):
-        """Write an object that nobody else has."""
+        """Update from an object that the store may change in place."""
         obj.update(apiVersion=kind.api_version, kind=kind.kind)
         if not kind.crd:
             json_copy.drop_nulls(obj)
@@ -285,11 +284,11 @@ class Store:
 
     def change(self, kind, namespace, name, fn, *, subresource='',
                manager='', user='', write=None):
-        """Read, change and write an object in one step.
+        """Read, change and write an object in one atomic step.
 
-        :param fn: is given a copy to change; nothing is written when it
-            changes nothing.
-        :returns: the object as it is now.
+        :param fn: function that changes the copy it is called with; without
+            changes nothing is written.
+        :returns: the object as stored.
         """
         old = self.get(kind, namespace, name)
         obj = json_copy.copy(old)
@@ -306,13 +305,16 @@ class Store:
 
     def delete(self, kind, namespace, name, *, grace=None, propagation=None,
                uid=None, version=None, write=None):
-        """Delete an object, or mark it where finalizers keep it.
+        """Delete an object, or set its deletionTimestamp.
+
+        An object with finalizers stays until they are removed.
 
         :param grace: seconds, written to
-            metadata.deletionGracePeriodSeconds of a kept object.
+            metadata.deletionGracePeriodSeconds of an object that stays.
         :param propagation: ``Background``, ``Foreground`` or ``Orphan``.
-        :param uid: precondition; so is ``version``.
-        :returns: the object as it is now, or was at last.
+        :param uid: precondition: the object's uid.
+        :param version: precondition: the object's resourceVersion.
+        :returns: the object as stored, or its last state.
         """
         if kind.stored_as:
             kind = kind.stored_as
@@ -370,7 +372,7 @@ class Store:
 
     @staticmethod
     def _kept(kind, obj, grace):
-        """Whether an object that is to be deleted stays for now."""
+        """Tell whether an object that is being deleted stays for now."""
         return bool(obj['metadata'].get('finalizers')
                     or (kind.grace and grace)
                     or (kind.terminate
@@ -422,8 +424,7 @@ class Store:
 
     @staticmethod
     def _same(obj, old):
-        """Whether a write would change anything but the times in
-        managedFields."""
+        """Tell whether two objects differ in managedFields' times at most."""
         if any(obj.get(n) != old.get(n) for n in obj.keys() | old.keys()
                if n != 'metadata'):
             return False
@@ -436,13 +437,13 @@ class Store:
 
 
 def decode(kind, obj, same=()):
-    """Refuse an object that has values of wrong types.
+    """Refuse an object with values of wrong types.
 
-    A real API server reads the kinds of Kubernetes itself into Go types, so
-    hooks of these kinds may rely on them; custom resources are checked
-    against their schema later.
+    A real API server decodes Kubernetes' own kinds into Go types, so hooks of
+    these kinds may rely on the types; custom resources are checked against
+    their schema later.
 
-    :param same: fields at the root that need not be looked into.
+    :param same: root fields to skip.
     :raises errors.ApiError: 400.
     """
     if kind.crd or kind.schema is None:
@@ -455,10 +456,10 @@ def decode(kind, obj, same=()):
 
 
 def _same_fields(obj, old):
-    """The fields at the root that an update leaves as they were.
+    """Return the root fields that an update leaves unchanged.
 
-    They passed the schema when they were written; as a real API server, the
-    store does not hold against a write what it does not touch.
+    They passed the schema when they were written. Like a real API server,
+    the store does not refuse a write for fields that it does not change.
     """
     if old is None:
         return ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches: every change after a version, as lines of JSON."""
+"""Watches: streams changes after a resource version as lines of JSON."""
 import asyncio
 import random
 
@@ -9,10 +9,10 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import views
 
-#: A client that lags this many events behind is cut off.
+#: A client that lags behind by this many events is disconnected.
 BACKLOG = 20000
 
-#: A watch that ends by itself has a bookmark so many seconds before.
+#: Seconds between the last bookmark and the end of a watch by timeout.
 LAST = 2
 
 INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
@@ -24,9 +24,9 @@ class Watch:
     :param store: the store.
     :param view: the :class:`views.View` for the client.
     :param selector: the :class:`selectors.Selector`.
-    :param namespace: None for all.
-    :param timeout: seconds until the watch ends by itself.
-    :param bookmarks: seconds between bookmarks; None: none are wanted.
+    :param namespace: None for all namespaces.
+    :param timeout: seconds until the watch ends.
+    :param bookmarks: seconds between bookmarks; None for no bookmarks.
     """
 
     def __init__(self, store, view, selector, namespace, timeout,
@@ -43,7 +43,7 @@ class Watch:
         self._seen = 0
 
     def end(self):
-        """End it as a server does that goes away."""
+        """End the watch as a server does that shuts down."""
         self._ended = True
         self._wake.set()
 
@@ -59,9 +59,10 @@ class Watch:
                 self._ended = True
 
     def _line(self, event):
-        """The line for an event, or None when it is not selected.
+        """Return the line for an event, or None when it is not selected.
 
-        With a selector an object may enter or leave what is watched.
+        An object that starts or stops to match the selector is sent as ADDED
+        or DELETED.
         """
         if self._namespace is not None and (
                 event.record.key[0] != self._namespace):
@@ -87,12 +88,13 @@ class Watch:
         return self._view.event(type_, record, event)
 
     def begin(self, version, initial):
-        """Collect what comes first and listen from now on.
+        """Collect the initial events and subscribe to later ones.
 
-        :param version: events after this one; None: begin with all
-            objects as they are, as ADDED.
-        :param initial: the client wants to be told when these are through.
-        :raises errors.ApiError: 410 when the version is too long ago.
+        :param version: send events after this version; None sends all
+            current objects as ADDED first.
+        :param initial: whether the client requests a bookmark after the
+            initial objects.
+        :raises errors.ApiError: 410 when the version has expired.
         """
         shelf = self._store.shelf(self._view.kind)
         if version is None:
@@ -111,14 +113,15 @@ class Watch:
         return self._store.listen(self._view.kind, self._take)
 
     def _mark(self, now, end):
-        """When the next bookmark is due: one is shortly before the end."""
+        """Return when the next bookmark is due; the last is before the end.
+        """
         if not self._bookmarks:
             return end
         due = now + self._bookmarks
         return min(due, end - LAST) if now < end - LAST else due
 
     async def send(self, response):
-        """Send lines until the watch ends."""
+        """Send lines to a response until the watch ends."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
         marks = self._bookmarks
@@ -145,9 +148,9 @@ class Watch:
 
 
 async def serve(server, request, kind, view, selector, namespace, options):
-    """Answer a watch.
+    """Serve a watch request.
 
-    :param server: keeps ``server.watches``, the open watches.
+    :param server: the server, whose ``watches`` are the open watches.
     :param options: a :class:`options.ListOptions`.
     """
     timeout = options.timeout or random.uniform(1800, 3600)  # noqa: S311
@@ -163,7 +166,7 @@ async def serve(server, request, kind, view, selector, namespace, options):
     try:
         stop = watch.begin(version, options.initial_events)
     except errors.ApiError as exc:
-        # As kube-apiserver: the watch begins, and ends with an error.
+        # Like kube-apiserver: start the watch, then end it with an error.
         await response.prepare(request)
         await response.write(views.line('ERROR',
                                         history.encode(exc.status())))

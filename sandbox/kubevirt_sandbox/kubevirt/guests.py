@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated guests: what goes on inside a running VMI.
+"""Simulated guests of running VMIs.
 
-The node (:mod:`node`) starts a guest when a VMI becomes Running, passes on
-what is asked of it and hears when it goes down. Everything behind
-:class:`Guests` could also be a real hypervisor, and
-:mod:`kubevirt_sandbox.qemu` is one; it has the same methods.
+The VMI controller (:mod:`vmi_controller`) starts a guest when a VMI becomes
+Running, forwards requests to it and is called back when it ends.
+:mod:`kubevirt_sandbox.qemu` has a class with the same methods that runs the
+guests with QEMU.
 
-Each boot is recorded under the machine's namespace and name, over all its
-VMIs, so that tests can see what the firmware made of a boot order.
+Each boot is recorded under the VM's namespace and name, across all its VMIs,
+so that tests can check how the firmware applied a boot order.
 """
 
 import dataclasses
@@ -29,7 +29,10 @@ _BOOTS_KEPT, _NAMES_KEPT = 200, 10000
 
 @dataclasses.dataclass
 class _Guest:
-    """One guest. ``booted``: an operating system runs, not only firmware."""
+    """One guest.
+
+    ``booted`` tells whether an operating system runs, not only firmware.
+    """
 
     key: tuple[str, str]
     uid: str
@@ -43,10 +46,11 @@ class Guests:
 
     :param loop: the asyncio loop.
     :param look: function (namespace, name) that returns the VMI, or None.
-    :param ended: function (namespace, name, uid, how) that is told when a
-        guest went down by itself or on being asked to; ``how`` is
-        :data:`SHUTDOWN` or :data:`CRASH`.
-    :param seconds: how long a guest takes to shut down or to start again.
+    :param ended: function (namespace, name, uid, how) called when a guest
+        ended by itself or on request; ``how`` is :data:`SHUTDOWN` or
+        :data:`CRASH`.
+    :param seconds: how long a guest takes to shut down or to reboot, in
+        seconds.
     """
 
     def __init__(self, loop, look, ended, seconds):
@@ -57,22 +61,23 @@ class Guests:
         self._guests = {}
         self._boots = {}
 
-    # -- what can be run -------------------------------------------------
+    # -- supported VMIs --------------------------------------------------
 
     def missing_image(self, _vmi):
-        """The first container image that cannot be had, or None."""
+        """Return the first unavailable container image, or None."""
 
     def refusal(self, _vmi):
-        """Why a VMI cannot be run here, or ''."""
+        """Return why a VMI cannot run here, or ''."""
         return ''
 
-    # -- what the node asks for ------------------------------------------
+    # -- requests of the controller --------------------------------------
 
     def start(self, vmi, paused=False):
         """Start a guest, unless the VMI has one.
 
-        :param vmi: the VMI, about to be Running.
-        :param paused: with the CPUs stopped; it boots when resumed.
+        :param vmi: the VMI, about to become Running.
+        :param paused: whether to start with stopped CPUs; the guest then
+            boots when it is resumed.
         """
         meta = vmi['metadata']
         key = (meta['namespace'], meta['name'])
@@ -84,11 +89,11 @@ class Guests:
             self._boot(guest, 'start', vmi)
 
     def alive(self, uid):
-        """Whether there is a guest for a VMI."""
+        """Tell whether a VMI has a guest."""
         return uid in self._guests
 
     def paused(self, uid):
-        """Whether the CPUs of a guest are stopped."""
+        """Tell whether the CPUs of a guest are stopped."""
         guest = self._guests.get(uid)
         return guest is not None and guest.paused
 
@@ -98,7 +103,7 @@ class Guests:
             self._guests[uid].paused = True
 
     def resume(self, uid):
-        """Let the CPUs go on; a guest that never ran boots now."""
+        """Resume the CPUs; a guest that was started paused boots now."""
         guest = self._guests.get(uid)
         if guest is None or not guest.paused:
             return
@@ -108,57 +113,57 @@ class Guests:
             self._boot(guest, 'start')
 
     def reset(self, uid):
-        """The reset button: the machine starts again at once."""
+        """Reset the machine; it restarts immediately."""
         self._restart(uid, 'reset')
 
     def soft_reboot(self, uid):
-        """Ask the guest to reboot; it takes its time."""
+        """Request a reboot from the guest, which takes some time."""
         self._ask(uid, lambda: self._restart(uid, 'softreboot'))
 
     def press_power_button(self, uid):
-        """Ask the guest by ACPI to shut down; it may not hear it."""
+        """Request an ACPI shutdown; the guest may ignore it."""
         self._ask(uid, lambda: self._end(uid, SHUTDOWN))
 
     def kill(self, uid):
-        """Pull the plug. Nobody is told."""
+        """Power the guest off immediately, without calling ``ended``."""
         guest = self._guests.pop(uid, None)
         if guest is not None and guest.pending is not None:
             guest.pending.cancel()
 
     def has_agent(self, vmi):
-        """Whether the guest of a VMI has a guest agent that answers."""
+        """Tell whether the guest of a VMI has a connected guest agent."""
         guest = self._guests.get(vmi['metadata']['uid'])
         return (guest is not None and guest.booted
                 and _says(vmi, AGENT))
 
     def plug(self, vmi):
-        """Bring the media in the drives in line with a VMI that runs."""
+        """Change the media in the drives to those of a running VMI."""
 
     def plugged(self, uid, volume):
-        """Whether a guest has a volume now: at once when it shall."""
+        """Tell whether a guest has a volume; changes are immediate."""
         guest = self._guests.get(uid)
         vmi = guest and self._look(*guest.key)
         return vmi is not None and any(
             v['name'] == volume for v in paths.volumes(vmi['spec']))
 
     def serial(self, _uid):
-        """The serial port of a guest, or None."""
+        """Return the serial port of a guest, or None."""
 
     async def display(self, _uid):
-        """The path of the socket that speaks VNC, or None."""
+        """Return the path of the VNC socket, or None."""
 
     def close(self):
-        """Pull every plug."""
+        """Power all guests off."""
         for uid in list(self._guests):
             self.kill(uid)
 
-    # -- what a guest does by itself -------------------------------------
+    # -- actions of a guest ----------------------------------------------
 
     def act(self, namespace, name, action):
-        """Let the guest of a machine do something.
+        """Make the guest of a VM act by itself.
 
         :param action: 'reboot', 'shutdown' or 'crash'.
-        :returns: why that is not possible, or ''.
+        :returns: why the action is not possible, or ''.
         """
         guest = self._of((namespace, name))
         if guest is None or guest.paused:
@@ -170,7 +175,7 @@ class Guests:
         return ''
 
     def record(self, namespace, name):
-        """What is known of the guests of a machine, as JSON."""
+        """Return the record of a VM's guests as JSON-compatible data."""
         key = (namespace, name)
         guest = self._of(key)
         return {'vmi': guest.uid if guest else None,
@@ -178,11 +183,11 @@ class Guests:
                 'boots': list(self._boots.get(key, ()))}
 
     def known(self, namespace, name):
-        """Whether a machine of this name ever had a guest."""
+        """Tell whether a VM of this name ever had a guest."""
         return (namespace, name) in self._boots
 
     def console_log(self, _namespace, _name):
-        """The last of what a guest wrote to its serial port, or None."""
+        """Return the last output of a guest's serial port, or None."""
 
     # --------------------------------------------------------------------
 
@@ -191,12 +196,12 @@ class Guests:
         return vmi and self._guests.get(vmi['metadata']['uid'])
 
     def _ask(self, uid, act):
-        """Have a guest do something after a while, if it listens."""
+        """Run an action of a guest after a delay, if the guest responds."""
         guest = self._guests.get(uid)
         if guest is None or guest.paused or guest.pending is not None:
             return
         vmi = self._look(*guest.key)
-        # firmware that found nothing to boot hears no power button
+        # firmware that found no boot device ignores the power button
         if not guest.booted or (vmi is not None
                                 and _says(vmi, IGNORE_ACPI)):
             return
@@ -212,7 +217,7 @@ class Guests:
         vmi = guest and self._look(*guest.key)
         if vmi is None or vmi['metadata']['uid'] != uid:
             return
-        # With Terminate QEMU ends where it would start again, whoever asked.
+        # With Terminate QEMU exits on every reboot, whatever requested it.
         if vmi['spec']['domain'].get('rebootPolicy') == 'Terminate':
             self._end(uid, SHUTDOWN)
             return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller of VirtualMachines.
+"""Controller of VirtualMachines.
 
-Makes and deletes VMIs as the run strategy and the requests in the status
-say, keeps running ones in step with the template, and writes the status.
+Creates and deletes VMIs according to the run strategy and the requests in the
+status, applies template changes to running VMIs, and writes the status.
 
 Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
 """
@@ -30,7 +30,7 @@ _NOT_AT_ONCE = 'kubevirt.io/immediate-data-volume-creation'
 
 
 class Controller:
-    """Makes VMIs for VMs.
+    """Reconciles VMs with their VMIs.
 
     :param store: the store.
     :param kind: the Kind of VMs.
@@ -48,7 +48,7 @@ class Controller:
         self._config = config
         self._recorder = recorder
         self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
-        #: {uid of a VM: the VM as it was at the start of its VMI}
+        #: {uid of a VM: the VM at the time its VMI was created}
         self._started = {}
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vm', lag)
         self._ends = [store.subscribe(kind, self._saw),
@@ -58,7 +58,7 @@ class Controller:
             self._queue.add(paths.key(vm))
 
     def close(self):
-        """Stop."""
+        """Stop the controller."""
         for end in self._ends:
             end()
         self._queue.close()
@@ -97,7 +97,7 @@ class Controller:
             failure = error
         except errors.ApiError as error:
             if error.code in (404, 409):
-                self._queue.add_after(key, 0.05)  # somebody was quicker
+                self._queue.add_after(key, 0.05)  # conflicting write
             else:
                 failure = model.SyncError('FailedUpdateError', str(error))
         self._write_status(key, failure)
@@ -108,8 +108,7 @@ class Controller:
         return self._store.find(self._kind, *key)
 
     def _vmi(self, vm):
-        """The VM's VMI; one of its name that nobody owns becomes its own.
-        """
+        """Return the VM's VMI; adopt a VMI of its name without an owner."""
         vmi = self._store.find(self._vmis, *paths.key(vm))
         if vmi is None:
             return None
@@ -144,7 +143,7 @@ class Controller:
             new, vmi, strategy, said, self._store), subresource='status')
         if (vmi is not None and vmi_status.is_final(vmi)
                 and VM_FINALIZER in vmi['metadata'].get('finalizers', ())):
-            # only now may it go, since its end stands in the VM's status
+            # remove the finalizer only after the VM's status records the end
             self._store.change(
                 self._vmis, *key, lambda new: new['metadata'][
                     'finalizers'].remove(VM_FINALIZER), manager=_MANAGER)
@@ -177,7 +176,7 @@ class Controller:
         self._keep_firmware_uuid(key)
 
     def _expanded(self, vm):
-        """The VM with the sizes of its instance type."""
+        """Return the VM with the sizes of its instance type filled in."""
         try:
             return instancetypes.expanded(self._store, vm)
         except errors.ApiError as error:
@@ -205,7 +204,10 @@ class Controller:
         return self._change(key, change)
 
     def _bump_generation(self, vm, vmi):
-        """A change that does not concern the VMI is not behind."""
+        """Update the VMI's generation after a change outside the template.
+
+        Such a change leaves the VMI up to date.
+        """
         generation = str(vm['metadata']['generation'])
         annotations = vmi['metadata'].get('annotations') or {}
         started = self._started.get(vm['metadata']['uid'])
@@ -220,7 +222,7 @@ class Controller:
     # -- run strategies --------------------------------------------------
 
     def _follow(self, key, vm, vmi, strategy):
-        """Do what the run strategy wants."""
+        """Start or stop the VMI according to the run strategy."""
         {model.ALWAYS: self._follow_always, model.RERUN: self._follow_rerun,
          model.MANUAL: self._follow_manual, model.ONCE: self._follow_once,
          model.HALTED: self._follow_halted}[strategy](key, vm, vmi)
@@ -229,7 +231,7 @@ class Controller:
         if vmi is None:
             self._start_in_time(key, vm)
         elif model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
-            self._stop(key, vm, vmi)  # and then a new one
+            self._stop(key, vm, vmi)  # a new VMI follows
 
     def _follow_rerun(self, key, vm, vmi):
         if vmi is None:
@@ -351,14 +353,14 @@ class Controller:
     # -- a running machine -----------------------------------------------
 
     def _keep_in_step(self, key):
-        """Take changes of the template over, or say that they wait."""
+        """Apply template changes to the VMI, or require a restart."""
         vm = self._vm(key)
         old = self._vmi(vm)
         started = self._started.get(vm['metadata']['uid'])
         if old is None or started is None:
             return
         vmi, failure = json_copy.copy(old), None
-        # only its status is written, so it may have its sizes spelled out
+        # only the status is written, so the sizes may be filled in
         said = json_copy.copy(self._expanded(vm))
         said.setdefault('status', {})
         restart = liveupdate.check_restart(
@@ -388,7 +390,7 @@ class Controller:
             raise failure
 
     def _drop_cards(self, key):
-        """Cards that were told to be absent, and are."""
+        """Remove the NICs with state absent that were unplugged."""
         vm = self._vm(key)
         spec = vm['spec']['template']['spec']
         cards, networks = liveupdate.unplugged_cards(vm, self._vmi(vm))

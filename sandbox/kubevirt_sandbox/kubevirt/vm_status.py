@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a VirtualMachine.
+"""Computes the status of a VirtualMachine.
 
-Computed from the VM, its VMI and its volumes; writes nothing.
+The input is the VM, its VMI and its volumes. The module writes nothing to the
+store.
 
 Source: updateStatus and what it calls in pkg/virt-controller/watch/vm/vm.go
 (KubeVirt 1.9).
@@ -25,13 +26,13 @@ _FIRST_BACK_OFF = 10
 
 
 def update(vm, vmi, strategy, failure, store):
-    """Bring the status up to date.
+    """Update the status of a VM.
 
     :param vm: the VM, changed in place.
     :param vmi: its VMI, or None.
-    :param strategy: its run strategy, or None when it cannot be told.
-    :param failure: (reason, message) when the controller failed, or None.
-    :param store: the store, to look for claims and DataVolumes.
+    :param strategy: its run strategy, or None when it is invalid.
+    :param failure: (reason, message) of a failed reconciliation, or None.
+    :param store: the store, to look up claims and DataVolumes.
     """
     status = vm.setdefault('status', {})
     _set(status, 'created', vmi is not None)
@@ -63,7 +64,7 @@ def _set(status, key, value):
 
 
 def _is_done(vm, vmi):
-    """Whether the first request has been carried out."""
+    """Tell whether the first state change request was carried out."""
     if not model.requests(vm):
         return False
     first = model.requests(vm)[0]
@@ -76,7 +77,7 @@ def _is_done(vm, vmi):
 # -- back-off ------------------------------------------------------------
 
 def seconds_left(vm):
-    """How long a VM that failed to start still has to wait."""
+    """Return the seconds until a VM that failed to start is retried."""
     failed = paths.at(vm, 'status', 'startFailure')
     if not failed:
         return 0
@@ -142,7 +143,11 @@ def _tell_conditions(vm, vmi, failure):
 
 
 def require_restart(vm, message):
-    """Say that a change waits for the next start."""
+    """Set the condition RestartRequired.
+
+    :param vm: the VM, changed in place.
+    :param message: message of the condition.
+    """
     conditions.put(vm, model.RESTART_REQUIRED, True, '', message)
 
 
@@ -165,7 +170,7 @@ def _tell_snapshots(vm):
 # -- one word ------------------------------------------------------------
 
 def printable(vm, vmi, strategy, store):
-    """``status.printableStatus``: the first word that fits."""
+    """Return ``status.printableStatus``: the first state that applies."""
     namespace = vm['metadata']['namespace']
     volumes = paths.volumes(paths.at(vm, 'spec', 'template', 'spec'))
     final = vmi is not None and vmi_status.is_final(vmi)

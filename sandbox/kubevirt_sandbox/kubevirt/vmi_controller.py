@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller of VirtualMachineInstances.
+"""Controller of VirtualMachineInstances.
 
-Takes each VMI through its phases: Pending until its volumes are there,
+Moves each VMI through its phases: Pending until its volumes are ready,
 Scheduling until its pod has a node and its images, Scheduled until the guest
-starts, Running until the guest ends. It is both virt-controller and the
-virt-handler of every node; the guests themselves are :mod:`guests`' business.
+starts, Running until the guest ends. It simulates virt-controller and the
+virt-handler of every node; :mod:`guests` runs the guests.
 
 Source: pkg/virt-controller/watch/vmi, pkg/virt-handler/vm.go (KubeVirt 1.9).
 """
@@ -27,12 +27,12 @@ NODE_LABEL = 'kubevirt.io/nodeName'
 DEFAULT_GRACE = 30
 
 _CONTROLLER, _HANDLER = 'virtualmachine-controller', 'virt-handler'
-_POD_SHARE = 0.4  # of a start, spent on the pod; the rest on the guest
+_POD_SHARE = 0.4  # the pod's share of the start time; the guest has the rest
 _ASK_AGAIN = 5
 
 
 class Controller:
-    """Takes VMIs through their phases.
+    """Moves VMIs through their phases.
 
     :param store: the store.
     :param kind: the Kind of VMIs.
@@ -40,11 +40,11 @@ class Controller:
     :param recorder: an :class:`events.Recorder`.
     :param loop: the asyncio loop.
     :param version: the version of KubeVirt.
-    :param seconds: how long a machine takes to start.
+    :param seconds: how long a VMI takes to start, in seconds.
     :param provisioner: the :class:`api.volumes.Provisioner`.
     :param make_guests: function (look, ended, changed) that makes the
-        guests; None for simulated ones. The functions are what
-        :class:`guests.Guests` and :class:`qemu.guests.Guests` want.
+        guests; None for simulated ones. Its parameters are those of
+        :class:`guests.Guests` and :class:`qemu.guests.Guests`.
     :param lag: see :class:`workqueue.WorkQueue`.
     """
 
@@ -75,14 +75,14 @@ class Controller:
             self._queue.add(paths.key(vmi))
 
     def close(self):
-        """Stop everything, guests too."""
+        """Stop the controller and all guests."""
         for end in self._ends:
             end()
         self._queue.close()
         self.guests.close()
 
     def look_again(self, key):
-        """Have a VMI looked at soon."""
+        """Queue a VMI for reconciliation."""
         self._queue.add(key)
 
     # -- what happens in the cluster -------------------------------------
@@ -97,7 +97,7 @@ class Controller:
         self._provisioner.look()
 
     def _uses(self, namespace, name):
-        """Whether a pod of some machine uses a claim."""
+        """Tell whether the pod of any VMI uses a claim."""
         for vmi in self._store.list(self._kind, namespace):
             if self._pods.get(vmi) is None:
                 continue
@@ -113,7 +113,7 @@ class Controller:
             self._queue.add(key)
 
     def _saw_any(self, event):
-        """Volumes may have been waited for."""
+        """Queue the VMIs that may wait for a volume."""
         if not claims.matters(event):
             return
         meta = event.record.obj['metadata']
@@ -179,7 +179,7 @@ class Controller:
     # -- phases ----------------------------------------------------------
 
     def _prepare(self, _key, vmi):
-        """Pending: until the volumes are there."""
+        """Handle phase Pending, until the volumes are ready."""
         status.tell_ready(vmi, None)
         if 'deletionTimestamp' in vmi['metadata']:
             status.move(vmi, status.FAILED)
@@ -211,9 +211,9 @@ class Controller:
         status.move(vmi, status.SCHEDULING)
 
     def _bind_claims(self, namespace, volumes, node):
-        """Have claims bound that a DataVolume waits for.
+        """Bind the claims of DataVolumes that wait for a first consumer.
 
-        KubeVirt makes a pod for a moment only for that.
+        KubeVirt creates a temporary pod for this purpose.
         """
         for name in claims.awaited(self._store, namespace, volumes):
             self._provisioner.consume(namespace, name, node)
@@ -227,7 +227,7 @@ class Controller:
         vmi['status']['activePods'] = {pod.uid: pod.node or ''}
 
     def _schedule(self, key, vmi):
-        """Scheduling: until the pod has a node and its images."""
+        """Handle phase Scheduling, until the pod has a node and images."""
         pod = self._pods.get(vmi)
         if pod is None or 'deletionTimestamp' in vmi['metadata']:
             self._give_up(vmi)
@@ -282,7 +282,7 @@ class Controller:
         return True
 
     def _wait(self, key, when):
-        """Whether it is too early; then there is another turn in time."""
+        """Tell whether a time is in the future; then requeue the VMI."""
         left = when - self._loop.time()
         if left <= 0:
             return False
@@ -295,7 +295,7 @@ class Controller:
         status.tell_ready(vmi, None)
 
     def _start(self, key, vmi):
-        """Scheduled: until the guest runs."""
+        """Handle phase Scheduled, until the guest runs."""
         pod = self._pods.get(vmi)
         if pod is None or 'deletionTimestamp' in vmi['metadata']:
             self._give_up(vmi)
@@ -329,7 +329,7 @@ class Controller:
             lambda volume: self.guests.plugged(uid, volume))
 
     def _observe(self, key, vmi, pod):
-        """Put into the status how the guest is."""
+        """Write the state of the guest to the status."""
         agent = self.guests.has_agent(vmi)
         status.tell_migratable(vmi, self._store)
         status.tell_data_volumes(vmi, self._store)
@@ -346,10 +346,11 @@ class Controller:
         status.tell_ready(vmi, pod, alive)
 
     def _lacks_volume(self, namespace, vmi):
-        """Whether KubeVirt does no more about the volumes of a guest.
+        """Tell whether KubeVirt no longer updates a guest's volumes.
 
-        It wants to see the DataVolume of each that the guest started with,
-        as long as the guest runs (areDataVolumesReady in vmi/datavolumes.go).
+        It does so when the DataVolume of any volume that the guest started
+        with is missing, as long as the guest runs (areDataVolumesReady in
+        vmi/datavolumes.go).
         """
         volumes = paths.volumes(vmi['spec'])
         gone = claims.orphaned(self._store, namespace, volumes)
@@ -368,7 +369,7 @@ class Controller:
         return True
 
     def _run(self, key, vmi):
-        """Running: until the guest ends."""
+        """Handle phase Running, until the guest ends."""
         uid = vmi['metadata']['uid']
         pod = self._pods.get(vmi)
         if pod is None or not self.guests.alive(uid):
@@ -383,7 +384,10 @@ class Controller:
         self._observe(key, vmi, pod)
 
     def _stop(self, key, vmi):
-        """Bring a guest down that shall end; whether it is down."""
+        """Shut down a guest, or kill it after its grace period.
+
+        :returns: whether the guest has ended.
+        """
         uid = vmi['metadata']['uid']
         grace = vmi['spec'].get('terminationGracePeriodSeconds')
         grace = DEFAULT_GRACE if grace is None else grace
@@ -395,21 +399,21 @@ class Controller:
                           'Signaled Graceful Shutdown')
             left = self._stopping[uid] + grace - now
             if left > 0:
-                # a guest that is only booting may miss the first signal
+                # repeat it: a guest that still boots may miss the first one
                 self.guests.press_power_button(uid)
                 self._queue.add_after(key, min(left, _ASK_AGAIN))
                 return False
         self.guests.kill(uid)
         self._say(vmi, events.NORMAL, 'Deleted',
                   'VirtualMachineInstance stopping')
-        # a guest that could have shut down and did not has failed
+        # a guest with ACPI that did not shut down in time has failed
         acpi = paths.at(vmi, 'spec', 'domain', 'features', 'acpi') or {}
         expired = grace > 0 and acpi.get('enabled', True)
         status.move(vmi, status.FAILED if expired else status.SUCCEEDED)
         return True
 
     def _finish(self, _key, vmi):
-        """Succeeded or Failed: let go of it."""
+        """Handle phases Succeeded and Failed: release the VMI."""
         meta = vmi['metadata']
         pod = self._pods.remove(meta['uid'])
         if pod is not None:
@@ -427,7 +431,7 @@ class Controller:
                                   if f not in gone]
 
     def _owner(self, vmi):
-        """The VM that a VMI belongs to, if it is still there."""
+        """Return the VM that owns a VMI, or None when it is gone."""
         for reference in vmi['metadata'].get('ownerReferences') or ():
             if reference.get('controller') and reference[
                     'kind'] == 'VirtualMachine':
