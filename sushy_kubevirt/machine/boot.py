@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine boots from: Redfish's ``Boot``, IPMI's boot flags.
+"""Boot overrides and boot mode: Redfish's ``Boot``, IPMI's boot flags.
 
 An override changes the VM's template at once and never starts, stops or
-reboots anything: the next VMI boots with it, whoever starts that. A lasting
-one (``Continuous``) stays until it is replaced or disabled; one for a single
-boot (``Once``) is taken back by the `keeper` as soon as its boot has begun.
-A mode alone, or with ``Continuous``, is a change for good; a mode with
-``Once`` lasts one boot.
+reboots the VM. The next VMI boots with it, whether a BMC or another client
+starts that VMI. A ``Continuous`` override stays until it is replaced or
+disabled. A ``Once`` override is removed by the one-time boot reconciler
+(`one_time_boot`) as soon as its boot has started. A mode alone, or with
+``Continuous``, is a permanent change; a mode with ``Once`` lasts one boot.
 """
 
 import copy
@@ -23,12 +23,13 @@ from sushy_kubevirt.machine import run_strategy
 
 Mode = firmware.Mode
 
-#: KubeVirt's feature gate for VMIs that end when the guest reboots.
+#: KubeVirt's feature gate for ``rebootPolicy: Terminate``, which ends the VMI
+#: when the guest reboots.
 GATE = 'RebootPolicy'
 
 
 class Target(enum.Enum):
-    """Redfish's ``BootSourceOverrideTarget``, as far as a VM has it."""
+    """Redfish's ``BootSourceOverrideTarget``: the values a VM supports."""
 
     NONE = 'None'
     """No override: the order the VM's owner wrote."""
@@ -61,12 +62,13 @@ class Enabled(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class BootState:
-    """What the next boot will be.
+    """Boot settings of the next VMI.
 
     :param target: a `Target`
     :param enabled: an `Enabled`
     :param mode: a `Mode`
-    :param http_uri: what `Target.UEFI_HTTP` boots, '' for none
+    :param http_uri: URI of the image that `Target.UEFI_HTTP` boots, '' for
+        none
     """
 
     target: Target
@@ -76,8 +78,10 @@ class BootState:
 
 
 def state(vm, vmi):
-    """Tell what the VM boots next.
+    """Return the boot settings of the VM's next VMI.
 
+    :param vm: the VM
+    :param vmi: its VMI, or None
     :returns: a `BootState`
     """
     once = boot_overrides.once(vm)
@@ -85,7 +89,7 @@ def state(vm, vmi):
         if not boot_overrides.boot_started(vm, vmi):
             return BootState(Target(once.get('target', 'None')),
                              Enabled.ONCE, firmware.mode(vm, vmi))
-        # The keeper is about to do the same for good.
+        # The one-time boot reconciler is about to do the same to the VM.
         vm = copy.deepcopy(vm)
         boot_overrides.remove_once(vm)
     mode = firmware.mode(vm, vmi)
@@ -96,24 +100,29 @@ def state(vm, vmi):
 
 
 def targets(vm, vmi=None):
-    """:returns: tuple of the `Target` the VM has devices for"""
+    """:returns: tuple of each `Target` that the VM has a device for"""
     return tuple(Target(class_.value)
                  for class_ in boot_order.classes(vm['spec']['template']))
 
 
 def set(machine, target=None, enabled=None, mode=None, order=None,
         media_targets=()):
-    """Choose what the next start boots from. None leaves as it is.
+    """Set the boot override, the mode or the order of the next VMI.
+
+    None leaves a setting unchanged.
 
     :param machine: a `machine.Machine`
-    :param target: a `Target`; alone it means `Enabled.CONTINUOUS`, unless an
-        override for one boot is pending, which it then replaces (Ironic leaves
-        ``Enabled`` out when it is already what it wants)
-    :param enabled: an `Enabled`; alone it is about the present target
+    :param target: a `Target`; without `enabled` it means
+        `Enabled.CONTINUOUS`, or `Enabled.ONCE` if a one-time override is
+        pending, which it then replaces (Ironic omits ``Enabled`` when it
+        already has the value it needs)
+    :param enabled: an `Enabled`; without `target` it applies to the present
+        target
     :param mode: a `Mode`
-    :param order: the persistent order, see `boot_options.edit`
-    :param media_targets: the `Target` of devices that may come with a medium
-    :raises: `errors.InvalidValue` if the VM has no device of that class, or
+    :param order: the persistent boot order, see `boot_options.edit`
+    :param media_targets: each `Target` whose device is added when a medium is
+        inserted, and which is therefore valid without a device
+    :raises: `errors.InvalidValue` if the VM has no device for the target, or
         no such boot options
     """
     id_ = boot_overrides.new_id()
@@ -121,14 +130,14 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
     def step(vm, vmi):
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == id_:
-            return          # the answer was lost, the write was not
+            return      # an earlier try was applied but its response lost
         terminate = (_needs_once(pending, target, enabled, mode)
                      and _may_terminate(machine, vm))
         try:
             _apply(machine, vm, vmi, target, enabled, mode, order, id_,
                    terminate, media_targets)
         except errors.Rejected as e:
-            # The gate was switched off a moment ago.
+            # The feature gate was disabled after it was read.
             if not terminate or GATE.lower() not in str(e).lower():
                 raise
             _apply(machine, vm, vmi, target, enabled, mode, order, id_,
@@ -138,7 +147,10 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
 
 
 def set_default_order(machine):
-    """Give a machine the persistent boot order back that its owner wrote."""
+    """Restore the persistent boot order that the VM's owner wrote.
+
+    :param machine: a `machine.Machine`
+    """
     def step(vm, vmi):
         edited = copy.deepcopy(vm)
         http = _is_http(edited)
@@ -151,9 +163,13 @@ def set_default_order(machine):
 
 
 def set_secure_boot(machine, enabled):
-    """Switch secure boot (and SMM, which it needs), from the next start on.
+    """Switch secure boot on or off, from the next start on.
 
-    :raises: `errors.WrongState` if it is to be switched on under Legacy
+    Switching it on also switches on SMM, which it needs.
+
+    :param machine: a `machine.Machine`
+    :param enabled: True switches it on
+    :raises: `errors.WrongState` if it is switched on in Legacy mode
     """
     def step(vm, vmi):
         edited = copy.deepcopy(vm)
@@ -161,7 +177,8 @@ def set_secure_boot(machine, enabled):
         if pending is None or not pending.get('mode'):
             firmware.edit_secure_boot(edited, enabled, vmi)
         else:
-            # It is about the mode that comes back after that one boot.
+            # The pending override changes the mode for one boot; secure boot
+            # belongs to the mode that is restored after it.
             boot_overrides.remove_once(edited)
             firmware.edit_secure_boot(edited, enabled, vmi)
             if not boot_overrides.boot_started(vm, vmi):
@@ -179,7 +196,8 @@ def _needs_once(pending, target, enabled, mode):
 
 
 def _may_terminate(machine, vm):
-    # Under Once and WaitAsReceiver KubeVirt starts no VMI after this one.
+    # Under run strategies Once and WaitAsReceiver KubeVirt would start no VMI
+    # after the one that the reboot ends.
     return (machine.options.reboot_policy
             and run_strategy.of(vm) not in (run_strategy.ONCE,
                                             run_strategy.WAIT_AS_RECEIVER)
@@ -206,7 +224,11 @@ def _is_http(vm):
 
 
 def _edit(vm, vmi, target, enabled, mode, id_, terminate, media_targets=()):
-    """Edit a VM as `set` says."""
+    """Edit a VM in place; the parameters are those of `set`.
+
+    :param id_: ID of a new one-time override
+    :param terminate: whether the guest's reboot ends the VMI of that override
+    """
     pending = boot_overrides.once(vm)
     if pending is not None and boot_overrides.boot_started(vm, vmi):
         boot_overrides.remove_once(vm)
@@ -256,7 +278,9 @@ def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
 
 
 def _class(vm, target, pending, media_targets):
-    """Turn a target, or else the present one, into a class of device."""
+    """Return the `boot_order.Class` of a target, or of the present target if
+    that is None; None if there is neither.
+    """
     if target is None:
         layer = pending or boot_overrides.continuous(vm) or {}
         return layer.get('target') and boot_order.Class(layer['target'])

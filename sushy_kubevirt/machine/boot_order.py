@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of a VM can be booted from, and in which order.
+"""Bootable devices of a VM and their ``bootOrder`` numbers.
 
 Pure functions over a VM's template. KubeVirt boots from the devices that
 have a ``bootOrder``, lowest first; once one device has a number, those
-without are never tried. So an order that is put here numbers every bootable
-device, and there is always something to fall back to.
+without are never tried. `prioritize` therefore numbers every bootable device,
+so that the boot can always fall back to another one.
 
-An order is put on with a record of what it changed, and taken off by that
-record: only numbers that are still the ones put there are changed back, so
-that somebody else's edit in the meantime stands.
+`prioritize` and `apply` return a record of what they changed, and `restore`
+undoes the change by that record. It changes back only the numbers that are
+still the recorded ones, so that edits made by other clients since then are
+kept.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import enum
 
 
 class Class(enum.Enum):
-    """What a boot device is, in the words of Redfish's boot targets."""
+    """Class of a boot device; the values are Redfish's boot targets."""
 
     PXE = 'Pxe'
     """A network interface."""
@@ -31,33 +32,35 @@ class Class(enum.Enum):
     """The CD-ROM that holds what HTTP boot has fetched."""
 
 
-#: Volumes that carry data for the guest's own use. Their disks boot nothing,
-#: so they get no number from us; one that its owner gave stays in its place.
+#: Types of volumes that carry data for the guest. Their disks are not
+#: bootable and get no number here. A disk that its owner numbered keeps its
+#: place in the order.
 _DATA_VOLUMES = frozenset((
     'cloudInitNoCloud', 'cloudInitConfigDrive', 'configMap', 'secret',
     'serviceAccount', 'downwardAPI', 'downwardMetrics', 'sysprep',
     'memoryDump'))
 
-#: Guests whose memory is encrypted boot from no network interface; KubeVirt
-#: refuses to number one (``pkg/virt-api/webhooks/amd64.go`` of 1.9).
+#: Members of ``launchSecurity`` that encrypt the guest's memory. Such guests
+#: cannot boot from a network interface; KubeVirt rejects a ``bootOrder`` on
+#: one (``pkg/virt-api/webhooks/amd64.go`` of 1.9).
 _ENCRYPTED = frozenset(('sev', 'snp', 'tdx'))
 
 
-#: Name of the drive that HTTP boot adds.
+#: Name of the CD-ROM drive that HTTP boot adds.
 HTTP_DRIVE = 'bmc-http'
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One device that may have a boot order.
+    """One device that can have a ``bootOrder``.
 
-    :param list: ``disks`` or ``interfaces``
-    :param name: its name there
+    :param list: list of the template it is in, ``disks`` or ``interfaces``
+    :param name: its name in that list
     :param class_: its `Class`
-    :param order: its number, None if it has none
+    :param order: its ``bootOrder``, None if it has none
     :param bootable: False for a data disk that its owner numbered
-    :param written: False for the disk that KubeVirt adds on its own for a
-        volume which the template has no disk for
+    :param written: False for a disk that the template does not contain and
+        that KubeVirt adds for a volume without one
     """
 
     list: str
@@ -69,11 +72,11 @@ class Device:
 
 
 def devices(template):
-    """Find the devices a VM can boot from.
+    """List the devices a VM can boot from.
 
     :param template: the VM's ``spec.template``
-    :returns: list of `Device`, in the order in which they are tried now:
-        by number, then in the order they stand in the template, disks first
+    :returns: list of `Device`, sorted by ``bootOrder``; then those without
+        one, in the template's order, disks before interfaces
     """
     spec = template.get('spec') or {}
     hardware = _hardware(template)
@@ -102,19 +105,22 @@ def devices(template):
     if _ENCRYPTED & (domain.get('launchSecurity') or {}).keys():
         hardware = {}
     for interface in hardware.get('interfaces') or ():
-        # passt has no device that firmware could boot from, and one that is
-        # being unplugged is as good as gone.
+        # passt has no device that firmware could boot from; an interface in
+        # state absent is being unplugged.
         if ('passtBinding' not in interface
                 and interface.get('state') != 'absent'):
             found.append(Device('interfaces', interface['name'], Class.PXE,
                                 interface.get('bootOrder')))
-    # Sorting is stable: devices without a number keep their places.
+    # Sorting is stable: devices without a number keep their order.
     return sorted(found, key=lambda device: (
         device.order is None, device.order or 0))
 
 
 def classes(template):
-    """:returns: tuple of each `Class` the VM has a device of"""
+    """:returns: tuple of each `Class` that the VM has a bootable device of
+
+    :param template: the VM's ``spec.template``
+    """
     present = {device.class_ for device in devices(template)
                if device.bootable}
     return tuple(class_ for class_ in Class if class_ in present)
@@ -122,7 +128,9 @@ def classes(template):
 
 def first(template):
     """:returns: `Class` of the device that is tried first; None if no device
-    has a number, which leaves it to KubeVirt
+    has a number, in which case KubeVirt chooses
+
+    :param template: the VM's ``spec.template``
     """
     for device in devices(template):
         if device.order is not None:
@@ -131,12 +139,14 @@ def first(template):
 
 
 def prioritize(template, class_):
-    """Let one class of device go first, in its own order, the rest after.
+    """Number the devices of one class first, then all others.
+
+    Within both groups devices keep their present order.
 
     :param template: a VM's ``spec.template``, which is changed
     :param class_: a `Class`
     :returns: record for `restore`: {``disks``: {name: [old, new]},
-        ``interfaces``: …, ``added``: [names]}, without what is empty
+        ``interfaces``: …, ``added``: [names]}, without empty members
     """
     before = devices(template)
     chosen = [device for device in before
@@ -146,22 +156,26 @@ def prioritize(template, class_):
 
 
 def apply(template, chosen):
-    """Let these devices be tried, in this order, and no others.
+    """Number only the given devices, so that no others are tried.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param chosen: list of `Device`, as `devices` tells them
-    :returns: record for `restore`
+    :param chosen: list of `Device` from `devices`, in the order to try
+    :returns: record for `restore`, like that of `prioritize`
     """
     return _number(template, chosen, [
         device for device in devices(template) if device not in chosen])
 
 
 def _number(template, ordered, others=()):
-    """Number some devices, and take the numbers of others away.
+    """Number some devices from 1 and remove the numbers of others.
 
-    All disks that KubeVirt would add are written out as soon as one has to
-    be, in KubeVirt's order: so the places of disks are the same before and
-    after.
+    If one disk that KubeVirt would add has to be written to the template, all
+    of them are, in KubeVirt's order, so that no disk changes its place.
+
+    :param template: a VM's ``spec.template``, which is changed
+    :param ordered: list of `Device` to number
+    :param others: list of `Device` to leave without a number
+    :returns: record for `restore`
     """
     record = {}
     if any(not device.written for device in ordered):
@@ -188,10 +202,10 @@ def _number(template, ordered, others=()):
 
 
 def restore(template, record):
-    """Undo what `prioritize` did, as far as it is still there.
+    """Undo the changes of `prioritize` or `apply` that are still in place.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param record: what `prioritize` returned
+    :param record: the record that `prioritize` or `apply` returned
     """
     volumes = {volume.get('name') for volume in
                template.get('spec', {}).get('volumes') or ()}
@@ -208,8 +222,9 @@ def restore(template, record):
                 item.pop('bootOrder', None)
                 if old is not None:
                     returned.append((old, item))
-    # A number that somebody has given to another device in the meantime is
-    # theirs; KubeVirt refuses two devices with one number.
+    # Another client may have given an old number to another device since.
+    # That device keeps it, because KubeVirt rejects two devices with the same
+    # number; the restored device gets the next free one.
     taken = {device.order for device in devices(template)}
     for order, item in sorted(returned, key=lambda pair: pair[0]):
         while order in taken:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot overrides as layers on a VM, put on and taken off again.
+"""Boot overrides as layers on a VM: applying and removing them.
 
 Pure functions that edit a VM in place. The lowest layer is what the VM's
-owner wrote; on it may lie a boot order of a BMC's, on that a lasting override,
-on that one for a single boot.
-Each layer carries the record of what it changed (see `annotations`), so that
-taking it off brings back what was under it. When and why that happens is
-said in `boot` and `keeper`.
+owner wrote. Above it may be, in this order, a persistent boot order set
+through a BMC, a continuous override and a one-time override. Each layer is
+stored with the record of what it changed (see `annotations`), so that removing
+it restores the layer below. `boot` and `one_time_boot` decide when layers are
+applied and removed.
 """
 
 import uuid
@@ -21,23 +21,29 @@ TERMINATE = 'Terminate'
 _TARGETS = tuple(each.value for each in boot_order.Class)
 _MODES = tuple(each.value for each in firmware.Mode)
 
-#: Devices that a VM may not have until there is a medium for them.
+#: Classes of devices that a VM may have only while a medium is inserted.
 _COME_AND_GO = (boot_order.Class.CD, boot_order.Class.HTTP)
 
 
 def once(vm):
-    """:returns: the one-time override on a VM, see `annotations`; or None"""
+    """:returns: the one-time override of a VM as a dict, see `annotations`;
+    None if there is none
+    """
     return _layers(vm).get('once')
 
 
 def continuous(vm):
-    """:returns: the lasting override on a VM; or None"""
+    """:returns: the continuous override of a VM as a dict, see `annotations`;
+    None if there is none
+    """
     return _layers(vm).get('continuous')
 
 
 def active_continuous(vm):
-    """:returns: the lasting override on a VM that has no one-time override,
-    unless somebody has given the VM another order since; or None
+    """:returns: the continuous override of a VM if it is in effect; None if
+    there is none, or if another client has changed the boot order since
+
+    :param vm: a VM without a one-time override
     """
     layer = continuous(vm)
     if layer is not None:
@@ -53,13 +59,14 @@ def active_continuous(vm):
 
 
 def boot_started(vm, vmi):
-    """Whether the boot that a one-time override was for has begun.
+    """Return whether the boot of a one-time override has started.
 
-    It has as soon as a VMI that carries the override was handed to a node:
-    before that a start may still fail and be tried again. It also has when
-    such a VMI came and went while no BMC was looking: KubeVirt keeps the
-    generation of the VM that the last VMI was made from, and whether the
-    last VMIs failed before they ran.
+    It has started once a VMI that carries the override was assigned to a
+    node: before that a start may still fail and be retried. It has also
+    started if such a VMI was created and deleted while no BMC was running.
+    This is read from the VM's status, where KubeVirt keeps the generation of
+    the VM that the last VMI was made from, and whether the last VMIs failed
+    before they ran.
 
     :param vm: a VM with a one-time override
     :param vmi: its VMI, or None
@@ -77,16 +84,19 @@ def _carries(vm, vmi):
 
 
 def _handed_over(vmi):
-    # The node is written down in the step from Scheduling to Scheduled. Only
-    # a VMI that Failed may have done so before.
+    # KubeVirt sets nodeName in the transition from Scheduling to Scheduled.
+    # Failed is not in the list: a VMI may fail before that transition.
     return bool((vmi.get('status') or {}).get('nodeName')
                 or run_strategy.phase(vmi) in (
                     'Scheduled', 'Running', 'Unknown', 'Succeeded'))
 
 
 def preserve_once(vm, vmi):
-    """Keep a one-time override for the next VMI when the one that carries it
-    is about to be ended before its guest ran.
+    """Keep a one-time override for the next VMI if the present VMI is about
+    to be stopped before it was assigned to a node.
+
+    The override gets a new ID, so that the stopped VMI no longer counts as
+    its boot.
 
     :param vm: a VM, which is changed
     :param vmi: its VMI
@@ -100,17 +110,18 @@ def preserve_once(vm, vmi):
 
 
 def new_id():
-    """:returns: a name for a one-time override that no other has"""
+    """:returns: a unique ID for a one-time override, 8 hexadecimal digits"""
     return uuid.uuid4().hex[:8]
 
 
 def apply_once(vm, id_, target=None, mode=None, terminate=False):
-    """Put a one-time override on a VM that has none.
+    """Apply a one-time override to a VM that has none.
 
-    :param id_: a name for it that no other has
-    :param target: a `boot_order.Class`; None leaves the order
-    :param mode: a `firmware.Mode`; None leaves it
-    :param terminate: let the guest's own reboot end the VMI
+    :param vm: a VM, which is changed
+    :param id_: a unique ID, see `new_id`
+    :param target: a `boot_order.Class`; None leaves the order unchanged
+    :param mode: a `firmware.Mode`; None leaves the mode unchanged
+    :param terminate: whether the guest's reboot ends the VMI
     """
     changes = {}
     template = vm['spec']['template']
@@ -133,17 +144,19 @@ def apply_once(vm, id_, target=None, mode=None, terminate=False):
 
 
 def restore_generation(vm, layer):
-    """Let a one-time override count from where it counted before.
+    """Restore the ``generation`` of a one-time override that was reapplied.
 
-    :param vm: a VM with a one-time override, which no VMI carries yet
-    :param layer: what `once` said of it before
+    :param vm: a VM with a one-time override that no VMI carries yet; is
+        changed
+    :param layer: the override as `once` returned it before
     """
     _write(vm, 'once', dict(once(vm), generation=layer['generation']))
 
 
 def apply_continuous(vm, target):
-    """Put a lasting override on a VM that has no override.
+    """Apply a continuous override to a VM that has no override.
 
+    :param vm: a VM, which is changed
     :param target: a `boot_order.Class`
     """
     _write(vm, 'continuous', {
@@ -152,16 +165,20 @@ def apply_continuous(vm, target):
 
 
 def apply_order(vm, devices):
-    """Put a boot order on a VM that has neither one nor an override.
+    """Apply a persistent boot order to a VM without one and without overrides.
 
-    :param devices: list of `boot_order.Device`: those that are tried
+    :param vm: a VM, which is changed
+    :param devices: list of `boot_order.Device`: those to try, in this order
     """
     _write(vm, 'order', {
         'changes': boot_order.apply(vm['spec']['template'], devices)})
 
 
 def remove_order(vm):
-    """Take off the boot order, of a VM that has no override on it."""
+    """Remove the persistent boot order from a VM that has no override.
+
+    :param vm: a VM, which is changed
+    """
     layer = _layers(vm).get('order')
     if layer is not None:
         boot_order.restore(vm['spec']['template'],
@@ -170,13 +187,18 @@ def remove_order(vm):
 
 
 def reapply_once(vm, vmi, layer, terminate, id_=None):
-    """Put a one-time override back on that was taken off a moment ago.
+    """Apply a one-time override again that was just removed.
 
-    It keeps its name, and so may come out unchanged, unless a VMI carries
-    that already: what is asked for now is for the VMI after that one.
+    It keeps its ID, so that the VM may come out unchanged. If a VMI carries
+    that ID already, the override gets the ID `id_` instead, because the
+    request is for the VMI after that one.
 
-    :param layer: what `once` said of it
-    :param id_: a name for it in that case; None keeps it in any case
+    :param vm: a VM, which is changed
+    :param vmi: its VMI, or None
+    :param layer: the override as `once` returned it
+    :param terminate: whether the guest's reboot ends the VMI
+    :param id_: ID to use if a VMI carries the present one; None keeps the
+        present ID in any case
     """
     carried = vmi is not None and annotations.boot_once_id(vmi) == layer['id']
     if not carried or id_ is None:
@@ -189,7 +211,10 @@ def reapply_once(vm, vmi, layer, terminate, id_=None):
 
 
 def remove_once(vm):
-    """Take off the one-time override, if there is one."""
+    """Remove the one-time override, if there is one.
+
+    :param vm: a VM, which is changed
+    """
     layer = once(vm)
     if layer is None:
         return
@@ -210,7 +235,10 @@ def remove_once(vm):
 
 
 def remove_all(vm):
-    """Take off all overrides; a boot order stays."""
+    """Remove all overrides; the persistent boot order stays.
+
+    :param vm: a VM, which is changed
+    """
     remove_once(vm)
     layer = continuous(vm)
     if layer is not None:
@@ -220,7 +248,10 @@ def remove_all(vm):
 
 
 def remove_unused_http_drive(vm):
-    """Remove the drive of HTTP boot if no override is about it any more."""
+    """Remove the drive of HTTP boot if no override has that target any more.
+
+    :param vm: a VM, which is changed
+    """
     if any(layer is not None and layer['target'] == boot_order.Class.HTTP.value
            for layer in (once(vm), continuous(vm))):
         return
@@ -234,8 +265,8 @@ def remove_unused_http_drive(vm):
 
 
 def ends_at_reboot(vm):
-    """:returns: True if a one-time override waits for its boot, which the
-    guest's own reboot will end
+    """:returns: True if the VM has a one-time override with which the guest's
+    reboot ends the VMI (``rebootPolicy: Terminate``)
     """
     domain = vm['spec']['template']['spec'].get('domain') or {}
     return (once(vm) is not None
@@ -252,13 +283,13 @@ def _write(vm, name, layer):
 
 
 def _layers(vm):
-    """The overrides on a VM, as far as they are what is written here.
+    """Read the layers of a VM and drop those that are malformed.
 
-    Whoever may edit a VM may write anything into its annotations. What no
-    BMC would write counts as not there.
+    Anyone who may edit a VM may write anything into its annotations. A layer
+    that a BMC would not write is ignored.
 
-    :returns: dict with ``once``, ``continuous`` and ``order``, each may be
-        missing
+    :returns: dict with ``once``, ``continuous`` and ``order``, each of which
+        may be missing
     """
     layers = annotations.read(vm, annotations.BOOT)
     found = {}
@@ -299,7 +330,10 @@ def _are_changes(changes):
 
 
 def _is_pair(pair, is_sound):
-    """Whether it is [old, new], each of which may be null."""
+    """Return whether a JSON value is [old, new], each of which may be null.
+
+    :param is_sound: function that checks a value that is not null
+    """
     return (isinstance(pair, list) and len(pair) == 2
             and all(value is None or is_sound(value) for value in pair))
 
