@@ -218,7 +218,7 @@ class ServeTest(PodTestCase):
             self.assertIn(b'Up/On', client.communicate(timeout=20)[0])
         self.until(lambda: pod.process.returncode is not None)
         self.assertEqual(0, pod.process.returncode)
-        pod.process.wait_output('ended')
+        pod.process.wait_output('IPMI stopped')
         self.sandbox.wait_running(self.name)
 
     def test_a_vm_that_comes_and_goes(self):

@@ -89,7 +89,7 @@ class TestStart(base.SandboxTestCase):
         self.assertEqual('AccessDenied', response.json()['error'][
             'code'].rpartition('.')[2])
         self.assertNotIn('Retry-After', response.headers)
-        started.process.wait_output('refuses access')
+        started.process.wait_output('denied access')
         self.assertNotIn('wrong-token-7',
                          started.process.output + response.text)
 
