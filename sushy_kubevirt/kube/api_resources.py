@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of KubeVirt's API that a machine is made of, and their paths."""
+"""Resources of the Kubernetes and KubeVirt APIs, and their URL paths."""
 
 import dataclasses
 
-#: Annotations of ours on a VirtualMachine start with this.
+#: Prefix of the annotations that BMCs write to a VirtualMachine.
 PREFIX = 'sushy-kubevirt.openstack.org/'
 
-#: Where start, stop, restart, pause … are served.
+#: API group that serves start, stop, restart, pause …
 SUBRESOURCES_GROUP = 'subresources.kubevirt.io'
 
 
 @dataclasses.dataclass(frozen=True)
 class Resource:
-    """A kind as the API serves it; its group is '' in Kubernetes' core."""
+    """A resource type of the API; the group is '' in the core API."""
 
     group: str
     version: str
@@ -24,20 +24,20 @@ class Resource:
 
     @property
     def api_version(self):
-        """As objects name it: ``group/version``, ``v1`` in the core."""
+        """``apiVersion`` of its objects: ``group/version``, or ``v1``."""
         return '/'.join(filter(None, (self.group, self.version)))
 
     def path(self, namespace=None, name=None, subresource=None):
-        """URL path of the collection or of one object.
+        """Return the URL path of the collection or of one object.
 
         :param namespace: None or '' for all namespaces
-        :param subresource: a subresource under the object itself
+        :param subresource: such as ``status``, below the object itself
         """
         return _path(self.group, self.version, namespace, self.plural,
                      name, subresource)
 
     def action_path(self, namespace, name, action):
-        """URL path of one of KubeVirt's actions, such as ``start``."""
+        """Return the URL path of a KubeVirt action, such as ``start``."""
         return _path(SUBRESOURCES_GROUP, self.version, namespace,
                      self.plural, name, action)
 

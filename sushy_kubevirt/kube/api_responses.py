@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the answers of the Kubernetes API mean.
+"""Parse responses of the Kubernetes API and map its errors.
 
-For whoever sends the requests, with whatever library.
+Independent of the HTTP library.
 """
 
 import json
@@ -9,14 +9,14 @@ import re
 
 from sushy_kubevirt.kube import errors
 
-#: How an API server refuses what is to be made in a namespace that goes
-#: (apiserver's plug-in NamespaceLifecycle).
+#: End of the message that refuses objects in a namespace being deleted
+#: (apiserver, admission plug-in NamespaceLifecycle).
 _TERMINATING = ' because it is being terminated'
 
 #: And what is to be made in one that does not exist.
 _NO_NAMESPACE = re.compile('namespaces "[^"]*" not found')
 
-#: Levels of an answer that are read. No object that is looked at has as many.
+#: Nesting levels of a response that are parsed; deeper values become null.
 _DEEPEST = 200
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
@@ -25,11 +25,14 @@ _DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
 def parse(data):
-    """What an API server says.
+    """Parse a response.
 
-    :param data: bytes of JSON. Anybody may nest managedFields up to 10,000
-        times (apimachinery's ``maxDepth``), which is too deep for Python's
-        reader; of what is as deep, only that it is there is told: None.
+    Users may nest managedFields up to 10,000 levels (apimachinery,
+    ``maxDepth``), which exceeds the recursion limit of Python's parser.
+    Values below `_DEEPEST` levels are then replaced by None.
+
+    :param data: bytes of JSON
+    :returns: the JSON value
     :raises: ValueError
     """
     try:
@@ -53,10 +56,10 @@ def _shallow(data):
 
 
 class ApiCall:
-    """What a request is about, for the messages.
+    """Verb, resource and object of a request, for messages and metrics.
 
-    :param verb: Kubernetes' verb, such as ``patch``
-    :param resource: a `resources.Resource`
+    :param verb: Kubernetes verb, such as ``patch``
+    :param resource: an `api_resources.Resource`
     :param namespace: None or '' for all namespaces
     :param name: of the object, None for a collection
     :param sub: a subresource
@@ -81,10 +84,11 @@ class ApiCall:
 
 
 def selector_parameters(labels, fields):
-    """The fields of a query that select objects.
+    """Return the query parameters that select objects.
 
     :param labels: label selector, or ''
     :param fields: field selector, or ''
+    :returns: dict of parameter and value
     """
     found = {}
     if labels:
@@ -95,20 +99,20 @@ def selector_parameters(labels, fields):
 
 
 def error_from_response(code, data, headers, call):
-    """The error that an answer of 300 or more means.
+    """Return the exception for a response with status 300 or more.
 
     :param code: HTTP status
-    :param data: the answer's bytes, as far as they came
-    :param headers: mapping, its keys in any case
-    :param call: a `ApiCall`
+    :param data: body, possibly incomplete (bytes)
+    :param headers: case-insensitive mapping
+    :param call: an `ApiCall`
+    :returns: an `errors.MachineError`
     """
     text = 'HTTP %d' % code
     status = {}
     try:
         status = json.loads(data)
     except (ValueError, RecursionError):
-        # What stands behind the API server, or before it, says it in plain
-        # text.
+        # Proxies, and servers behind the API server, send plain text.
         if data and headers.get('Content-Type', '').startswith('text/plain'):
             text += ': ' + data[:200].decode(errors='replace').strip()
     if isinstance(status, dict):
@@ -118,12 +122,13 @@ def error_from_response(code, data, headers, call):
 
 
 def error_from_status(code, text, retry_after, call):
-    """The error that a status means.
+    """Return the exception for a status.
 
-    :param code: HTTP status, or that of a watch's event ``ERROR``
-    :param text: the server's words
+    :param code: HTTP status, or the code of a watch's ``ERROR`` event
+    :param text: the server's message
     :param retry_after: seconds, or None
-    :param call: a `ApiCall`
+    :param call: an `ApiCall`
+    :returns: an `errors.MachineError`
     """
     if code == 401:
         return errors.AccessDenied(
@@ -159,18 +164,18 @@ def _source(resource):
 
 
 def _is_admission(text):
-    """Whether a 403 comes from admission or a quota, not from RBAC."""
+    """Return whether a 403 comes from admission or a quota, not RBAC."""
     return ('denied the request' in text or 'denied request' in text
             or 'exceeded quota' in text)
 
 
 def _is_failed_patch(text):
-    """Whether a 422 says that a patch did not fit the object.
+    """Return whether a 422 means that a patch did not fit the object.
 
-    Those are the API server's words for a JSON patch (apiserver's patch
+    These are the API server's messages for a JSON patch (apiserver's patch
     handler with NewGenericServerResponse), and for a uid in another patch
-    (apimachinery, ValidateObjectMetaUpdate); what else admission or
-    validation refuse is worded by themselves.
+    (apimachinery, ValidateObjectMetaUpdate); other
+    messages come from admission or validation.
     """
     return (text.startswith('the server rejected our request due to an error')
             or ' is invalid: metadata.uid: Invalid value: ' in text)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the API server is and how to be let in.
+"""Address and credentials of the API server.
 
-Finds the kubeconfig or the account of the pod, keeps the credentials fresh
-and makes TLS contexts of them. What is said over the connection is `client`'s
-affair, how a kubeconfig is read `kubeconfig`'s.
+Locates the kubeconfig or the pod's service account, renews credentials before
+they expire and creates TLS contexts. `client` sends the requests, `kubeconfig`
+parses kubeconfigs.
 """
 
 import dataclasses
@@ -22,21 +22,21 @@ LOG = logging.getLogger(__name__)
 
 ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount'
 
-#: Variable that names another folder with the account of a pod.
+#: Environment variable with another folder that holds a service account.
 ACCOUNT_VARIABLE = 'SUSHY_KUBEVIRT_ACCOUNT'
 
 DEFAULT_KUBECONFIG = '~/.kube/config'
 
-#: A rotating token is read again after this long (kubelet rotates at 80 % of
-#: its life, never less than minutes).
+#: Seconds until a token file is read again (kubelet rotates tokens at 80 % of
+#: their life, which is minutes at least).
 TOKEN_SECONDS = 10
 
-#: Credentials are not fetched more often than this, whatever the server says;
-#: nor for longer and longer while they come back as they were.
+#: Shortest pause between two renewals of credentials, in seconds; doubled up
+#: to the longest while renewals return the same credentials.
 RENEW_SECONDS = 5
 LONGEST_RENEW_SECONDS = 300
 
-#: A peer that vanished without a word is noticed by the kernel in 15 to 30 s.
+#: The kernel notices a peer that vanished within 15 to 30 s.
 SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -48,7 +48,11 @@ SOCKET_OPTIONS = [
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """What is needed to speak to the API server, at one moment."""
+    """Address, TLS settings and credentials valid at one moment.
+
+    ``ca``, ``cert`` and ``key`` are PEM texts, ``authorization`` is the value
+    of the HTTP header, ``expiry`` is in seconds since the epoch.
+    """
 
     server: str
     ca: str | None = None
@@ -65,7 +69,7 @@ class Access:
 
     @property
     def transport(self):
-        """What a pool of connections depends on."""
+        """The fields that require new connections when they change."""
         return (self.server, self.ca, self.cert, self.key, self.proxy,
                 self.tls_server_name, self.insecure)
 
@@ -85,8 +89,8 @@ class Access:
 
 
 def _load_cert(context, pem):
-    # OpenSSL reads client certificates from files only. One in memory keeps
-    # the key off the disk.
+    # OpenSSL reads client certificates only from files. A file in memory
+    # keeps the key off the disk.
     if hasattr(os, 'memfd_create'):
         with os.fdopen(os.memfd_create('client-certificate'), 'w') as f:
             f.write(pem)
@@ -100,10 +104,10 @@ def _load_cert(context, pem):
 
 
 class Connection:
-    """The way to one API server. Safe to use from several threads.
+    """Access to one API server, renewed as needed. Thread-safe.
 
     :param read: function that returns a fresh `Access`
-    :raises: what read raises: a way that is not there is told at once
+    :raises: what ``read`` raises, as it is called at once
     """
 
     def __init__(self, read):
@@ -114,9 +118,9 @@ class Connection:
 
     @classmethod
     def from_options(cls, kubeconfig=None, context=None):
-        """Find the way: the file named, the folder that `ACCOUNT_VARIABLE`
-        names, $KUBECONFIG, the account of the pod this runs in,
-        ~/.kube/config; the first there is.
+        """Use the first that exists of: the kubeconfig given, the folder that
+        `ACCOUNT_VARIABLE` names, $KUBECONFIG, the service account of the pod
+        this process runs in, ~/.kube/config.
 
         :param kubeconfig: path of a kubeconfig
         :param context: name of a context in it
@@ -152,12 +156,12 @@ class Connection:
         return cls(_from_files([path], context))
 
     def after_fork(self):
-        """Forget the locks a thread of the parent may have held."""
+        """Replace the lock, which a thread of the parent may have held."""
         self._lock = threading.Lock()
 
     @property
     def namespace(self):
-        """The context's or account's own namespace, or None."""
+        """Namespace of the context or service account, or None."""
         return self._access.namespace
 
     @property
@@ -167,13 +171,13 @@ class Connection:
 
     @property
     def login_due(self):
-        """Whether `access` would log in again now, which may take long."""
+        """Whether `access` would renew credentials now, which may be slow."""
         return bool(self._renew_at and time.time() >= self._renew_at)
 
     def access(self):
-        """The `Access` to use now, renewed if it is about to expire.
+        """Return the `Access` to use now, renewed if it is about to expire.
 
-        :raises: `errors.ConfigError` if that fails
+        :raises: `errors.ConfigError` if the renewal fails
         """
         access = self._access
         if self.login_due:
@@ -182,7 +186,7 @@ class Connection:
             except errors.ConfigError as e:
                 if time.time() >= access.expiry:
                     raise
-                # They are good for a while yet.
+                # The present credentials are still valid.
                 LOG.warning('%s', e)
                 self._renew_at = time.time() + RENEW_SECONDS
         if access.token_file and time.monotonic() >= self._token_at:
@@ -191,16 +195,16 @@ class Connection:
         return self._access
 
     def renew(self, seen):
-        """Fetch credentials again, after the server refused them.
+        """Get new credentials after the server refused the present ones.
 
         :param seen: the `Access` that was refused
-        :returns: another `Access`; seen itself if there is no other
+        :returns: a new `Access`; ``seen`` itself if there is no other
         """
         with self._lock:
             if self._access is not seen:
                 return self._access
             if seen.token_file:
-                # A look into a file costs nothing.
+                # Reading a file is cheap, so it is not limited.
                 self._read_token()
                 if self._access is not seen:
                     return self._access
@@ -221,7 +225,7 @@ class Connection:
         self._token_at = 0
         self._renew_at = None
         if access.expiry:
-            # Before the end, but not over and over if the life is short.
+            # 60 s before the end, or a fifth of the life if that is shorter.
             self._renew_at = access.expiry - min(
                 60, max(access.expiry - now, 0) / 5)
         self._access = access
@@ -248,7 +252,7 @@ def _from_files(paths, context):
 
 
 def _from_account(folder):
-    """The account that Kubernetes gives a pod."""
+    """Return the `Access` of a pod's service account."""
     host = os.environ['KUBERNETES_SERVICE_HOST']
     if ':' in host:
         host = f'[{host}]'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a thread has to do next, and when."""
+"""A queue whose entries become due at a given time."""
 
 import heapq
 import threading
@@ -7,10 +7,10 @@ import time
 
 
 class DelayingQueue:
-    """Things that are due now or later, each once.
+    """Items that are due now or later, at most one for each key.
 
-    A item that is put down again is due at the sooner of both times, and
-    then done: whoever does it looks what there is to do.
+    An item that is added again is due at the earlier of both times and is
+    returned once.
     """
 
     def __init__(self):
@@ -21,11 +21,10 @@ class DelayingQueue:
         self._closed = False
 
     def put(self, key, item, seconds=0):
-        """Put something down.
+        """Add an item.
 
-        :param key: what it is known by; of several things of one key, the
-            last is done
-        :param seconds: from now on
+        :param key: hashable; an item replaces the one that has the same key
+        :param seconds: delay until the item is due
         """
         with self._condition:
             self._number += 1
@@ -35,9 +34,9 @@ class DelayingQueue:
             self._condition.notify()
 
     def next(self):
-        """Wait for what is due.
+        """Wait until an item is due and remove it.
 
-        :returns: a item; None when this was closed
+        :returns: the item; None once the queue is closed
         """
         with self._condition:
             while not self._closed:
@@ -54,7 +53,7 @@ class DelayingQueue:
 
     @property
     def pending(self):
-        """How many things are to be done."""
+        """Number of items in the queue."""
         with self._condition:
             return len(self._items)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong with a machine, one class for each meaning.
+"""Exceptions of the Kubernetes client and of machines, one for each meaning.
 
-Redfish and IPMI translate these classes into their own answers; nothing else
-is ever raised on purpose by this package. The text of each is written for
-the person who has to act on it: it names the thing, the value and the way
-out, and never holds a secret.
+Redfish and IPMI translate these classes into their own responses; `kube` and
+`machine` raise no others on purpose. Each message is written for the person
+who has to act on it: it names the object, the value and the remedy, and
+contains no secret.
 """
 
 
@@ -13,11 +13,11 @@ class MachineError(Exception):
 
 
 class ConfigError(MachineError):
-    """The way to the cluster is not described, or described wrongly."""
+    """The configuration of the connection is missing or wrong."""
 
 
 class MachineNotFound(MachineError):
-    """There is no such VirtualMachine, or there is no more.
+    """There is no such VirtualMachine (any more).
 
     :param identity: what was asked for: UUID, name or namespace/name
     """
@@ -29,7 +29,7 @@ class MachineNotFound(MachineError):
 
 
 class AmbiguousName(MachineError):
-    """More than one VirtualMachine answers to this name or UUID.
+    """More than one VirtualMachine has this name or UUID.
 
     :param identity: what was asked for
     :param candidates: qualified names (namespace/name) of those it could be
@@ -44,20 +44,20 @@ class AmbiguousName(MachineError):
 
 
 class WrongState(MachineError):
-    """It cannot be done in the state the machine is in."""
+    """The machine's present state does not allow the operation."""
 
 
 class Unsupported(MachineError):
-    """No KubeVirt machine can do this, in whatever state."""
+    """KubeVirt machines do not support the operation in any state."""
 
 
 class InvalidValue(MachineError):
-    """A value that this property cannot take.
+    """A property cannot have this value.
 
-    :param property: the property's name, in the words of the caller
+    :param property: the property's name as the caller knows it
     :param value: the value refused
-    :param allowed: the values that would have been taken; empty if these
-        cannot be listed
+    :param allowed: the values that are accepted; empty if they cannot be
+        listed
     """
 
     def __init__(self, property, value, allowed=(), message=''):
@@ -75,26 +75,25 @@ class InvalidValue(MachineError):
 
 
 class Rejected(MachineError):
-    """The cluster's admission refused the change.
+    """Admission or validation in the cluster refused the change.
 
     :param message: why, in KubeVirt's words
     """
 
 
 class NamespaceTerminating(Rejected):
-    """Nothing can be made in a namespace that is on its way out.
+    """Nothing can be created in a namespace that is being deleted.
 
-    :param message: in the API server's words
+    :param message: the API server's message
     """
 
 
 class MediaUnreachable(MachineError):
-    """The server of an image refuses it, does not have it or does not
-    answer.
+    """The server of an image refuses, lacks or does not return the image.
 
     :param url: without credentials and query
     :param kind: ``missing`` (404), ``unauthorized`` (401, 403), ``tls``,
-        ``server`` (it failed, 5xx), ``size`` (it does not tell it), or
+        ``server`` (5xx), ``size`` (it reports no size), or
         ``unreachable``
     """
 
@@ -105,11 +104,11 @@ class MediaUnreachable(MachineError):
 
 
 class AccessDenied(MachineError):
-    """The account may not do this, or is not known (HTTP 401 or 403).
+    """The account lacks the right or is unknown (HTTP 401 or 403).
 
-    :param verb: Kubernetes' verb, such as ``patch``
+    :param verb: Kubernetes verb, such as ``patch``
     :param resource: ``plural.group`` or ``plural.group/subresource``
-    :param namespace: where, '' for the whole cluster
+    :param namespace: '' for the whole cluster
     """
 
     def __init__(self, message, verb='', resource='', namespace=''):
@@ -122,19 +121,19 @@ class AccessDenied(MachineError):
 class ObjectNotFound(MachineError):
     """The API has no such object (HTTP 404).
 
-    What the client raises; a machine turns it into `MachineNotFound` when
+    Raised by the client; a machine replaces it by `MachineNotFound` when
     the object is its VirtualMachine.
     """
 
 
 class Unavailable(MachineError):
-    """The cluster did not carry it out, and may do so later.
+    """A temporary failure: the request may be retried.
 
-    Its subclasses tell the reasons apart; all of them are worth another try.
+    The subclasses distinguish the reasons.
 
-    :param retry_after: seconds after which another try makes sense
-    :param maybe_done: True when the request reached the server and no answer
-        came back, so that it may have been carried out
+    :param retry_after: seconds to wait before the next attempt, or None
+    :param maybe_done: True if the request may have been carried out: it was
+        sent and no response arrived
     """
 
     def __init__(self, message, retry_after=None, maybe_done=False):
@@ -148,17 +147,17 @@ class ConnectionLost(Unavailable):
 
 
 class Conflict(Unavailable):
-    """Somebody else changed the object first (HTTP 409), or a ``test`` of a
-    JSON patch found another value than it asked for (HTTP 422).
+    """The object changed in the meantime (HTTP 409), or a ``test`` operation
+    of a JSON patch failed (HTTP 422).
 
-    KubeVirt answers 409 as well to a ``start``, ``stop`` or ``restart`` that
-    the state of the VM forbids; a step that looks at the state first knows
-    which of the two it was.
+    KubeVirt also responds with 409 to a ``start``, ``stop`` or ``restart``
+    that the state of the VM forbids. A step that checks the state first can
+    distinguish the two.
     """
 
 
 class TooManyRequests(Unavailable):
-    """The API server asks for patience (HTTP 429)."""
+    """The API server limits the request rate (HTTP 429)."""
 
 
 class ServerError(Unavailable):
@@ -166,4 +165,4 @@ class ServerError(Unavailable):
 
 
 class WatchExpired(MachineError):
-    """The version to watch from is too old (HTTP 410): list again."""
+    """The resourceVersion is too old (HTTP 410): list again."""

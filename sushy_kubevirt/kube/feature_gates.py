@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of KubeVirt's optional features this cluster has switched on.
+"""KubeVirt's version and the feature gates that are enabled in a cluster.
 
-A BMC may be denied the KubeVirt object, which is no object of its VM; then
-every feature counts as off and the version as unknown.
+Both come from the KubeVirt object. Where RBAC denies a BMC access to it,
+all gates count as disabled and the version as unknown.
 """
 
 import logging
@@ -15,8 +15,8 @@ from sushy_kubevirt.kube import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Gate: the versions of KubeVirt it came as alpha (off unless named) and
-#: became beta (on unless disabled) in, None for never;
+#: By gate: the KubeVirt versions that introduced it as alpha (off unless
+#: listed) and as beta (on unless disabled), None for never;
 #: pkg/virt-config/featuregate/active.go and inactive.go of 1.9.
 GATES = {
     'RebootPolicy': ((1, 8), (1, 9)),
@@ -24,8 +24,7 @@ GATES = {
     'HotplugVolumes': ((0, 31), None),
 }
 
-#: The version is asked for again after this long; while it is not known,
-#: after the second.
+#: Seconds until the version is read again, while it is known and while not.
 VERSION_SECONDS = 300
 UNKNOWN_SECONDS = 60
 
@@ -54,8 +53,8 @@ class Gates:
     def version(self):
         """KubeVirt's version, such as ``v1.9.0``; None while not known.
 
-        Costs no call: what was heard last, asked for again now and then by a
-        thread of its own.
+        Makes no API call: returns what was read last. A background thread
+        reads it again when it is old.
         """
         if self._older_than(
                 VERSION_SECONDS if self._version else UNKNOWN_SECONDS):
@@ -63,7 +62,7 @@ class Gates:
         return self._version
 
     def refresh_in_background(self):
-        """Have a thread ask the API, if none does."""
+        """Read the KubeVirt object in a thread, unless one is doing so."""
         with self._lock:
             if self._refreshing:
                 return
@@ -72,27 +71,27 @@ class Gates:
                          name='kubevirt-version').start()
 
     def enabled(self, name):
-        """Whether a feature gate is on.
+        """Return whether a feature gate is enabled.
 
-        Asks the API if the last answer is older than Options.gates_seconds.
+        Calls the API if the last read is older than Options.gates_seconds.
 
         :param name: one of `GATES`
-        :raises: `errors.Unavailable` if the API does not answer
+        :raises: `errors.Unavailable` if the API does not respond
         """
         if self._older_than(self._options.gates_seconds):
             self._refresh()
         alpha, beta = GATES[name]
         version = _number(self._version)
         if name in self._named:
-            # A gate that this version has never heard of opens nothing.
+            # Listing a gate that this version does not have has no effect.
             return version is None or version >= alpha
         return (name not in self._disabled
                 and None not in (version, beta) and version >= beta)
 
     def hotplugs_cdroms(self):
-        """Whether KubeVirt fills and empties CD-ROMs of running guests.
+        """Return whether CD-ROM media of running guests can be changed.
 
-        Its older way of hotplugging switches that off
+        The older gate HotplugVolumes disables that
         (``handleDeclarativeVolumeHotplug`` in vm.go of 1.9).
 
         :raises: see `enabled`
@@ -109,7 +108,7 @@ class Gates:
             self._refresh()
         except errors.MachineError as e:
             LOG.debug('KubeVirt\'s version: %s', e)
-            # Not again at once, with each read of the version.
+            # Keeps each read of the version from starting another attempt.
             self._refreshed_at = self._refreshed_at or time.monotonic()
         finally:
             self._refreshing = False
@@ -135,9 +134,9 @@ class Gates:
 
 
 def _number(version):
-    """(major, minor) of a version; None if it does not tell.
+    """Return (major, minor) of a version, or None if it is unknown.
 
-    KubeVirt built from its sources without its own tools says v0.0.0.
+    A KubeVirt built without its own build tools reports v0.0.0.
     """
     match = re.match(r'v?(\d+)\.(\d+)', version or '')
     number = match and (int(match[1]), int(match[2]))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes that survive a bad moment and are never done twice.
+"""Retries of idempotent writes, with back-off and a deadline.
 
-A write is given as a step that looks at fresh state, returns if nothing is
-left to do, and else makes one request. The step is tried again after whatever
-is `errors.Unavailable`: conflicts, a busy or failing server, a lost
-connection. As every try begins with a look, a request that was carried out
-while its answer was lost is found done.
+A write is a function (a step) that reads fresh state, returns if nothing is
+left to do, and otherwise sends one request. It is repeated after
+`errors.Unavailable`: conflicts, a busy or failing server, a lost connection.
+As each attempt reads first, a request that was carried out although its
+response was lost is not sent twice.
 """
 
 import itertools
@@ -14,8 +14,8 @@ import time
 
 from sushy_kubevirt.kube import errors
 
-#: Seconds before the second try, twice as long each time, and at most. After a
-#: conflict, which is over when it is noticed, a fifth of that.
+#: Seconds before the first retry, doubled each time, and the longest pause.
+#: After a conflict a fifth of that: it is over when it is noticed.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
@@ -35,11 +35,11 @@ def pause(tries, first, longest, least=None):
 
 
 def run(step, options, closing):
-    """Try a step until it succeeds or the deadline has passed.
+    """Repeat a step until it succeeds or the deadline has passed.
 
     :param step: function without arguments
-    :param options: an `options.Options`
-    :param closing: `threading.Event`; set, it ends the waiting
+    :param options: an `options.Options`: ``write_deadline`` in seconds
+    :param closing: `threading.Event` that ends the waiting when set
     :returns: what the step returned
     :raises: the last `errors.Unavailable`; other errors at once
     """

@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.25
 
-#: A watch that ends sooner than this did not work.
+#: Seconds; a watch that ends sooner counts as failed.
 SHORTEST_WATCH = 0.5
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of one cluster: finding them, reading them, writing to them.
+"""The machines of one cluster: find, read and change them.
 
-Joins the client, the cache and the keeper. Starts nothing before it is told
-to or first asked for something, so that it can be made before a process
-forks; a fork later on makes the child start anew.
+A `Cluster` combines the client, the cache, the one-time boot reconciler and
+the media manager. Threads start with `Cluster.start` or the first read, so
+that a cluster can be created before a process forks. After a later fork the
+child starts its own threads.
 """
 
 import logging
@@ -24,27 +25,28 @@ from sushy_kubevirt.machine import vm_cache
 
 LOG = logging.getLogger(__name__)
 
-#: A VM made a moment ago may be on its way through the watch: so long is it
-#: waited for before it counts as not there, and by so many at once. A client
-#: that guesses may not keep the others waiting.
+#: The watch may not have reported a new VM yet: seconds to wait before a VM
+#: counts as not found, and how many requests wait at the same time. The limit
+#: keeps a client that guesses names from blocking the others.
 NEW_VM_WAIT_SECONDS = 0.5
 NEW_VM_WAITERS = 2
 
-#: While the cache is stale, what was fetched serves reads for this long, so
-#: that a protocol's request, which looks a dozen times, fetches once.
+#: While the cache is stale, fetched objects serve reads for this many seconds:
+#: a Redfish or IPMI request reads a dozen times and fetches once.
 FETCHED_SECONDS = 0.5
 
 _clusters = weakref.WeakSet()
 
 
 class Cluster:
-    """All machines of a scope: one namespace, several, all, or one VM.
+    """The machines of a scope: some namespaces, all of them, or one VM.
 
     :param connection: a `connection.Connection`
     :param namespaces: names; empty for all namespaces
     :param label_selector: only VMs with these labels
-    :param options: an `options.Options`
-    :param vm: 'namespace/name': this VM alone, whatever else there is
+    :param options: an `options.Options`; None for the defaults
+    :param vm: 'namespace/name': only this VM, regardless of its labels
+    :raises: `errors.ConfigError` if ``vm`` has another form
     """
 
     def __init__(self, connection, namespaces=(), label_selector='',
@@ -54,8 +56,8 @@ class Cluster:
                 f'The VM {vm} has to be named as namespace/name')
         self.options = options or options_module.Options()
         self._client = client.Client(connection, self.options)
-        #: Where other processes beside this one note which version of a VM
-        #: they have written last, and this one does: has ``record`` and
+        #: Record of the newest version of each VM that this process and
+        #: those beside it have written: has the methods ``record`` and
         #: ``latest``; or None.
         self.recent_writes = None
         #: The cluster's feature gates, a `feature_gates.Gates`.
@@ -65,14 +67,14 @@ class Cluster:
             'label_selector': label_selector,
             'vm': tuple(vm.split('/', 1)) if vm else None,
         }
-        #: Namespace of what belongs to no VM.
+        #: Namespace of objects that belong to no VM.
         self.default_namespace = (self._scope['namespaces'] or (
             connection.namespace or 'default',))[0]
         self._reset()
         _clusters.add(self)
 
     def _reset(self):
-        #: Set when this closes: whoever waits for something else stops.
+        #: Set by `close`; ends all waiting.
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._new_vm_waiters = threading.BoundedSemaphore(NEW_VM_WAITERS)
@@ -82,48 +84,48 @@ class Cluster:
         self._started = False
         self._cache = vm_cache.VmCache(
             self._client, self.options, **self._scope)
-        #: What is known of virtual media, a `media.manager.Manager`.
+        #: Virtual media of the machines, a `media.manager.Manager`.
         self.media = manager.Manager(self, self._scope['namespaces'])
 
     def after_fork(self):
-        """Start anew: the threads and sockets are the parent's."""
+        """Reset the state, as threads and sockets belong to the parent."""
         self._client.after_fork()
         self.gates.after_fork()
         self._reset()
 
     @property
     def client(self):
-        """For what is no machine: a `client.Client`."""
+        """The `client.Client`, for objects other than machines."""
         return self._client
 
     @property
     def vm(self):
-        """(namespace, name) of the VM this is about alone, or None."""
+        """(namespace, name) if the scope is one VM, else None."""
         return self._scope['vm']
 
-    # How it does, for probes and metrics
+    # Health, for probes and metrics
 
     @property
     def watch_problem(self):
-        """Why the watches do not work, a sentence; '' while they do."""
+        """Why the watches do not work (a sentence); '' while they do."""
         return self._cache.problem
 
     @property
     def cache_age(self):
-        """Seconds for which the watches have told nothing because they do
-        not work; 0 while they do, None before they ever did.
+        """Seconds since a watch stopped working; 0 while all of them work,
+        None before the first list.
         """
         return self._cache.age
 
     @property
     def calls(self):
-        """See `client.Client.calls`."""
+        """API calls made, see `client.Client.calls`."""
         return self._client.calls
 
     # Finding
 
     def machines(self):
-        """:returns: list of `machine.Machine`, by namespace and name"""
+        """Return a list of `machine.Machine`, by namespace and name."""
         self.wait_ready()
         if self._cache.stale:
             self._cache.relist()
@@ -135,8 +137,10 @@ class Cluster:
 
         :param identity: UUID (of the firmware, else the VM's uid), name, or
             namespace/name
-        :param wait: whether to wait a moment for one that is not there;
-            the wait tells who measures it which machines are
+        :param wait: True to wait `NEW_VM_WAIT_SECONDS` for a VM that is not
+            found; the duration of a request then reveals whether a machine
+            exists
+        :returns: a `machine.Machine`
         :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
         """
         self.wait_ready()
@@ -155,7 +159,7 @@ class Cluster:
         return found
 
     def _wait_for_vm(self, identity):
-        """Wait a moment for a VM to appear. :returns: keys"""
+        """Wait up to `NEW_VM_WAIT_SECONDS` for a VM and return its keys."""
         keys = []
         if self._new_vm_waiters.acquire(blocking=False):
             try:
@@ -178,7 +182,7 @@ class Cluster:
         return machine_module.Machine(self, *key, *identity)
 
     def wait_ready(self, timeout=None):
-        """Wait for the first list.
+        """Wait until all VMs and VMIs of the scope are listed.
 
         :param timeout: seconds; None for Options.read_deadline
         :raises: `errors.Unavailable`, `errors.AccessDenied`, with the reason
@@ -189,11 +193,13 @@ class Cluster:
                              if timeout is None else timeout)
 
     def start(self):
-        """Begin to watch, and to put right what a one-time boot has changed.
+        """Start the watches, the one-time boot reconciler and media manager.
 
-        Waits for nothing. A BMC process calls it when it begins to serve: a
-        boot that its dead predecessor did not finish may not wait until
-        somebody asks. Without it the first read does the same.
+        Returns at once. A BMC process calls it when it starts to serve, to
+        complete a one-time boot that its predecessor left unfinished before
+        a client sends a request. Otherwise the first read calls it.
+
+        :raises: `errors.Unavailable` after `close`
         """
         if self._started:
             return
@@ -215,10 +221,11 @@ class Cluster:
     def subscribe(self, callback):
         """Call a function for each machine, then for each change of one.
 
-        See `vm_cache.VmCache.subscribe`. A child process has no subscribers.
+        See `vm_cache.VmCache.subscribe`. A forked child does not inherit
+        the subscribers.
 
         :param callback: function of (machine, vm, vmi); vm is None when the
-            VM is gone, vmi when there is none. It must not block.
+            VM was deleted, vmi when there is none. It must not block.
         """
         machines = {}
 
@@ -251,9 +258,10 @@ class Cluster:
         return vm, vmi
 
     def cached_objects(self, machine):
-        """A machine's VM and VMI as the cache has them, however old.
+        """Return a machine's VM and VMI from the cache, even if it is stale.
 
-        :returns: (vm, vmi), vm None if it is not there or another one
+        :returns: (vm, vmi); (None, None) if the VM is not there or has
+            another uid
         """
         vm, vmi = self._cache.objects((machine.namespace, machine.name))
         if vm is None or vm['metadata']['uid'] != machine.uid:
@@ -279,10 +287,10 @@ class Cluster:
         return vm, vmi
 
     def refresh(self, machine):
-        """Read a machine anew, and KubeVirt's version and gates; look
-        whether something is to be put right.
+        """Read a machine, KubeVirt's version and its feature gates again,
+        and queue the machine for the one-time boot reconciler.
 
-        :raises: `errors.Unavailable` if the API does not answer in time
+        :raises: `errors.Unavailable` if the API does not respond in time
         """
         self._sizes.pop(machine.uid, None)
         machine.write(lambda vm, vmi: None)
@@ -291,12 +299,13 @@ class Cluster:
             self._boot_reconciler.enqueue(machine)
 
     def sizes(self, machine, vm):
-        """What an instance type makes of a VM that is off.
+        """Return the sizes that an instance type gives a VM that is off.
 
-        Nothing that is watched tells, so this asks the API: once for each
-        generation of the VM.
+        No watched object has them, so this calls the API (expand-spec) once
+        for each generation of the VM.
 
-        :returns: dict: members of the domain
+        :returns: dict with those of ``cpu``, ``memory`` and ``resources``
+            that the expanded domain has; empty if the call fails
         """
         generation = vm['metadata'].get('generation')
         known = self._sizes.get(machine.uid)
@@ -363,7 +372,7 @@ class Cluster:
             left = deadline - time.monotonic()
             if left <= 0 or self.closing.is_set():
                 return False
-            # A second, as `objects` asks the API while no watch works.
+            # At most 1 s, as `objects` calls the API while a watch is down.
             self._cache.wait_change(seen, min(left, 1.0))
 
     def call(self, machine, action, body, resource):
@@ -372,14 +381,14 @@ class Cluster:
         try:
             self._client.action(resource, *key, action, body)
         except errors.ObjectNotFound as e:
-            # What the step looked at has gone meanwhile: let it look again.
+            # The object was deleted since the step read it: let it retry.
             raise errors.Conflict(str(e)) from None
-        # The call tells nothing of what it changed; the next read is to see
-        # it all the same.
+        # The response does not contain the changed VM; fetch it for the next
+        # read.
         try:
             self._record_write(self._fetch_vm(machine, key))
         except errors.MachineError:
-            pass    # it was carried out, and the watch will tell
+            pass    # the action succeeded; the watch will report the change
 
     def _record_write(self, vm):
         self._cache.put_vm(vm)
@@ -404,7 +413,7 @@ class Cluster:
         return at is not None and time.monotonic() - at < FETCHED_SECONDS
 
     def close(self):
-        """Stop the threads, let go of the connections."""
+        """Stop the threads and close the connections."""
         self.closing.set()
         if self._boot_reconciler is not None:
             self._boot_reconciler.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One KubeVirt VM, seen as the machine that a BMC serves.
+"""The machine that a BMC serves: one KubeVirt VM.
 
-A thin handle: it remembers which VM it is and nothing about it. Everything
-it tells is read from the cache at that moment, everything it changes goes to
-the API. What the words mean is in the modules it delegates to.
+A `Machine` holds the identity of its VM and no state. Reads come from the
+cache at the moment of the call, changes go to the API. The modules it
+delegates to document the values.
 """
 
 import dataclasses
@@ -38,10 +38,11 @@ class Machine:
         self.cluster = cluster
         self.namespace = namespace
         self.name = name
-        #: ``metadata.uid`` of the VM: one that was deleted and made again
-        #: under its old name is another machine.
+        #: ``metadata.uid`` of the VM. A VM that was deleted and created
+        #: again under the same name is another machine.
         self.uid = uid
-        #: The firmware UUID, normalised; the VM's uid if it has none.
+        #: The firmware UUID in lower case with hyphens; the VM's uid if it
+        #: has none or shares it with another VM.
         self.uuid = uuid
 
     @property
@@ -54,16 +55,16 @@ class Machine:
 
     @property
     def gates(self):
-        """The cluster's feature gates, a `gates.Gates`."""
+        """The cluster's feature gates, a `feature_gates.Gates`."""
         return self.cluster.gates
 
-    # What the modules of this package build on
+    # Access to the cluster, for the modules of this package
 
     def objects(self):
-        """The VM and its VMI, from the cache; from the API if it is stale.
+        """Return the VM and its VMI from the cache; from the API if stale.
 
-        Both are shared: look, do not touch. Large and secret parts (managed
-        fields, cloud-init data) are left out.
+        Both are shared and must not be changed. Large and secret parts
+        (managed fields, cloud-init data) are left out, see `trim`.
 
         :returns: (vm, vmi), dicts; vmi is None when there is none
         :raises: `errors.MachineNotFound`, `errors.Unavailable`
@@ -71,32 +72,35 @@ class Machine:
         return self.cluster.objects(self)
 
     def fetch(self):
-        """The VM and its VMI as the API has them at this moment.
+        """Read the VM and its VMI from the API.
 
         :returns: (vm, vmi) like `objects`
         """
         return self.cluster.fetch(self)
 
     def write(self, step):
-        """Change something, through bad moments and until the deadline.
+        """Run a step with retries until the write deadline, see `retry.run`.
 
         :param step: function of (vm, vmi), called with fresh state at each
-            try. It looks first, and returns when nothing is left to do: a
-            try whose answer was lost may have been carried out.
+            attempt. It has to check the state first and return when nothing
+            is left to do: an earlier attempt whose response was lost may
+            have been carried out.
         :returns: what the step returned
+        :raises: see `retry.run`
         """
         return retry.run(lambda: step(*self.fetch()), self.cluster.options,
                          self.cluster.closing)
 
     def patch(self, operations, guard=None):
-        """Apply a JSON patch to the VM and put the answer into the cache.
+        """Apply a JSON patch to the VM and put the response into the cache.
 
-        One try; call it in a step of `write`.
+        Sends one request without retries; call it in a step of `write`.
 
         :param operations: list of JSON patch operations
-        :param guard: the VM the operations were made from: the patch is
-            refused (`errors.Conflict`) if it has changed since
-        :returns: the VM as it is now
+        :param guard: the VM from which the operations were computed; the
+            patch is refused if the VM has changed since
+        :returns: the patched VM
+        :raises: `errors.Conflict` if the guard does not match
         """
         if guard is not None:
             operations = [{
@@ -113,40 +117,44 @@ class Machine:
         }] + list(operations))
 
     def delete_vmi(self, uid):
-        """Delete the VMI with this uid, if it is there. One try."""
+        """Delete the VMI with this uid, if it exists. No retries."""
         self.cluster.delete_vmi(self, uid)
 
     def refresh(self):
-        """Read anew what is known of the machine and its cluster."""
+        """Read the machine and its cluster again, see `Cluster.refresh`."""
         self.cluster.refresh(self)
 
     def wait(self, ready, timeout):
-        """Wait, by the cache, until something is so.
+        """Wait until the cached objects satisfy a condition.
 
         :param ready: function of (vm, vmi), as from `objects`
         :param timeout: seconds
-        :returns: whether it came to be so
+        :returns: True if the condition was met in time
         """
         return self.cluster.wait(self, ready, timeout)
 
     def call(self, action, body=None, resource=api_resources.VM):
-        """Call one of KubeVirt's actions: ``start``, ``stop``, ``restart`` on
-        the VM, ``pause``, ``unpause`` … with resource=resources.VMI.
+        """Call an action of KubeVirt's API.
 
-        One try; call it in a step of `write`.
+        Sends one request without retries; call it in a step of `write`.
+
+        :param action: ``start``, ``stop`` or ``restart`` of the VM;
+            ``pause``, ``unpause`` … of the VMI
+        :param body: body of the request (dict), or None
+        :param resource: `api_resources.VM` or `api_resources.VMI`
         """
         return self.cluster.call(self, action, body, resource)
 
     # Power
 
     def power_state(self):
-        """:returns: a `power_state.PowerState`"""
+        """Return the `power_state.PowerState`."""
         return power_state.state(*self.objects())
 
     def problem(self):
-        """Why a VM that was told to start cannot, in KubeVirt's words.
+        """Return why a VM that was started cannot run.
 
-        :returns: a `power_state.Problem`, or None
+        :returns: a `power_state.Problem` with KubeVirt's message, or None
         """
         vm, vmi = self.objects()
         return device_status.problem(
@@ -154,35 +162,41 @@ class Machine:
         ) or (power_state.problem(vm, vmi))
 
     def reset(self, reset_type):
-        """:param reset_type: a `power_state.ResetType`"""
+        """Change the power, see `reset.reset`.
+
+        :param reset_type: a `power_state.ResetType`
+        """
         reset.reset(self, reset_type)
 
     def power_restore_policy(self):
-        """:returns: a `power_restore_policy.Policy`, or None"""
+        """Return the `power_restore_policy.Policy`, or None."""
         return power_restore_policy.of(self.objects()[0], self.options)
 
     def set_power_restore_policy(self, policy):
-        """:param policy: a `power_restore_policy.Policy`"""
+        """Set the policy, see `power_restore_policy.set`.
+
+        :param policy: a `power_restore_policy.Policy`
+        """
         power_restore_policy.set(self, policy)
 
     # Boot and firmware
 
     def boot(self):
-        """:returns: a `boot.BootState`"""
+        """Return the `boot.BootState`."""
         vm, vmi = self.objects()
         return dataclasses.replace(boot.state(vm, vmi),
                                    http_uri=http_boot.uri(vm))
 
     def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
                  order=None):
-        """Choose what the next start boots from. None leaves as it is.
+        """Set the boot source override. None leaves a value unchanged.
 
         :param target: a `boot.Target`
         :param enabled: a `boot.Enabled`
         :param mode: a `boot.Mode`
-        :param http_uri: what `boot.Target.UEFI_HTTP` boots, a URL
-        :param order: the persistent order under the override: references of
-            `boot_options`
+        :param http_uri: URL that `boot.Target.UEFI_HTTP` boots
+        :param order: the persistent boot order, which the override precedes:
+            references of `boot_options`
         """
         http_boot.prepare(self, target, enabled, mode, http_uri)
         try:
@@ -194,38 +208,40 @@ class Machine:
             raise
 
     def _media_targets(self):
-        """Targets whose devices come with a medium."""
+        """Return the targets whose devices are added with a medium."""
         if not self.cluster.media.cdi_available:
             return ()
         return boot.Target.CD, boot.Target.UEFI_HTTP
 
     def boot_options(self):
-        """:returns: tuple of `boot_options.Option`"""
+        """Return a tuple of `boot_options.Option`."""
         return boot_options.options(self.objects()[0])
 
     def boot_order(self):
-        """:returns: tuple of references, see `boot_options.order`"""
+        """Return a tuple of references, see `boot_options.order`."""
         return boot_options.order(self.objects()[0])
 
     def set_default_boot_order(self):
-        """Bring the boot order back that the VM's owner wrote."""
+        """Restore the boot order that the VM's owner wrote."""
         boot.set_default_order(self)
 
     def boot_targets(self):
-        """:returns: tuple of the `boot.Target` the VM has devices for, or can
-            be given by virtual media
+        """Return the boot targets that are available.
+
+        :returns: tuple of each `boot.Target` that the VM has a device for,
+            or that virtual media can provide
         """
         found = {*boot.targets(*self.objects()), *self._media_targets()}
         return tuple(target for target in boot.Target if target in found)
 
     def secure_boot(self):
-        """:returns: True if the VM starts with secure boot"""
+        """Return True if the next boot has secure boot."""
         return firmware.secure_boot(*self.objects())
 
     def secure_boot_now(self):
-        """Whether the boot that runs has secure boot.
+        """Return True if the current boot has secure boot.
 
-        :returns: `secure_boot` while the machine is off
+        While the machine is off this is the value of `secure_boot`.
         """
         vm, vmi = self.objects()
         if run_strategy.is_active(vmi):
@@ -238,11 +254,11 @@ class Machine:
     # Virtual media
 
     def media_devices(self):
-        """:returns: tuple of the `media.Device` there are"""
+        """Return a tuple of all `media.Device`."""
         return media.DEVICES
 
     def medium(self, device_id):
-        """What is in a device; costs no API call.
+        """Return the medium in a device, without an API call.
 
         :param device_id: ``Cd``, ``USBStick`` or ``HttpBoot``
         :returns: a `media.Medium`, or None
@@ -250,59 +266,61 @@ class Machine:
         return self.cluster.media.medium(self, _device(device_id))
 
     def insert_media(self, device_id, source, wait=None):
-        """Put an image into a device, in place of what is there.
+        """Insert an image into a device, replacing the present medium.
 
-        It does not start, stop or reboot anything. Returns as soon as the
-        import is under way, or when it has come to an end. What is there
-        already and has not failed, stays.
+        Starts, stops and reboots nothing. Returns when the import has
+        started or, with ``wait``, when it has ended. The same image is not
+        imported again unless its import has failed.
 
+        :param device_id: ``Cd``, ``USBStick`` or ``HttpBoot``
         :param source: a `media.Source`
-        :param wait: whether to wait for its end; None for what
-            `options.MediaOptions.wait` says
+        :param wait: True to wait for the end of the import; None for
+            `options.MediaOptions.wait`
         :returns: the `media.Medium`
         :raises: `errors.Unsupported` without CDI, `errors.InvalidValue` for
-            a URL that may not be used, `errors.Rejected` by quota or
+            a URL that is not allowed, `errors.Rejected` by quota or
             admission, `errors.MediaUnreachable` if the server of the image
-            refuses or does not answer, `errors.WrongState` if it was ejected
-            or replaced in the meantime
+            refuses or does not respond, `errors.WrongState` if the medium
+            was ejected or replaced in the meantime
         """
         return insert.insert(self, _device(device_id), source, wait)
 
     def eject_media(self, device_id):
-        """Empty a device; not an error if it is."""
+        """Eject the medium of a device; an empty device is no error."""
         eject.eject(self, _device(device_id))
 
     def media_certificates(self, device_id):
-        """:returns: tuple of the `media.Certificate` of a device"""
+        """Return a tuple of the `media.Certificate` of a device."""
         return ca_certificates.certificates(self, _device(device_id))
 
     def add_media_certificate(self, device_id, pem):
-        """Check servers against this certificate too, at the next insert.
+        """Trust a further CA certificate from the next insert on.
 
-        :param pem: one certificate, PEM
+        :param pem: one certificate (PEM text)
         :returns: the `media.Certificate`
-        :raises: `errors.InvalidValue` if it is none
+        :raises: `errors.InvalidValue` if the text is no certificate
         """
         return ca_certificates.add(self, _device(device_id), pem)
 
     def delete_media_certificate(self, device_id, certificate_id):
-        """:raises: `errors.InvalidValue` if there is none of that name"""
+        """Delete a certificate of a device.
+
+        :raises: `errors.InvalidValue` if there is no such certificate
+        """
         ca_certificates.delete(self, _device(device_id), certificate_id)
 
     def media_verify(self, device_id):
-        """:returns: whether servers' certificates are checked at the next
-            insert that does not say
-        """
+        """Return whether inserts verify TLS certificates by default."""
         return ca_certificates.verify(self, _device(device_id))
 
     def set_media_verify(self, device_id, verify):
-        """See `media_verify`."""
+        """Set the default returned by `media_verify`."""
         ca_certificates.set_verify(self, _device(device_id), verify)
 
     # Inventory, attributes, indicator
 
     def inventory(self):
-        """:returns: an `inventory.Inventory`"""
+        """Return the `inventory.Inventory`."""
         vm, vmi = self.objects()
         sizes = None
         if inventory.needs_sizes(vm, vmi):
@@ -310,32 +328,30 @@ class Machine:
         return inventory.of(vm, vmi, self.gates.version, sizes)
 
     def attributes(self):
-        """:returns: dict of the BIOS attributes from the next boot on"""
+        """Return the BIOS attributes of the next boot as a dict."""
         return bios.pending(*self.objects())
 
     def current_attributes(self):
-        """:returns: dict of the BIOS attributes of the boot that runs"""
+        """Return the BIOS attributes of the current boot as a dict."""
         return bios.current(*self.objects())
 
     def set_attributes(self, values):
-        """Change some BIOS attributes: see `bios.set`"""
+        """Change the BIOS attributes given, see `bios.set`."""
         bios.set(self, values)
 
     def reset_attributes(self):
-        """Bring the BIOS attributes back to their defaults: see
-        `bios.reset`
-        """
+        """Reset the BIOS attributes to their defaults, see `bios.reset`."""
         bios.reset(self)
 
     def asset_tag(self):
-        """:returns: text, '' if there is none"""
+        """Return the asset tag, '' if there is none."""
         return attributes.asset_tag(self.objects()[0])
 
     def set_asset_tag(self, tag):
         attributes.set_asset_tag(self, tag)
 
     def indicator(self):
-        """:returns: 'Lit', 'Blinking' or 'Off'"""
+        """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
         return attributes.indicator(self.objects()[0])
 
     def set_indicator(self, state):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be set about a cluster's machines, with the values to start from.
+"""Options of a cluster's machines, with their defaults.
 
-The protocol rooms read these from their own config files and hand them in;
-nothing below reads a file or the environment for them.
+The Redfish and IPMI services read them from their own configuration files.
+The `machine` package reads neither a file nor the environment for them.
 """
 
 import dataclasses
@@ -10,111 +10,112 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class MediaOptions:
-    """Settings of virtual media. All times are seconds, sizes bytes."""
+    """Options of virtual media. Times are in seconds, sizes in bytes."""
 
-    #: Storage class of the claims; None for the cluster's default.
+    #: Storage class of the PVCs; None for the cluster's default.
     storage_class: str | None = None
 
-    #: Access mode of the claims, such as ``ReadWriteMany``; ``auto`` for what
-    #: CDI knows to be best for the storage class (its StorageProfile), which
-    #: refuses claims of a provisioner that it does not know.
+    #: Access mode of the PVCs, such as ``ReadWriteMany``; ``auto`` for what
+    #: CDI's StorageProfile recommends for the storage class. CDI then refuses
+    #: PVCs of a provisioner that it does not know.
     access_mode: str = 'ReadWriteOnce'
 
-    #: Who fetches an image: ``import``, CDI; ``upload``, the BMC, which
-    #: streams it through CDI's upload proxy; ``auto``, CDI wherever it can.
+    #: What downloads an image: ``import``, CDI; ``upload``, the BMC, which
+    #: streams it through CDI's upload proxy; ``auto``, CDI where possible.
     mode: str = 'auto'
 
-    #: Whether an insert returns only when the medium is usable or failed.
+    #: True if an insert returns only when the medium is usable or failed.
     wait: bool = False
 
-    #: How long such an insert waits.
+    #: Longest wait of such an insert.
     wait_seconds: float = 600.0
 
-    #: After this long, an insert that is not done yet counts as given up by
-    #: whoever made it, and what there is of it is cleaned up.
+    #: Age at which an unfinished insert counts as abandoned by the process
+    #: that made it, and its objects are cleaned up.
     lapse_seconds: float = 30.0
 
-    #: Where images may come from: names, ``*.domain``, addresses, networks.
-    #: Empty for everywhere that is not refused by its address.
+    #: Hosts of images that are allowed: names, ``*.domain``, addresses,
+    #: networks. Empty to allow all whose address is not refused.
     allowed_hosts: tuple = ()
 
-    #: Where they may not come from, whatever else is allowed; such as the
-    #: networks of the cluster's own services. The same notations.
+    #: Hosts of images that are refused even if they are allowed, such as the
+    #: networks of the cluster's own services; same notation.
     denied_hosts: tuple = ()
 
-    #: Whether images may come from addresses that lead to the BMC's own host
-    #: or node: 169.254.0.0/16, fe80::/10; 127.0.0.0/8, ::1.
+    #: True to allow addresses that lead to the BMC's own host or node:
+    #: 169.254.0.0/16, fe80::/10 (link-local); 127.0.0.0/8, ::1 (loopback).
     allow_link_local: bool = False
     allow_loopback: bool = False
 
-    #: File of certificates, PEM, that servers of images are checked against
-    #: beside the system's.
+    #: File of CA certificates (PEM) for servers of images, in addition to the
+    #: system's.
     ca_file: str | None = None
 
-    #: Whether servers' certificates are checked, until a client says.
+    #: Default of certificate verification; clients can change it by device.
     verify: bool = True
 
-    #: Size of an image whose server does not tell it or cannot be reached
-    #: from the BMC, though CDI may; None to refuse those.
+    #: Size of an image whose server does not report it, or that the BMC
+    #: cannot reach although CDI may; None to refuse such images.
     default_size: int | None = None
 
-    #: Address of CDI's upload proxy, such as
+    #: URL of CDI's upload proxy, such as
     #: ``https://cdi-uploadproxy.cdi.svc``.
     upload_proxy_url: str | None = None
 
-    #: File with the certificates that the upload proxy is checked against;
-    #: None for the system's.
+    #: File of CA certificates (PEM) for the upload proxy; None for the
+    #: system's.
     upload_proxy_ca: str | None = None
 
-    #: No claim is made smaller than this: some storage refuses to.
+    #: Smallest size of a PVC, as some storage refuses smaller ones.
     minimum_size: int = 64 << 20
 
-    #: How long the server of an image has to tell its size.
+    #: Time for the server of an image to report its size.
     probe_seconds: float = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Settings of a `cluster.Cluster`. All times are seconds."""
+    """Options of a `cluster.Cluster`. Times are in seconds."""
 
-    #: Run strategy a Halted VM gets when it is powered on. Under
+    #: Run strategy that replaces Halted at power-on. Under
     #: ``RerunOnFailure`` a guest that shuts itself down stays off.
     run_strategy: str = 'RerunOnFailure'
 
-    #: Whether a one-time boot ends with the guest's own reboot, on clusters
-    #: that have the gate RebootPolicy. Its price: see `keeper`.
+    #: True if a one-time boot ends with the guest's own reboot, on clusters
+    #: with the feature gate RebootPolicy. See `one_time_boot` for its price.
     reboot_policy: bool = True
 
-    #: How long a write is tried before the caller is told `Unavailable`.
+    #: Time for a write and its retries; then `errors.Unavailable` is raised.
     write_deadline: float = 20.0
 
-    #: How long a read waits for the first list of the cache.
+    #: Longest wait of a read for the first list of the cache.
     read_deadline: float = 10.0
 
-    #: Without a working watch for this long, reads go to the API.
+    #: Reads call the API after a watch has been down for this long.
     stale_seconds: float = 5.0
 
-    #: The API server ends a watch after this long and it is renewed: the
-    #: proof that it is alive. A watch that is silent beyond that, and 5 s
-    #: more, is dead. Each renewal is one API call a kind and namespace.
+    #: Duration of a watch. The API server ends it after this time and the
+    #: client opens it again, which proves that the server is alive. A watch
+    #: that is silent for 5 s longer counts as dead. Each renewal is one API
+    #: call for each kind and namespace.
     watch_seconds: float = 20.0
 
-    #: Longest pause between two tries to mend a broken watch.
+    #: Longest pause between two attempts to open a broken watch again.
     watch_backoff: float = 2.0
 
-    #: Waiting for a connection, and for the answer to one request.
+    #: Timeouts of a connection and of the response to one request.
     connect_timeout: float = 4.0
     request_timeout: float = 10.0
 
-    #: Objects in one page of a list. What a page weighs while it is read is
-    #: the peak of a process's memory: 7 MiB with 25, 17 with 100.
+    #: Objects in one page of a list. Parsing a page causes the process's
+    #: memory peak: 7 MiB with 25 objects, 17 MiB with 100.
     page_size: int = 25
 
-    #: How old the answer about feature gates may be when a write needs it.
+    #: Longest age of the known feature gates when a write depends on them.
     gates_seconds: float = 10.0
 
-    #: Whether this process puts back what a one-time boot changed. Every BMC
-    #: process should; tests and tools that only look may leave it.
+    #: True to run the one-time boot reconciler. Every BMC process should;
+    #: tests and tools that only read need not.
     keeper: bool = True
 
     #: Virtual media.
@@ -122,9 +123,9 @@ class Options:
 
     @property
     def read_timeout(self):
-        """How long one request waits for its answer.
+        """Timeout of the response to one request.
 
-        Never more than half of what a write has: one that hangs is to be
-        tried again.
+        At most half of the write deadline, so that a request that hangs can
+        be repeated.
         """
         return min(self.request_timeout, self.write_deadline / 2)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an action on a machine's power is carried out.
+"""Execution of power actions as repeatable steps.
 
-An action is a step, repeated through bad moments (`retry`), that looks at the
-VM and its VMI first and makes at most a few requests. Where KubeVirt has to
-finish one thing before the next can be asked for, the step says what to wait
-for, and is repeated when that has come.
+A step reads the VM and its VMI first and sends few requests; `retry` repeats
+it after temporary errors. If KubeVirt has to finish an operation before it
+accepts the next request, the step returns a `WaitCondition` and is called
+again when that condition is met.
 """
 
 import logging
@@ -19,10 +19,10 @@ LOG = logging.getLogger(__name__)
 
 
 class WaitCondition:
-    """Something KubeVirt has to finish first.
+    """A state that KubeVirt has to reach before a step continues.
 
-    :param what: its name
-    :param met: function of (vm, vmi)
+    :param what: the state, for messages
+    :param met: function of (vm, vmi) that returns True when it is reached
     """
 
     def __init__(self, what, met):
@@ -31,37 +31,39 @@ class WaitCondition:
 
 
 def vmi_ended(vmi):
-    """:returns: the `WaitCondition` end of a VMI"""
+    """Return the `WaitCondition` that a VMI has ended."""
     uid = vmi['metadata']['uid']
     return WaitCondition('the VMI to end', lambda vm, now: (
         now is None or now['metadata']['uid'] != uid))
 
 
 def vmi_seen():
-    """:returns: what to await before a VMI is asked to stop, so that the
-    request counts (see `run_strategy.vmi_seen`)
+    """Return the `WaitCondition` that KubeVirt has noticed the VMI.
+
+    KubeVirt drops a stop request before that, see `run_strategy.vmi_seen`.
     """
     return WaitCondition('KubeVirt to notice the VMI', lambda vm, vmi: (
         vmi is None or run_strategy.vmi_seen(vm)))
 
 
 def run(machine, step):
-    """Repeat a step until it has nothing left to wait for.
+    """Repeat a step until it returns no wait condition.
 
     :param machine: a `machine.Machine`
     :param step: function of (vm, vmi), see `machine.Machine.write`; returns
-        an `WaitCondition`, or None when it is done
-    :raises: `errors.Unavailable` if that does not come within the deadline
+        a `WaitCondition`, or None when it is done
+    :raises: `errors.Unavailable` if a condition is not met within
+        Options.write_deadline
     """
     def reconcile_first(vm, vmi):
-        # The next VMI is not to have an override that is used up, only
-        # because the keeper is slow today.
+        # Removes a used one-time override that the one-time boot reconciler
+        # has not processed yet, so that the next VMI does not get it.
         edited = one_time_boot.desired_vm(vm, vmi)
         if edited is not None:
             try:
                 vm = json_patch.send(machine, vm, edited)
             except errors.Rejected as e:
-                # Its plug can be pulled all the same.
+                # The power action does not depend on it.
                 LOG.warning('%s could not be put right: %s',
                             machine.qualified_name, e)
         return step(vm, vmi)
@@ -79,7 +81,7 @@ def run(machine, step):
 
 
 def migration_target_error(machine):
-    """:returns: the refusal for a VM that is being received"""
+    """Return the error for a VM that is the target of a migration."""
     return errors.WrongState(
         '%s is the target of a migration; its power is decided at the source'
         % machine.qualified_name)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On and off.
+"""The power actions on, force off and shut down.
 
-Requests are made in an order in which each leaves a VM that is right, or that
-the next BMC puts right, should this process be killed between two of them.
+The order of the requests makes them safe against the end of this process:
+after each of them the VM is consistent, or the one-time boot reconciler of
+the next BMC process can repair it.
 """
 
 import copy
@@ -17,11 +18,14 @@ from sushy_kubevirt.machine import run_strategy
 
 
 def on(machine):
-    """Switch a machine on, after what it does now; wake a paused one.
+    """Power on a machine; resume a paused one.
+
+    A machine that is shutting down is started when its VMI has ended.
 
     :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` for a VM that is being deleted or received,
-        `errors.Unavailable` if it does not end within the write deadline
+    :raises: `errors.WrongState` for a VM that is being deleted or is the
+        target of a migration, `errors.Unavailable` if a VMI that is shutting
+        down does not end within the write deadline
     """
     power_action.run(machine, lambda vm, vmi: _on_step(machine, vm, vmi))
 
@@ -40,11 +44,11 @@ def _on_step(machine, vm, vmi):
         return None
     if (run_strategy.starting(vm, vmi)
             and not run_strategy.starting_without_retry(vm, vmi)):
-        return None         # it comes up, after what it does now
+        return None         # KubeVirt starts it without a request
     if not run_strategy.is_active(vmi):
         return _start(machine, vm, vmi)
     if run_strategy.stopping(vm, vmi):
-        # KubeVirt takes a start only when the VMI is gone.
+        # KubeVirt accepts a start only when the VMI is gone.
         return power_action.vmi_ended(vmi)
     return None
 
@@ -53,7 +57,7 @@ def _start(machine, vm, vmi):
     """Start a VM that is off: no VMI, or one that has ended."""
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.ONCE:
-        # It keeps its ended VMI; without, it makes another.
+        # KubeVirt keeps the ended VMI and creates another if it is deleted.
         machine.delete_vmi(vmi['metadata']['uid'])
         return None
     if strategy == run_strategy.HALTED:
@@ -71,7 +75,10 @@ def _start(machine, vm, vmi):
 
 
 def _unhalt(machine, vm):
-    """Give a Halted VM the strategy it is to run under."""
+    """Replace ``Halted`` by the run strategy to start with.
+
+    :returns: the VM as changed
+    """
     edited = copy.deepcopy(vm)
     strategy = (run_strategy.saved(vm)[0]
                 or machine.options.run_strategy)
@@ -85,10 +92,13 @@ def _unhalt(machine, vm):
 
 
 def run_under_always(machine, vm, strategy):
-    """Let KubeVirt start a VM again after its one-time boot.
+    """Set ``Always`` for a one-time boot and save the VM's own strategy.
 
-    Its guest's reboot ends that boot's VMI, and under its own strategy the
-    VM would stay off then. The `keeper` brings the strategy back.
+    A reboot of the guest ends the VMI of the one-time boot; under its own
+    strategy the VM would then stay off. `one_time_boot` restores the
+    strategy.
+
+    :param strategy: the run strategy to restore
     """
     edited = copy.deepcopy(vm)
     run_strategy.save(edited, strategy)
@@ -97,9 +107,10 @@ def run_under_always(machine, vm, strategy):
 
 
 def force_off(machine):
-    """Pull the plug, of a machine that is shutting down too.
+    """Stop a machine with grace period 0, also while it is shutting down.
 
-    :raises: `errors.WrongState` for a VM that is being received
+    :param machine: a `machine.Machine`
+    :raises: `errors.WrongState` for the target of a migration
     """
     power_action.run(
         machine, lambda vm, vmi: _off_step(
@@ -107,9 +118,10 @@ def force_off(machine):
 
 
 def shut_down(machine):
-    """Ask the guest to shut down, within its own grace period.
+    """Ask the guest to shut down within its own grace period.
 
-    :raises: `errors.WrongState` for a VM that is being received
+    :param machine: a `machine.Machine`
+    :raises: `errors.WrongState` for the target of a migration
     """
     power_action.run(
         machine, lambda vm, vmi: _off_step(
@@ -123,7 +135,7 @@ def _off_step(machine, vm, vmi, force):
         raise power_action.migration_target_error(machine)
     if not run_strategy.is_active(vmi):
         if _cancel_start(machine, vm, vmi):
-            # KubeVirt may have met the request in that moment.
+            # KubeVirt may have carried the start out meanwhile: check again.
             return power_action.WaitCondition(
                 'another look', lambda vm, vmi: True)
         return None
@@ -135,18 +147,19 @@ def _off_step(machine, vm, vmi, force):
         return awaited
     if (run_strategy.start_requested(vm)
             and run_strategy.of(vm) not in run_strategy.OFF_AFTER_SHUTDOWN):
-        # The second half of a restart, which a stop leaves under these.
+        # The start of a pending restart, which a stop does not remove under
+        # these strategies.
         _drop_requests(machine, vm)
-    # Pulling the plug shortens the grace period of a stop under way.
+    # A forced stop shortens the grace period of a stop in progress.
     machine.call('stop', {'gracePeriod': 0} if force else None)
     return None
 
 
 def _prepare_stop(machine, vm, vmi):
-    """See to it that a stop loses nothing that is to come back.
+    """Save the overrides and the run strategy that a stop would lose.
 
-    :returns: (the VM as it is now, what is to be waited for before the stop
-        or None)
+    :returns: (the VM as changed, the `power_action.WaitCondition` to meet
+        before the stop or None)
     """
     strategy = run_strategy.of(vm)
     remembered, about = run_strategy.saved(vm)
@@ -159,8 +172,8 @@ def _prepare_stop(machine, vm, vmi):
     ):
         if (strategy == run_strategy.ALWAYS
                 and remembered not in (None, run_strategy.ALWAYS)):
-            # It was kept up for its one-time boot, which ends here. That
-            # disturbs no VMI that is there.
+            # Always was set for the one-time boot, which ends here. The
+            # change of strategy does not affect an existing VMI.
             edited['spec']['runStrategy'] = strategy = remembered
             run_strategy.clear_saved(edited)
         elif (remembered, about) != (strategy, uid):
@@ -168,8 +181,8 @@ def _prepare_stop(machine, vm, vmi):
     vm = json_patch.send(machine, vm, edited)
     if (strategy == run_strategy.RERUN_ON_FAILURE
             and not run_strategy.observed(vm)):
-        # Stopped before KubeVirt has seen its strategy, a VM would look like
-        # one that has just been given it, and start.
+        # A VM stopped before KubeVirt has observed this strategy looks like
+        # one that was just given it, and would be started.
         return vm, power_action.WaitCondition(
             'KubeVirt to take its run strategy in',
             lambda vm, vmi: vmi is None or run_strategy.observed(vm))
@@ -180,13 +193,13 @@ def _prepare_stop(machine, vm, vmi):
 
 
 def _cancel_start(machine, vm, vmi):
-    """Stop KubeVirt from starting a VM that has no living VMI.
+    """Cancel the start of a VM that has no active VMI.
 
-    :returns: whether a start had been requested
+    :returns: True if a start had been requested
     """
     requested = run_strategy.start_requested(vm)
     if requested:
-        # A Halted VM with such a request would start too.
+        # A Halted VM with such a request would start as well.
         vm = _drop_requests(machine, vm)
     if not run_strategy.starting(vm, vmi) or run_strategy.is_deleting(vm):
         return requested
@@ -199,17 +212,17 @@ def _cancel_start(machine, vm, vmi):
     run_strategy.save(edited, remembered if strategy == run_strategy.ALWAYS
                       and remembered else strategy)
     edited['spec']['runStrategy'] = run_strategy.HALTED
-    # Strictly: a start that is requested meanwhile would win over Halted.
+    # Strict, as a start requested in the meantime has priority over Halted.
     json_patch.send(machine, vm, edited, strict=True)
     return requested
 
 
 def _drop_requests(machine, vm):
-    # No action of KubeVirt takes a start back.
+    # KubeVirt has no action that cancels a start request.
     return machine.patch_status([
         {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
 
 
 def grace_period(vmi):
-    """:returns: seconds a VMI has to end in; None for KubeVirt's default"""
+    """Return the VMI's grace period in seconds; None for the default."""
     return vmi['spec'].get('terminationGracePeriodSeconds')

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a machine whose power fails.
+"""Redfish's PowerRestorePolicy, mapped to KubeVirt's run strategies.
 
-A VM's power fails when its VMI does: the node is lost, QEMU crashes, somebody
-deletes the VMI. What KubeVirt does then is the run strategy's matter:
+A power failure of a VM is the failure of its VMI: the node is lost, QEMU
+crashes, the VMI is deleted. The run strategy determines what follows:
 
 ===============  ==================  =======================================
 Policy           Run strategy        After its VMI failed
 ===============  ==================  =======================================
-``AlwaysOn``     ``Always``          another one, even if the guest had shut
+``AlwaysOn``     ``Always``          a new VMI, even if the guest had shut
                                      itself down
-``LastState``    ``RerunOnFailure``  another one; a guest that shut itself
+``LastState``    ``RerunOnFailure``  a new VMI; a guest that shut itself
                                      down stays off
-``AlwaysOff``    ``Manual``          none, until somebody starts it
+``AlwaysOff``    ``Manual``          none until a start is requested
 ===============  ==================  =======================================
 
-Setting a policy starts and stops nothing. A machine that is off would be
-started by the change to ``Always`` or ``RerunOnFailure``; it is halted
-instead and remembers what to run under when it is powered on (see
-`annotations`, ``run-strategy``). In the boot of a one-time override KubeVirt
-has to start the VM again (see `keeper`): the policy is remembered for
+Setting a policy starts and stops nothing. As a change to ``Always`` or
+``RerunOnFailure`` would start a machine that is off, it is set to ``Halted``
+instead, and an annotation saves the run strategy for the next power-on (see
+`annotations`, ``run-strategy``). During a one-time boot that runs under
+``Always`` (see `one_time_boot`) the annotation saves the strategy for
 afterwards.
 """
 
@@ -51,21 +51,22 @@ _STRATEGY = {
     Policy.ALWAYS_OFF: run_strategy.MANUAL,
 }
 _POLICY = {strategy: policy for policy, strategy in _STRATEGY.items()}
-# One VMI and no more.
+# A VMI that failed is not replaced.
 _POLICY[run_strategy.ONCE] = Policy.ALWAYS_OFF
 
 
 def of(vm, options):
-    """The policy of a machine.
+    """Return the policy of a machine.
 
+    :param vm: the VM
     :param options: an `options.Options`
-    :returns: a `Policy`; None for a VM that is being received, whose source
-        decides
+    :returns: a `Policy`; None for the target of a migration, where the
+        source decides
     """
     strategy = run_strategy.of(vm)
     remembered, _ = run_strategy.saved(vm)
     if strategy == run_strategy.HALTED:
-        # What it will be powered on with.
+        # The strategy of the next power-on.
         strategy = (run_strategy.ALWAYS if run_strategy.uses_running_field(vm)
                     else remembered or options.run_strategy)
     elif strategy == run_strategy.ALWAYS and remembered is not None:
@@ -74,13 +75,13 @@ def of(vm, options):
 
 
 def set(machine, policy):
-    """Choose a policy.
+    """Set the policy of a machine.
 
     :param machine: a `machine.Machine`
     :param policy: a `Policy`
-    :raises: `errors.WrongState` for a VM that is being received,
-        `errors.Unavailable` if a start that is under way does not come to
-        a VMI within the write deadline
+    :raises: `errors.WrongState` for the target of a migration,
+        `errors.Unavailable` if a start in progress does not create a VMI
+        within the write deadline
     """
     strategy_to_set = _STRATEGY[policy]
     power_action.run(
@@ -104,7 +105,7 @@ def _step(machine, vm, vmi, strategy_to_set):
         and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
         and run_strategy.saved(vm)[0] != strategy_to_set
     ):
-        # With that strategy KubeVirt might not go on with the start.
+        # KubeVirt might not complete the start under the new strategy.
         return power_action.WaitCondition('its start', lambda vm, vmi: (
             run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi)
             or not run_strategy.starting(vm, vmi)))
@@ -128,7 +129,7 @@ def _while_on(vm, vmi, strategy_to_set):
 
 
 def _ends_at_reboot(vmi):
-    # The boot of an override, after which there has to be another.
+    # The VMI of a one-time boot, which KubeVirt has to replace at a reboot.
     domain = vmi['spec'].get('domain') or {}
     return (annotations.boot_once_id(vmi) is not None
             and domain.get('rebootPolicy') == boot_overrides.TERMINATE)
@@ -139,7 +140,7 @@ def _while_off(vm, vmi, strategy_to_set):
     ending = run_strategy.is_active(vmi)
     if strategy == strategy_to_set or (
             strategy_to_set == run_strategy.MANUAL and not ending):
-        # Always would not be off.
+        # Not Always here: a VM under Always is not off.
         _set_strategy(vm, strategy_to_set)
     else:
         _set_strategy(vm, run_strategy.HALTED)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a VM looks to somebody who asks whether it is switched on.
+"""The power state of a VM, and why a VM that was started cannot run.
 
-Reads only; what can be done about it is in `resets`.
+Reads only; `reset` changes the state.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from sushy_kubevirt.machine import run_strategy
 
 
 class PowerState(enum.Enum):
-    """A machine's power, in the words of Redfish's ``PowerState``."""
+    """Values of Redfish's ``PowerState``."""
 
     ON = 'On'
     """The guest runs."""
@@ -30,7 +30,7 @@ class PowerState(enum.Enum):
 
 
 class ResetType(enum.Enum):
-    """What can be asked for, in the words of Redfish's ``ResetType``."""
+    """Values of Redfish's ``ResetType``."""
 
     ON = 'On'
     """Switch on."""
@@ -66,27 +66,27 @@ class ResetType(enum.Enum):
     """A diagnostic interrupt, which KubeVirt has no way to give."""
 
 
-#: Every ResetType that can be offered.
+#: The ResetTypes that KubeVirt supports.
 OFFERED = tuple(item for item in ResetType if item is not ResetType.NMI)
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Why a VM that was told to start cannot.
+    """Why a VM that was started cannot run.
 
     :param reason: one word, such as ``ErrorUnschedulable`` (KubeVirt's
-        ``printableStatus`` where it has one for it)
-    :param message: KubeVirt's sentence
+        ``printableStatus`` where it has one for the problem)
+    :param message: KubeVirt's message
     """
 
     reason: str
     message: str
 
 
-# What printableStatus says of a VMI that cannot get on, and the condition of
-# the VMI that it is derived from: type and reason (setPrintableStatus in
-# pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). The VMI's own condition is
-# read, as the VM's word may still be about the VMI before.
+# printableStatus of a VM whose VMI cannot start, and the condition of the VMI
+# that it is derived from: type and reason (setPrintableStatus in
+# pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). The VMI's condition is
+# read, as the VM's printableStatus may still describe the previous VMI.
 _STUCK = {
     'ErrorUnschedulable': ('PodScheduled', 'Unschedulable'),
     'ErrImagePull': ('Synchronized', 'ErrImagePull'),
@@ -96,7 +96,7 @@ _STUCK = {
 
 
 def state(vm, vmi):
-    """Tell the power state.
+    """Return the power state of a VM.
 
     :param vm: the VM
     :param vmi: its VMI, or None
@@ -111,7 +111,7 @@ def state(vm, vmi):
     if run_strategy.stopping(vm, vmi):
         return PowerState.POWERING_OFF
     if run_strategy.phase(vmi) in ('Running', 'Unknown'):
-        # Unknown: its node does not answer, which stops no guest.
+        # Unknown: its node does not respond; the guest may still run.
         if _condition(vmi, 'Paused', 'True'):
             return PowerState.PAUSED
         return PowerState.ON
@@ -121,18 +121,18 @@ def state(vm, vmi):
 
 
 def _just_made(vm, vmi):
-    # The VM already tells of a VMI that has not been heard of otherwise.
+    # The VM's status reports a VMI that the watch has not delivered yet.
     said = (vm.get('status') or {}).get('printableStatus')
     return (vmi is None and said == 'Starting'
             and run_strategy.of(vm) != run_strategy.HALTED)
 
 
 def problem(vm, vmi):
-    """Tell why a VM that was told to start cannot.
+    """Return why a VM that was started cannot run.
 
     :param vm: the VM
     :param vmi: its VMI, or None
-    :returns: a `Problem`; None for a VM that runs, is off or may still come
+    :returns: a `Problem`; None for a VM that runs, is off or may still start
     """
     if run_strategy.is_active(vmi):
         if (run_strategy.phase(vmi) in ('Running', 'Unknown')
@@ -151,7 +151,7 @@ def _of_vmi(vm, vmi):
             return Problem(reason, _sentence(condition, reason))
     condition = _condition(vmi, 'Synchronized', 'False')
     if condition and (condition.get('reason') or '').startswith('Failed'):
-        # The others tell of steps of a start that are not done yet.
+        # Other reasons describe steps of a start that are not finished.
         return Problem(condition['reason'],
                        _sentence(condition, condition['reason']))
     return _of_volumes(vm)
@@ -175,7 +175,7 @@ def _of_vm(vm):
 
 
 def _of_volumes(vm):
-    # The only one of its kind that no condition of the VMI tells of.
+    # The only such status without a condition of the VMI.
     said = (vm.get('status') or {}).get('printableStatus')
     if said != 'DataVolumeError':
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC can do to a machine's power.
+"""Power actions of a machine, by Redfish ResetType.
 
-The table of actions; what they do is in `power_on_off` and `restart`. Words
-and states are in `power_state`, what KubeVirt does by itself in `runstrategy`.
+`power_on_off` and `restart` implement them. `power_state` defines states and
+ResetTypes, `run_strategy` predicts what KubeVirt does without a request.
 """
 
 import logging
@@ -15,17 +15,17 @@ from sushy_kubevirt.machine import restart
 
 LOG = logging.getLogger(__name__)
 
-#: How long a caller waits to read back a pause, which the node reports.
+#: Longest wait, in seconds, until the node has reported a pause or resume.
 _PAUSE_SECONDS = 3.0
 
 
 def reset(machine, reset_type):
-    """Change a machine's power.
+    """Carry out a power action.
 
     :param machine: a `machine.Machine`
     :param reset_type: a `power_state.ResetType`
-    :raises: `errors.WrongState` where the present state forbids it,
-        `errors.Unsupported` for a diagnostic interrupt
+    :raises: `errors.WrongState` if the present power state does not allow
+        it, `errors.Unsupported` for a diagnostic interrupt
     """
     action = _ACTIONS.get(reset_type)
     if action is None:
@@ -70,7 +70,7 @@ def _set_paused(machine, before, action, after):
         try:
             machine.call(action, resource=api_resources.VMI)
         except errors.AccessDenied as e:
-            # virt-api says Forbidden to a VMI with such a probe too.
+            # virt-api also responds Forbidden for a VMI with a livenessProbe.
             if 'LivenessProbe' in str(e):
                 raise errors.Rejected(str(e)) from None
             raise

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Off and on in one: restarts.
+"""The power actions that restart a machine.
 
-A restart is about one VMI, by its uid: when that one is gone or on its way
-the restart is done, whoever's answer got lost.
+A restart replaces one VMI, identified by its uid. It is complete when that
+VMI is gone or its successor is starting, even if the response was lost.
 """
 
 import copy
@@ -15,23 +15,25 @@ from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
-#: virt-api shortens the grace period to this before a forced restart.
+#: Grace period, in seconds, that virt-api sets before a forced restart.
 _FORCED_GRACE_SECONDS = 1
 
 
 def restart(machine):
-    """Begin anew at once.
+    """Restart a machine at once, with grace period 0.
 
     :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` if it is off
+    :raises: `errors.WrongState` if it is off or the target of a migration
     """
     _run_restart(machine, True)
 
 
 def restart_gracefully(machine):
-    """Let the guest shut down within its own grace period, and start.
+    """Restart a machine after the guest shut down within its grace period.
 
-    :raises: `errors.WrongState` if it is off or shutting down
+    :param machine: a `machine.Machine`
+    :raises: `errors.WrongState` if it is off, shutting down or the target of
+        a migration
     """
     _run_restart(machine, False)
 
@@ -52,11 +54,11 @@ def _run_restart(machine, force):
 
 
 class _Restart:
-    """The restart of the VMI that is there when it is first looked at.
+    """The restart of the VMI that exists at the first read.
 
-    A VM and its VMI are two objects, read one after the other; in between
-    somebody else's restart may have taken one of them further. So what calls
-    for a refusal is looked at twice.
+    The VM and its VMI are read one after the other, and another client's
+    restart may change one of them in between. So a state that requires a
+    refusal is read a second time before the refusal.
     """
 
     def __init__(self, machine, force):
@@ -64,20 +66,20 @@ class _Restart:
         self._force = force
         self._uid = None
         self._refused_once = False
-        #: Whether it takes pulling the power_cycle, and switching on again.
+        #: True if a forced stop and a start are needed instead.
         self.power_cycle = False
-        #: Whether a one-time boot begins, which its guest's reboot ends.
+        #: True if a one-time boot starts that ends with the guest's reboot.
         self.one_time_boot = False
 
     def step(self, vm, vmi):
         uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
         coming = uid is None and run_strategy.starting(vm, vmi)
         if self._uid not in (None, uid) and (uid or coming):
-            return None     # it has been done
+            return None     # already restarted
         if power_state.problem(vm, vmi) or uid is None and not coming:
             self._refuse(_off(self._machine, vm))
         if coming:
-            return None     # the VMI on its way is as new as one could be
+            return None     # the VMI that is starting has all changes
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             raise power_action.migration_target_error(self._machine)
         if run_strategy.stopping(vm, vmi):
@@ -91,14 +93,14 @@ class _Restart:
         return None
 
     def _restart_stopping(self, vm, vmi):
-        """Restart what is on its way down."""
+        """Restart a machine whose VMI is being stopped."""
         if run_strategy.starting(vm, vmi):
-            # A restart is under way. It may hang, and be forced.
+            # A restart is in progress. If it hangs it may be forced.
             grace = power_on_off.grace_period(vmi)
             self.power_cycle = (self._force and self._uid is None and (
                 grace is None or grace > _FORCED_GRACE_SECONDS))
         elif self._force and self._uid is None:
-            # The reset button of a machine that hangs on its way down.
+            # A forced restart of a machine that hangs while shutting down.
             self.power_cycle = True
         else:
             self._refuse(errors.WrongState(
@@ -109,7 +111,8 @@ class _Restart:
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
         if run_strategy.of(vm) == run_strategy.ONCE:
-            # Which KubeVirt does not restart. The keeper brings Once back.
+            # KubeVirt does not restart a VM under Once. The one-time boot
+            # reconciler restores Once.
             run_strategy.save(edited, run_strategy.ONCE, self._uid)
             edited['spec']['runStrategy'] = run_strategy.ALWAYS
         json_patch.send(self._machine, vm, edited)
@@ -124,9 +127,9 @@ class _Restart:
 
 
 def _run_restarted_under_always(machine, vm, vmi):
-    # After the restart, not before it: a VM under Always whose restart never
-    # came would come back after its guest shut down. Should this never
-    # come, the keeper does it.
+    # After the restart and not before it: if the restart failed, a VM under
+    # Always would start again after its guest shut down. If this process ends
+    # before this step, the one-time boot reconciler does it.
     strategy = run_strategy.of(vm)
     if (
         strategy in run_strategy.OFF_AFTER_SHUTDOWN

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KubeVirt will do with a VM by itself, read off its run strategy.
+"""Run strategies, and what KubeVirt does with a VM because of them.
 
-The run strategy says who starts VMIs: KubeVirt (``Always``, ``Once``,
-``RerunOnFailure`` after a failure) or somebody's request (``Manual``).
-Requests wait in ``status.stateChangeRequests`` until they are met. The
+The run strategy determines what starts VMIs: KubeVirt (``Always``, ``Once``,
+``RerunOnFailure`` after a failure) or a request (``Manual``). Requests stay
+in ``status.stateChangeRequests`` until KubeVirt has carried them out. The
 functions here predict what virt-controller does next (``syncRunStrategy`` in
-``pkg/virt-controller/watch/vm/vm.go``, KubeVirt 1.9); what a BMC does about
-it is in `resets`, how it looks from outside in `power`.
+``pkg/virt-controller/watch/vm/vm.go``, KubeVirt 1.9). `reset` contains the
+BMC's power actions, `power_state` derives the power state.
 """
 
 from sushy_kubevirt.machine import annotations
@@ -18,19 +18,20 @@ HALTED = 'Halted'
 ONCE = 'Once'
 WAIT_AS_RECEIVER = 'WaitAsReceiver'
 
-#: What a Halted VM may be given when it is powered on.
+#: Strategies that may replace Halted at power-on.
 STARTABLE = (RERUN_ON_FAILURE, ALWAYS, MANUAL)
 
-#: KubeVirt's ``stop`` replaces these with ``Halted``.
+#: Strategies that KubeVirt's ``stop`` replaces by ``Halted``.
 LOST_BY_STOP = (ALWAYS, ONCE)
 
-#: Under these a guest that ends with success stays off.
+#: Strategies under which a guest that shuts itself down stays off.
 OFF_AFTER_SHUTDOWN = (RERUN_ON_FAILURE, MANUAL)
 
 
 def of(vm):
-    """:returns: the VM's run strategy; what the deprecated ``running``
-    stands for, if it has that instead
+    """Return the VM's run strategy.
+
+    The deprecated field ``running`` counts as ``Always`` or ``Halted``.
     """
     spec = vm['spec']
     if spec.get('runStrategy'):
@@ -39,13 +40,13 @@ def of(vm):
 
 
 def uses_running_field(vm):
-    """:returns: True for a VM that has ``running`` and no run strategy"""
+    """Return True for a VM that has ``running`` and no run strategy."""
     spec = vm['spec']
     return not spec.get('runStrategy') and spec.get('running') is not None
 
 
 def requests(vm):
-    """:returns: list of the requests KubeVirt has not met yet"""
+    """Return the list of requests that KubeVirt has not carried out yet."""
     return (vm.get('status') or {}).get('stateChangeRequests') or []
 
 
@@ -60,32 +61,33 @@ def _stop_requested(vm, vmi):
 
 
 def phase(vmi):
-    """:returns: the VMI's phase, '' before it has any"""
+    """Return the VMI's phase, '' while it has none."""
     return (vmi.get('status') or {}).get('phase') or ''
 
 
 def is_active(vmi):
-    """:returns: True for a VMI that has not ended, running or not yet"""
+    """Return True for a VMI that is starting or running, has not ended."""
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 
 
 def is_deleting(obj):
-    """:returns: True for an object on its way out"""
+    """Return True for an object that is being deleted."""
     return bool(obj['metadata'].get('deletionTimestamp'))
 
 
 def stopping(vm, vmi):
-    """:returns: True for a living VMI that is being stopped"""
+    """Return True for an active VMI that is being stopped."""
     return is_active(vmi) and (
         is_deleting(vmi) or is_deleting(vm) or of(vm) == HALTED
         or _stop_requested(vm, vmi))
 
 
 def starting(vm, vmi):
-    """Whether a VMI is going to be made, without anybody's doing.
+    """Return True if KubeVirt will create a VMI without a further request.
 
-    :param vmi: None, or a VMI that has ended or is being stopped: the one
-        after it is meant
+    :param vm: the VM
+    :param vmi: None, or a VMI that has ended or is being stopped: the
+        question is then about its successor
     """
     if is_deleting(vm):
         return False
@@ -95,11 +97,11 @@ def starting(vm, vmi):
     if strategy == ALWAYS:
         return True
     if strategy == ONCE:
-        # It keeps a VMI that has ended, and replaces one that was deleted.
+        # KubeVirt keeps a VMI that has ended and replaces a deleted one.
         return vmi is None or is_deleting(vmi)
     if strategy == RERUN_ON_FAILURE:
         if vmi is None:
-            # Made by a VM that has just got this strategy, and not again.
+            # KubeVirt creates a VMI when it first observes this strategy.
             observed = (vm.get('status') or {}).get('runStrategy')
             return observed != RERUN_ON_FAILURE
         return phase(vmi) == 'Failed' and not is_deleting(vmi)
@@ -107,13 +109,15 @@ def starting(vm, vmi):
 
 
 def starting_without_retry(vm, vmi):
-    """Whether one try is all that a start will get.
+    """Return True if KubeVirt will attempt the coming start only once.
 
-    A VM that has just got ``RerunOnFailure`` is started when KubeVirt notices
-    the change. If that fails, or has to wait for a DataVolume or for KubeVirt
-    to see the VMI before gone, the change counts as noticed all the same, and
-    nothing starts the VM any more. A request waits until it is met.
+    KubeVirt starts a VM that has just got ``RerunOnFailure`` when it observes
+    the change. If that start fails, or has to wait for a DataVolume or for
+    KubeVirt to see the previous VMI gone, the change counts as observed
+    nevertheless, and the VM stays off. A start request, in contrast, remains
+    until it is carried out.
 
+    :param vm: the VM
     :param vmi: see `starting`
     """
     return (vmi is None and of(vm) == RERUN_ON_FAILURE
@@ -121,24 +125,25 @@ def starting_without_retry(vm, vmi):
 
 
 def observed(vm):
-    """:returns: True if KubeVirt has taken in the VM's run strategy"""
+    """Return True if KubeVirt has observed the VM's run strategy."""
     status = vm.get('status') or {}
     return status.get('runStrategy', of(vm)) == of(vm)
 
 
 def vmi_seen(vm):
-    """:returns: True if KubeVirt knew, when it last looked at the VM, that it
-    has a VMI
+    """Return True if KubeVirt has noticed that the VM has a VMI.
 
-    Its controller reads from caches. Before it has heard of a VMI, it takes a
-    request to stop that one for met, and drops it.
+    Its controller reads from caches. While it does not know of a VMI, it
+    treats a request to stop that VMI as carried out and drops it.
     """
     return bool((vm.get('status') or {}).get('created'))
 
 
 def saved(vm):
-    """:returns: the run strategy to come back, and the uid of the VMI it was
-    remembered about; (None, None) if none is remembered
+    """Return the run strategy to restore, see `annotations`.
+
+    :returns: (run strategy, uid of the VMI it was saved for or None);
+        (None, None) if none is saved
     """
     memory = annotations.read(vm, annotations.RUN_STRATEGY)
     strategy = memory.get('runStrategy')
@@ -148,11 +153,19 @@ def saved(vm):
 
 
 def save(vm, strategy, vmi_uid=None):
-    """:param vm: a VM that may be changed"""
+    """Save a run strategy to restore in an annotation of the VM.
+
+    :param vm: a copy of the VM, changed in place
+    :param strategy: the run strategy
+    :param vmi_uid: uid of the VMI that it is saved for
+    """
     annotations.write(vm, annotations.RUN_STRATEGY,
                       {'runStrategy': strategy, 'vmi': vmi_uid})
 
 
 def clear_saved(vm):
-    """:param vm: a VM that may be changed"""
+    """Remove the saved run strategy.
+
+    :param vm: a copy of the VM, changed in place
+    """
     annotations.write(vm, annotations.RUN_STRATEGY, {})

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cache leaves out of VMs and VMIs.
+"""Removal of the parts of VMs and VMIs that the cache does not keep.
 
-A BMC may hold a thousand VMs. Book-keeping of others, scheduling and the
-guest's own secrets (cloud-init, sysprep) are never asked for here, so they
-are dropped before anything keeps them.
+A BMC may cache a thousand VMs. Bookkeeping of other components, scheduling
+and the guest's secrets (cloud-init, sysprep) are never used here, so they are
+removed before an object is stored.
 """
 
 _ANNOTATIONS = ('kubectl.kubernetes.io/last-applied-configuration',
@@ -18,7 +18,7 @@ _SECRET_SOURCES = ('cloudInitNoCloud', 'cloudInitConfigDrive', 'sysprep')
 
 
 def vm(obj):
-    """Drop what is not needed of a VirtualMachine, in place.
+    """Remove unused parts of a VirtualMachine in place.
 
     :returns: obj
     """
@@ -33,7 +33,7 @@ def vm(obj):
 
 
 def vmi(obj):
-    """Drop what is not needed of a VirtualMachineInstance, in place.
+    """Remove unused parts of a VirtualMachineInstance in place.
 
     :returns: obj
     """
@@ -45,7 +45,7 @@ def vmi(obj):
     times = [each for each in status.pop(_PHASE_TIMES, None) or ()
              if each.get('phase') == 'Running']
     if times:
-        # When the machine was switched on, as far as anybody knows.
+        # The best available time of the power-on.
         status[_PHASE_TIMES] = times
     return obj
 

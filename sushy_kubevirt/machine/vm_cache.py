@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The VMs of a scope and their VMIs, kept up to date by watches.
+"""Cache of the VMs of a scope and their VMIs, kept up to date by watches.
 
-Reads cost no API call while the watches work; the cache knows since when one
-does not. Answers to writes are put in at once, so that a process reads what
-it has written.
+Reads make no API call while the watches work; the cache records since when
+one does not. Responses to writes are cached at once, so that a process reads
+its own writes.
 
-VMIs are followed by namespace, not by the VMs' labels, which they need not
-have, and belong to the VM of the same name that owns them.
+VMIs are watched by namespace and not by the label selector of the VMs, as
+they need not have the VMs' labels. A VMI belongs to the VM of the same name
+that owns it.
 """
 
 import collections
@@ -24,19 +25,19 @@ from sushy_kubevirt.machine import trim
 
 LOG = logging.getLogger(__name__)
 
-#: Objects unpacked for the last readers: a protocol's request looks at its
-#: machine a dozen times.
+#: Number of objects kept unpacked: a Redfish or IPMI request reads its machine
+#: a dozen times.
 _UNPACKED = 16
 
 
 class VmCache:
-    """What is known of one scope. Safe to use from several threads.
+    """The VMs and VMIs of one scope. Thread-safe.
 
     :param client: a `client.Client`
     :param options: an `options.Options`
     :param namespaces: names; empty for all
-    :param label_selector: of VMs
-    :param vm: (namespace, name): this VM alone
+    :param label_selector: only VMs with these labels
+    :param vm: (namespace, name): only this VM, regardless of its labels
     """
 
     def __init__(self, client, options, namespaces=(), label_selector='',
@@ -51,7 +52,7 @@ class VmCache:
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
         self._notifications = queue.SimpleQueue()
-        self._notified = False      # the callbacks of all there was at first
+        self._notified = False      # of all objects of the first lists
         self._changes = 0
         self._closed = False
         field = ''
@@ -65,7 +66,7 @@ class VmCache:
             for resource, labels in ((api_resources.VM, label_selector),
                                      (api_resources.VMI, ''))]
 
-    # Its life
+    # Start, stop and health
 
     def start(self):
         """Start the watches and the notifications. Call it once."""
@@ -84,8 +85,8 @@ class VmCache:
 
     @property
     def listed(self):
-        """Whether everything was listed once."""
-        # Asked many times for each read, as is `stale`.
+        """True once all VMs and VMIs have been listed."""
+        # A plain loop: each read calls this and `stale` many times.
         for each in self._watchers:
             if not each.listed:
                 return False
@@ -93,7 +94,7 @@ class VmCache:
 
     @property
     def stale(self):
-        """Whether a watch has not worked for Options.stale_seconds."""
+        """True if a watch has been down for Options.stale_seconds."""
         for each in self._watchers:
             since = each.broken_since
             if since is not None and (
@@ -103,8 +104,8 @@ class VmCache:
 
     @property
     def age(self):
-        """For how many seconds nothing has been heard; 0 while all watches
-        work, None before everything was listed once.
+        """Seconds since a watch stopped working; 0 while all of them work,
+        None before all VMs and VMIs have been listed.
         """
         if not self.listed:
             return None
@@ -115,8 +116,8 @@ class VmCache:
 
     @property
     def problem(self):
-        """Why the watches do not work, for people; '' while they do, or
-        broke a moment ago.
+        """Why the watches do not work (a sentence); '' while the cache is
+        not stale.
         """
         if self.listed and not self.stale:
             return ''
@@ -126,9 +127,11 @@ class VmCache:
         return 'The watches of the VMs do not work (yet)'
 
     def wait(self, timeout):
-        """Wait until everything was listed once.
+        """Wait until all VMs and VMIs have been listed.
 
-        :raises: `errors.Unavailable`, `errors.AccessDenied`
+        :param timeout: seconds
+        :raises: `errors.Unavailable`, `errors.AccessDenied`: the error of a
+            list, or the timeout
         """
         deadline = time.monotonic() + timeout
         with self._condition:
@@ -148,20 +151,21 @@ class VmCache:
     # Reading
 
     def keys(self):
-        """:returns: sorted (namespace, name) of all VMs"""
+        """Return the sorted (namespace, name) of all VMs."""
         with self._lock:
             return sorted(self._vms.keys())
 
     def find(self, identity):
-        """The VMs that answer to a UUID, a name or namespace/name.
+        """Return the VMs with a UUID, a name or namespace/name.
 
-        :returns: sorted keys
+        :param identity: UUID of the firmware or uid, name, or namespace/name
+        :returns: sorted list of (namespace, name)
         """
         with self._lock:
             wanted = normalized_uuid(identity)
             if wanted:
-                # Never a name: somebody could give a VM the UUID of another
-                # one for a name, and get what is meant for that.
+                # A UUID is never looked up as a name: a tenant could name a
+                # VM like another one's UUID and receive its requests.
                 if wanted in self._by_uid:
                     return [self._by_uid[wanted]]
                 return sorted(self._by_uuid.get(wanted, ()))
@@ -172,12 +176,14 @@ class VmCache:
                 key for key in self._vms.keys() if key[1] == identity)
 
     def identity(self, key):
-        """What a VM is known by: its firmware's UUID, its uid without one.
+        """Return the uid of a VM and the UUID that identifies its machine.
 
-        A tenant chooses the first. One that several VMs have, or that is
-        the uid of another, tells nobody apart, so each goes by its own uid.
+        That is the firmware's UUID, or the uid of a VM that has none. A
+        tenant chooses the firmware's UUID: where several VMs have the same,
+        or it is the uid of another VM, each VM is identified by its uid.
 
-        :returns: (uid, UUID) of a VM; None if there is none
+        :param key: (namespace, name)
+        :returns: (uid, UUID); None if there is no such VM
         """
         with self._lock:
             entry = self._vms.get(key)
@@ -189,8 +195,9 @@ class VmCache:
             return entry.uid, normalized_uuid(entry.uid) or entry.link
 
     def objects(self, key):
-        """A VM and its VMI, which are shared: not to be changed.
+        """Return a VM and its VMI. Both are shared and must not be changed.
 
+        :param key: (namespace, name)
         :returns: (vm, vmi), each None if there is none
         """
         with self._lock:
@@ -209,9 +216,10 @@ class VmCache:
         return vm, vmi
 
     def is_older(self, key, version):
-        """Whether the VM held is older than a version.
+        """Return True if the cached VM is older than a version.
 
-        :param version: a number
+        :param key: (namespace, name)
+        :param version: resourceVersion as a number; 0 or None if unknown
         """
         if not version:
             return False
@@ -220,13 +228,16 @@ class VmCache:
                 and vm.version < version)
 
     def vmi_uid(self, key):
-        """:returns: uid of the VMI at a key, whosever it is; or None"""
+        """Return the uid of the VMI with this name, or None.
+
+        The VMI may belong to another VM than the cached one.
+        """
         with self._lock:
             entry = self._vmis.get(key)
             return entry and entry.uid
 
     def _unpack(self, entry):
-        # Keyed by the entry, of which there is one for each version.
+        # Keyed by the entry, as each version of an object has its own.
         obj = self._unpacked.get(entry)
         if obj is None:
             obj = self._unpacked[entry] = entry.unpack()
@@ -237,7 +248,7 @@ class VmCache:
     # Writing
 
     def put_vm(self, obj):
-        """Take in the answer to a read or write of a VM of this scope."""
+        """Cache the response to a read or write of a VM of this scope."""
         self._put(self._vms, obj)
 
     def put_vmi(self, obj):
@@ -254,28 +265,31 @@ class VmCache:
             self._queue_notifications([key])
 
     def discard_vm(self, key, uid):
-        """Take out a VM that the API does not have any more."""
+        """Remove a VM that the API no longer has."""
         self._drop(self._vms, self._vms.discard_deleted, key, uid)
 
     def discard_vmi(self, key, uid):
         self._drop(self._vmis, self._vmis.discard_deleted, key, uid)
 
     def relist(self):
-        """List everything now, from the caller's thread."""
+        """List all VMs and VMIs in the caller's thread.
+
+        :raises: `errors.Unavailable`
+        """
         for each in self._watchers:
             try:
                 self.take_list(each, each.pages())
             except errors.WatchExpired as e:
                 raise errors.Unavailable(str(e)) from None
 
-    # Told by the watchers
+    # Called by the watchers
 
     def take_list(self, source, pages):
-        """Take in a complete list, a page at a time.
+        """Replace a collection by a complete list, page by page.
 
-        :param source: the `watcher.Watcher` whose collection it is
-        :param pages: iterator of (items, version)
-        :returns: the version to watch from
+        :param source: the `watcher.Watcher` of the collection
+        :param pages: iterator of (items, resourceVersion)
+        :returns: the resourceVersion to watch from
         """
         objects = self._objects_of(source)
 
@@ -290,8 +304,8 @@ class VmCache:
             if version is None:
                 version = page_version
                 if (object_cache.version_number(version) or newest) < newest:
-                    # The API server lost some of its history, as after a
-                    # restored backup: old versions are worth nothing now.
+                    # The API server lost history, as after a restored
+                    # backup: the cached versions are not comparable.
                     self._drop(objects, objects.drop, within)
             for obj in items:
                 seen.add(object_cache.object_key(obj))
@@ -300,7 +314,12 @@ class VmCache:
         return version
 
     def event(self, source, kind, obj):
-        """Take in one event of a watch."""
+        """Apply one event of a watch.
+
+        :param source: the `watcher.Watcher`
+        :param kind: type of the event: ``ADDED``, ``MODIFIED``, ``DELETED``
+        :param obj: the object
+        """
         objects = self._objects_of(source)
         if kind == 'DELETED':
             self._drop(objects, objects.remove, obj)
@@ -308,7 +327,7 @@ class VmCache:
             self._put(objects, obj)
 
     def changed(self):
-        """A watcher has listed, or begins or ceases to work."""
+        """Note that a watcher has listed, started to work or failed."""
         with self._condition:
             self._condition.notify_all()
             first = self.listed and not self._notified
@@ -320,7 +339,10 @@ class VmCache:
         return self._vms if source.resource is api_resources.VM else self._vmis
 
     def _drop(self, objects, how, *args):
-        """Take objects out, by a method of their store."""
+        """Remove objects with a method of their `object_cache.ObjectCache`.
+
+        :param how: the method; returns the entries it removed
+        """
         with self._lock:
             gone = how(*args)
             if objects is self._vms:
@@ -353,11 +375,11 @@ class VmCache:
     def subscribe(self, callback):
         """Call a function for each VM that exists, then for each change.
 
-        The calls are made by one thread, one at a time and in the order of
-        the changes. A write of this process does not wait for them.
+        One thread makes all calls, in the order of the changes. Writes of
+        this process do not wait for them.
 
-        :param callback: function of (key, vm, vmi), the objects as they were
-            at that change; vm is None when the VM is gone. It must not block.
+        :param callback: function of (key, vm, vmi), the objects as of that
+            change; vm is None when the VM was deleted. It must not block.
         """
         with self._lock:
             self._callbacks.append(callback)
@@ -367,13 +389,13 @@ class VmCache:
 
     @property
     def changes(self):
-        """How many changes were taken in, for `wait_change`."""
+        """Number of changes so far, for `wait_change`."""
         return self._changes
 
     def wait_change(self, since, timeout):
         """Wait for a change.
 
-        :param since: the `changes` seen before
+        :param since: value of `changes` after which a change counts
         :param timeout: seconds
         """
         with self._condition:
@@ -393,7 +415,7 @@ class VmCache:
                     self._notifications.put((key, vm, vmi, callbacks))
 
     def _notify(self):
-        """Make the calls of `subscribe`, in a thread of its own."""
+        """Call the subscribers. Runs in its own thread."""
         while (notification := self._notifications.get()) is not None:
             key, vm, vmi, callbacks = notification
             with self._lock:
@@ -407,7 +429,7 @@ class VmCache:
 
 
 def firmware_uuid(vm):
-    """The UUID a guest reads from its firmware, else the VM's own uid."""
+    """Return the UUID a guest reads from its firmware, else the VM's uid."""
     template = vm.get('spec', {}).get('template', {}).get('spec', {})
     firmware = template.get('domain', {}).get('firmware') or {}
     return (normalized_uuid(firmware.get('uuid'))
@@ -415,7 +437,7 @@ def firmware_uuid(vm):
 
 
 def normalized_uuid(text):
-    """A UUID in lower case with hyphens; None if it is none."""
+    """Return a UUID in lower case with hyphens; None for other text."""
     try:
         return str(uuid.UUID(text))
     except (ValueError, AttributeError, TypeError):
@@ -423,7 +445,7 @@ def normalized_uuid(text):
 
 
 def owner_uid(vmi):
-    """The uid of the VM that a VMI belongs to, or None."""
+    """Return the uid of the VM that owns a VMI, or None."""
     for reference in vmi['metadata'].get('ownerReferences') or ():
         if (reference.get('kind') == api_resources.VM.kind
                 and reference.get('controller')):
