@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the reference of VirtualMachineBMC, field by field, from its CRD.
+"""Generate the field reference of VirtualMachineBMC from its CRD.
 
 Prints doc/source/operator/resource.rst::
 
@@ -38,7 +38,7 @@ new pod, the sessions of clients end.
 
 
 def page(definition):
-    """The page.
+    """Generate the page.
 
     :param definition: dict, a CustomResourceDefinition
     :returns: text, in reStructuredText
@@ -65,7 +65,7 @@ def page(definition):
 
 def _fill(text):
     paragraphs = text.split('\n\n')
-    # A title and a comment are as they are.
+    # The first two paragraphs, a comment and the title, are not filled.
     return '\n\n'.join(paragraphs[:2] + [
         textwrap.fill(' '.join(one.split()), _WIDTH, break_long_words=False,
                       break_on_hyphens=False)
@@ -160,7 +160,7 @@ def _and(words, word='and'):
 
 
 def _wrap(text, first, further=None):
-    # What looks like a mark of the text is none: *.domain.
+    # Escape asterisks, which are no markup here: *.domain.
     return textwrap.fill(text.replace('*', '\\*'), _WIDTH,
                          initial_indent=first,
                          subsequent_indent=first if further is None

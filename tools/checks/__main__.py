@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``tools/test``: run suites, one after another, and add up.
+"""The command ``tools/test``: run test suites in sequence and sum up.
 
-What the suites are is in :mod:`tools.checks.suites`.
+The suites are defined in :mod:`tools.checks.suites`.
 """
 
 import argparse
@@ -58,7 +58,13 @@ def chosen(options):
 
 
 def carry_out(suite, folder):
-    """Run one suite; a fault of the suite is a failure, not an end."""
+    """Run one suite; count an exception in it as one failure.
+
+    Processes that the suite left running are another failure.
+
+    :param folder: folder for the suite's files.
+    :returns: :class:`~tools.checks.suites.Result`
+    """
     try:
         result = suite(folder)
     except Exception:
@@ -72,9 +78,9 @@ def carry_out(suite, folder):
 
 
 def carry_out_all(options, top):
-    """Run the suites that are wanted, and tell of each.
+    """Run the selected suites and print the result of each.
 
-    :param top: folder for what they write, and their logs.
+    :param top: folder for their files and logs.
     :returns: list of rows: name, :class:`~tools.checks.suites.Result`,
         seconds.
     """
@@ -96,16 +102,18 @@ def carry_out_all(options, top):
 
 
 def end_with_all():
-    """Have a signal, or the end of the shell that began this, end what runs
-    below, too.
+    """Exit on SIGTERM, on SIGHUP and when the parent process ends.
+
+    The exit ends all child processes, too.
     """
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP)
-               # nohup has said that one does not matter.
+               # Keep ignoring SIGHUP under nohup.
                if signal.getsignal(number) is not signal.SIG_IGN]
 
     def end(number, _frame):
-        # Once: who tells a group of processes ends the shell too, whose end
-        # is told as well, and would break off what follows here.
+        # Handle one signal only. A signal to the process group also ends
+        # the shell, whose end sends another one here, which would interrupt
+        # the clean-up.
         for one in numbers:
             signal.signal(one, signal.SIG_IGN)
         sys.exit(128 + number)
@@ -117,7 +125,7 @@ def end_with_all():
 
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
-    # What loses its parent becomes ours, so that it is found.
+    # Adopt orphaned descendants, so that left_running() finds them.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
     end_with_all()
     top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
@@ -127,7 +135,7 @@ def main(argv=None):
         total = sum((result for _, result, _ in rows), suites.Result())
         keep = bool(total.failed)
     finally:
-        # Something is, if this was told to end.
+        # After a signal the suite's processes are still running.
         suites.left_running(patience=0)
         if not keep:
             shutil.rmtree(top, ignore_errors=True)
@@ -145,7 +153,7 @@ def main(argv=None):
 
 
 def always():
-    """The same; what goes wrong here is told and counted, too.
+    """Run `main`; print and count its exceptions as a failure.
 
     :returns: exit code
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suites of ``tools/test``: how each is run and counted.
 
-A suite is a function that gets a folder of its own for what it writes,
-prints as it goes, and returns a :class:`Result`.
+A suite is a function of a folder for its files. It prints while it runs and
+returns a :class:`Result`.
 """
 
 import dataclasses
@@ -22,16 +22,17 @@ from tests.fixtures import sandbox
 
 BIN = process.BIN
 
-#: The sandbox, a project of its own.
+#: The sandbox, which is a separate project.
 SANDBOX = checkout.ROOT / 'sandbox'
 
-# Seconds one suite may take: a bound for what hangs, not an estimate.
+# Time limit of one suite in seconds: it ends hung suites and is far above
+# the expected time.
 LIMIT = 40 * 60
 
-# Names of the modules of tests whose guests QEMU runs.
+# Matches the names of test modules whose guests run in QEMU.
 REAL = r'\.test_qemu_'
 
-# Beyond .stestr.conf.
+# Options in addition to .stestr.conf.
 STESTR_OPTIONS = ()
 
 
@@ -42,7 +43,7 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    #: What the tests that failed have said, as far as it is known by test.
+    #: Output of each failed test, if it is known for each test.
     said: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __add__(self, other):
@@ -62,10 +63,10 @@ def _kill(pid):
 
 
 def _until_gone(patience):
-    """Wait for all that was started, and for those who lost their parents.
+    """Wait until all child and adopted processes have ended.
 
     :param patience: seconds
-    :returns: list of the pids of those who are there still
+    :returns: list of the pids of those that still run
     """
     deadline = time.monotonic() + patience
     while True:
@@ -81,9 +82,9 @@ def _until_gone(patience):
 
 
 def left_running(patience=10):
-    """End and name what a suite has left running.
+    """Kill the processes that a suite has left running.
 
-    :param patience: seconds until what is still there counts as left.
+    :param patience: seconds to wait for them to end by themselves.
     :returns: list of command lines.
     """
     pids = _until_gone(patience)
@@ -91,7 +92,7 @@ def left_running(patience=10):
     for pid in pids:
         try:
             with open('/proc/%d/cmdline' % pid) as stream:
-                # Names only: an argument may be a secret.
+                # Two words only: an argument may be a secret.
                 words = stream.read().split('\0')
         except OSError:
             continue
@@ -105,10 +106,10 @@ def left_running(patience=10):
 def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
     """Run a command and print its output.
 
-    :param env: variables beside this process's own.
+    :param env: environment variables in addition to this process's own.
+    :param limit: seconds until it and all its descendants are killed.
+    :param sink: list to which the lines of the output are appended.
     :param cwd: folder to run it in.
-    :param limit: seconds until it and all it started is killed.
-    :param sink: list that gets the lines of the output too.
     :returns: exit code; negative when a signal ended it.
     """
     own = dict(os.environ, PYTHON=sys.executable,
@@ -121,7 +122,8 @@ def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
 
         def expire(signum, frame):
             print('\nkilled: it took more than %d s' % limit, flush=True)
-            # All, or what still holds the pipe is waited for for ever.
+            # Kill all descendants: one that holds the pipe open would block
+            # the read below for ever.
             for pid in guard.below(os.getpid()):
                 _kill(pid)
 
@@ -139,24 +141,25 @@ def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
 
 
 def failed(command, code, lines):
-    """The failure of a command that does not say which test failed.
+    """Return the failure of a command that does not say which test failed.
 
     :param code: its exit code.
-    :param lines: of its output.
+    :param lines: its output.
+    :returns: :class:`Result`
     """
     return Result(failed=1, said=('%s: exit code %d\n%s' % (
         pathlib.Path(command).name, code, ''.join(lines).rstrip()),))
 
 
 def one(*command, limit=LIMIT):
-    """Run what is no suite of tests, and count it by its exit code."""
+    """Run a command that is no test suite as one test: pass on exit code 0."""
     lines = []
     code = run(*command, limit=limit, sink=lines)
     return Result(passed=1) if code == 0 else failed(command[0], code, lines)
 
 
 def pep8(folder):
-    """Style, with the paths tox has for it."""
+    """Check the style of the paths that tox.ini lists for it."""
     return one(BIN / 'flake8', 'setup.py', 'sushy_kubevirt',
                'vbmc_kubevirt', 'sandbox', 'tests', 'tools',
                'doc/source/conf.py', 'releasenotes/source/conf.py')
@@ -169,21 +172,21 @@ def _sphinx(folder, source):
 
 
 def docs(folder):
-    """The documents, every warning an error."""
+    """Build the documents; every warning is an error."""
     return (_sphinx(os.path.join(folder, 'product'), 'doc/source')
             + _sphinx(os.path.join(folder, 'sandbox'), 'sandbox/doc/source'))
 
 
 def releasenotes(folder):
-    """The release notes, every warning an error."""
+    """Build the release notes; every warning is an error."""
     return _sphinx(folder, 'releasenotes/source')
 
 
 def failures(lines):
-    """What stestr prints of each test that failed.
+    """Extract stestr's report of each failed test.
 
-    :param lines: of its output.
-    :returns: tuple of texts; the name of the test is in the first line.
+    :param lines: its output.
+    :returns: tuple of texts; the first line has the name of the test.
     """
     said = []
     failing = False
@@ -198,19 +201,20 @@ def failures(lines):
 
 
 def stestr(folder, path, *options, env=None, project=checkout.ROOT):
-    """Run tests in parallel and count by stestr's own sums.
+    """Run tests in parallel and count them by stestr's summary.
 
     :param path: folder of the tests.
-    :param options: further words, which choose among them.
-    :param env: further variables.
+    :param options: additional arguments, which select tests.
+    :param env: additional environment variables.
     :param project: folder of the project whose tests they are.
+    :returns: :class:`Result`
     """
     program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
     lines = []
     code = run(*program, 'init', sink=lines, cwd=project)
     if code != 0:
         return failed(program[0], code, lines)
-    # What tests that went well have said hides what those that failed said.
+    # Omit the output of passed tests, which hides that of failed ones.
     program += ['run', '--slowest', '--suppress-attachments', *options]
     code = run(*program, sink=lines, cwd=project, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
@@ -224,34 +228,37 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT):
         failed=counts.get('Failed', 0) + counts.get('Unexpected Success', 0),
         skipped=counts.get('Skipped', 0), said=failures(lines))
     if code != 0 and not result.failed:
-        # It could not import a test, or a worker of it was killed.
+        # A test module could not be imported, or a worker was killed.
         result += failed(program[0], code, lines)
     return result
 
 
 def unit(folder):
-    """The unit tests."""
+    """Run the unit tests."""
     return stestr(folder, './tests/unit')
 
 
 def functional(folder):
-    """Real processes and real clients."""
+    """Run the functional tests: real processes and real clients."""
     return stestr(folder, './tests/functional', '--exclude-regex', REAL)
 
 
 def sandbox_unit(folder):
-    """The unit tests of the sandbox."""
+    """Run the unit tests of the sandbox."""
     return stestr(folder, './tests/unit', project=SANDBOX)
 
 
 def sandbox_functional(folder):
-    """The sandbox's own process, with real clients."""
+    """Run the functional tests of the sandbox, with real clients."""
     return stestr(folder, './tests/functional', '--exclude-regex', REAL,
                   project=SANDBOX)
 
 
 def qemu(folder):
-    """Real guests, here and in the sandbox; bindep.txt has what they need."""
+    """Run the tests with real guests in QEMU, of product and sandbox.
+
+    ``bindep.txt`` lists the packages they need.
+    """
     result = Result()
     for name, project in ('product', checkout.ROOT), ('sandbox', SANDBOX):
         repository = os.path.join(folder, name)
@@ -262,10 +269,10 @@ def qemu(folder):
 
 
 def dmtf(folder):
-    """DMTF's validators, and what each of their runs found.
+    """Run DMTF's validators and print a summary of their findings.
 
-    Those that need DMTF's schemas or Ironic's profile are skipped where
-    they are not: see :mod:`tests.dmtf.validators`.
+    Runs that need DMTF's schemas or Ironic's profile are skipped if those are
+    missing; see :mod:`tests.dmtf.validators`.
     """
     summary = os.path.join(folder, 'summary')
     result = stestr(folder, './tests/dmtf', env={'DMTF_SUMMARY': summary})
@@ -280,12 +287,12 @@ def dmtf(folder):
 
 
 def demo(folder):
-    """The tour, as a user runs it."""
+    """Run the tour as a user would."""
     return one(checkout.ROOT / 'tools' / 'demo', '--tour', limit=600)
 
 
 def bench(folder):
-    """The benchmark, only to see that it works."""
+    """Run the shortest benchmark, as a test that it works."""
     return one(checkout.ROOT / 'tools' / 'bench', '--quick', limit=600)
 
 
@@ -305,11 +312,12 @@ SUITES = {
 
 
 def junit(report, code, lines=()):
-    """Count by a report of pytest.
+    """Count tests by a report of pytest.
 
     :param report: path of the report.
     :param code: exit code of pytest.
-    :param lines: of its output.
+    :param lines: its output.
+    :returns: :class:`Result`
     """
     suite = xml.etree.ElementTree.parse(report).find('.//testsuite')
     tests, failures, errors, skipped = (
@@ -326,9 +334,10 @@ def junit(report, code, lines=()):
 def conformance(folder, cases):
     """Run recorded cases of KubeVirt's and CDI's APIs against a sandbox.
 
-    :param cases: folder with ``test_kubevirt_api.py`` and, where it is
-        there, ``test_cdi_api.py``; how they are told where the API is
-        stands in the head of the first.
+    :param cases: folder with ``test_kubevirt_api.py`` and optionally
+        ``test_cdi_api.py``. The head of the first documents the environment
+        variables with the API's address.
+    :returns: :class:`Result`
     """
     report = os.path.join(folder, 'report.xml')
     cases = os.path.abspath(cases)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``tools/test`` tells while it runs: little, and what failed in full.
+"""The output of ``tools/test``: little progress, and failures in full.
 
-All that a suite prints is in its log. A reader, and a CI that shows a few
-lines of a long output, wants to know which test failed and why.
+A suite's complete output is in its log. A user, and a CI that shows only a
+few lines of a long output, needs to know which test failed and why.
 """
 
 import io
@@ -10,15 +10,15 @@ import re
 import sys
 import time
 
-# Seconds between two lines that say how far a suite is.
+# Seconds between two lines of progress.
 EVERY = 60
 
-# Lines of a test that failed: those of its traceback, and, at the end of
-# all, the first and the last of everything.
+# Number of lines shown of a failed test: the last of its traceback (SHORT)
+# and, after all suites, the first and the last of its whole output.
 SHORT = 12
 FIRST, LAST = 4, 60
 
-# Characters of a line of them.
+# Maximum length of such a line, in characters.
 WIDE = 240
 
 _DONE = re.compile(r'\{\d+\} .* \.\.\. (ok|FAILED|SKIPPED.*)$')
@@ -27,10 +27,10 @@ _DONE = re.compile(r'\{\d+\} .* \.\.\. (ok|FAILED|SKIPPED.*)$')
 class Log(io.TextIOBase):
     """A stream for the output of a suite.
 
-    :param name: of the suite.
-    :param path: of its log.
-    :param verbose: show all of it.
-    :param clock: function; tells seconds.
+    :param name: name of the suite.
+    :param path: path of its log.
+    :param verbose: whether to show all output.
+    :param clock: function that returns the time in seconds.
     """
 
     def __init__(self, name, path, verbose=False, clock=time.monotonic):
@@ -39,7 +39,7 @@ class Log(io.TextIOBase):
         self._file = open(path, 'w')
         self._verbose = verbose
         self._clock = clock
-        # What is shown goes where prints went before this took them.
+        # The original stdout, before it is redirected to this stream.
         self._shown = sys.stdout
         self._began = self._told = clock()
         self._tests = self._failed = 0
@@ -56,7 +56,7 @@ class Log(io.TextIOBase):
             self._tests += 1
             self._failed += match[1] == 'FAILED'
         if text.startswith('SKIPPED') or match and match[1].startswith('SK'):
-            # What was not run is nothing to keep to ourselves.
+            # Always show skipped tests.
             self._shown.write(text.rstrip('\n') + '\n')
         now = self._clock()
         if now - self._told >= EVERY:
@@ -82,10 +82,10 @@ def _cut(lines):
 
 
 def briefly(said):
-    """The name of a test that failed and the end of its traceback.
+    """Return the name of a failed test and the end of its traceback.
 
-    :param said: text; what stestr printed of it, or what a command that
-        failed has printed behind a line of its own.
+    :param said: text: stestr's output for the test, or the output of a failed
+        command after a line with its name.
     """
     name, *lines = [line.rstrip() for line in said.splitlines()
                     if line.strip()]
@@ -99,7 +99,7 @@ def briefly(said):
 
 
 def fully(said):
-    """The same with all that helps to find out why."""
+    """Return the failed test's output, shortened in the middle."""
     lines = said.splitlines()
     if len(lines) > FIRST + LAST:
         lines[FIRST:-LAST] = ['[...]']

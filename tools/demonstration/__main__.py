@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``tools/demo``: what it is asked and how it ends.
+"""The command ``tools/demo``: its options and its exit code.
 
-What runs is in :mod:`tools.demonstration.stage`, what is shown in
-:mod:`tools.demonstration.tour`.
+:mod:`tools.demonstration.stage` runs the programs and
+:mod:`tools.demonstration.tour` prints the demonstration.
 """
 
 import argparse
@@ -47,7 +47,8 @@ def port(text):
 
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
-    # After the words are understood: --help works before bootstrap.
+    # Imported after the options are parsed, so that --help works before
+    # bootstrap.
     from tools.demonstration import stage
     from tools.demonstration import step
     from tools.demonstration import tour
@@ -56,7 +57,7 @@ def main(argv=None):
 
     def stop(signum, frame):
         asked.append(signum)
-        # Only once: what follows is the clean-up.
+        # Ignore further signals during the clean-up.
         for again in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
             signal.signal(again, signal.SIG_IGN)
         raise KeyboardInterrupt
@@ -70,10 +71,10 @@ def main(argv=None):
             tour.show(running)
             running.wait()
     except BaseException as exc:
-        # A fixture that is interrupted may raise anything.
+        # An interrupted fixture may raise any exception.
         if asked:
             print('\nEnded; nothing is left running.')
-            # The one way to end what is to stay up is no failure of it.
+            # Without --tour a signal is the normal way to end, so return 0.
             return 130 if options.tour else 0
         if isinstance(exc, (stage.Unready, step.Failed)):
             print(f'tools/demo: {exc}', file=sys.stderr)

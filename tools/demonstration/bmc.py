@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first part of the demonstration: a BMC by ``kubectl apply``.
 
-The manifests are those of etc/kubernetes, as they are, and so is what is
-made of them: the operator and the BMC run as pods of the sandbox.
+The manifests are those of etc/kubernetes, unchanged. The sandbox runs the
+operator and the BMC as pods.
 """
 
 from kubevirt_sandbox.testing import process
@@ -11,20 +11,20 @@ from tools.demonstration import step
 
 MANIFESTS = checkout.ROOT / 'etc' / 'kubernetes'
 
-#: What the samples say.
+#: Names and password of the sample manifests.
 NAME, USER, PASSWORD = 'node-0', 'admin', 'password'
 
 _SYSTEM = '/redfish/v1/Systems/1'
 _JSON = "--header 'Content-Type: application/json' \\\n    "
 
-#: All kinds of what a BMC has.
+#: All kinds of objects that a BMC has.
 _KINDS = ('deployments,pods,services,serviceaccounts,roles,rolebindings,'
           'configmaps,secrets')
 _LABEL = 'kubevirt.io/virtualmachinebmc-name=' + NAME
 
 
 class Script:
-    """The steps, in their order.
+    """The steps of this part.
 
     :param stage: :class:`tools.demonstration.stage.Stage`
     """
@@ -36,7 +36,7 @@ class Script:
         self.session = stage.home / 'bmc-session'
         self.ca = stage.home / 'bmc-ca.crt'
 
-    # Beginnings of commands
+    # Command builders
 
     def kubectl(self, words):
         return f'kubectl --kubeconfig {self.stage.kubeconfig} {words}'
@@ -46,9 +46,15 @@ class Script:
             self.stage.address(NAME), USER, PASSWORD, words)
 
     def curl(self, words, where, token=True):
-        """One call; what ends the command may be the shell's."""
+        """Build a curl command; ``where`` may end in shell syntax.
+
+        :param words: additional arguments
+        :param where: path, from the root
+        :param token: whether to send the session's token
+        :returns: function that returns the command
+        """
         if token:
-            # Lines of HTTP end in a carriage return, which is no part of it.
+            # Remove the carriage return that ends a header line in HTTP.
             words = ('--header "$(grep --ignore-case ^x-auth-token: %s '
                      '\\\n        | tr --delete \'\\r\')" \\\n    %s' % (
                          self.session, words))
@@ -58,12 +64,12 @@ class Script:
                 self.ca, words, self.stage.address(NAME), where))
 
     def send(self, method, where, body):
-        # What the published transcripts show: the code of the answer.
+        # The published transcripts show the HTTP status code.
         return self.curl("--write-out '%%{http_code}' --request %s \\\n    "
                          "%s--data '%s' \\\n    " % (method, _JSON, body),
                          where)
 
-    # What is looked at
+    # Checks
 
     def installed(self, output):
         step.expect('customresourcedefinition' in output
@@ -141,10 +147,10 @@ class Script:
         self.guest.runs()
         return 'nothing is left of it; the VM runs on'
 
-    # The steps
+    # Steps
 
     def making(self):
-        """Until the BMC is ready."""
+        """List the steps that create the BMC and wait until it is ready."""
         return [
             self._kubectl('Install the operator', f'apply -k {MANIFESTS}',
                           self.installed),
@@ -166,7 +172,7 @@ class Script:
         ]
 
     def using(self):
-        """What can be done with it, to its end."""
+        """List the steps that use the BMC and finally delete it."""
         return [
             self._kubectl('See it, and what was made of it',
                           'get vmbmc %s\n%s' % (NAME, self.kubectl(
@@ -220,12 +226,12 @@ class Script:
         ]
 
     def steps(self):
-        """List the steps, in the order they are run."""
+        """List all steps, in the order they are run."""
         return self.making() + self.using()
 
     def _kubectl(self, title, words, check):
         return step.Step(title, self.kubectl(words), check, needs='kubectl')
 
     def _client(self, title, command, check):
-        # Without kubectl there is no BMC.
+        # All steps depend on the BMC, which only kubectl can create.
         return step.Step(title, command, check, needs='kubectl')

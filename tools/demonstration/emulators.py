@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second part of the demonstration: emulators for several VMs.
 
-They run beside the cluster, as their users start them without an operator.
+They run outside of the cluster, as users without the operator start them.
 """
 
 from kubevirt_sandbox.testing import process
@@ -9,7 +9,7 @@ from tools.demonstration import step
 
 
 class Script:
-    """The steps, in their order, for what is running.
+    """The steps of this part.
 
     :param stage: :class:`tools.demonstration.stage.Stage`
     """
@@ -20,7 +20,7 @@ class Script:
         self.one, self.two = stage.vms
         self.guest = step.Guest(stage.sandbox, self.one)
 
-    # Beginnings of commands
+    # Command builders
 
     def ipmi(self, name, words):
         bmc = self.stage.bmcs[name]
@@ -46,7 +46,7 @@ class Script:
     def kubectl(self, words):
         return f'kubectl --kubeconfig {self.stage.kubeconfig} {words}'
 
-    # What is looked at
+    # Checks
 
     def system(self, name):
         return self.stage.emulator.system(self.stage.uuids[name])
@@ -157,10 +157,10 @@ class Script:
                               lambda it: it is None)
         return 'the drive is empty, the DataVolume is gone'
 
-    # The steps
+    # Steps
 
     def steps(self):
-        """List the steps, in the order they are run."""
+        """List all steps, in the order they are run."""
         system = '/redfish/v1/Systems/' + self.stage.uuids[self.one]
         media = system + '/VirtualMedia/Cd'
         token = self.stage.home / 'session'

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demonstration runs: sandbox, emulator and vbmcd with two VMs.
+"""The programs of the demonstration: sandbox, emulator, vbmcd and two VMs.
 
-The programs are those of the functional tests, started by their fixtures;
-here they get one folder, credentials, and a user beside them. The operator
-is no program of these: it is installed into the cluster, by `bmc`.
+The programs are started by the fixtures of the functional tests, with one
+folder for all files and with credentials for the user. The operator is not
+among them: `bmc` installs it into the cluster.
 """
 
 import contextlib
@@ -28,22 +28,22 @@ USER = 'admin'
 
 
 class Unready(Exception):
-    """Something did not start; the text tells what, and its output."""
+    """A program did not start; the message has the cause and its output."""
 
 
 class Stage(contextlib.AbstractContextManager):
-    """All that runs, and where it is reached.
+    """The running programs and their addresses.
 
-    :param options: what ``tools/demo`` was told: ``sandbox_port``,
+    :param options: options of ``tools/demo``: ``sandbox_port``,
         ``redfish_port``, ``ipmi_port`` and ``vbmcd_port``, None for a free
         one.
 
-    While it is entered: ``sandbox``, ``emulator`` and ``vbmcd`` are the
-    fixtures, ``vms`` the names of the VMs, ``uuids`` their identities by
-    name, ``bmcs`` their BMCs by name, ``password`` is the user's for
-    both protocols, ``image`` the URL of an ISO image, and ``home`` has its
-    files: ``kubeconfig``, ``netrc`` and ``login.json`` (for curl),
-    ``password`` (for ipmitool) and ``ca.crt``.
+    While the context is entered, ``sandbox``, ``emulator`` and ``vbmcd`` are
+    the fixtures, ``vms`` the names of the VMs, ``uuids`` their Redfish UUIDs
+    by name, ``bmcs`` their BMCs by name, ``password`` is the user's for both
+    protocols, ``image`` the URL of an ISO image, and ``home`` the folder with
+    ``kubeconfig``, ``netrc`` and ``login.json`` (for curl), ``password`` (for
+    ipmitool) and ``ca.crt``.
     """
 
     def __init__(self, options):
@@ -55,7 +55,8 @@ class Stage(contextlib.AbstractContextManager):
     def __enter__(self):
         self.home = pathlib.Path(
             tempfile.mkdtemp(prefix='sushy-kubevirt-demo-'))
-        # The fixtures' own folders are made in it and so go with it.
+        # The fixtures create their folders in it, so they are deleted with
+        # it.
         tempfile.tempdir = str(self.home)
         try:
             self._start()
@@ -90,7 +91,7 @@ class Stage(contextlib.AbstractContextManager):
             name: self.sandbox.vm(name)['spec']['template']['spec']['domain']
             ['firmware']['uuid'] for name in self.vms}
 
-        # What emulators may do in a cluster, and no more.
+        # An account with the permissions of emulators and no others.
         account = self.sandbox.bmc_account()
         self._say('Starting sushy-emulator')
         hashed = bcrypt.hashpw(self.password.encode(), bcrypt.gensalt(8))
@@ -98,7 +99,7 @@ class Stage(contextlib.AbstractContextManager):
         self.emulator = emulator.Emulator(
             account, {
                 'SUSHY_EMULATOR_AUTH_FILE': str(users),
-                # The web server with the image is on this machine.
+                # The image server listens on this machine.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},
             auth=(USER, self.password), port=options.redfish_port or 0,
             log=self.home / 'sushy-emulator.log')
@@ -127,7 +128,7 @@ class Stage(contextlib.AbstractContextManager):
                 port=given and given + number)
 
     def _keep(self, name, text):
-        """Write a file that only the user can read; returns its path."""
+        """Write a file that only the user can read. :returns: its path"""
         path = self.home / name
         path.touch(0o600)
         path.write_text(text)
@@ -138,9 +139,9 @@ class Stage(contextlib.AbstractContextManager):
         print(text + ' ...', file=sys.stderr, flush=True)
 
     def wait(self):
-        """Wait for ever, or until one of the programs has ended.
+        """Wait until one of the programs ends; that is always an error.
 
-        :raises Unready: one did, which none does by itself.
+        :raises Unready: one ended.
         """
         programs = [one.process for one in (self.sandbox, self.emulator,
                                             self.vbmcd)]
@@ -159,7 +160,7 @@ class Stage(contextlib.AbstractContextManager):
                       % (program.name, program.tail()))
 
     def address(self, name):
-        """Address of the BMC that the operator made.
+        """Return the address of a BMC that the operator made.
 
         :raises LookupError: there is none
         """
@@ -169,9 +170,10 @@ class Stage(contextlib.AbstractContextManager):
         return found['status']['serviceIP']
 
     def environment(self):
-        """Make the environment the tour runs the commands in.
+        """Return the environment in which the tour runs its commands.
 
-        It is the user's own: what is printed works when pasted. Only what
-        kubectl keeps of this cluster goes with it.
+        It is the user's own, so that the printed commands work when pasted,
+        except that kubectl's cache of this cluster is in ``home``, which is
+        deleted.
         """
         return dict(os.environ, KUBECACHEDIR=str(self.home / 'cache'))

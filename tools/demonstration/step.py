@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a demonstration is made of: commands, and looks at what they did.
+"""Steps of a demonstration: a command and a check of its effect.
 
-Where a step is about what a VM boots, the record of its guest decides, not
-the command's answer.
+If a step affects what a VM boots, the check reads the guest's boot record
+and not only the command's output.
 """
 
 import collections.abc
@@ -10,18 +10,19 @@ import dataclasses
 
 
 class Failed(Exception):
-    """A step did not do what it says; the text tells how."""
+    """A step did not have the effect it states; the message says why."""
 
 
 @dataclasses.dataclass
 class Step:
     """One command of the demonstration.
 
-    ``command`` is its text, or a function that makes it when its turn has
-    come: addresses are not known before. ``check`` gets the command's output
-    and returns a sentence about what it found; it raises :class:`Failed` or
-    :class:`AssertionError`. ``needs`` is a program the step is left out
-    without.
+    ``command`` is its text, or a function that returns it when the step is
+    run, as addresses are not known earlier. ``check`` gets the command's
+    output and returns a sentence with its findings; it raises :class:`Failed`
+    or
+    :class:`AssertionError`. ``needs`` is a program without which the step is
+    skipped.
     """
 
     title: str
@@ -40,10 +41,10 @@ def expect(condition, text):
 
 
 class Guest:
-    """What the sandbox has recorded of a VM's guest, as far as it was seen.
+    """The sandbox's record of a VM's guest, with the part already checked.
 
     :param sandbox: ``tests.fixtures.sandbox.Sandbox``
-    :param name: of the VM
+    :param name: name of the VM
     """
 
     def __init__(self, sandbox, name):
@@ -53,7 +54,12 @@ class Guest:
         self.booted = 0
 
     def boots(self, device_class):
-        """Wait for its next boot and look at the record of that."""
+        """Wait for the next boot and check its boot device.
+
+        :param device_class: expected class of the device
+        :returns: a sentence about it
+        :raises Failed: it booted from another device or more than once
+        """
         running = self.sandbox.wait_running(self.name, other_than=self.vmi)
         self.vmi = running['metadata']['uid']
         boot = self.sandbox.wait_boot(self.name, self.booted + 1)

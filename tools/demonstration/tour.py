@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demonstration prints: commands to paste, or a tour of them."""
+"""Print the demonstration: commands to paste, or a tour that runs them."""
 
 import shutil
 import subprocess
@@ -12,17 +12,17 @@ from tools.demonstration import step
 
 
 def scripts(stage):
-    """The parts, in their order."""
+    """Yield the parts of the demonstration, in order."""
     if stage.options.operator:
         yield bmc.Script(stage)
     yield emulators.Script(stage)
 
 
 def prepare(stage):
-    """Do what makes the BMC, for those who only want to use it.
+    """Create the BMC, for a demonstration that is not a tour.
 
-    :returns: whether it is there
-    :raises step.Failed: it did not work; the text tells how
+    :returns: whether there is one
+    :raises step.Failed: a step failed; the message says how
     """
     if not stage.options.operator or not shutil.which('kubectl'):
         return False
@@ -65,7 +65,7 @@ def show(stage):
 
 
 def run(command, env):
-    """Run a command as a user's shell would; returns code and output."""
+    """Run a command as a user's shell would. :returns: exit code, output"""
     done = subprocess.run(
         ['bash', '-c', command], stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -74,10 +74,10 @@ def run(command, env):
 
 
 def tour(stage, stream=None):
-    """Run the commands one by one and look at what each did.
+    """Run the commands one by one and check the effect of each.
 
-    :param stream: where it is told; standard output when None.
-    :returns: whether each did what it says.
+    :param stream: stream for the report; standard output when None.
+    :returns: whether all steps succeeded.
     """
     stream = stream or sys.stdout
     bold, plain = ('\033[1m', '\033[0m') if stream.isatty() else ('', '')

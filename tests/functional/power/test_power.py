@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power operations as KubeVirt executes them, verified by the guest's record."""
+"""Power operations as KubeVirt executes them, verified by guests' records."""
 
 import threading
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop without real waiting: its clock advances when all tasks sleep."""
+"""An event loop without real waiting: its clock advances when all sleep."""
 
 import asyncio
 import selectors
