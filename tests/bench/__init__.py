@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the BMCs cost, measured beside the stock ones in the same minutes.
+"""Benchmarks of the BMCs, compared with the stock ones.
 
-A machine that runs benchmarks is never still, so figures are taken in pairs:
-a share of the requests to ours, the same share to stock, the other way round
-next time; and what is compared is the ratio within a pair. Nothing here fails
-because of a figure.
+A machine that runs benchmarks always has other load, so figures are taken in
+pairs: some of the requests to ours, the same number to stock, in the opposite
+order next time. The ratio within a pair is compared. No figure makes a
+benchmark fail.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command behind ``tools/bench``."""
+"""The command ``tools/bench``."""
 
 import argparse
 import datetime

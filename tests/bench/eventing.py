@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events a second to a hundred subscribers, who all listen.
+"""Rate of events to a hundred subscribers that all receive them.
 
-Two ways. One event after the other, each sent when all have the one before:
-how long it takes to reach them all. And as many at once as clients send (with
-SubmitTestEvent): how many reach all of them in a second. The listeners are
-one thread of this program, on the same processors as what is measured.
+There are two measurements. Latency: events are sent one after the other, each
+when all subscribers have the previous one. Throughput: clients send as many
+as they can (with SubmitTestEvent), and the events that reach all subscribers
+are counted per second. The subscribers are one thread of this program, on the
+same processors as the emulator.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ _ANSWER = b'HTTP/1.1 204 No Content\r\n\r\n'
 
 
 class _Listeners(fixtures.Fixture):
-    """Takes POSTs and counts the events in them."""
+    """Receives POSTs and counts the events in them."""
 
     def _setUp(self):
         self._news = threading.Condition()
@@ -71,13 +72,14 @@ class _Listeners(fixtures.Fixture):
 
 
 def measure(ours, sizes):
-    """Measure it.
+    """Measure latency and throughput.
 
     :param ours: :class:`tests.bench.subjects.Ours`
-    :returns: dictionary: ``subscribers``; ``median_ms`` for one event to
-        reach all; ``per_second`` events that reach all when many come at
-        once, and how many ``posts`` each subscriber got for how many
-        ``events``.
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :returns: dictionary: ``subscribers``; ``median_ms`` for one event to reach
+        all; ``per_second``, the rate of events that reach all when clients
+        send many; and the number of ``posts`` to each subscriber for the
+        number of ``events``.
     """
     with fixtures.CompoundFixture([]) as holder:
         listeners = holder.useFixture(_Listeners())

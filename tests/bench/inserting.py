@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a medium costs beyond the time that CDI takes for the same image."""
+"""Time to insert a medium, compared with CDI's import of the same image."""
 
 import statistics
 import time
 
 from tests.fixtures import image_server
 
-#: Of the image; small, so that what is not CDI's own time shows.
+#: Size of the image; small, so that the overhead over CDI is visible.
 _BYTES = 1 << 20
 
 _CD = '%s/VirtualMedia/Cd/Actions/VirtualMedia.%sMedia'
 
 
 def overhead(ours, sizes):
-    """Import an image by CDI alone, and insert it, by turns.
+    """Import an image with CDI alone and insert it, alternately.
 
-    Both end when the DataVolume has succeeded, as a watch tells.
+    Both end when a watch reports that the DataVolume has succeeded.
 
     :param ours: :class:`tests.bench.subjects.Ours`
+    :param sizes: :class:`tests.bench.plan.Sizes`
     :returns: dictionary of medians, milliseconds: ``cdi``, ``insert``, and
-        ``post``, the time until the insert is answered
+        ``post``, the time until the response to the insert
     """
     times = {'cdi': [], 'insert': [], 'post': []}
     server = ours.useFixture(image_server.ImageServer())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load: clients that send requests, one after the other, and take times.
+"""Load generator: clients that send requests in sequence and measure times.
 
-A client is a thread with one connection kept alive, to loopback. Nothing is
-read of an answer but its code, so that the clients stay cheap beside the
-servers they share the processors with.
+A client is a thread with one persistent connection to loopback. It evaluates
+only the status code of a response, to use little CPU time, as the servers run
+on the same processors.
 """
 
 import concurrent.futures
@@ -12,18 +12,18 @@ import json
 import time
 import urllib.parse
 
-#: Seconds an answer may take.
+#: Time limit of a response, in seconds.
 TIMEOUT = 60
 
 
 class Refused(Exception):
-    """The answer was not a success."""
+    """The response has no success code."""
 
 
 class Client:
     """One connection to an HTTP server.
 
-    :param url: of the server.
+    :param url: URL of the server.
     :param headers: dictionary of headers for all requests.
     """
 
@@ -40,19 +40,19 @@ class Client:
         self._connection.close()
 
     def request(self, method, path, body=None):
-        """Send a request and read its answer.
+        """Send a request and read the response.
 
-        :param body: what to send as JSON; None for nothing.
-        :returns: (seconds, bytes of the answer)
-        :raises Refused: the answer was not a success.
+        :param body: sent as JSON; None for no body.
+        :returns: (seconds, body of the response as bytes)
+        :raises Refused: the response has no success code.
         """
         return self.ask(method, path, body)[::2]
 
     def ask(self, method, path, body=None, headers=None):
-        """As `request`, with more to tell.
+        """Send a request as `request` does, and return the headers, too.
 
         :param headers: dictionary of headers for this request.
-        :returns: (seconds, headers of the answer, bytes of the answer)
+        :returns: (seconds, headers of the response, its body as bytes)
         """
         data = None if body is None else json.dumps(body)
         headers = {**self._headers, **(headers or {})}
@@ -66,8 +66,8 @@ class Client:
                 response = self._connection.getresponse()
                 answer = response.read()
             except (http.client.RemoteDisconnected, ConnectionError):
-                # A server may close a connection that was kept alive; a
-                # new one it may not.
+                # A server may close a persistent connection between two
+                # requests, but not a new one.
                 self._connection.close()
                 if not used:
                     raise
@@ -80,15 +80,15 @@ class Client:
 
 
 def get(client, path, count):
-    """Read a resource so many times; returns the seconds of each."""
+    """Read a resource ``count`` times. :returns: list of seconds"""
     return [client.request('GET', path)[0] for _ in range(count)]
 
 
 def log_in(client, where, credentials, count):
-    """Open a session so many times, and close it.
+    """Create and delete a session ``count`` times.
 
     :param where: path of the sessions
-    :param credentials: what to send, a dictionary
+    :param credentials: dictionary, the body of the request
     :returns: list of the seconds of each POST
     """
     times = []
@@ -101,14 +101,13 @@ def log_in(client, where, credentials, count):
 
 
 def reset(client, path, count):
-    """Reset a system so many times, waiting in between until it is on.
+    """Reset a system ``count`` times, each time when it is on again.
 
-    The test driver of libvirt has one domain; clients that reset it at the
-    same time get in each other's way there and are refused, which is left
-    out of the times.
+    libvirt's test driver has one domain. Clients that reset it concurrently
+    conflict there and get errors; failed requests are not in the result.
 
-    :returns: list of the seconds of each POST that succeeded, without the
-        waiting.
+    :returns: list of the seconds of each successful POST, without the
+        wait.
     """
     times = []
     for _ in range(count):
@@ -134,11 +133,11 @@ def _is_on(client, path):
 
 
 def parallel(url, paths, work, count):
-    """Let one client for each path do the same work, at the same time.
+    """Run one client for each path concurrently.
 
     :param work: :func:`get` or :func:`reset`.
-    :param count: how often each client does it.
-    :returns: (list of all times, how many a second)
+    :param count: requests of each client.
+    :returns: (list of all times in seconds, requests per second)
     """
     def run(path):
         with Client(url) as client:
@@ -152,11 +151,11 @@ def parallel(url, paths, work, count):
 
 
 def ipmi(bmc, count, ipmitool):
-    """Ask for the power status so many times, with ``ipmitool``.
+    """Request the power status ``count`` times with ``ipmitool``.
 
-    :param bmc: what `ipmitool` takes.
+    :param bmc: first argument of ``ipmitool``.
     :param ipmitool: :func:`tests.fixtures.vbmcd.ipmitool`
-    :returns: list of the seconds of each, the start of the command included.
+    :returns: list of the seconds of each, including the start of the command.
     """
     times = []
     for _ in range(count):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of processes, as their proportional share (PSS).
+"""Memory of processes, as their proportional set size (PSS).
 
-Forked processes share most of their pages, so resident sizes would count
-those again and again; PSS shares them out.
+Forked processes share most of their pages. Resident sizes would count those
+once for each process; PSS divides them among the processes.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import psutil
 
 
 def pss(pid):
-    """Read the proportional set size of one process, in bytes."""
+    """Return the proportional set size of one process, in bytes."""
     rollup = pathlib.Path('/proc/%d/smaps_rollup' % pid).read_text()
     for line in rollup.splitlines():
         if line.startswith('Pss:'):
@@ -20,10 +20,10 @@ def pss(pid):
 
 
 def tree(pid):
-    """Measure a process and all below it.
+    """Measure a process and its descendants.
 
     :returns: dictionary of ``processes``, a list of their PSS in MiB, the
-        first that of the parent, and ``total``.
+        parent's first, and ``total``.
     """
     pids = [pid] + sorted(
         child.pid for child in psutil.Process(pid).children(recursive=True))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator and its BMCs: how soon, how big, how busy when nobody asks.
+"""The operator and its BMCs: time to Ready, memory, and load when idle.
 
-Memory and processor time are those of processes; calls are counted by the
-sandbox. A rest is waited out: that nothing happens takes time to see.
+Memory and processor time are those of the processes; the sandbox counts the
+calls. The load when idle is measured over some time, as it is low.
 """
 
 import concurrent.futures
@@ -26,7 +26,7 @@ _NAMESPACE = 'default'
 
 
 class Cluster(fixtures.Fixture):
-    """A sandbox with the operator, which has the rights of its account.
+    """A sandbox with the operator, which has the permissions of its account.
 
     :param pods: ``processes`` or ``pretended``
     """
@@ -46,12 +46,12 @@ class Cluster(fixtures.Fixture):
         self.sandbox.create('virtualmachines', machines.vm(name, 'Halted'))
 
     def bmc(self, name):
-        """Ask for a BMC of the VM of that name."""
+        """Create a BMC for the VM of that name."""
         self.sandbox.request('POST', BMCS % _NAMESPACE,
                              operator.bmc_manifest(name), expect=201)
 
     def ready(self):
-        """The names of the BMCs that are."""
+        """Return the names of the BMCs that are ready, as a set."""
         listed = self.sandbox.request(
             'GET', BMCS % _NAMESPACE, expect=200).json()
         return {one['metadata']['name'] for one in listed['items']
@@ -62,7 +62,9 @@ class Cluster(fixtures.Fixture):
     def wait_ready(self, names, seconds, pause):
         """Wait until some BMCs are ready.
 
-        :param pause: between two looks, which is what the time is exact to
+        :param names: set of their names
+        :param seconds: time limit
+        :param pause: seconds between two polls; the precision of the time
         """
         deadline = time.monotonic() + seconds
         while not names <= self.ready():
@@ -72,28 +74,30 @@ class Cluster(fixtures.Fixture):
             time.sleep(pause)
 
     def delete(self, name):
-        """Delete a BMC, and wait until its pod has gone."""
+        """Delete a BMC and wait until its pod is gone."""
         self.sandbox.request('DELETE', f'{BMCS % _NAMESPACE}/{name}',
                              expect=200)
         while self.sandbox.list('pods'):
             time.sleep(0.02)
 
     def container(self, name):
-        """The process of a container, of which there is one."""
+        """Return the process of a container, of which there is one."""
         found = []
         for one in psutil.Process(
                 self.sandbox.process.pid).children(recursive=True):
-            # Some live for a moment only.
+            # Short-lived processes may have ended since they were listed.
             with contextlib.suppress(psutil.NoSuchProcess):
                 if 'sushy-kubevirt-' + name in ' '.join(one.cmdline()):
                     found.append(one)
         return found[-1]
 
     def rest(self, seconds, *processes):
-        """Do nothing.
+        """Measure the load when idle.
 
+        :param seconds: duration
+        :param processes: processes to measure
         :returns: dictionary of ``calls_a_minute``, and of ``millicores``, a
-            list with one figure for each of some processes
+            list with one figure for each process
         """
         before = [sum(one.cpu_times()[:2]) for one in processes]
         self.sandbox.reset_stats()
@@ -109,7 +113,7 @@ class Cluster(fixtures.Fixture):
 
 
 def _times(cluster, count):
-    """How long BMCs take from being asked for to Ready, in ms."""
+    """Return the median time from creation to Ready of BMCs, in ms."""
     times = []
     for number in range(count + 1):
         name = 'timed-%d' % number
@@ -119,7 +123,7 @@ def _times(cluster, count):
         cluster.wait_ready({name}, 120, 0.005)
         times.append(1000 * (time.monotonic() - started))
         cluster.delete(name)
-    # The first has everything read from the disk.
+    # Leave out the first one, which reads all files from disk.
     return statistics.median(times[1:])
 
 
@@ -132,7 +136,7 @@ def _one(sizes, say):
         cluster.bmc('idle')
         cluster.wait_ready({'idle'}, 120, 0.1)
         processes = [cluster.container(name) for name in _CONTAINERS]
-        # Without the operator the calls are the pod's.
+        # With the operator stopped, all calls are the pod's.
         cluster.operator.process.end()
         time.sleep(min(5, sizes.rest))
         result['rest'] = cluster.rest(sizes.rest, *processes)
@@ -150,7 +154,7 @@ def _many(sizes, say):
             list(pool.map(cluster.vm, names))
             started = time.monotonic()
             list(pool.map(cluster.bmc, names))
-        # A list of them all is work, too.
+        # Poll rarely, as listing all of them is load, too.
         cluster.wait_ready(set(names), 900, 2)
         result['bmcs'] = sizes.crowd
         result['all_ready_s'] = time.monotonic() - started
@@ -167,10 +171,10 @@ def measure(sizes, say):
     """Measure the operator.
 
     :param sizes: :class:`tests.bench.plan.Sizes`
-    :param say: called with what begins
+    :param say: function that gets the name of each part when it begins
     :returns: dictionary of ``one``, a cluster with a BMC whose containers
-        run, and ``many``, one in which pods are ready at once: the time to
-        Ready there is the operator's share. None without kubectl, which
+        run, and ``many``, one in which pods are ready immediately, so that the
+        time to Ready is the operator's share. None without kubectl, which
         installs it
     """
     if not kubectl.KUBECTL:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, in which order, how often."""
+"""The measurements, their order and their number."""
 
 import dataclasses
 import statistics
@@ -17,12 +17,12 @@ from tests.fixtures import vbmcd
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """Numbers of requests, rounds and objects."""
 
-    #: Pairs of turns; an odd number has a middle one.
+    #: Pairs of turns; odd, so that the median is one of them.
     rounds: int
-    #: Requests of each turn: one client's GETs, those of each of four, one
-    #: client's resets, those of each of four, IPMI's.
+    #: Requests of each turn: GETs of one client, GETs of each of four
+    #: clients, resets of one client, resets of each of four, and IPMI's.
     get: int
     get_parallel: int
     reset: int
@@ -32,13 +32,13 @@ class Sizes:
     soak: int
     #: Numbers of BMCs to measure the memory of.
     bmcs: tuple
-    #: Media to insert.
+    #: Number of media to insert.
     insert: int
-    #: Who is sent events, and events each way.
+    #: Number of event subscribers, and of events of each measurement.
     subscribers: int = 100
     events: int = 100
-    #: BMCs of the operator: of how many the time to Ready is taken, how many
-    #: there are at a time, and seconds of rest to count calls in.
+    #: The operator: BMCs whose time to Ready is measured, BMCs that exist at
+    #: the same time, and seconds for which idle calls are counted.
     ready: int = 11
     crowd: int = 1000
     rest: int = 60
@@ -63,7 +63,7 @@ def _get_parallel(subject, sizes):
 
 def _get_secured(subject, sizes, headers):
     with load.Client(subject.secured.url, headers) as client:
-        # The first one has the password looked at.
+        # The first request verifies the password; it is not measured.
         load.get(client, subject.paths[0], 1)
         return load.get(client, subject.paths[0], sizes.get), None
 
@@ -78,7 +78,7 @@ def _get_basic(subject, sizes):
 
 def _log_in(subject, sizes):
     if subject.name == 'stock':
-        # It has no sessions: what a client does in their place.
+        # It has no sessions, so its clients only send a GET.
         return _get(subject, sizes)
     with load.Client(subject.secured.url) as client:
         return load.log_in(client, subjects.SESSIONS, {
@@ -100,8 +100,8 @@ def _ipmi(subject, sizes):
     return load.ipmi(subject.bmc, sizes.ipmi, vbmcd.ipmitool), None
 
 
-#: Name of a measurement, how a turn of it is done: function of (subject,
-#: sizes) that returns (times, rate or None).
+#: Functions that execute one turn of a measurement, by its name. They get
+#: (subject, sizes) and return (times, rate or None).
 TURNS = {
     'GET system, 1 client': _get,
     'GET system, 4 clients': _get_parallel,
@@ -115,7 +115,7 @@ TURNS = {
 
 
 def _figures(turns):
-    """Reduce one subject's turns.
+    """Compute median, percentile and rate of one subject's turns.
 
     :param turns: list of (times, rate or None).
     """
@@ -134,7 +134,7 @@ def _figures(turns):
 def _ratios(ours, stock):
     """Compare the two turns of each pair.
 
-    :returns: dictionary of the middle of the pairs' ratios, ours to stock,
+    :returns: dictionary of the median of the pairs' ratios, ours to stock,
         and of their quartiles.
     """
     def spread(values):
@@ -154,7 +154,7 @@ def _ratios(ours, stock):
 
 
 def take_turns(pair, name, sizes):
-    """Measure one thing in pairs, ours and stock first by turns."""
+    """Run one measurement in pairs; ours and stock are first alternately."""
     turns = {subject.name: [] for subject in pair}
     for number in range(sizes.rounds):
         for subject in pair if number % 2 else reversed(pair):
@@ -166,9 +166,9 @@ def take_turns(pair, name, sizes):
 
 
 def api_calls(ours, sizes):
-    """Count the API calls of the emulator while it answers GETs.
+    """Count the emulator's API calls while it responds to GETs.
 
-    But not that a watch is renewed, which falls due every half minute.
+    Renewals of watches, one every half minute, are left out.
     """
     ours.sandbox.reset_stats()
     with load.Client(ours.emulator.url) as client:
@@ -179,7 +179,7 @@ def api_calls(ours, sizes):
 
 
 def soak(pair, sizes):
-    """Send so many requests of each kind; measure the memory afterwards."""
+    """Send ``sizes.soak`` requests of each kind, then measure the memory."""
     result = {'requests_of_each_kind': sizes.soak}
     for subject in pair:
         before = _memory(subject)
@@ -188,7 +188,8 @@ def soak(pair, sizes):
             load.reset(client, subject.paths[0], sizes.soak)
         load.ipmi(subject.bmc, sizes.soak, vbmcd.ipmitool)
         result[subject.name] = {'before': before}
-    # Both at the same time: what they share with others is the same then.
+    # Measure both at the same time, so that the pages they share with other
+    # processes count the same.
     for subject in pair:
         result[subject.name]['after'] = _memory(subject)
     if len(pair) == 2:
@@ -205,7 +206,7 @@ def _memory(subject):
 
 
 def bmcs(pair, sizes):
-    """Measure the daemons with more and more BMCs, all asked once."""
+    """Measure daemons with a growing number of BMCs, each used once."""
     result = {}
     with fixtures.CompoundFixture([]) as holder:
         daemons = {subject.name: holder.useFixture(
@@ -223,7 +224,7 @@ def bmcs(pair, sizes):
 
 
 def emulators(sizes, only, say):
-    """Measure ours beside the stock ones; as `run`."""
+    """Compare ours with the stock ones; parameters as of `run`."""
     with fixtures.CompoundFixture([]) as holder:
         say('start')
         pair = [holder.useFixture(kind())
@@ -249,18 +250,18 @@ def emulators(sizes, only, say):
 
 
 def run(sizes, only=None, say=lambda what: None):
-    """Measure everything.
+    """Run all measurements.
 
     :param sizes: :class:`Sizes`
     :param only: name of the one subject to measure, or ``operator``; None
         for all.
-    :param say: called with what begins.
+    :param say: function that gets the name of each part when it begins.
     :returns: dictionary, for JSON.
     """
     result = {}
     if only != 'operator':
         result.update(emulators(sizes, only, say))
     if only in (None, 'operator'):
-        # The others have ended: what it is measured beside is its own.
+        # The other subjects have ended and do not disturb it.
         result['operator'] = operating.measure(sizes, say)
     return result

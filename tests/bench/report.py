@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures as a table to read."""
+"""Format the figures as a table."""
 
 
 def _number(value):
@@ -8,9 +8,9 @@ def _number(value):
 
 
 def rows(result):
-    """Yield the table's rows: what, unit, ours, stock, ratio.
+    """Yield the table's rows: name, unit, ours, stock, ratio.
 
-    :param result: what :func:`tests.bench.plan.run` returned.
+    :param result: result of :func:`tests.bench.plan.run`.
     """
     if 'turns' in result:
         yield from _emulators(result)
@@ -88,7 +88,7 @@ NAMES = ('ours', 'stock')
 
 
 def table(result):
-    """Lay the rows out."""
+    """Format the rows as text."""
     lines = [('', '', *NAMES, 'ours to stock (quartiles)'), *rows(result)]
     widths = [max(len(line[column]) for line in lines)
               for column in range(len(lines[0]))]

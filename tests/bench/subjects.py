@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: an emulator and a daemon of ours, and the stock ones.
+"""The measured programs: an emulator and a daemon, ours and stock.
 
 Both pairs run the same programs (gunicorn with one worker of four threads,
-vbmcd) started the same way; ours for a sandbox, the stock ones for libvirt's
-test driver, which is built into libvirt's library and asks nobody.
+vbmcd), started the same way. Ours use a sandbox; the stock ones use libvirt's
+test driver, which is part of libvirt's library and makes no requests.
 """
 
 import base64
@@ -17,7 +17,7 @@ from tests.fixtures import emulator
 from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
 
-#: The test driver's own domain, as ``vbmc add`` is told.
+#: URI of the test driver with its built-in domain, for ``vbmc add``.
 STOCK_URI = 'test:///default'
 STOCK_WORDS = ('test', '--libvirt-uri', STOCK_URI)
 
@@ -38,10 +38,10 @@ SESSIONS = '/redfish/v1/SessionService/Sessions'
 
 
 class Ours(fixtures.Fixture):
-    """The project's two, on a sandbox.
+    """This project's emulator and daemon, with a sandbox.
 
     ``paths`` are systems for four clients, ``bmc`` is one BMC, ``secured``
-    an emulator of the same systems that wants a login.
+    an emulator of the same systems that requires authentication.
     """
 
     name = 'ours'
@@ -67,13 +67,13 @@ class Ours(fixtures.Fixture):
         self.bmc = self.vbmcd.add(*self.words(1)[0])
 
     def basic(self):
-        """The header for HTTP Basic authentication."""
+        """Return the headers for HTTP Basic authentication."""
         pair = f'{USER}:{PASSWORD}'
         return {'Authorization': 'Basic ' + base64.b64encode(
             pair.encode()).decode()}
 
     def session(self):
-        """The header for a new session."""
+        """Create a session. :returns: the headers that use it"""
         answer = self.secured.request('POST', SESSIONS, {
             'UserName': USER, 'Password': PASSWORD}, expect=201)
         return {'X-Auth-Token': answer.headers['X-Auth-Token']}
@@ -82,7 +82,7 @@ class Ours(fixtures.Fixture):
         return self.useFixture(vbmcd.Vbmcd(self.sandbox.kubeconfig))
 
     def words(self, count):
-        """List what to tell ``vbmc add`` for so many different VMs."""
+        """List arguments of ``vbmc add`` for ``count`` different VMs."""
         for number in range(count - self.clients):
             self.sandbox.create('virtualmachines', machines.vm(
                 'more-%d' % number, 'Halted'))
@@ -91,10 +91,11 @@ class Ours(fixtures.Fixture):
 
 
 class Stock(fixtures.Fixture):
-    """Upstream's two, on libvirt's test driver; members as those of Ours.
+    """Upstream's emulator and daemon, with libvirt's test driver.
 
-    It has but one domain, so all clients ask for the same. It knows no
-    sessions, and no login is wanted of its clients: the least it can do.
+    The attributes are those of `Ours`. The driver has one domain, so all
+    clients request the same. There are no sessions and no authentication,
+    which is the least work for a server.
     """
 
     name = 'stock'
@@ -120,7 +121,7 @@ class Stock(fixtures.Fixture):
     def words(self, count):
         if count == 1:
             return [STOCK_WORDS]
-        # More than one domain takes a file.
+        # More than one domain needs a file.
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
                             'node.xml')
         names = ['test%d' % number for number in range(1, count + 1)]
@@ -133,7 +134,7 @@ class Many(fixtures.Fixture):
     """A daemon for a growing number of BMCs.
 
     :param subject: :class:`Ours` or :class:`Stock`, running.
-    :param most: how many there will be.
+    :param most: maximum number of BMCs.
     """
 
     def __init__(self, subject, most):
@@ -146,7 +147,7 @@ class Many(fixtures.Fixture):
         self.vbmcd = self.subject.daemon()
 
     def grow(self, count):
-        """Have so many BMCs, each of which has been asked."""
+        """Add BMCs up to ``count`` and send each of them a request."""
         stock = {'driver': None} if self.subject.name == 'stock' else {}
         for words in self._words[len(self.vbmcd.bmcs):count]:
             self.vbmcd.add(*words, **stock)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DMTF's own validators against a running emulator.
+"""DMTF's validators, run against an emulator.
 
-A suite of its own, as each run takes a while: ``tools/test dmtf``.
+They are a separate suite, ``tools/test dmtf``, as each run takes long.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DMTF's validators find nothing to object to.
+"""DMTF's validators report no failure.
 
-Each class has an emulator of its own with one VM: over HTTP and HTTPS, under
-each server, with a VM that is off and one that runs with a medium in its
-drive. Each run of a validator is one test. What is warned of has to be
-explained here and in ``doc/source/reference/conformance.rst``.
+Each class has its own emulator with one VM: over HTTP and HTTPS, with each
+server, with a VM that is off and with one that runs with a medium in its
+drive. Each run of a validator is one test. Every warning must be explained
+here and in ``doc/source/reference/conformance.rst``.
 """
 
 import os
@@ -26,7 +26,7 @@ from tests.fixtures import image_server
 
 _USER = 'admin'
 
-#: What is warned of, by regular expression, and why it stays.
+#: Accepted warnings: regular expression and reason.
 EXPLAINED = {
     r'\| IndicatorLED \|.*deprecated':
         'Ironic sets IndicatorLED; LocationIndicatorActive is there too.',
@@ -46,18 +46,18 @@ EXPLAINED = {
         'The schema that calls it deprecated requires it.',
 }
 
-#: DSP0266 allows credentials over HTTPS only. A service that takes them
-#: over HTTP fails in these two, one that does not fails in others.
+#: DSP0266 allows credentials over HTTPS only. A service that accepts them
+#: over HTTP fails these two assertions; one that does not fails others.
 HTTP_ONLY = {'SEC_BASIC_AUTH_OVER_HTTPS', 'SEC_SESSION_CREATE_HTTPS_ONLY'}
 
 
 def explained(text):
-    """Whether a warning is one of those that are explained."""
+    """Return whether a warning matches `EXPLAINED`."""
     return any(re.search(pattern, text) for pattern in EXPLAINED)
 
 
 class _Case:
-    """The tests; a class says what of."""
+    """The tests; a subclass defines the VM and the server."""
 
     VMS = 0
     RUNNING = False
@@ -68,7 +68,7 @@ class _Case:
     def setUpClass(cls):
         super().setUpClass()
         vm = machines.vm('machine', 'Always' if cls.RUNNING else 'Halted')
-        # Its drive is empty.
+        # Make its drive empty.
         del vm['spec']['template']['spec']['volumes'][1]
         cls.sandbox.create('virtualmachines', vm, 'default')
         home = pathlib.Path(cls.share(fixtures.TempDir()).path)
@@ -89,7 +89,8 @@ class _Case:
         cls.path, = cls.emulator.systems()
         if cls.RUNNING:
             cls._fill()
-        # Nobody is at that address (RFC 5737); it is to be looked at.
+        # A subscription for the validators to read; the address is one for
+        # documentation (RFC 5737), at which no host listens.
         cls.emulator.request(
             'POST', '/redfish/v1/EventService/Subscriptions',
             {'Destination': 'http://192.0.2.1:9/', 'Protocol': 'Redfish',
@@ -98,7 +99,7 @@ class _Case:
 
     @classmethod
     def _fill(cls):
-        """Wait until it runs, and put a medium into its drive."""
+        """Wait until the VM runs and insert a medium into its drive."""
         images = cls.share(image_server.ImageServer())
         cls._until(lambda: cls.emulator.request(
             'GET', cls.path).json()['PowerState'] == 'On')
@@ -123,9 +124,10 @@ class _Case:
             self.useFixture(fixtures.TempDir()).path)
 
     def check(self, report, allowed=()):
-        """Nothing failed, and nothing is warned of that is not explained.
+        """Check that there are no failures and no unexplained warnings.
 
-        :param allowed: names of assertions that cannot but fail
+        :param report: :class:`tests.dmtf.validators.Report`
+        :param allowed: names of assertions that are expected to fail
         """
         self.addDetail('output', content.text_content(
             report.output[-20000:]))
@@ -136,7 +138,7 @@ class _Case:
                     type(self).__name__, self._testMethodName, report))
                 stream.writelines('    %s %s\n' % one
                                   for one in report.findings)
-        # Something was looked at at all.
+        # The validator has really tested the service.
         self.assertGreater(report.passed, 50)
         self.assertEqual(report.failed, len(report.of('FAIL')))
         self.assertEqual(sorted(allowed), sorted(
@@ -175,19 +177,19 @@ class _Case:
 
 
 class TestOffHttp(_Case, base.SandboxTestCase):
-    """A VM that is off, over HTTP, under Werkzeug's server."""
+    """A VM that is off, over HTTP, with Werkzeug's server."""
 
     SERVER = 'werkzeug'
 
 
 class TestOffHttps(_Case, base.SandboxTestCase):
-    """A VM that is off, over HTTPS, under gunicorn."""
+    """A VM that is off, over HTTPS, with gunicorn."""
 
     HTTPS = True
 
 
 class TestOnHttp(_Case, base.SandboxTestCase):
-    """A VM that runs, over HTTP, under gunicorn."""
+    """A VM that runs, over HTTP, with gunicorn."""
 
     RUNNING = True
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DMTF's validators: how each is run, and what its report says.
+"""Run DMTF's validators and parse their reports.
 
-What they need beside themselves, the schemas and Ironic's interoperability
-profile, is not part of this repository; it is looked for in ``SHARED``.
+They need the schemas and Ironic's interoperability profile, which are not
+part of this repository; both are read from ``SHARED``.
 """
 
 import csv
@@ -17,24 +17,24 @@ import openpyxl
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
 
-#: With the folder ``csdl`` and Ironic's profile; see
+#: Folder with the subfolder ``csdl`` and Ironic's profile; see
 #: ``doc/source/reference/conformance.rst``.
 SHARED = pathlib.Path(os.environ.get(
     'REDFISH_SCHEMAS', checkout.ROOT.parent / 'shared' / 'redfish'))
 SCHEMAS = SHARED / 'csdl'
 PROFILE = SHARED / 'OpenStackIronicProfile.v1_2_0.json'
 
-#: Seconds one run may take.
+#: Time limit of one run, in seconds.
 LIMIT = 280
 
 
 @dataclasses.dataclass
 class Report:
-    """What came out.
+    """The result of one run.
 
-    :param passed, warned, failed, skipped: how many checks
+    :param passed, warned, failed, skipped: numbers of checks
     :param findings: list of (``FAIL`` or ``WARN``, text)
-    :param output: all it printed
+    :param output: everything the validator printed
     """
 
     passed: int
@@ -45,7 +45,7 @@ class Report:
     output: str
 
     def of(self, kind):
-        """The texts of the findings of one kind."""
+        """List the texts of the findings of one kind."""
         return [text for found, text in self.findings if found == kind]
 
     def __str__(self):
@@ -54,12 +54,12 @@ class Report:
 
 
 class Service:
-    """The service to look at.
+    """The service to validate.
 
-    :param url: where it is
-    :param user: name of an account that may do everything
+    :param url: its base URL
+    :param user: name of an account with all privileges
     :param password: its password
-    :param ca: path of the certificate of its authority; None for HTTP
+    :param ca: path of the CA certificate; None for HTTP
     """
 
     def __init__(self, url, user, password, ca=None):
@@ -71,7 +71,7 @@ class Service:
 
 def _run(service, folder, command):
     folder.mkdir(parents=True, exist_ok=True)
-    # A bundle named in the environment comes before what they are told.
+    # A CA bundle in the environment overrides the one in their arguments.
     env = process.environment(folder, {
         'NO_PROXY': '*', 'REQUESTS_CA_BUNDLE': service.ca,
         'CURL_CA_BUNDLE': service.ca})
@@ -83,10 +83,11 @@ def _run(service, folder, command):
 
 
 def protocol(service, folder):
-    """``rf_protocol_validator``
+    """Run ``rf_protocol_validator``.
 
-    :param folder: path for what it writes
+    :param folder: path for its files
     :returns: `Report`
+    :raises AssertionError: it wrote no report; with its output
     """
     config = folder / 'config.ini'
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ def protocol(service, folder):
 
 
 def schema(service, folder, authentication):
-    """``rf_service_validator``
+    """Run ``rf_service_validator``.
 
     :param authentication: ``Session`` or ``Basic``
     :returns: `Report`
@@ -133,13 +134,13 @@ def schema(service, folder, authentication):
 
 
 def interoperability(service, folder, authentication='Session'):
-    """``rf_interop_validator`` with Ironic's profile
+    """Run ``rf_interop_validator`` with Ironic's profile.
 
     :returns: `Report`
     """
     output = _run(service, folder, [
         process.BIN / 'rf_interop_validator', '--user', service.user,
-        # One word: it may begin with a dash.
+        # One argument, as the password may begin with a dash.
         '--password=' + service.password, '--rhost', service.url,
         '--authtype', authentication, '--logdir', folder / 'report',
         PROFILE])
@@ -147,9 +148,9 @@ def interoperability(service, folder, authentication='Session'):
 
 
 def _of_tables(folder, output):
-    """The report of the validators that write a workbook.
+    """Parse the report of a validator that writes a workbook.
 
-    Its sheet Summary has the sums, the others a row for each check.
+    Its sheet Summary has the sums, the others have a row for each check.
     """
     paths = list(folder.rglob('*.xlsx'))
     if len(paths) != 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sums of ``tools/test`` come, and are right, whatever a suite does."""
+"""``tools/test`` always prints correct sums, whatever a suite does."""
 
 import io
 import os
@@ -21,7 +21,7 @@ from tools.checks import suites
 from tools.checks import telling
 
 
-# In a session of its own and without a parent.
+# A suite that leaves an orphan in a separate session.
 LEAVES = """
 import functools, sys
 from tools.checks import __main__ as checks, suites
@@ -38,7 +38,7 @@ sys.exit(code)
 """
 
 
-# It is asked to end while what it has started runs.
+# A suite that is running child processes when a signal arrives.
 STOPPED = """
 from tools.checks import __main__ as checks, suites
 
@@ -79,7 +79,7 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual((1, '7 passed, 2 failed'), (code, lines[-1]))
 
     def kept(self, lines):
-        """Where the logs are, which are taken away after the test."""
+        """Return the folder of the logs, which is deleted after the test."""
         line, = (line for line in lines if line.startswith('All that was'))
         path = pathlib.Path(line.split()[-1]).parent
         self.addCleanup(shutil.rmtree, path)
@@ -154,7 +154,7 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual((0, '1 passed, 0 failed'), (code, lines[-1]))
 
     def test_what_is_left_running_is_a_failure_and_ends(self):
-        # A process of its own: it would find what this one has started.
+        # Use a separate process, as it would find this one's children.
         done = subprocess.run(
             [sys.executable, '-c', LEAVES], text=True, cwd=checkout.ROOT,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
@@ -165,7 +165,7 @@ class MainTestCase(base.BaseTestCase):
         self.assertIn('FAIL: left running: sleep 1000', lines)
 
     def start_long(self, *command):
-        """Start it; returns it, and the pids of what it has started."""
+        """Start a run. :returns: its process and the pids of its children"""
         one = subprocess.Popen(
             [*command, sys.executable, '-c', STOPPED], text=True,
             cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
@@ -292,7 +292,7 @@ class RunTestCase(base.BaseTestCase):
         self.assertEqual(suites.Result(9, 1), suites.junit(report, 3))
 
     def stestr(self, *bodies):
-        """Count a folder of test modules with these texts."""
+        """Write test modules with these texts and run them with stestr."""
         tests = os.path.join(self.folder, 'tests')
         os.mkdir(tests)
         for number, body in enumerate(bodies):

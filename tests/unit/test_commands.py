@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands, where only what is required is installed."""
+"""The commands work with only the required packages installed."""
 
 import configparser
 import pathlib
@@ -10,10 +10,10 @@ from oslotest import base
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# What tests and the sandbox bring, and was once needed by the operator.
+# Packages of the tests and the sandbox, which the operator once required.
 ONCE = ('aiohttp', 'kopf')
 
-# Runs a command as if some modules were not there.
+# Runs a command as if some modules were not installed.
 WITHOUT = """
 import importlib
 import sys
@@ -31,7 +31,7 @@ def setup():
 
 
 def commands():
-    """:returns: dict of a command and where it begins, module:function"""
+    """Return a dict of commands and their entry points, module:function."""
     return dict(line.split(' = ') for line in setup()['entry_points'][
         'console_scripts'].strip().splitlines())
 

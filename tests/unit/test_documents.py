@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents name every option there is."""
+"""The documentation covers every option."""
 
 import argparse
 import dataclasses
@@ -24,7 +24,8 @@ class OptionsTestCase(base.BaseTestCase):
         self.text = (ROOT / 'doc/source/configure.rst').read_text()
 
     def assertNamed(self, name, text=None):
-        # As the term of a definition, alone or with others on the line.
+        # The option must be a term of a definition list, alone or with
+        # others on the line.
         for line in (text or self.text).splitlines():
             if line.lstrip().startswith('``') and (
                     f'``{name}``' in line or f'``{name} ' in line):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is imported is declared, and not there only because others want it."""
+"""Every imported package is a declared requirement.
+
+A package that is only installed as a dependency of another one does not count.
+"""
 
 import configparser
 from importlib import metadata
@@ -12,13 +15,14 @@ from tests.unit import test_rooms
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# What pip calls them is asked of what is installed, but for these.
+# Our own packages. For others the installed metadata has the name of the
+# distribution.
 OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'kubevirt_sandbox', 'tests',
         'tools'}
 
 
 def names(text):
-    """:returns: set of the distributions in a list of requirements"""
+    """Return the distributions in a list of requirements, as a set."""
     return {normal(re.match(r'[\w.-]+', line)[0])
             for line in text.splitlines()
             if line.strip() and not line.startswith('#')}
@@ -54,7 +58,7 @@ class RequirementsTestCase(base.BaseTestCase):
             self.run, test_rooms.modules().items()))
 
     def test_extra_of_the_operator(self):
-        # It is named by install lines, and brings nothing.
+        # Documented commands install this extra; it requires nothing.
         self.assertEqual(set(), self.extra)
 
     def test_tests(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the resource is what its definition says."""
+"""The generated reference of the resource is up to date with its CRD."""
 
 from oslotest import base
 import yaml

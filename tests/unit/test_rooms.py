@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports go one way between the rooms, as doc/source/internals.rst says.
+"""Imports between packages follow the layers in doc/source/internals.rst.
 
-The sources are read, not imported: what is imported within a function
-counts as well.
+The sources are parsed, not imported, so that imports within functions count
+as well.
 """
 
 import ast
@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 OURS = 'sushy_kubevirt', 'vbmc_kubevirt'
 
-# Of each room: the packages of ours, and those of others, that it may use.
-# The standard library and the room itself go without saying.
+# For each layer, the packages of this project and others that it may import.
+# The standard library and the layer itself are always allowed.
 ROOMS = {
     'sushy_kubevirt.kube': {'urllib3', 'kubernetes'},
     'sushy_kubevirt.machine': {'sushy_kubevirt.kube', 'urllib3'},
@@ -47,8 +47,8 @@ ROOMS = {
         'cliff', 'stevedore', 'virtualbmc'},
 }
 
-# What costs a process that lives long much memory, and the one module that
-# runs in a process of its own.
+# Packages that cost a long-running process much memory, and the one module
+# that may import them, as it runs in a separate process.
 HEAVY = {'kubernetes'}
 SHORT_LIVED = 'sushy_kubevirt.kube.kubeconfig'
 
@@ -59,10 +59,10 @@ def within(name, packages):
 
 @functools.cache
 def modules(*tops):
-    """Read what the modules of some packages import.
+    """List the imports of the modules of some packages.
 
-    :param tops: names of packages; ours when there are none
-    :returns: of each module the full names of what it imports
+    :param tops: names of packages; this project's if there are none
+    :returns: dictionary of modules and the full names that each imports
     """
     return {module: tuple(imports(tree))
             for top in tops or OURS for module, tree in sources(top)}
@@ -77,7 +77,7 @@ def sources(top):
 
 
 def imports(tree):
-    """:returns: full names of what is imported, standard library left out"""
+    """Yield the full names of imports outside of the standard library."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -95,11 +95,11 @@ def imports(tree):
 class RoomsTestCase(base.BaseTestCase):
 
     def test_no_circles(self):
-        """Within a room neither, and not for types alone."""
+        """Not within a layer either, and not for type annotations alone."""
         known = modules()
         uses = {}
         for module, names in known.items():
-            # Of a package, or a name of a module.
+            # The import is a module, or a name in one.
             found = {name if name in known else name.rpartition('.')[0]
                      for name in names}
             uses[module] = found & set(known) - {module}
@@ -121,7 +121,7 @@ class RoomsTestCase(base.BaseTestCase):
         self.assertEqual(set(ROOMS), seen)
 
     def test_sandbox_is_imported_by_tests_alone(self):
-        """And they import nothing of it but its fixtures."""
+        """Tests import nothing of it but its fixtures."""
         self.assertEqual([], [
             f'{module} imports {name}'
             for module, names in modules(*OURS, 'tests', 'tools').items()
