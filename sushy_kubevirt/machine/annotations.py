@@ -1,83 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC remembers about power and boot, all of it on the VM itself.
+"""Annotations in which BMCs keep their state about power, boot and media.
 
-Nothing is kept in a process or a file: a BMC may be killed between any two
-requests, and a second one may serve the same VM. Every annotation is
-advice to the next BMC that looks; where one contradicts the VM it stands on,
-the VM is right and the annotation is forgotten.
+All state is on the VM and its objects. Nothing is kept in a process or a
+file: a BMC may be killed between any two requests, and a second one may serve
+the same VM. If an annotation contradicts the VM it is on, the VM takes
+precedence and the annotation is discarded.
 
 ``sushy-kubevirt.openstack.org/boot``
-    The boot order and the overrides in force, a JSON object with up to three
-    members.
+    The persistent boot order and the overrides in force, a JSON object with
+    up to three members.
 
     ``order``
-        The persistent boot order that a BMC was given: ``changes``. It lies
-        under the overrides.
+        The persistent boot order that was set through a BMC: ``changes``. It
+        is the layer below the overrides.
     ``continuous``
-        The lasting override: ``target`` and ``changes``.
+        The continuous override: ``target`` and ``changes``.
     ``once``
-        The override for one boot, as long as that boot has not begun:
-        ``target`` and ``mode`` (each may be missing), ``id``, ``generation``
-        (the VM's ``metadata.generation`` from which on its VMIs carry the
-        override) and ``changes``. It lies on top of ``continuous``.
+        The one-time override, until its boot has started: ``target`` and
+        ``mode`` (each may be missing), ``id``, ``generation`` (the first
+        ``metadata.generation`` of the VM whose VMIs carry the override) and
+        ``changes``. It is the layer above ``continuous``.
 
-    ``changes`` tells what an override changed in the template, each with
-    what was there before and what was put there, so that exactly this can be
-    taken back and an edit of somebody else's survives: ``disks`` and
-    ``interfaces`` (name: [old boot order, new boot order], null for none),
-    ``added`` (disks that were written out for volumes without one),
-    ``bootloader`` and ``rebootPolicy`` ([old, new], null for none).
+    ``changes`` records what a layer changed in the template, with the old and
+    the new value, so that exactly these changes can be undone and edits by
+    other clients are kept: ``disks`` and ``interfaces`` (name: [old boot
+    order, new boot order], null for none), ``added`` (names of disks that
+    were added to the template for volumes without one), ``bootloader`` and
+    ``rebootPolicy`` ([old, new], null for none).
 
 ``sushy-kubevirt.openstack.org/boot-once`` (on the template, and so on VMIs)
-    The ``id`` of the one-time override that a VMI was made with. A VMI that
-    carries it boots with the override, whoever started it; as soon as one
-    does, the override is taken back from the VM.
+    The ``id`` of the one-time override that a VMI was created with. A VMI
+    that carries it boots with the override, whether a BMC or another client
+    started it. The override is removed from the VM as soon as such a VMI has
+    been assigned to a node.
 
 ``sushy-kubevirt.openstack.org/run-strategy``
-    The run strategy that a BMC replaced and that is to come back, a JSON
-    object with ``runStrategy`` and ``vmi`` (uid of the VMI this is about, or
-    null).
+    The run strategy that a BMC replaced and that is to be restored, a JSON
+    object with ``runStrategy`` and ``vmi`` (uid of the VMI for which it was
+    saved, or null).
 
     ``Always`` or ``Once``: the BMC powered the VM off, for which KubeVirt
-    sets ``Halted``. The next power-on gives the strategy back.
+    sets ``Halted``. The next power-on restores the strategy.
     ``RerunOnFailure`` or ``Manual``: the VM runs under ``Always`` for its
-    one-time boot, so that the guest's own reboot brings it back (see
-    `keeper`), or it was halted because its start could not be called off
-    otherwise.
+    one-time boot, so that KubeVirt starts it again after the guest's reboot
+    (see :ref:`one-time-boot`), or the VM was halted because its start could
+    not be cancelled otherwise.
 
 ``sushy-kubevirt.openstack.org/media``
-    Virtual media (`media.record`), a JSON object. It is written before a
-    DataVolume is made and until it is gone, so that whoever comes next can
-    finish or clean up. No credentials stand in it.
+    Virtual media, a JSON object (`media.media_annotation`). It is written
+    before a DataVolume is created and kept until that is deleted, so that any
+    BMC process can complete or clean up. It holds no credentials.
 
     ``media``
-        What is in the drives, by device (``Cd``, ``USBStick``,
+        The media in the drives, by device (``Cd``, ``USBStick``,
         ``HttpBoot``): ``id`` of the attempt, ``url``, ``volume`` and ``uid``
         of the DataVolume, ``drive`` (the disk), ``since``, ``ready``, and
-        what was asked for.
+        the parameters of the request.
     ``next``
-        What somebody is inserting, the same: not in a drive yet. What stays
-        so for too long is given up by whoever sees it.
+        Media that are being inserted and are not in a drive yet, in the same
+        format. An insert that takes too long is abandoned by the first BMC
+        process that sees it.
     ``gone``
-        DataVolumes to be deleted: name and uid, '' for one that may not even
-        have been made.
+        DataVolumes to be deleted: name and uid, '' for one that may not have
+        been created.
     ``verify``, ``certificates``
-        By device: whether servers' certificates are checked; the digests of
-        those that were installed.
+        By device: whether servers' certificates are verified; the digests of
+        the installed certificates.
     ``httpUri``
-        What HTTP boot is to boot.
+        URI of the image that HTTP boot boots.
 
 ``sushy-kubevirt.openstack.org/media-attempt`` (on DataVolumes and Secrets)
-    The ``id`` of the attempt that one was made in.
+    The ``id`` of the attempt that created the object.
 
 ``sushy-kubevirt.openstack.org/upload`` (on DataVolumes)
-    How far an upload is, renewed every few seconds by the BMC that makes it:
-    ``progress``, and ``beat``, which is another each time.
+    Progress of an upload, updated every few seconds by the BMC that uploads:
+    ``progress``, and ``beat``, a value that differs at each update.
 
 ``sushy-kubevirt.openstack.org/bootloaders``
-    The last bootloader of each firmware, a JSON object with ``efi`` and
-    ``bios`` as KubeVirt words them. A change from UEFI to Legacy and back
-    keeps persistent NVRAM and secure boot that way.
+    The last bootloader of each firmware type, a JSON object with ``efi`` and
+    ``bios`` in KubeVirt's format. It keeps persistent NVRAM and secure boot
+    across a change from UEFI to Legacy and back.
 """
 
 import json
@@ -94,10 +96,11 @@ UPLOAD = api_resources.PREFIX + 'upload'
 
 
 def read(obj, key):
-    """Read one of the annotations above that hold JSON.
+    """Read one of the annotations that hold a JSON object.
 
     :param obj: a VM
-    :returns: dict; {} when there is none or it is not what a BMC writes
+    :param key: name of the annotation, such as `BOOT`
+    :returns: dict; {} if the annotation is missing or malformed
     """
     text = (obj['metadata'].get('annotations') or {}).get(key)
     if not text:
@@ -105,16 +108,17 @@ def read(obj, key):
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        # Whoever may edit the VM may have written it.
+        # Anyone who may edit the VM may have written it.
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def write(obj, key, value):
-    """Set or, with an empty value, remove an annotation.
+    """Set an annotation, or remove it if the value is empty.
 
-    :param obj: a VM that may be changed
-    :param value: dict
+    :param obj: a VM, which is changed
+    :param key: name of the annotation, such as `BOOT`
+    :param value: dict that JSON can represent
     """
     annotations = obj['metadata'].get('annotations')
     if value:
@@ -127,8 +131,8 @@ def write(obj, key, value):
 
 
 def boot_once_id(obj):
-    """:returns: the one-time override a VMI carries, or a template would
-    give, an ``id``; None if there is none
+    """:returns: the ``id`` of the one-time override that a VMI carries or
+    that a template gives to its VMIs; None if there is none
 
     :param obj: a VMI or the template of a VM
     """
@@ -137,10 +141,10 @@ def boot_once_id(obj):
 
 
 def set_boot_once_id(template, id_):
-    """Mark the VMIs to come.
+    """Set or remove the ``boot-once`` annotation of future VMIs.
 
-    :param template: the template of a VM that may be changed
-    :param id_: the override's ``id``; None takes the mark away
+    :param template: the template of a VM, which is changed
+    :param id_: the override's ``id``; None removes the annotation
     """
     metadata = template.get('metadata') or {}
     annotations = metadata.get('annotations') or {}

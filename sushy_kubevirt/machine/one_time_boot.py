@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts back what a one-time boot changed.
+"""One-time boot reconciler: restores what a one-time boot changed.
 
-KubeVirt has no one-time boot. An override is written into the VM's template,
-a VMI is made from it, and from then on the template may have its own order
-back: the VMI keeps the one it was made with. That is what every BMC process
-watches for. It does not matter who set the override, who started the VM, or
-which process was alive then: the annotations on the VM (`annotations`) say
-all that is needed, the change is one guarded patch, and of several keepers
-one wins and the others find it done.
+KubeVirt has no one-time boot. An override is written into the VM's template
+and a VMI is created from it. After that the template can get its previous
+order back, because the VMI keeps the order it was created with. Every BMC
+process watches for that moment. It does not matter which client set the
+override, which one started the VM, or which process was running then: the
+annotations of the VM (`annotations`) hold all the state, and the change is one
+guarded patch. If several reconcilers try, one patch succeeds and the others
+find nothing left to do.
 
-A guest that reboots keeps its VMI, and so the override. Where the cluster has
-RebootPolicy, the override therefore has the VMI end at a reboot, and the next
-one has the order that was put back. For a next one to come, the VM has to
-run under ``Always`` for that boot: an ended VMI does not tell a reboot from a
-shutdown, and under ``RerunOnFailure`` or ``Manual`` it would stay off. The
-strategy comes back with the next VMI, or when a BMC switches the VM off. The
-price: a guest that shuts itself down in that one boot comes up again, on its
-own order.
+A guest that reboots keeps its VMI, and so the override. If the cluster has
+the feature gate RebootPolicy, the override therefore also makes the VMI end
+at a reboot, and the next VMI has the restored order. To get a next VMI, the
+VM has to run under ``Always`` for that boot: an ended VMI does not show
+whether its guest rebooted or shut down, and under ``RerunOnFailure`` or
+``Manual`` the VM would stay off. The run strategy is restored when the next
+VMI exists, or when a BMC switches the VM off. The cost: a guest that shuts
+itself down in its one-time boot is started again, with the restored order.
 """
 
 import copy
@@ -34,11 +35,11 @@ LOG = logging.getLogger(__name__)
 
 
 def desired_vm(vm, vmi):
-    """Say what a VM should be like.
+    """Return the VM with everything restored that is due.
 
     :param vm: the VM
     :param vmi: its VMI, or None
-    :returns: an edited copy of the VM; None if it is right as it is
+    :returns: an edited copy of the VM; None if nothing has to change
     """
     kept = vm['metadata'].get('annotations') or {}
     if run_strategy.is_deleting(vm) or not (
@@ -60,16 +61,19 @@ def desired_vm(vm, vmi):
 
 
 def desired_vm_on_removal(vm, vmi):
-    """Say what a VM should be like that is no BMC's any more.
+    """Return the VM with its one-time settings removed, for a VM whose last
+    BMC has been deleted.
 
-    A boot that has not come is not waited for, unless the machine has been
-    told to start: that was the last wish of its BMC's. Lasting settings stay,
-    as those of a machine whose BMC is taken out.
+    A one-time override whose boot has not started is removed, unless a start
+    of the VM is requested: then its boot still takes place. Continuous
+    overrides and other permanent settings stay, as in a real machine whose
+    BMC is taken out.
 
     :param vm: the VM
     :param vmi: its VMI, or None
-    :returns: (an edited copy of the VM, or None if it is right as it is;
-        whether that is all: if not, its next VMI has to be waited for)
+    :returns: (an edited copy of the VM, or None if nothing has to change;
+        whether that completes the removal: False if it has to be called again
+        when the next VMI exists)
     """
     if run_strategy.is_deleting(vm):
         return None, True
@@ -85,7 +89,7 @@ def desired_vm_on_removal(vm, vmi):
         if vmi is not None and annotations.boot_once_id(vmi) == once['id']:
             _run_under_always(edited, vmi)
     if run_strategy.of(edited) == run_strategy.HALTED:
-        # It was for the power-on of a BMC.
+        # It was saved for a power-on by a BMC.
         run_strategy.clear_saved(edited)
     else:
         _restore_run_strategy(edited, vmi)
@@ -95,7 +99,12 @@ def desired_vm_on_removal(vm, vmi):
 
 
 def _run_under_always(vm, vmi):
-    """Let another VMI follow when the guest's reboot ends this one."""
+    """Set ``Always`` so that KubeVirt creates another VMI when the guest's
+    reboot ends this one, and save the present run strategy.
+
+    :param vm: a VM, which is changed
+    :param vmi: its VMI, in its one-time boot
+    """
     if (vmi['spec'].get('domain', {}).get('rebootPolicy')
             != boot_overrides.TERMINATE or not run_strategy.is_active(vmi)
             or run_strategy.stopping(vm, vmi)):
@@ -112,8 +121,11 @@ def _run_under_always(vm, vmi):
 
 
 def _restore_run_strategy(vm, vmi):
-    """Give a VM its run strategy back when its time has come, and forget
-    one that somebody has decided about since.
+    """Restore the saved run strategy of a VM if that is due; discard it if
+    another client has changed the run strategy since.
+
+    :param vm: a VM, which is changed
+    :param vmi: its VMI, or None
     """
     remembered, about = run_strategy.saved(vm)
     strategy = run_strategy.of(vm)
@@ -121,13 +133,14 @@ def _restore_run_strategy(vm, vmi):
     if remembered is None:
         run_strategy.clear_saved(vm)
     elif strategy == run_strategy.HALTED:
-        # For the next power-on. Only Manual starts nothing by coming back.
+        # The next power-on restores it. Only Manual can be restored now,
+        # because it does not start the VM.
         if (remembered == run_strategy.MANUAL and vmi is None
                 and not run_strategy.requests(vm)):
             vm['spec']['runStrategy'] = remembered
             run_strategy.clear_saved(vm)
     elif strategy == remembered:
-        # Remembered about this VMI, it is about to be stopped.
+        # Always or Once saved for this VMI: a BMC is about to stop it.
         if strategy in run_strategy.OFF_AFTER_SHUTDOWN or uid not in (
                 None, about):
             run_strategy.clear_saved(vm)
@@ -141,9 +154,10 @@ def _restore_run_strategy(vm, vmi):
 
 
 class OneTimeBootReconciler:
-    """Restores the boot settings of all machines of a cluster.
+    """Restores boot settings and run strategies of a cluster's machines.
 
-    Also logs once why a VM that was requested to start cannot.
+    Also logs, once for each reason, why a VM that was requested to start
+    cannot start.
 
     :param cluster: a `cluster.Cluster`
     """
@@ -168,9 +182,14 @@ class OneTimeBootReconciler:
         self._loop.add(machine)
 
     def _changed(self, machine, vm, vmi):
-        """Queue a machine that needs a change.
+        """Queue a machine if it needs a change.
 
-        Runs in the watch's thread, so it must not call the API.
+        Called by the cluster for each change of a VM or its VMI. Runs in the
+        thread of the watch, so it must not call the API.
+
+        :param machine: a `machine.Machine`
+        :param vm: the VM; None if it was deleted
+        :param vmi: its VMI, or None
         """
         if vm is None:
             self._problems.pop(machine.uid, None)

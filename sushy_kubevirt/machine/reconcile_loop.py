@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker thread of a reconciler: queue, retries and back-off.
+"""Worker thread of a reconciler: queue, retries and back-off.
 
 Serves the reconcilers of one-time boots (`one_time_boot`) and of virtual
 media (`media.reconciler`).
@@ -14,23 +14,24 @@ from sushy_kubevirt.kube import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before a retry: the first pause, doubled each time, up to the
-#: longest; and the pause after an error that a retry may not cure.
+#: Seconds before a retry after `errors.Unavailable`: FIRST_PAUSE, doubled at
+#: each retry up to LONGEST_PAUSE. REFUSED_PAUSE follows any other error, which
+#: a retry may not resolve.
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 REFUSED_PAUSE = 60.0
 
 
 class ReconcileLoop:
-    """Calls a function for each queued machine, again until it succeeds.
+    """Calls a function for each queued machine and retries until it succeeds.
 
-    Each turn makes one attempt, so that a VM which changes all the time does
-    not delay the others.
+    A turn makes one attempt and puts a failed machine back into the queue, so
+    that a VM which changes continuously does not delay the others.
 
-    :param name: of the thread
+    :param name: name of the thread
     :param subject: what is reconciled, for log messages
-    :param reconcile: function of (machine, vm, vmi), called with state fresh
-        from the API
+    :param reconcile: function of (machine, vm, vmi), called with objects that
+        were just read from the API
     """
 
     def __init__(self, name, subject, reconcile):
@@ -46,16 +47,16 @@ class ReconcileLoop:
                          name=self._name).start()
 
     def close(self):
-        """Let the thread end after its current turn."""
+        """End the thread after its current turn."""
         self._queue.close()
 
     def add(self, machine, seconds=0, key=None):
         """Queue a machine.
 
         :param machine: a `machine.Machine`
-        :param seconds: delay
-        :param key: of the queue entry, which replaces another one of the same
-            key; None for the machine's uid
+        :param seconds: delay in seconds
+        :param key: key of the queue entry, which replaces an entry with the
+            same key; None for the machine's uid
         """
         self._queue.put(key or machine.uid, machine, seconds)
 
