@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC remembers for its machine that KubeVirt has no field for.
+"""Settings of a machine that KubeVirt has no field for.
 
-A client's own BIOS attributes, the indicator's state and the asset tag, kept
-in annotations of the VM, so that every BMC of the VM shows the same and none
-of them has to remember. Attributes that KubeVirt has a field for are in
-`bios`.
+These are a client's own BIOS attributes, the state of the indicator LED and
+the asset tag. They are kept in annotations of the VM, so that every BMC of the
+VM shows the same values and none needs storage. Attributes that KubeVirt has a
+field for are in `bios`.
 """
 
 import copy
@@ -18,18 +18,19 @@ from sushy_kubevirt.machine import run_strategy
 
 ATTRIBUTES = api_resources.PREFIX + 'bios-attributes'
 
-#: What the attributes were for the VMI that ran when they were changed: a
-#: JSON object with its uid, ``vmi``, and ``values``.
+#: Attributes of the VMI that was running when they were last changed: a JSON
+#: object with ``vmi``, the uid of that VMI, and ``values``.
 BEFORE = api_resources.PREFIX + 'bios-attributes-before'
 
 INDICATOR = api_resources.PREFIX + 'indicator'
 ASSET_TAG = api_resources.PREFIX + 'asset-tag'
 
-#: Characters of an asset tag.
+#: Maximum length of an asset tag, in characters.
 LONGEST_TAG = 255
 
-#: Attributes are a Redfish client's notes. Annotations of an object may have
-#: 256 KiB together, which are not all for these.
+#: Maximum size of all attributes as JSON, in characters (ASCII). Kubernetes
+#: limits the annotations of an object to 256 KiB in total, and there are
+#: others.
 LARGEST = 16 * 1024
 
 LIT, BLINKING, OFF = 'Lit', 'Blinking', 'Off'
@@ -37,17 +38,21 @@ INDICATORS = (LIT, BLINKING, OFF)
 
 
 def get(vm):
-    """The attributes from the next boot on.
+    """Return the attributes that apply from the next boot on.
 
-    :returns: dict of strings, numbers, booleans; {} by default
+    :param vm: the VM
+    :returns: dict: name: string, number or boolean; {} by default
     """
     return _sound(_loaded(vm, ATTRIBUTES))
 
 
 def current(vm, vmi):
-    """The attributes as they were when the machine booted.
+    """Return the attributes as they were when the machine booted.
 
-    :returns: like `get`, which it is while the machine is off
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :returns: dict like that of `get`; the same as `get` while the machine is
+        off
     """
     before = _loaded(vm, BEFORE)
     if (run_strategy.is_active(vmi)
@@ -58,7 +63,7 @@ def current(vm, vmi):
 
 
 def _loaded(vm, key):
-    # Whoever may edit the VM may have written it.
+    # Anyone who may edit the VM may have written it.
     try:
         values = json.loads(_annotations(vm).get(key) or '{}')
     except (ValueError, RecursionError):
@@ -72,16 +77,20 @@ def _sound(values):
 
 
 def _is_primitive(value):
-    # JSON has no NaN and no Infinity, though Python reads and writes them.
+    # JSON has no NaN and no Infinity, although Python's json module reads and
+    # writes them.
     return isinstance(value, (str, int)) or (
         isinstance(value, float) and math.isfinite(value))
 
 
 def set(machine, values):
-    """Change some BIOS attributes.
+    """Change some BIOS attributes, from the next boot on.
 
-    :param values: dict: name: string, number or boolean; None removes
-    :raises: `errors.InvalidValue`
+    :param machine: a `machine.Machine`
+    :param values: dict: name: string, number or boolean; None removes the
+        attribute
+    :raises: `errors.InvalidValue` for a value of another type, or if all
+        attributes together exceed `LARGEST`
     """
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(
@@ -92,12 +101,20 @@ def set(machine, values):
 
 
 def reset(machine):
-    """Bring the BIOS attributes back to their defaults: none."""
+    """Reset the BIOS attributes to their default, which is to have none.
+
+    :param machine: a `machine.Machine`
+    """
     _change(machine, lambda known: {})
 
 
 def _change(machine, changed):
-    """Change the attributes from the next boot on."""
+    """Change the attributes that apply from the next boot on.
+
+    :param machine: a `machine.Machine`
+    :param changed: function of the present attributes, a dict; returns the new
+        ones, in which None removes an attribute
+    """
     def texts(vm, vmi):
         known = get(vm)
         new = {name: value for name, value in changed(known).items()
@@ -117,8 +134,9 @@ def _change(machine, changed):
 
 
 def indicator(vm):
-    """The state of the indicator.
+    """Return the state of the indicator LED.
 
+    :param vm: the VM
     :returns: one of `INDICATORS`
     """
     state = _annotations(vm).get(INDICATOR)
@@ -126,10 +144,11 @@ def indicator(vm):
 
 
 def set_indicator(machine, state):
-    """Switch the indicator.
+    """Set the state of the indicator LED.
 
+    :param machine: a `machine.Machine`
     :param state: one of `INDICATORS`
-    :raises: `errors.InvalidValue`
+    :raises: `errors.InvalidValue` for another state
     """
     if state not in INDICATORS:
         raise errors.InvalidValue('IndicatorLED', state, INDICATORS)
@@ -138,13 +157,16 @@ def set_indicator(machine, state):
 
 
 def asset_tag(vm):
-    """:returns: what a client has named the machine for its own books; ''"""
+    """:returns: the asset tag that a client set; '' for none"""
     return _annotations(vm).get(ASSET_TAG, '')
 
 
 def set_asset_tag(machine, tag):
-    """:param tag: text; '' removes it
-    :raises: `errors.InvalidValue` if it is too long
+    """Set the asset tag.
+
+    :param machine: a `machine.Machine`
+    :param tag: text; '' removes the tag
+    :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
     if len(tag) > LONGEST_TAG:
         raise errors.InvalidValue(
@@ -158,10 +180,11 @@ def _annotations(vm):
 
 
 def _annotate(machine, texts_of):
-    """Set annotations, or remove them.
+    """Set or remove annotations of a machine's VM.
 
-    :param texts_of: function of the VM and its VMI: dict of annotation to
-        its text, None to remove it
+    :param machine: a `machine.Machine`
+    :param texts_of: function of (vm, vmi) that returns a dict: annotation:
+        its text, or None to remove it
     """
     def step(vm, vmi):
         new = copy.copy(vm)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client can look up and change in the setup of a machine's firmware.
+"""BIOS attributes of a machine.
 
 Some attributes are fields of the VM (`VM_ATTRIBUTES`). All others are stored
 in an annotation (`attributes`) for clients that set the attributes of real
@@ -26,11 +26,11 @@ _OFF_ON = ('Disabled', 'Enabled')
 class VmAttribute:
     """An attribute that is a field of the VM.
 
-    :param name: in Redfish
-    :param label: for people
-    :param values: tuple of the texts it can be
-    :param help: a sentence
-    :param read_only: whether it cannot be changed by a BMC
+    :param name: its name in Redfish
+    :param label: its display name
+    :param values: tuple of the strings it can have
+    :param help: one sentence that explains it
+    :param read_only: True if a BMC cannot change it
     """
 
     name: str
@@ -76,16 +76,23 @@ _BY_NAME = {attribute.name: attribute for attribute in VM_ATTRIBUTES}
 
 
 def pending(vm, vmi):
-    """The attributes from the next boot on.
+    """Return the attributes that apply from the next boot on.
 
+    :param vm: the VM
     :param vmi: its VMI or None, see `firmware.mode`
-    :returns: dict of strings, numbers, booleans
+    :returns: dict: name: string, number or boolean
     """
     return {**attributes.get(vm), **_vm_attributes(vm, vmi)}
 
 
 def current(vm, vmi):
-    """The attributes of the boot that runs; of the next one while off."""
+    """Return the attributes of the present boot; of the next boot while the
+    machine is off.
+
+    :param vm: the VM
+    :param vmi: its VMI or None
+    :returns: dict like that of `pending`
+    """
     if not run_strategy.is_active(vmi):
         return pending(vm, vmi)
     return {**attributes.current(vm, vmi),
@@ -95,10 +102,13 @@ def current(vm, vmi):
 def set(machine, values):
     """Change some attributes, from the next boot on.
 
-    :param values: dict: name: string, number or boolean; None removes one
-        that is no attribute
-    :raises: `errors.InvalidValue`, `errors.WrongState` for secure boot under
-        Legacy
+    :param machine: a `machine.Machine`
+    :param values: dict: name: string, number or boolean; None removes an
+        attribute that is not one of `VM_ATTRIBUTES`
+    :raises: `errors.InvalidValue` for a value that an attribute cannot have,
+        for a change of a read-only one and for secure boot in Legacy mode;
+        `errors.WrongState` if the VM turns out to be in Legacy mode when
+        secure boot is switched on, see `boot.set_secure_boot`
     """
     chosen = {name: value for name, value in values.items()
               if name in _BY_NAME}
@@ -128,8 +138,12 @@ def set(machine, values):
 
 
 def reset(machine):
-    """Remove what clients have noted. Knobs have no default to go back to:
-    what a VM's owner chose is no client's to reset.
+    """Remove the attributes that clients have set in the annotation.
+
+    `VM_ATTRIBUTES` are left unchanged: they have no default, and a client may
+    not reset what the VM's owner chose.
+
+    :param machine: a `machine.Machine`
     """
     attributes.reset(machine)
 
@@ -146,7 +160,7 @@ def _vm_attributes(vm, vmi):
 
 
 def tpm(template):
-    """:returns: 'Volatile', 'Persistent'; None if there is no TPM
+    """:returns: 'Volatile' or 'Persistent'; None if there is no TPM
 
     :param template: a VM's template, or a VMI
     """

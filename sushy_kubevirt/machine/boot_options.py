@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices a machine can be booted from, one by one, and their order.
+"""Redfish's boot options and persistent boot order.
 
-What Redfish calls boot options and the persistent boot order. The order lies
-in the VM's template under any override (see `boot_overrides`): it can be read
-and set while one is in force, which then is on top of the new order.
+A boot option is one device that a machine can be booted from. The persistent
+boot order is the layer of the VM's template below any override (see
+`boot_overrides`). It can be read and set while an override is in force; the
+override then applies on top of the new order.
 
-A boot option is known by a reference with four hexadecimal digits, as UEFI's
-are: disks have ``Boot0001`` and up, by their place in the template, network
+A boot option is identified by a reference with four hexadecimal digits, as in
+UEFI: disks have ``Boot0001`` and up, by their place in the template, network
 interfaces ``Boot1001`` and up. A disk that is added at the end, as for virtual
-media, changes no other's.
+media, does not change the references of others.
 """
 
 import copy
@@ -18,7 +19,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 
-#: Number of the first of each list of devices.
+#: Number in the reference of the first device of each list.
 _FIRST = {'disks': 0x0001, 'interfaces': 0x1001}
 
 
@@ -26,7 +27,7 @@ _FIRST = {'disks': 0x0001, 'interfaces': 0x1001}
 class Option:
     """One device that can be booted from.
 
-    :param reference: 'Boot0001'
+    :param reference: ``BootOptionReference``, such as 'Boot0001'
     :param device: a `boot_order.Device`
     """
 
@@ -45,24 +46,24 @@ class Option:
 
 
 def options(vm):
-    """The boot options.
+    """Return the boot options of a VM.
 
-    :returns: tuple of `Option`, by reference
+    :returns: tuple of `Option`, sorted by reference
     """
     return tuple(sorted(_options(_without_overrides(vm)),
                         key=lambda option: option.reference))
 
 
 def order(vm):
-    """The persistent boot order.
+    """Return the persistent boot order of a VM.
 
-    Without any number in a VM libvirt boots its first disk; if there is no
-    disk, firmware looks at CD-ROMs. Network interfaces without a number have
-    no boot ROM (KubeVirt's converter, libvirt's
+    If no device has a ``bootOrder``, libvirt boots the first disk; if there is
+    no disk, the firmware tries the CD-ROMs. Network interfaces without a
+    number have no boot ROM (KubeVirt's converter, libvirt's
     ``qemuProcessPrepareDeviceBootorder``).
 
-    :returns: tuple of references: of the devices that are tried, the first
-        first
+    :returns: tuple of the references of the devices that are tried, in the
+        order in which they are tried
     """
     found = _options(_without_overrides(vm))
     tried = [option for option in found if option.device.order is not None]
@@ -76,14 +77,14 @@ def order(vm):
 
 
 def edit(vm, vmi, references):
-    """Give a VM another persistent boot order, under its overrides.
+    """Replace the persistent boot order of a VM and keep its overrides.
 
     :param vm: a VM, which is changed
     :param vmi: its VMI, or None
-    :param references: of the devices to be tried, the first first; None for
-        the order that the VM's owner wrote
-    :raises: `errors.InvalidValue` for a reference that there is not, or that
-        is there twice, and for none at all
+    :param references: sequence of the references of the devices to try, in
+        this order; None for the order that the VM's owner wrote
+    :raises: `errors.InvalidValue` if a reference is unknown or occurs twice,
+        or if there is none
     """
     pending = boot_overrides.once(vm)
     if pending is not None and boot_overrides.boot_started(vm, vmi):
@@ -122,7 +123,7 @@ def _chosen(vm, references):
 def _without_overrides(vm):
     if boot_overrides.once(
             vm) is None and boot_overrides.continuous(vm) is None:
-        # As nearly always; a copy would cost more than all the rest.
+        # The usual case. A copy would cost more than everything else here.
         return vm
     vm = copy.deepcopy(vm)
     boot_overrides.remove_all(vm)
@@ -146,7 +147,7 @@ def _options(vm):
                       if volume['name'] in implied]
         for place, name in enumerate(names, first):
             places[list_, name] = f'Boot{place:04X}'
-    # The drive of HTTP boot comes and goes with an override.
+    # The drive of HTTP boot exists only while its override does.
     return [Option(places[device.list, device.name], device)
             for device in devices if device.bootable
             and device.class_ is not boot_order.Class.HTTP]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UEFI or Legacy BIOS, and secure boot.
+"""Boot mode (UEFI or Legacy BIOS) and secure boot of a VM.
 
 KubeVirt's ``domain.firmware.bootloader`` is either ``bios`` or ``efi``. The
-functions that take a VM edit it in place; the last bootloader of each kind
+functions that change a VM edit it in place. The last bootloader of each type
 is kept in an annotation, so that a change of mode and back restores its other
-settings: persistent NVRAM, secure boot, a serial console of the BIOS.
+settings: persistent NVRAM, secure boot, the serial console of the BIOS.
 
-Secure boot belongs to UEFI. Under Legacy it is off and cannot be switched
-on; a change to Legacy switches it off for as long as Legacy lasts. It needs
-System Management Mode, which is switched on with it and left on, being
-harmless without.
+Secure boot needs UEFI. In Legacy mode it is off and cannot be switched on; a
+change to Legacy switches it off until the mode is UEFI again. It needs System
+Management Mode, which is switched on with it. Switching secure boot off leaves
+that on, because it is harmless.
 """
 
 import copy
@@ -20,7 +20,7 @@ from sushy_kubevirt.machine import annotations
 
 
 class Mode(enum.Enum):
-    """How a machine boots: Redfish's ``BootSourceOverrideMode``."""
+    """Boot mode: Redfish's ``BootSourceOverrideMode``."""
 
     UEFI = 'UEFI'
     """``bootloader.efi``"""
@@ -31,25 +31,30 @@ class Mode(enum.Enum):
 
 _KIND = {Mode.UEFI: 'efi', Mode.LEGACY: 'bios'}
 
-#: Written where nothing is remembered. KubeVirt takes an ``efi`` that does
-#: not say otherwise for one with secure boot.
+#: Bootloaders to write if the annotation has none. In KubeVirt an ``efi``
+#: without ``secureBoot`` has secure boot on.
 _FRESH = {'efi': {'secureBoot': False}, 'bios': {}}
 
-#: Architectures that KubeVirt starts with UEFI when nothing is said
+#: Architectures for which KubeVirt uses UEFI if the VM has no bootloader
 #: (``pkg/defaults``, KubeVirt 1.9).
 _UEFI_ONLY = ('arm64',)
 
 
 def bootloader(template):
-    """:returns: what the template says of the bootloader, a dict with
-    ``efi`` or ``bios``; {} if it leaves it to KubeVirt
+    """:returns: the bootloader of a template, a dict with ``efi`` or
+    ``bios``; {} if the template has none and KubeVirt chooses
+
+    :param template: a VM's template, or a VMI
     """
     domain = (template.get('spec') or {}).get('domain') or {}
     return (domain.get('firmware') or {}).get('bootloader') or {}
 
 
 def bootloader_type(loader):
-    """:returns: 'efi', 'bios' or None, for a `bootloader`"""
+    """:returns: 'efi' or 'bios'; None for an empty bootloader
+
+    :param loader: a bootloader as `bootloader` returns it, or None
+    """
     for name in ('efi', 'bios'):
         if loader and loader.get(name) is not None:
             return name
@@ -57,16 +62,17 @@ def bootloader_type(loader):
 
 
 def is_bootloader(value):
-    """:returns: whether a JSON value could be a `bootloader`"""
+    """:returns: whether a JSON value has the form of a bootloader"""
     return isinstance(value, dict) and all(
         isinstance(value.get(name, {}), dict) for name in ('efi', 'bios'))
 
 
 def mode(vm, vmi=None):
-    """How the VM boots next.
+    """Return the boot mode of the VM's next VMI.
 
     :param vm: the VM
-    :param vmi: its VMI: what a preference chose shows only there
+    :param vmi: its VMI or None; the choice of a preference is visible only in
+        the VMI
     :returns: a `Mode`
     """
     template = vm['spec'].get('template') or {}
@@ -81,12 +87,12 @@ def mode(vm, vmi=None):
 
 
 def set_mode(vm, mode_):
-    """Choose how the VM boots from its next start on.
+    """Set the boot mode of a VM from its next start on.
 
     :param vm: a VM, which is changed
     :param mode_: a `Mode`
-    :returns: [old, new] bootloader, each None if there is none; None if
-        nothing was changed
+    :returns: [old, new] bootloader, where old is None if there was none; None
+        if nothing was changed
     """
     template = vm['spec']['template']
     old = bootloader(template)
@@ -97,7 +103,7 @@ def set_mode(vm, mode_):
         return None
     remembered = annotations.read(vm, annotations.BOOTLOADERS)
     if not is_bootloader(remembered):
-        remembered = {}       # no BMC has written that
+        remembered = {}       # malformed: not written by a BMC
     if bootloader_type(old):
         remembered[bootloader_type(old)] = old[bootloader_type(old)]
         annotations.write(vm, annotations.BOOTLOADERS, remembered)
@@ -109,10 +115,10 @@ def set_mode(vm, mode_):
 
 
 def restore_mode(vm, change):
-    """Undo a `set_mode`, if the mode is still the one it set.
+    """Undo a `set_mode` if the mode is still the one that it set.
 
     :param vm: a VM, which is changed
-    :param change: what `set_mode` returned
+    :param change: the [old, new] that `set_mode` returned
     """
     old, new = change
     template = vm['spec']['template']
@@ -139,11 +145,12 @@ def secure_boot(vm, vmi=None):
 
 
 def edit_secure_boot(vm, enabled, vmi=None):
-    """Switch secure boot, from the next start on.
+    """Switch secure boot on or off, from the next start on.
 
     :param vm: a VM, which is changed
+    :param enabled: True switches it on
     :param vmi: its VMI or None, see `mode`
-    :raises: `errors.WrongState` if it is to be switched on under Legacy
+    :raises: `errors.WrongState` if it is switched on in Legacy mode
     """
     if secure_boot(vm, vmi) == enabled:
         return

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine is made of, from its VM and its VMI.
+"""Hardware inventory of a machine, read from its VM and its VMI.
 
-A VM says what was asked for, its VMI what there is: sizes that an instance
-type or a default filled in, MAC addresses that KubeVirt made up. The VMI is
-believed where it speaks, and KubeVirt's defaults where neither does (those of
-pkg/defaults in KubeVirt 1.9).
+The VM holds the requested values. The VMI holds the actual ones, such as sizes
+that an instance type or a default filled in and MAC addresses that KubeVirt
+generated. The VMI takes precedence. If neither has a value, KubeVirt's default
+is used (``pkg/defaults`` of KubeVirt 1.9).
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ from sushy_kubevirt.machine import bios
 
 @dataclasses.dataclass(frozen=True)
 class Cpus:
-    """The topology the guest sees."""
+    """CPU topology that the guest sees."""
 
     sockets: int = 1
-    cores: int = 1          # of each socket
-    threads: int = 1        # of each core
+    cores: int = 1          # in each socket
+    threads: int = 1        # in each core
     model: str = ''         # such as 'host-model'; '' for the default
     architecture: str = ''  # 'amd64', 'arm64', 's390x'; '' for the default
 
@@ -33,14 +33,14 @@ class Nic:
     """A network interface."""
 
     name: str
-    mac: str = ''           # lower case, colons; '' when not known yet
-    ips: tuple = ()         # without prefix length
+    mac: str = ''           # lower case with colons; '' if not known yet
+    ips: tuple = ()         # strings without prefix length
     model: str = ''         # 'virtio', 'e1000' …
     network: str = ''       # 'pod', or the name of the Multus network
-    guest_name: str = ''    # 'eth0'; when the guest agent tells
-    link: str = ''          # 'up', 'down'; '' when not known
-    plugged: bool = True    # whether its owner left the link up
-    guest_mac: str = ''     # what the guest made of it; when it is told
+    guest_name: str = ''    # such as 'eth0'; '' without a guest agent
+    link: str = ''          # 'up', 'down'; '' if not known
+    plugged: bool = True    # False if the VM's owner set the link down
+    guest_mac: str = ''     # MAC the guest uses (VMI's status); '' unknown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Disk:
     capacity_bytes: int | None = None
     serial: str = ''
     read_only: bool = False
-    source: str = ''        # kind of the volume, such as
+    source: str = ''        # type of the volume, such as
     #                         'persistentVolumeClaim'; '' for an empty drive
 
 
 @dataclasses.dataclass(frozen=True)
 class Chassis:
-    """What the guest's SMBIOS says of the chassis (``domain.chassis``)."""
+    """Chassis data of the guest's SMBIOS (``domain.chassis``)."""
 
     manufacturer: str = ''
     version: str = ''
@@ -70,38 +70,42 @@ class Chassis:
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """All of it. Texts are '' when not known."""
+    """Inventory of a machine. Strings are '' if not known."""
 
     cpus: Cpus
-    memory_bytes: int           # 0 when not known
-    nics: tuple = ()
-    disks: tuple = ()
-    serial: str = ''            # what the guest reads from its firmware
-    machine_type: str = ''      # 'pc-q35-rhel9.6.0'
-    node: str = ''              # where it runs
+    memory_bytes: int           # 0 if not known
+    nics: tuple = ()            # of Nic
+    disks: tuple = ()           # of Disk
+    serial: str = ''            # serial number in domain.firmware
+    machine_type: str = ''      # such as 'pc-q35-rhel9.6.0'
+    node: str = ''              # node that the VMI runs on
     hostname: str = ''
     firmware: str = 'bios'      # 'bios', 'efi'
     kubevirt_version: str = ''
     chassis: Chassis = Chassis()
-    tpm: str = ''               # 'Volatile', 'Persistent'; '' without
+    tpm: str = ''               # 'Volatile', 'Persistent'; '' without a TPM
     graphics: bool = True       # whether KubeVirt gives it a VNC display
     serial_console: bool = True
-    started: str = ''           # when its VMI began to run, RFC 3339
-    booted: str = ''            # when its guest agent was heard of
+    started: str = ''           # when its VMI became Running, RFC 3339
+    booted: str = ''            # when its guest agent connected, RFC 3339
 
 
 def needs_sizes(vm, vmi):
-    """:returns: whether only an instance type knows a machine's sizes"""
+    """:returns: whether a machine's sizes have to be read from its instance
+    type or preference, because it has no VMI
+    """
     return vmi is None and ('instancetype' in vm['spec']
                             or 'preference' in vm['spec'])
 
 
 def of(vm, vmi, kubevirt_version=None, sizes=None):
-    """The inventory of a machine.
+    """Return the inventory of a machine.
 
-    :param vmi: None when there is none
-    :param kubevirt_version: see `gates.Gates.version`
-    :param sizes: members of the domain that an instance type fills in
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :param kubevirt_version: see `feature_gates.Gates.version`
+    :param sizes: dict of the members of ``spec.domain`` that an instance type
+        or a preference fills in, or None
     :returns: an `Inventory`
     """
     template = vm['spec']['template']['spec']
@@ -256,7 +260,11 @@ def _disk(disk, volume, state, vm, default_bus):
 
 
 def _capacity(volume, state, vm):
-    """What is known of a disk's size, the surest source first."""
+    """Return the size of a disk in bytes, or None if it is not known.
+
+    Sources in the order of precedence: capacity and request of its claim, its
+    volume, its DataVolume template, the size that the VMI's status has.
+    """
     claim = state.get('persistentVolumeClaimInfo') or {}
     wanted = [(claim.get(each) or {}).get('storage')
               for each in ('capacity', 'requests')]
