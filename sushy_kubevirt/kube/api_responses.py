@@ -13,7 +13,7 @@ from sushy_kubevirt.kube import errors
 #: (apiserver, admission plug-in NamespaceLifecycle).
 _TERMINATING = ' because it is being terminated'
 
-#: And what is to be made in one that does not exist.
+#: The message that refuses objects in a namespace that does not exist.
 _NO_NAMESPACE = re.compile('namespaces "[^"]*" not found')
 
 #: Nesting levels of a response that are parsed; deeper values become null.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to the Kubernetes API, and what its answers mean.
+"""Client of the Kubernetes API.
 
-One try each: who wants a write to survive a bad moment wraps it in `retry`.
-Speaks urllib3 and JSON alone, as the long-lived processes are to stay small.
+Writes are sent once; `retry` repeats them. Uses urllib3 and JSON without the
+kubernetes library, to keep the memory of long-lived processes small.
 """
 
 import collections
@@ -24,56 +24,56 @@ JSON_PATCH = 'application/json-patch+json'
 MERGE_PATCH = 'application/merge-patch+json'
 APPLY = 'application/apply-patch+yaml'
 
-#: As all of Kubernetes' own clients have it. KubeVirt's actions answer
-#: without a body and say of none what it would be, so that its virt-api has
-#: nothing for who accepts JSON alone: 406 (go-restful's ``matchesAccept``).
+#: The Accept header of Kubernetes' own clients. KubeVirt's actions respond
+#: without a body and declare no content type, so virt-api responds with 406
+#: to clients that accept only JSON (go-restful's ``matchesAccept``).
 ACCEPT = 'application/json, */*'
 
-#: Accept headers for one object and for a list of which only the metadata is
-#: wanted.
+#: Accept headers that request only the metadata of one object and of a list.
 _METADATA = (
     'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1',
     'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1')
 
-#: User-Agent of the BMC processes, and the field manager of what they make by
-#: server-side apply. The API server takes the User-Agent up to a slash for
-#: the field manager of other writes.
+#: User-Agent of the BMC processes, and their field manager in server-side
+#: apply. For other writes the API server uses the User-Agent up to a slash as
+#: the field manager.
 FIELD_MANAGER = 'sushy-kubevirt'
 
-#: Idle connections to the API server that are kept.
+#: Number of idle connections to the API server that are kept.
 CONNECTIONS = 8
 
-#: A resourceVersion that no object has: etcd's first, before it holds any.
+#: A resourceVersion that no object has: that of an empty etcd.
 _NO_OBJECT_VERSION = '1'
 
-#: A watch that is silent for this much longer than it was to last is dead.
+#: Seconds beyond its duration after which a silent watch counts as dead.
 WATCH_GRACE = 5
 
-#: And one that is silent for so long, where bookmarks come "roughly every
-#: minute" (apiserver, pkg/storage/cacher/cache_watcher.go). They do not while
-#: nothing happens to a kind and etcd does not tell how far it is: that is
-#: every 5 s with kubeadm's settings, but every 10 min with etcd's own.
+#: Seconds of silence after which a watch that had bookmarks counts as dead.
+#: Bookmarks arrive "roughly every minute" (apiserver,
+#: pkg/storage/cacher/cache_watcher.go), but not while a kind does not change
+#: and etcd sends no progress notification, which it does every 5 s with
+#: kubeadm's settings and every 10 min by default.
 WATCH_SILENCE = 90
 
 
 class Client:
-    """Speaks to one API server. Safe to use from several threads.
+    """Client of one API server. Thread-safe.
 
-    Every method raises `errors.Unavailable` or one of its subclasses when
-    the server is away or in trouble, `errors.AccessDenied`,
-    `errors.ObjectNotFound` and `errors.Rejected`.
+    Every method may raise `errors.Unavailable` or a subclass if the server
+    is unreachable or fails, `errors.AccessDenied`, `errors.ObjectNotFound`
+    and `errors.Rejected`.
 
     :param connection: a `connection.Connection`
     :param options: an `options.Options`
     :param user_agent: sent with each request; also the field manager
     :param connections: number of idle connections that are kept
     :param before_write: function without arguments, called immediately before
-        each request that is not a GET is sent; raises to prevent it
-    :param watch_silence: a watch that is silent for so many seconds is opened
-        again from the version it had reached; for watches that last for much
-        longer. None: a watch that is silent for longer than it was to last,
-        or for `WATCH_SILENCE` once it had bookmarks, is dead, and everything
-        is listed again.
+        each request other than GET; an exception prevents the request
+    :param watch_silence: seconds of silence after which a watch is opened
+        again from the version it reached; for watches of a much longer
+        duration. None: a watch that is silent beyond its duration, or for
+        `WATCH_SILENCE` once it had bookmarks, counts as dead, and the
+        collection is listed again.
     """
 
     def __init__(self, connection, options, user_agent=FIELD_MANAGER,
@@ -88,20 +88,20 @@ class Client:
         self.after_fork()
 
     def after_fork(self):
-        """Use no socket and no lock of the parent process."""
+        """Discard the sockets and locks of the parent process."""
         self._connection.after_fork()
         self._lock = threading.Lock()
         self._calls = collections.Counter()
         self._manager = None
         self._transport = None
-        # Collections whose watches have had a bookmark lately.
+        # Collections whose watches have received bookmarks recently.
         self._bookmarked = set()
 
     def get(self, resource, namespace, name, metadata_only=False):
         """Read one object.
 
-        :param resource: a `api_resources.Resource`
-        :param metadata_only: whether to read nothing but its metadata
+        :param resource: an `api_resources.Resource`
+        :param metadata_only: True to read only its metadata
         :returns: the object, a dict
         """
         call = api_responses.ApiCall('get', resource, namespace, name)
@@ -113,10 +113,9 @@ class Client:
         """Read a collection, a page at a time.
 
         :param namespace: None or '' for all namespaces
-        :param metadata_only: whether to read nothing but the metadata
-        :returns: iterator of (items, resourceVersion), the version that of
-            the whole collection
-        :raises: `errors.WatchExpired` if it changed too much in between
+        :param metadata_only: True to read only the metadata
+        :returns: iterator of (items, resourceVersion of the collection)
+        :raises: `errors.WatchExpired` if the next page is no longer available
         """
         call = api_responses.ApiCall('list', resource, namespace)
         fields = {'limit': self._options.page_size}
@@ -136,14 +135,16 @@ class Client:
 
     def watch(self, resource, namespace=None, version='', label_selector='',
               field_selector='', metadata_only=False):
-        """Follow a collection from a version on.
+        """Watch a collection from a resourceVersion on.
 
-        :param metadata_only: whether to receive nothing but the metadata
-        :returns: a `Watch` that is open
+        :param namespace: None or '' for all namespaces
+        :param version: the resourceVersion
+        :param metadata_only: True to receive only the metadata
+        :returns: an open `Watch`
         :raises: `errors.WatchExpired` if the version is too old
         """
         call = api_responses.ApiCall('watch', resource, namespace)
-        # Jitter: after an outage, all BMCs begin at the same moment.
+        # Jitter, as all BMCs start their watches together after an outage.
         seconds = max(1, round(
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
@@ -166,10 +167,11 @@ class Client:
         return Watch(response, call, self._bookmarked, collection, resumes)
 
     def patch(self, resource, namespace, name, body, subresource=None):
-        """Change an object: a JSON patch if body is a list, else a merge
-        patch.
+        """Patch an object.
 
-        :returns: the object as it is now
+        :param body: list for a JSON patch, dict for a merge patch
+        :param subresource: such as ``status``
+        :returns: the patched object
         :raises: `errors.Conflict` if a ``test`` of the patch failed
         """
         call = api_responses.ApiCall(
@@ -184,8 +186,8 @@ class Client:
 
         :param body: dict with apiVersion and kind; a ``metadata.uid`` in it
             must be that of the object
-        :returns: the object as it is now
-        :raises: `errors.Conflict` if it has another uid
+        :returns: the object after the change
+        :raises: `errors.Conflict` if the object has another uid
         """
         call = api_responses.ApiCall('patch', resource, namespace, name)
         return self._request(
@@ -197,18 +199,19 @@ class Client:
 
         :param body: dict; a ``metadata.resourceVersion`` in it must be that
             of the object
-        :returns: the object as it is now
-        :raises: `errors.Conflict` if it has another resourceVersion
+        :returns: the object after the change
+        :raises: `errors.Conflict` if the object has another resourceVersion
         """
         call = api_responses.ApiCall('update', resource, namespace, name)
         return self._request('PUT', resource.path(namespace, name), call,
                              body=body)
 
     def action(self, resource, namespace, name, action, body=None):
-        """Call one of KubeVirt's actions on a VM or VMI.
+        """Call an action of KubeVirt's API on a VM or VMI.
 
         :param action: such as ``start``
-        :returns: the answer, a dict; {} when there is none
+        :param body: dict, or None
+        :returns: body of the response, a dict; {} if it is empty
         """
         group = api_resources.SUBRESOURCES_GROUP
         call = api_responses.ApiCall(
@@ -229,15 +232,15 @@ class Client:
     def create(self, resource, namespace, body, named=False):
         """Create an object.
 
-        :param named: whether to do it by server-side apply. For that an API
-            server asks whether one may ``create`` an object of this name
-            (apiserver/pkg/endpoints/handlers/patch.go; and ``patch``), for
-            all else whether one may create any. The resourceVersion keeps it
-            from changing one that is there: it is looked at then, and
-            forgotten where there is none (registry/generic/registry/store.go,
-            Update).
-        :returns: it as it is now
-        :raises: `errors.Conflict` if there is one
+        :param named: True to create by server-side apply. The API server
+            then requires the rights to ``create`` and ``patch`` an object of
+            this name (apiserver/pkg/endpoints/handlers/patch.go), otherwise
+            the right to create any. The resourceVersion prevents the change
+            of an existing object: the API server compares it with that of an
+            existing object and ignores it if there is none
+            (registry/generic/registry/store.go, Update).
+        :returns: the created object
+        :raises: `errors.Conflict` if the object exists
         """
         call = api_responses.ApiCall('create', resource, namespace)
         if named:
@@ -261,9 +264,10 @@ class Client:
                              body=body)
 
     def serves_group(self, group):
-        """Whether the API server serves a group of kinds.
+        """Return True if the API server serves an API group.
 
-        Whoever is known may ask (ClusterRole ``system:discovery``).
+        All authenticated users have the right to this request (ClusterRole
+        ``system:discovery``).
 
         :param group: such as ``cdi.kubevirt.io``
         """
@@ -277,18 +281,18 @@ class Client:
 
     @property
     def calls(self):
-        """The requests so far.
+        """Number of requests so far.
 
-        :returns: dict of (verb, resource, code) and their number; the verb
-            and the resource as access rights have them, such as ``update``
-            and ``virtualmachines/start.subresources.kubevirt.io``; the code
-            is HTTP's, 0 where there was no answer
+        :returns: dict of (verb, resource, code) to number; verb and resource
+            as in RBAC rules, such as ``update`` and
+            ``virtualmachines/start.subresources.kubevirt.io``; code is the
+            HTTP status, 0 without a response
         """
         with self._lock:
             return dict(self._calls)
 
     def close(self):
-        """Let go of all connections."""
+        """Close all connections."""
         with self._lock:
             if self._manager is not None:
                 self._manager.clear()
@@ -300,7 +304,7 @@ class Client:
             response = self._send(method, path, call, fields, body, content,
                                   accept)
         except errors.ConnectionLost:
-            # A kept connection that the server has closed in the meantime.
+            # An idle connection that the server has closed in the meantime.
             if method != 'GET':
                 raise
             response = self._send(method, path, call, fields, accept=accept)
@@ -312,7 +316,7 @@ class Client:
 
     def _send(self, method, path, call, fields=None, body=None, content=JSON,
               accept=ACCEPT, read_timeout=None):
-        """Send a request, and once again if the credentials had expired."""
+        """Send a request; repeat it once with renewed credentials on 401."""
         access = self._connection.access()
         response = self._send_once(access, method, path, call, fields, body,
                                    content, accept, read_timeout)
@@ -352,7 +356,8 @@ class Client:
             return response
         except (urllib3.exceptions.HTTPError, OSError) as e:
             if isinstance(e, urllib3.exceptions.SSLError):
-                # A certificate may have been replaced: the next try has it.
+                # A certificate may have been replaced: reload it for the next
+                # attempt.
                 self._connection.renew(access)
             raise _connection_error(call, access.server, e) from None
         finally:
@@ -367,7 +372,7 @@ class Client:
             return self._manager
 
     def _error(self, response, call):
-        """The error that an answer means."""
+        """Return the exception for an error response."""
         data = b''
         try:
             data = response.read()
@@ -378,9 +383,9 @@ class Client:
 
 
 class Watch:
-    """An open watch: iterate it for (type, object).
+    """An open watch: iterator of (type, object).
 
-    Ends when the server ends it.
+    Ends when the server ends the watch.
     """
 
     def __init__(self, response, call, bookmarked, collection, resumes=False):
@@ -407,8 +412,8 @@ class Watch:
             self._bookmarked.discard(self._collection)
             if self._resumes:
                 return
-            # It should have ended by itself. What it kept to itself, another
-            # one from the same version on may as well.
+            # The server should have ended the watch. Another one from the
+            # same version may miss events as well, so list again.
             raise errors.WatchExpired(
                 f'{self._call} was silent and did not end') from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError,
@@ -435,11 +440,11 @@ class Watch:
             yield b''.join(rest)
 
     def stop(self):
-        """End it, from another thread."""
+        """End the watch from another thread."""
         try:
             self._response.shutdown()
         except (OSError, ValueError, RuntimeError):
-            pass    # ended by itself
+            pass    # the watch has ended already
 
 
 def _manager(access, connections):
@@ -448,7 +453,8 @@ def _manager(access, connections):
     if access.server.startswith('https:'):
         common['ssl_context'] = access.ssl_context()
         if access.insecure:
-            # Said once by whoever set it, not once a request.
+            # urllib3 would warn at each request of an option that was set on
+            # purpose.
             urllib3.disable_warnings(
                 urllib3.exceptions.InsecureRequestWarning)
         if access.tls_server_name:
@@ -470,7 +476,7 @@ def _manager(access, connections):
 
 
 def _connection_error(call, server, error):
-    """The error that a connection which failed means."""
+    """Return the exception for a failed connection."""
     e = urllib3.exceptions
     message = 'The API server %s does not answer (%s): %s' % (
         server, call, _reason(error))
@@ -483,12 +489,12 @@ def _connection_error(call, server, error):
 
 
 def _reason(error):
-    """The last of the reasons that are wrapped in each other."""
+    """Return the text of the innermost of nested exceptions."""
     for inner in (getattr(error, 'reason', None), error.__cause__,
                   *reversed(error.args)):
         if isinstance(inner, Exception):
             return _reason(inner)
     text = str(error)
-    # urllib3 begins with the repr of its connection.
+    # urllib3's messages begin with the repr of its connection.
     return re.sub(r"^<?[\w.]+\([^)]*\)( at 0x\w+>)?: ", '', text) or repr(
         error)

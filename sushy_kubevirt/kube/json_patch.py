@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON patch between an object and its edited copy.
+"""JSON patches that turn an object into its edited copy.
 
-Steps edit a copy of the VM in plain Python and send what differs, no more:
-a list is never sent whole, because the copy may lack parts that the cache
-does not keep.
+Steps edit a copy of the VM and send only the differences. A list is never
+sent whole, because the copy may lack parts that the cache does not keep.
 """
 
 _ANNOTATIONS = '/metadata/annotations/'
 
 
 def diff(old, new, path=''):
-    """Say how to come from one to the other.
+    """Return the JSON patch from one value to another.
 
     :param old: a JSON value
     :param new: the same, edited
@@ -37,10 +36,11 @@ def diff(old, new, path=''):
 
 
 def _lists(old, new, path):
-    """Like `diff` for lists that lost items or gained some at their end,
-    which is all that is ever done to one here.
+    """Return the patch of a list.
 
-    An item is never turned into one of another name: it may lack parts.
+    Supports removed items, and items added at the end; callers make no other
+    changes. An item is never changed into one of another name, as it may
+    lack parts.
     """
     operations = []
     names = [_name(item) for item in new]
@@ -66,14 +66,16 @@ def _name(item):
 
 
 def guarded_diff(vm, edited, strict=False):
-    """The patch that makes a VM its edited copy, and is refused (with 409 or
-    422, `errors.Conflict`) if the VM's spec, or an annotation that is
-    changed, is not any more what it was. KubeVirt's own writes to the status,
-    of which there are many while a VM starts, do not get in the way.
+    """Return a patch with tests that refuse it after a concurrent change.
+
+    The API server refuses the patch (409 or 422, `errors.Conflict`) if the
+    VM's spec, or an annotation that the patch changes, has changed since.
+    KubeVirt's writes to the status, which are frequent while a VM starts, do
+    not matter.
 
     :param vm: the VM the copy was made from
     :param edited: the copy
-    :param strict: refuse after any other change too, of the status even
+    :param strict: True to refuse after any change, including the status
     :returns: list of operations, [] if nothing differs
     """
     operations = diff(vm, edited)
@@ -83,8 +85,8 @@ def guarded_diff(vm, edited, strict=False):
     alone = all(each['path'].startswith(_ANNOTATIONS) for each in operations)
     if strict or not metadata.get('annotations') or alone and any(
             each['op'] == 'add' for each in operations):
-        # That an annotation is not there cannot be tested for, and it
-        # changes no generation.
+        # A JSON patch cannot test that an annotation is absent, and adding
+        # one does not change the generation.
         return [{'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': metadata['resourceVersion']}] + operations
     tests = [{'op': 'test', 'path': '/metadata/generation',
@@ -101,11 +103,14 @@ def guarded_diff(vm, edited, strict=False):
 
 
 def send(machine, vm, edited, strict=False):
-    """Write an edited copy of a VM back, if it differs: see `guarded_diff`.
+    """Patch a VM with the changes of its edited copy, see `guarded_diff`.
 
-    One try; call it in a step of `machine.Machine.write`.
+    Sends at most one request without retries; call it in a step of
+    `machine.Machine.write`.
 
-    :returns: the VM as it is now
+    :param machine: a `machine.Machine`
+    :returns: the patched VM; ``vm`` itself if nothing differs
+    :raises: `errors.Conflict` after a concurrent change
     """
     operations = guarded_diff(vm, edited, strict)
     return machine.patch(operations) if operations else vm

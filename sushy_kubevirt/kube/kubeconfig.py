@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads kubeconfigs, in a child process that lives for a second.
+"""Parser of kubeconfigs that runs in a short-lived child process.
 
-The kubernetes library knows everything a kubeconfig may say (exec plugins,
-OIDC, certificates …) but costs more memory than the rest of a BMC together.
-So it is imported in a child only, which answers over a pipe what a connection
-needs. The child is this module's `main`; `read` is its caller's end.
+The kubernetes library supports everything a kubeconfig may contain (exec
+plugins, OIDC, certificates …) but needs more memory than the rest of a BMC.
+So only a child process imports it and returns the connection's settings over
+a pipe. `main` is the child, `read` runs it.
 """
 
 import json
@@ -15,15 +15,16 @@ import sys
 
 from sushy_kubevirt.kube import errors
 
-#: An exec plugin may ask an identity provider, which takes its time.
+#: Timeout of the child in seconds: an exec plugin may wait for an identity
+#: provider.
 CHILD_SECONDS = 60
 
 
 def read(paths, context=None):
-    """Read kubeconfigs and fetch the credentials they describe.
+    """Read kubeconfigs and get the credentials they describe.
 
-    :param paths: list of files; merged as ``kubectl`` does, the first to say
-        something wins
+    :param paths: list of files, merged as ``kubectl`` does: the first file
+        that sets a value wins
     :param context: name of a context; None for the current one
     :returns: dict: server, ca, cert, key (PEM texts), authorization (header),
         token_file, proxy, tls_server_name, insecure, expiry (seconds since
@@ -32,7 +33,7 @@ def read(paths, context=None):
     """
     try:
         child = subprocess.run(
-            # -P: nothing is imported from where the process happens to run.
+            # -P keeps modules of the working directory from being imported.
             [sys.executable, '-P', '-m', __name__, json.dumps(
                 {'paths': list(paths), 'context': context})],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -53,9 +54,9 @@ def read(paths, context=None):
 
 
 def main():
-    """The child: a JSON object as argument, one as answer on stdout."""
+    """Read kubeconfigs in the child: JSON argument, JSON result on stdout."""
     request = json.loads(sys.argv[1])
-    # Plugins and libraries that print must not spoil the answer.
+    # Output of plugins and libraries goes to stderr, not into the result.
     out = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     try:
@@ -65,7 +66,7 @@ def main():
     except Exception as e:
         text = str(e)
         if isinstance(e, (AttributeError, LookupError, TypeError)):
-            # The library takes its form for granted.
+            # The library does not validate the structure.
             text = f'it does not look like one ({text})'
         answer = {'error': 'Kubeconfig %s cannot be used: %s'
                   % (os.pathsep.join(request['paths']), text)}
@@ -79,7 +80,7 @@ def _describe(paths, context):
     from kubernetes import client
     from kubernetes.config import kube_config
 
-    # The library logs why an exec plugin failed, and goes on without.
+    # The library logs why an exec plugin failed, and continues without it.
     logged_errors = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: logged_errors.append(record.getMessage())
@@ -92,8 +93,8 @@ def _describe(paths, context):
     name, namespace = _context(merger, paths, context)
 
     def persist():
-        # OIDC tokens that were refreshed; a file that cannot be written
-        # costs another refresh, no more.
+        # Saves refreshed OIDC tokens. If the file cannot be written, the
+        # next read refreshes them again.
         try:
             merger.save_changes()
         except OSError:
@@ -101,7 +102,7 @@ def _describe(paths, context):
 
     loader = kube_config.KubeConfigLoader(
         config_dict=merger.config, active_context=name,
-        config_base_path=None,  # relative to the file each entry stands in
+        config_base_path=None,  # paths are relative to the entry's file
         config_persister=persist)
     config = client.Configuration()
     loader.load_and_set(config)
@@ -144,7 +145,7 @@ def _describe(paths, context):
 
 
 def _context(merger, paths, requested):
-    """Name and namespace of the context to use."""
+    """Return the name and namespace of the context to use."""
     where = os.pathsep.join(paths)
     contexts = {}
     for path in merger.paths:
@@ -153,7 +154,7 @@ def _context(merger, paths, requested):
     available = ', '.join(sorted(contexts)) or 'none at all'
     name = requested
     if not name:
-        # The library lets the last file win, kubectl the first.
+        # In the library the last file wins, in kubectl the first.
         name = next((merger.config_files[path]['current-context']
                      for path in merger.paths
                      if merger.config_files[path].get('current-context')),
@@ -170,7 +171,7 @@ def _context(merger, paths, requested):
 
 
 def _named(merger, kind, name):
-    """A cluster or user, with the path of the file it stands in."""
+    """Return a cluster or user; a user with the ``path`` of its file."""
     for path in merger.paths:
         for entry in merger.config_files[path].get(kind) or ():
             if entry.get('name') == name:
@@ -182,7 +183,7 @@ def _named(merger, kind, name):
 
 
 def _proxy(cluster, server):
-    """The cluster's own proxy, else that of the environment."""
+    """Return the cluster's own proxy, else that of the environment."""
     from urllib import parse
     from urllib import request
 

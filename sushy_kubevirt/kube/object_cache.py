@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newest version seen of each object of one kind.
+"""Cache of the newest version of each object of one kind.
 
-Objects come from three sides: lists, watch events, and answers to writes of
-this process. Whichever arrives last, the newer version wins, so that a
-watch which lags behind never takes back what a write has already shown.
-Objects are kept packed, as most of a thousand are not looked at for hours.
+Objects come from three sources: lists, watch events, and responses to writes
+of this process. The newer version wins regardless of the order of arrival, so
+that a delayed watch event never reverts a write. Objects are compressed, as
+most of a thousand are not read for hours.
 
-Not locked: the cache does that.
+Not thread-safe: the caller holds a lock.
 """
 
 import json
 import zlib
 
-#: A fast level: the gain of the higher ones is small on such short texts.
+#: zlib level: fast; higher levels gain little on such short texts.
 _LEVEL = 1
 
-#: Deleted objects remembered against events that lag behind.
+#: Number of deleted objects that are recorded, to ignore delayed events.
 _MAX_TOMBSTONES = 1000
 
 
 class Entry:
-    """One object: what it is found by, and the rest packed."""
+    """One object: its lookup keys, and the object compressed."""
 
     __slots__ = ('key', 'uid', 'version', 'link', 'data')
 
@@ -29,25 +29,25 @@ class Entry:
         self.key = object_key(obj)
         self.uid = metadata.get('uid', '')
         self.version = version_number(metadata.get('resourceVersion'))
-        #: What the kind is linked by: a VM's firmware UUID, a VMI's owner.
+        #: Relation to other objects: a VM's firmware UUID, a VMI's owner.
         self.link = link
         self.data = zlib.compress(
             json.dumps(obj, separators=(',', ':')).encode(), _LEVEL)
 
     def unpack(self):
-        """:returns: the object, a dict of its own"""
+        """Return the object as a new dict."""
         return json.loads(zlib.decompress(self.data))
 
 
 class ObjectCache:
     """Objects of one kind.
 
-    :param trim: function that drops what is not needed of an object
-    :param link: function of an object: what it is linked by
-    :param readmits: whether an object that a watch showed to be gone may be
-        put again with the version it was gone at. An object that lost the
-        label it is watched by has that version; who reads it by its name
-        wants it.
+    :param trim: function that removes unused parts of an object in place
+    :param link: function that returns the `Entry.link` of an object
+    :param readmits: True to accept an object again with the version at which
+        a watch reported it as deleted. An object that lost the label it is
+        watched by has that version and still exists; a read by its name
+        adds it again.
     """
 
     def __init__(self, trim, link, readmits=False):
@@ -61,7 +61,7 @@ class ObjectCache:
         return len(self._entries)
 
     def get(self, key):
-        """:returns: the `Entry` at (namespace, name), or None"""
+        """Return the `Entry` of a (namespace, name), or None."""
         return self._entries.get(key)
 
     def keys(self):
@@ -69,15 +69,15 @@ class ObjectCache:
 
     @property
     def newest(self):
-        """The highest version held."""
+        """The highest version in the cache, 0 if it is empty."""
         return max((e.version or 0 for e in self._entries.values()),
                    default=0)
 
     def put(self, obj):
-        """Take an object in, unless a newer version is held or it is gone.
+        """Add an object unless a newer version is cached or it was deleted.
 
         :param obj: the object, trimmed in place
-        :returns: whether that changed anything
+        :returns: True if the cache changed
         """
         self._trim(obj)
         metadata = obj['metadata']
@@ -97,10 +97,10 @@ class ObjectCache:
         return True
 
     def remove(self, obj):
-        """Take an object out that a watch says is deleted, or does not
-        match the selector any more.
+        """Remove an object that a watch reported as deleted, or that no
+        longer matches its selector.
 
-        :returns: the entries taken out
+        :returns: list of the entries removed
         """
         metadata = obj['metadata']
         version = version_number(metadata.get('resourceVersion'))
@@ -115,10 +115,10 @@ class ObjectCache:
         return [self._entries.pop(held.key)]
 
     def discard_deleted(self, key, uid):
-        """Take an object out that the API does not have any more.
+        """Remove an object that the API no longer has.
 
-        :param uid: of the object that is gone for good
-        :returns: the entries taken out
+        :param uid: of the deleted object
+        :returns: list of the entries removed
         """
         self._add_tombstone(uid, None)
         held = self._entries.get(key)
@@ -127,19 +127,19 @@ class ObjectCache:
         return [self._entries.pop(key)]
 
     def discard(self, key):
-        """Take an object out that is not wanted any more.
+        """Remove an object that is no longer needed.
 
-        :returns: whether it was held
+        :returns: True if it was cached
         """
         return self._entries.pop(key, None) is not None
 
     def retain_listed(self, within, seen, version):
-        """Take out what a complete list did not have.
+        """Remove the objects that are missing from a complete list.
 
-        :param within: function of a key: whether the list was about it
+        :param within: function of a key: True if the list covers it
         :param seen: the keys listed
-        :param version: of the list; what is newer stays
-        :returns: the entries taken out
+        :param version: of the list; newer objects are kept
+        :returns: list of the entries removed
         """
         version = version_number(version)
         return self._pop(e for e in self._entries.values()
@@ -148,10 +148,10 @@ class ObjectCache:
                               or not _newer(e.version, version)))
 
     def drop(self, within):
-        """Take out everything, and what is remembered of what is gone.
+        """Remove objects and all records of deleted objects.
 
-        :param within: function of a key: whether it is meant
-        :returns: the entries taken out
+        :param within: function of a key: True to remove the object
+        :returns: list of the entries removed
         """
         self._tombstones.clear()
         return self._pop(e for e in self._entries.values() if within(e.key))
@@ -169,16 +169,16 @@ class ObjectCache:
 
 
 def object_key(obj):
-    """:returns: (namespace, name)"""
+    """Return the (namespace, name) of an object."""
     metadata = obj['metadata']
     return metadata.get('namespace', ''), metadata['name']
 
 
 def version_number(version):
-    """A resourceVersion as a number.
+    """Return a resourceVersion as a number, None if it is not numeric.
 
-    Versions of one kind may be compared as numbers (KEP-5504; true of every
-    API server on etcd before it was written down). None if it is none.
+    Versions of one kind may be compared as numbers (KEP-5504; it held for
+    every API server on etcd before that).
     """
     try:
         return int(version)
@@ -187,5 +187,5 @@ def version_number(version):
 
 
 def _newer(version, than):
-    # What cannot be compared is taken to be news.
+    # A version that cannot be compared counts as newer.
     return version is None or than is None or version > than

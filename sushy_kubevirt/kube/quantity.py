@@ -12,29 +12,30 @@ _SUFFIXES = {'n': (10, -9), 'u': (10, -6), 'm': (10, -3), 'k': (10, 3),
              'E': (10, 18), 'Ki': (2, 10), 'Mi': (2, 20), 'Gi': (2, 30),
              'Ti': (2, 40), 'Pi': (2, 50), 'Ei': (2, 60)}
 
-#: A tenant writes them: 1e999999999 would take hours to write out.
+#: Longest text accepted. Tenants write quantities, and the expansion of
+#: 1e999999999 would take hours.
 _LONGEST = 64
 _MOST = 2 ** 63 - 1
 
 
 def to_int(quantity):
-    """The value, rounded up as Kubernetes does (Quantity.Value).
+    """Return the value, rounded up as Kubernetes does (Quantity.Value).
 
     :param quantity: text such as ``1.5Gi``, or a number
-    :returns: int; None if it is no quantity
+    :returns: int, at most 2^63 - 1; None for other text
     """
     value = to_decimal(quantity)
     if value is None:
         return None
-    # As Kubernetes caps them (Quantity, apimachinery's MaxInt64).
+    # Kubernetes has the same limit (Quantity, apimachinery's MaxInt64).
     return min(int(value.to_integral_value(decimal.ROUND_CEILING)), _MOST)
 
 
 def to_decimal(quantity):
-    """The value as it is written.
+    """Return the exact value.
 
     :param quantity: text such as ``500m``, or a number
-    :returns: `decimal.Decimal`; None if it is no quantity
+    :returns: `decimal.Decimal`; None for other text
     """
     text = str(quantity)
     match = _QUANTITY.fullmatch(text)

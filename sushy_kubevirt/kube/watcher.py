@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists a collection once and follows it from there, through breaks.
+"""List and watch of one collection, resumed after interruptions.
 
-A thread for each collection. It hands on what it hears and knows whether it
-hears anything; what that means is the cache's affair.
+Each collection has a thread. It passes lists and events to a sink, such as a
+cache, and records whether the watch works.
 """
 
 import logging
@@ -21,19 +21,19 @@ SHORTEST_WATCH = 0.5
 
 
 class Watcher:
-    """Follows one collection.
+    """Lists and watches one collection.
 
     :param client: a `client.Client`
     :param options: an `options.Options`
-    :param resource: a `resources.Resource`
+    :param resource: an `api_resources.Resource`
     :param namespace: '' for all namespaces
-    :param label_selector: of the objects followed
-    :param field_selector: of the objects followed
-    :param sink: what is told: ``take_list(watcher, pages)`` takes the pages
-        of a list and returns its version, ``event(watcher, type, object)``
-        takes an event, ``changed()`` is called when this starts or stops
-        working
-    :param metadata_only: whether to read nothing but the objects' metadata
+    :param label_selector: of the objects to watch
+    :param field_selector: of the objects to watch
+    :param sink: receiver of the objects: ``take_list(watcher, pages)`` takes
+        the pages of a list and returns its version, ``event(watcher, type,
+        object)`` takes an event, ``changed()`` is called when this starts or
+        stops working
+    :param metadata_only: True to read only the objects' metadata
     """
 
     def __init__(self, client, options, resource, namespace, label_selector,
@@ -47,11 +47,11 @@ class Watcher:
         self._closing = threading.Event()
         self._version = None
         self._watch = None
-        #: Why it does not work, an exception; None while it does.
+        #: Exception that keeps the watch from working; None while it works.
         self.error = None
-        #: Whether a complete list was handed on.
+        #: True once the sink has received a complete list.
         self.listed = False
-        #: Since when nothing is heard (`time.monotonic`); None if it is.
+        #: Time (`time.monotonic`) the watch broke; None while it works.
         self.broken_since = time.monotonic()
 
     def start(self):
@@ -66,7 +66,7 @@ class Watcher:
             watch.stop()
 
     def pages(self):
-        """The collection as it is now, see `client.Client.pages`."""
+        """List the collection, see `client.Client.pages`."""
         return self._client.pages(self.resource, self.namespace,
                                   *self._selectors)
 
@@ -86,28 +86,29 @@ class Watcher:
                     f'Watches of {self.resource} end at once')
             failures += 1
             self._record_failure(error, failures)
-            # The first try after a break is made at once.
+            # The first attempt after a break is made at once.
             if failures > 1:
                 self._closing.wait(retry.pause(
                     failures - 2, FIRST_PAUSE, self._options.watch_backoff,
                     getattr(error, 'retry_after', None)))
 
     def _list_and_watch(self):
-        """List if need be, and follow until the watch ends.
+        """List if there is no version to resume from, then watch.
 
-        :returns: why it ended, an error; None if the server ended it
+        :returns: the exception that ended the watch; None if the server
+            ended it as planned
         """
         try:
             if self._version is None:
                 self._version = self._sink.take_list(self, self.pages())
                 if not self.listed:
-                    # However long it took: nothing was missed until now.
+                    # The list is up to date, however long it took.
                     self.broken_since = time.monotonic()
                 self.listed = True
                 self._sink.changed()
             self._watch_until_end()
         except (errors.WatchExpired, errors.ServerError) as e:
-            # What cannot be told from this version on, a list may tell.
+            # The server cannot watch from this version, but may list.
             self._version = None
             return e
         except errors.MachineError as e:
@@ -119,7 +120,7 @@ class Watcher:
                 f'Following {self.resource} failed: {e}')
 
     def _watch_until_end(self):
-        """Follow from the version on until the server ends the watch."""
+        """Watch from the last version until the server ends the watch."""
         try:
             watch = self._client.watch(
                 self.resource, self.namespace, self._version,
@@ -127,7 +128,8 @@ class Watcher:
         except errors.TooManyRequests:
             raise
         except errors.Unavailable:
-            # The server was away: another history may come back with it.
+            # The server was down and may return with another history, as
+            # after a restored backup.
             self._version = None
             raise
         self._watch = watch
@@ -150,7 +152,7 @@ class Watcher:
             self._worked = self.broken_since - began > SHORTEST_WATCH
 
     def _record_failure(self, error, failures):
-        # One try that failed is no news: watches break.
+        # A single failure is not reported, as watches break regularly.
         if failures > 1 or not self.listed:
             if self.error is None:
                 LOG.warning('Following %s: %s', self.resource, error)
