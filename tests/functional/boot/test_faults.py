@@ -32,7 +32,7 @@ class KilledTestCase(boot_case.BootTestCase):
     """BMC processes come and go; the VM remembers."""
 
     def away(self):
-        """A BMC whose keeper does not run."""
+        """A BMC without its one-time boot reconciler."""
         return self.bmc(keeper=False)
 
     def test_killed_after_setting_it(self):
@@ -56,7 +56,7 @@ class KilledTestCase(boot_case.BootTestCase):
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)
             self.assertEqual('Pxe', self.start_over(machine, action)['class'])
-            # What it reads is right, though nobody has put it back yet.
+            # What it reads is right, although it is not restored yet.
             self.until('over',
                        lambda: machine.boot().enabled is DISABLED)
             if action is not R.ON:

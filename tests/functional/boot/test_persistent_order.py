@@ -169,7 +169,7 @@ class BootOrderTestCase(OrderTestCase):
         self.is_clean(name, template)
 
     def test_begun_between_any_two_writes(self):
-        """The override is used up by the order's own BMC, or by a keeper."""
+        """The BMC that set the order, or a reconciler, ends the override."""
         away = self.bmc(keeper=False)
         machine = self.machine('Manual', away)
         template = self.template(machine.name)

@@ -164,7 +164,7 @@ class RedfishTestCase(_Machine):
         self.emulator.cleanUp()
 
     def test_pxe_once(self):
-        """The NIC's ROM shows itself, once; it finds nobody to boot from."""
+        """The NIC's boot ROM runs once; it finds no boot server."""
         self.make()
         self.once('Pxe')
         self.emulator.reset(self.uuid, 'On')

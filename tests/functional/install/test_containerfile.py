@@ -170,7 +170,7 @@ class ImagesTestCase(base.FunctionalTestCase):
             [self.program(target, program), *arguments], ready=ready,
             env=self.environment(
                 KUBERNETES_SERVICE_HOST=host, KUBERNETES_SERVICE_PORT=port,
-                # Where a cluster has it nobody but root may write.
+                # In a cluster only root may write there.
                 SUSHY_KUBEVIRT_ACCOUNT=account, **more)))
 
     def test_emulators_serve_with_the_account_of_a_pod(self):

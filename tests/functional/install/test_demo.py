@@ -24,7 +24,7 @@ from tests.fixtures import checkout
 class DemoTestCase(base.BaseTestCase):
 
     def demo(self, *arguments):
-        """Start the demo with a folder for temporary files of its own."""
+        """Start the demo with its own folder for temporary files."""
         folder = self.useFixture(fixtures.TempDir()).path
         one = process.Process(
             ['python', '-m', 'tools.demonstration', *arguments],

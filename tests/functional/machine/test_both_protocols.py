@@ -287,7 +287,7 @@ class Once:
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
 
     def test_all_killed_before_the_boot(self):
-        """Who comes up after the boot puts back what was changed."""
+        """A BMC that starts after the boot restores the original spec."""
         self.make()
         self.once()
         self.emulator.process.kill()
@@ -296,11 +296,11 @@ class Once:
                      '{"spec": {"runStrategy": "RerunOnFailure"}}')
         self.assertEqual('Pxe', self.sandbox.wait_boot(
             self.name, 1)['class'])
-        # Nobody is there to do it.
+        # No BMC is running to do it.
         self.assertNotEqual(
             self.vm['spec']['template'],
             self.sandbox.vm(self.name)['spec']['template'])
-        # Nobody asks it for anything.
+        # It gets no request.
         self.restart_emulator()
         self.wait_restored()
         self.vbmcd.process.setUp()

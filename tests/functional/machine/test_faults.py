@@ -119,7 +119,7 @@ class Faults:
             raise
 
     def eventually(self, condition, seconds, what):
-        """Ask until it is so; returns after how many seconds it was."""
+        """Poll until it holds. :returns: the seconds that took"""
         begin = time.monotonic()
         while not condition():
             if time.monotonic() - begin > seconds:

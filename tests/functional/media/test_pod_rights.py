@@ -64,7 +64,7 @@ class NamedMixin:
         return made
 
     def alone(self, strategy='Halted', **settings):
-        """A machine, and a BMC of its own."""
+        """A machine, and a BMC for it alone."""
         name = self.make(strategy, change=media_case.drop_medium)
         return self.handle(self.bmc_of(name, **settings), name)
 
@@ -84,7 +84,7 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
             self.comes(machine, S.READY, device)
         made = self.sandbox.get('secrets', machine.name + '-bmc-cd-0')
         self.assertEqual(image_credentials.TYPE, made['type'])
-        # Another one instead, with a Secret of its own.
+        # Another one instead, with its own Secret.
         machine.insert_media('Cd', self.private('o'))
         self.comes(machine, S.READY)
         self.until('one Secret', lambda: self.owned('secrets', machine) == [

@@ -47,7 +47,7 @@ print(json.dumps({'sent': sent[0], 'KiB': figure('VmHWM') - before}))
 
 
 def generate(handler):
-    """Send the image; nobody has it whole."""
+    """Send the image, which is never in memory as a whole."""
     handler.send_response(200)
     handler.send_header('Content-Length', str(SIZE))
     handler.end_headers()

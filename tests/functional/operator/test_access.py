@@ -34,7 +34,7 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
                                       operator.LABEL + box.name)
         all_of_it = made()
         self.assertEqual(len(kinds) + 1, len(all_of_it))
-        # What is deleted or changed is put right.
+        # The operator restores what is deleted or changed.
         self.kubectl('delete', ','.join(kinds), '-l',
                      operator.LABEL + box.name)
         self.until('all of it', made, all_of_it)
@@ -87,7 +87,7 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         needed = self.used(operator.USER) | OWNERSHIP
         bmc = spec.read(operator.bmc_manifest('a') | {'metadata': {
             'name': 'a', 'namespace': 'b', 'uid': 'c', 'generation': 1}})
-        # Nobody can give what he has not.
+        # An account cannot grant permissions that it does not have.
         given = set(access_case.of_rules(rbac.rules(bmc, True)))
         me = kubectl.Kubectl(self.account)
         everywhere = self.can(me)

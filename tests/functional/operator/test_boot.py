@@ -73,7 +73,7 @@ class BootTestCase(operator.OperatorTestCase):
         self.assertIn('"once"', str(self.annotations()))
 
     def start(self):
-        """Somebody else starts the VM."""
+        """Start the VM, or restart it, as another client."""
         before = self.sandbox.vmi('box', self.namespace)
         verb = 'restart' if before else 'start'
         self.sandbox.do('box', verb, namespace=self.namespace)

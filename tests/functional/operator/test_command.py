@@ -52,7 +52,7 @@ class CommandTestCase(operator.OperatorTestCase):
     RUNS = False
 
     def start(self, *words, kubeconfig=None, ready=None):
-        """Start the operator, on a port of its own; returns the process."""
+        """Start the operator on a free port. :returns: the process"""
         home = self.useFixture(fixtures.TempDir()).path
         return self.useFixture(process.Process(
             [operator.NAME, '--kubeconfig', kubeconfig or self.account,
@@ -151,7 +151,7 @@ class CommandTestCase(operator.OperatorTestCase):
                 if line['level'] not in ('info', 'debug')])
             self.assertIn((self.namespace, 'box-%d' % number), [
                 (line.get('namespace'), line.get('name')) for line in lines])
-            # Given back: who comes next need not wait.
+            # The Lease is released, so the next replica need not wait.
             self.assertEqual('', self.lease()['spec']['holderIdentity'])
             self.assertNotIn(yaml.safe_load(self.account.read_text())[
                 'users'][0]['user']['token'], one.output)

@@ -219,7 +219,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
                              there.names('vm'))
 
     def test_elsewhere_without_the_finalizer(self):
-        """Whoever may change a BMC keeps no rights by that."""
+        """Permission to change a BMC grants no lasting permissions."""
         there = self.elsewhere()
         there('annotate', 'vm/far', ALLOW + '=' + self.namespace)
         self.far_bmc(there).ready()

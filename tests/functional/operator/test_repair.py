@@ -205,7 +205,7 @@ class UpkeepTestCase(operator.OperatorTestCase):
         self.well()
 
     def test_names_that_are_taken(self):
-        """What somebody else made is left alone, and it is said."""
+        """Foreign objects are left alone and reported."""
         self.vm('other')
         made = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {
             'name': 'other-virtbmc'}, 'data': {'precious': '1'}}

@@ -211,7 +211,7 @@ class ReplicasTestCase(operator.OperatorTestCase):
                 for one in self.system.get('pods')['items']}
 
     def leader(self):
-        """Pod that holds the Lease, by its name in it; None for nobody."""
+        """Pod that holds the Lease, by its name in it; None if free."""
         holder = self.holder()
         return next((name for name in self.pods()
                      if holder.startswith(name)), None)

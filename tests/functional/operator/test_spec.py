@@ -162,7 +162,7 @@ class SpecTestCase(operator.OperatorTestCase):
             '--key', made.key, '--dry-run=client', '-o', 'yaml'))
 
     def answers(self, certificate):
-        """The power state, to one who trusts a certificate; or None."""
+        """The power state, read with a trusted certificate; or None."""
         try:
             return self.box.power(ca=certificate.ca)
         except AssertionError:

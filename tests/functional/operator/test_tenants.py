@@ -8,7 +8,7 @@ from tests.fixtures import operator
 
 
 class TenantTestCase(access_case.AccessTestCase):
-    """Somebody who may make BMCs in his namespace, and nothing else."""
+    """A user who may create BMCs in one namespace and nothing else."""
 
     SANDBOX = ('--pods', 'pretended')
 

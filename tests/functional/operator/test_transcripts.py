@@ -97,7 +97,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         self.default = self.admin.within('default')
 
     def shell(self, command, stdin=None):
-        """What a command prints in the shell of somebody in the cluster."""
+        """Return the output of a command run in a shell in the cluster."""
         done = subprocess.run(
             ['sh', '-c', command], input=stdin, capture_output=True,
             text=True, timeout=90, env=process.environment(

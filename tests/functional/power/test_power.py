@@ -482,7 +482,7 @@ class FaultTestCase(machine_case.MachineTestCase):
 
 
 class KilledTestCase(machine_case.MachineTestCase):
-    """A process is killed after each write; the next one goes on."""
+    """A process is killed after each write; the next one continues."""
 
     def test_next_bmc_finishes_what_was_begun(self):
         bmc = self.bmc()

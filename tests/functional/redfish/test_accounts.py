@@ -78,7 +78,7 @@ class AccountsTestCase(base.SandboxTestCase):
 
     def ask(self, method, where, credentials=None, token=None, expect=200,
             body=None, address='127.0.0.1'):
-        """A request over a connection of its own."""
+        """A request over a new connection."""
         with requests.Session() as session:
             session.trust_env = False
             session.mount('http://', From(address))

@@ -258,7 +258,7 @@ class TestErrors(redfish_case.RedfishTestCase):
         self.refused('GET', '/redfish/v1/Nonsense', None, 404)
 
     def test_chunked(self):
-        """A body whose length nobody tells beforehand."""
+        """A body whose length is not sent beforehand."""
         self.make()
         url = parse.urlsplit(self.emulator.url)
         connection = http.client.HTTPConnection(url.hostname, url.port,

@@ -128,7 +128,7 @@ class TestWhatHappens(events_case.EventsTestCase):
 
 
 class TestSubscriptions(events_case.EventsTestCase):
-    """Who is told, and what becomes of those who do not listen."""
+    """Which subscribers get events; unreachable subscribers."""
 
     def setUp(self):
         super().setUp()
@@ -290,7 +290,7 @@ class TestSubscriptions(events_case.EventsTestCase):
 
 
 class TestWorkers(events_case.EventsTestCase):
-    """Several workers notice everything; it is told once."""
+    """All workers notice each change; each event is sent once."""
 
     VMS = 0
 

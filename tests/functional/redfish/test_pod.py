@@ -174,7 +174,7 @@ class RedfishPodTestCase(Case):
             self.assertEqual(200, self.pod.curl('/redfish/v1/').code)
             self.assertRaisesRegex(AssertionError, 'certificate',
                                    self.pod.curl, '/redfish/v1/', ca=old)
-            # Who is connected stays so.
+            # Existing connections stay open.
             self.pod.request(
                 'POST', '/redfish/v1/EventService/Actions/'
                 'EventService.SubmitTestEvent', {}, expect=204)

@@ -213,7 +213,7 @@ class MemoryTestCase(PutRightTestCase):
             'Always', 'Always', 'u0', fakes.vmi()))
 
     def test_forgotten_when_another_vmi_came(self):
-        # It was started again by somebody else, or never stopped.
+        # Another client started it again, or it never stopped.
         for strategy in ('Always', 'Once'):
             self.assertEqual((True, strategy, None), self.kept(
                 strategy, strategy, 'u0', fakes.vmi(uid='u1')))
@@ -248,7 +248,7 @@ class MemoryTestCase(PutRightTestCase):
 
 
 class Cluster:
-    """Takes the subscription of a keeper."""
+    """Records the subscription of a one-time boot reconciler."""
 
     def subscribe(self, callback):
         self.tell = callback

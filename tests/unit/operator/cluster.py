@@ -37,17 +37,17 @@ class Cluster:
         self._watchers = []
 
     def add(self, obj):
-        """Somebody else makes an object."""
+        """Create an object as another client."""
         return self._put(_copy(obj))
 
     def change(self, kind, namespace, name, change):
-        """Somebody else changes an object, by a function of it."""
+        """Change an object as another client, by a function of it."""
         obj = _copy(self.objects[kind, namespace, name])
         change(obj)
         return self._put(obj)
 
     def remove(self, kind, namespace, name):
-        """Somebody else deletes an object, and what it owns goes too."""
+        """Delete an object, and those it owns, as another client."""
         self._remove((kind, namespace, name))
 
     def of(self, kind):

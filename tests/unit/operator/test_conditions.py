@@ -76,7 +76,7 @@ CASES = (
      'SecretUnusable', 'under password and username. IPMI takes'),
     (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'ReadOnly. Change it.'),
-    # Nobody could log in.
+    # No user could log in.
     (NAMED, but(secret_unfit=COLON, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'without colons'),
     (bodies.elsewhere(), FAR, SECRET, True, 'SecretFound', 'far/key'),

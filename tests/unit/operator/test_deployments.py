@@ -182,7 +182,7 @@ class PodsTestCase(base.BaseTestCase):
                 ({**ready, 'updatedReplicas': 0}, False),
                 # The ready one is the one before.
                 ({**ready, 'replicas': 2}, False),
-                # Somebody scaled it.
+                # A user scaled it.
                 ({**ready, 'replicas': 3, 'updatedReplicas': 3}, True)):
             with self.subTest(status=status):
                 self.assertIs(wanted, deployments.is_ready({

@@ -73,7 +73,7 @@ class WantedTestCase(base.BaseTestCase):
                     desired_state.objects(spec.read(body), world, DEFAULTS))])
 
     def test_the_same_again(self):
-        # Nothing random: else it would be put right for ever.
+        # Nothing random, or it would be restored again and again.
         for body, world, kinds in CASES:
             bmc = spec.read(body)
             self.assertEqual(desired_state.objects(bmc, world, DEFAULTS),

@@ -73,7 +73,7 @@ class EndpointsTestCase(base.BaseTestCase):
         self.assertEqual((*inner, '10.0.0.7', '192.0.2.1'), endpoints.names(
             bodies.bmc(**BALANCED), balanced({'ip': '192.0.2.1'})))
         # What is no load balancer's own may not be taken for one.
-        # A name that is that of somebody else's Service.
+        # The name of a foreign Service.
         self.assertEqual(
             (*inner, '10.0.0.7', 'lb.test', 'fd00::9'), endpoints.names(
                 bodies.bmc(service={'type': 'LoadBalancer'}), balanced(*(

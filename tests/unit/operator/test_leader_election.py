@@ -28,7 +28,7 @@ class Cluster:
         self.lost = False
 
     def change(self, holder=None, seconds=SECONDS, **more):
-        """What somebody else does."""
+        """Change the Lease as another client."""
         lease = copy.deepcopy(self.lease or {'metadata': {'name': 'x'}})
         if holder is not None:
             lease['spec'] = {'holderIdentity': holder,

@@ -52,7 +52,7 @@ class NamingTestCase(base.BaseTestCase):
         for bmc, metadata, wanted in (
                 (near, here, True), (far, there, True), (far, other, False),
                 (near, twin, False), (near, loose, False),
-                # Labels alone convince nobody where owners can be named.
+                # Labels do not suffice where owner references are possible.
                 (near, {**here, 'ownerReferences': []}, False),
                 (near, {'name': 'x', 'namespace': bodies.NAMESPACE}, False),
                 (far, {'name': 'x', 'namespace': 'far'}, False)):

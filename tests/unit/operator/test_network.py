@@ -102,7 +102,7 @@ class NetworkTestCase(base.BaseTestCase):
         allowed = [{'protocol': 'TCP', 'port': 8000},
                    {'protocol': 'UDP', 'port': 6230}]
         for fields, wanted in (
-                # Nobody named is nobody let in, not everybody.
+                # An empty list allows no client, not all.
                 ({}, []),
                 ({'allowedCIDRs': ['10.0.0.0/8'],
                   'allowedNamespaces': ['metal3']},

@@ -51,7 +51,7 @@ class RightsTestCase(base.BaseTestCase):
         self.assertEqual({slot for device in (
             model.CD, model.USB_STICK, model.HTTP_BOOT)
             for slot in media_annotation.slots('vm', device.id)}, made)
-        # Whoever patches one is answered with all of it.
+        # The response to a patch contains the whole object.
         for verb in ('get', 'patch'):
             self.assertEqual(made | {'vm-bmc-state'},
                              self.grants['', 'secrets', verb])

@@ -114,7 +114,7 @@ def annotated(annotations):
 
 
 def extended(obj):
-    """Somebody adds a container."""
+    """A user adds a container."""
     obj['spec']['template']['spec']['containers'].append(
         {'name': 'more', 'image': 'evil'})
 
@@ -161,7 +161,7 @@ STORIES = {
 
 
 def begun(body):
-    """A cluster in which somebody has just made a BMC."""
+    """A cluster in which a user has just created a BMC."""
     there = cluster.Cluster()
     there.add(cluster.vm())
     there.add(cluster.vm('far', allowed='lab'))

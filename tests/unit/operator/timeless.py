@@ -6,7 +6,7 @@ import selectors
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Has a time of its own, which starts at 0.
+    """Has its own time, in seconds, which starts at 0.
 
     For what waits for nothing but time and itself: with sockets and threads
     the clock would run away.
