@@ -174,8 +174,8 @@ def _is_failed_patch(text):
 
     These are the API server's messages for a JSON patch (apiserver's patch
     handler with NewGenericServerResponse), and for a uid in another patch
-    (apimachinery, ValidateObjectMetaUpdate); other
-    messages come from admission or validation.
+    (apimachinery, ValidateObjectMetaUpdate). Other messages come from
+    admission or validation.
     """
     return (text.startswith('the server rejected our request due to an error')
             or ' is invalid: metadata.uid: Invalid value: ' in text)

@@ -21,14 +21,14 @@ LONGEST_PAUSE = 2.0
 
 
 def pause(tries, first, longest, least=None):
-    """Compute how long to wait before the next try.
+    """Compute the pause before the next attempt.
 
-    :param tries: number of tries that have failed before this one, from 0
-    :param first: seconds after the first one; twice as long each time
-    :param longest: seconds at most
-    :param least: seconds that the server asked for, or None
+    :param tries: number of failed attempts before the last one, from 0
+    :param first: pause after the first failure in seconds, doubled each time
+    :param longest: longest pause in seconds
+    :param least: seconds the server requested (Retry-After), or None
     :returns: seconds, with jitter, so that processes that failed together do
-        not try again together
+        not retry together
     """
     wait = min(first * 2 ** min(tries, 20), longest)
     return max(wait * random.uniform(0.5, 1.0), least or 0)
