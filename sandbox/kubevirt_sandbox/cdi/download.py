@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetching an image over HTTP, as CDI's importer does.
+"""Downloads an image over HTTP, as CDI's importer does.
 
-Blocks, so it runs in a thread of its own; :meth:`Download.stop` ends it from
-another one. What goes wrong is said as Go's HTTP client and CDI say it,
-since clients look for these words. What the bytes mean is :mod:`images`'
-business.
+The download blocks, so it runs in a thread of its own; :meth:`Download.stop`
+ends it from another one. Error messages are those of Go's HTTP client and of
+CDI, since clients look for these texts. :mod:`images` handles image formats.
 
 Source: pkg/importer/http-datasource.go, cmd/cdi-importer/importer.go
 (CDI 1.65).
@@ -36,9 +35,9 @@ _WRONG_NAME, _WRONG_ADDRESS = 62, 64
 
 
 class ImportFailedError(Exception):
-    """The end of an importer, as it says it itself.
+    """An import failed; has the message of CDI's importer.
 
-    :param fatal: trying again would change nothing.
+    :param fatal: whether a retry cannot succeed.
     """
 
     def __init__(self, message, fatal=False):
@@ -47,16 +46,16 @@ class ImportFailedError(Exception):
 
 
 class StoppedError(Exception):
-    """Nobody wants the image any more."""
+    """The download was stopped with :meth:`Download.stop`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where an image is, and how to get at it.
+    """Location of an image, with credentials and options.
 
-    :param url: with ``http`` or ``https``.
-    :param ca: certificates in PEM to be trusted beside the system's.
-    :param headers: further ones, each ``Name: value``.
+    :param url: ``http`` or ``https`` URL.
+    :param ca: PEM certificates to trust in addition to the system's.
+    :param headers: additional headers, each ``Name: value``.
     :param checksum: ``algorithm:hexadecimal digest``, or ''.
     """
 
@@ -70,11 +69,11 @@ class Source:
 
 
 class Download:
-    """One attempt at an image.
+    """One attempt to download an image.
 
     :param source: a :class:`Source`.
     :param delay: seconds to wait before the first request.
-    :param rate: bytes a second at most, or 0.
+    :param rate: maximum bytes per second, or 0 for no limit.
     """
 
     def __init__(self, source, delay=0, rate=0):
@@ -88,28 +87,28 @@ class Download:
 
     @property
     def progress(self):
-        """How much has come, 0 to 100, or None when nobody knows."""
+        """The progress from 0 to 100, or None when the size is unknown."""
         if not self.total:
             return None
         return min(100.0, 100.0 * self.read / self.total)
 
     def stop(self):
-        """End it soon; to be called from any thread."""
+        """Request the end of the download; callable from any thread."""
         self._stopped.set()
         sock = self._socket
         if sock is not None:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # It is closed already.
+                pass  # The socket is already closed.
 
     def run(self, path, available, archive=False):
-        """Fetch it.
+        """Download the image and write the disk.
 
-        :param path: where the disk shall be.
-        :param available: bytes that it may have.
+        :param path: path of the disk to write.
+        :param available: maximum size of the disk in bytes.
         :param archive: see :class:`images.Image`.
-        :raises ImportFailedError: it cannot be had.
+        :raises ImportFailedError: the import failed.
         :raises StoppedError: :meth:`stop` was called.
         """
         self._pause(self._delay)
@@ -153,16 +152,16 @@ class Download:
         if seconds and self._stopped.wait(seconds):
             raise StoppedError
 
-    # -- asking -----------------------------------------------------------
+    # -- requests ---------------------------------------------------------
 
     def _open(self):
-        """The answer to GET, after a look at HEAD."""
+        """Send HEAD and then GET, and return the response of GET."""
         try:
             head = self._request('HEAD')
             self.total = _length(head)
             head.close()
         except (OSError, http.client.HTTPException, _AnswerError):
-            pass  # CDI goes on without.
+            pass  # CDI continues after an error of HEAD.
         answer = self._request('GET')
         self.total = self.total or _length(answer)
         return answer
@@ -189,7 +188,7 @@ class Download:
                            'redirects')
 
     def _ask(self, method, url):
-        """Make one request."""
+        """Send one request."""
         parts = urllib.parse.urlsplit(url)
         prefix = f'HTTP request errored: {_verb(method)} "{_shown(url)}": '
         if parts.scheme not in ('http', 'https'):
@@ -241,7 +240,7 @@ class Download:
             try:
                 context.load_verify_locations(cadata=self._source.ca)
             except (ssl.SSLError, ValueError):
-                pass  # As CDI: a warning in the importer's log.
+                pass  # CDI only logs a warning in the importer.
         try:
             self._socket = context.wrap_socket(sock, server_hostname=host)
         except BaseException:
@@ -265,7 +264,7 @@ class Download:
         yield 'User-Agent', AGENT
         yield 'Accept-Encoding', 'identity'
 
-    # -- receiving --------------------------------------------------------
+    # -- responses --------------------------------------------------------
 
     def _receive(self, answer, image):
         prefix = ('Unable to process data: Unable to transfer source data '
@@ -303,7 +302,7 @@ class Download:
 
 
 class _AnswerError(Exception):
-    """No image, and why; the sentence is what CDI would say."""
+    """The server returned no image; the message is CDI's."""
 
 
 def _verb(method):
@@ -316,7 +315,7 @@ def _length(answer):
 
 
 def _shown(url):
-    """A URL without its password, as Go shows it."""
+    """Return a URL without its password, in Go's notation."""
     parts = urllib.parse.urlsplit(url)
     if parts.password is None:
         return url
@@ -326,7 +325,7 @@ def _shown(url):
 
 
 def _network_error(exc, host, port):
-    """A failure of the network, in Go's words."""
+    """Return Go's error message for a network error."""
     where = f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
     if isinstance(exc, socket.gaierror):
         return f'dial tcp: lookup {host}: no such host'

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods that import into claims: CDI's importer under a kubelet.
+"""Simulates CDI's importer pods, which import images into claims.
 
-Each attempt at an import runs in a thread of its own; one that fails is
-started again, the first time at once and then with a back-off, for ever.
-The pods are no objects of the API; what is to be seen of them stands in
-annotations of the claim.
+Each attempt at an import runs in a thread of its own. A failed import is
+retried without limit, the first time immediately, then with a back-off. The
+pods are not objects of the API; annotations of the claim have their state.
 
 Source: pkg/controller/import-controller.go, pkg/controller/util.go
 (setAnnotationsFromPodWithPrefix), cmd/cdi-importer/importer.go (CDI 1.65);
@@ -27,7 +26,7 @@ from kubevirt_sandbox.kubevirt import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: Imports at the same time; further ones stay scheduled.
+#: Maximum number of concurrent imports; further ones stay scheduled.
 MOST = 64
 
 _MANAGER = 'cdi-controller'
@@ -38,17 +37,18 @@ _TOO_SMALL = ('is larger than the reported available',
 
 
 class _WaitingError(Exception):
-    """The container cannot be made; (reason, message) of its state."""
+    """The container cannot be created; has its state's reason and message.
+    """
 
 
 @dataclasses.dataclass
 class _Pod:
-    """An importer.
+    """An importer pod.
 
-    :param uid: of the claim.
-    :param attempt: what runs in the thread, or None between attempts.
-    :param again: loop time of the next attempt.
-    :param failures: attempts that failed.
+    :param uid: uid of the claim.
+    :param attempt: work of the thread, or None between attempts.
+    :param again: event loop time of the next attempt.
+    :param failures: number of failed attempts.
     """
 
     uid: str
@@ -60,15 +60,15 @@ class _Pod:
 
 
 class Importers:
-    """All importers.
+    """All importer pods.
 
-    :param server: the :class:`sandbox.api.server.Server`.
+    :param server: the :class:`kubevirt_sandbox.api.server.Server`.
     :param storage: the :class:`storage.Storage`.
     :param recorder: an :class:`kubevirt.events.Recorder`.
     :param loop: the asyncio loop.
     :param import_delays: the :class:`import_delays.ImportDelays`.
-    :param back_off: seconds until the second restart of an import that
-        fails; the first one is at once.
+    :param back_off: seconds until the second restart of a failing import;
+        the first restart is immediate.
     :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
     """
 
@@ -103,7 +103,7 @@ class Importers:
                 pod.thread.join(max(0, end - self._loop.time()))
 
     def progress(self, claim):
-        """How far the import into a claim is, in percent, or None."""
+        """Return the progress of a claim's import in percent, or None."""
         pod = self._pods.get(claim['metadata']['uid'])
         attempt = pod and pod.attempt
         return attempt.progress if attempt is not None else None
@@ -121,13 +121,13 @@ class Importers:
             self._queue.add((meta['namespace'], meta['name']))
 
     def _uses(self, namespace, name):
-        """Whether an importer still writes into a claim."""
+        """Tell whether an importer still writes to a claim."""
         claim = self._store.find(core.CLAIM, namespace, name)
         pod = claim and self._pods.get(claim['metadata']['uid'])
         return pod is not None and pod.thread is not None
 
     def _remove(self, uid):
-        """Delete a pod; it is gone when its thread has ended."""
+        """Delete a pod; it is removed when its thread has ended."""
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -205,7 +205,7 @@ class Importers:
         pod.thread.start()
 
     def _run(self, key, uid, work):
-        """In a thread: do the work and say how it ended."""
+        """Do the work in a thread and report its result to the loop."""
         failure = None
         try:
             work()
@@ -216,7 +216,7 @@ class Importers:
                 self._loop.call_soon_threadsafe(
                     self._ended, key, uid, failure)
             except RuntimeError:
-                pass  # The loop is closed: nobody wants to know.
+                pass  # The loop is closed, so the result is not needed.
 
     def _ended(self, key, uid, failure):
         pod = self._pods[uid]
@@ -275,7 +275,7 @@ class Importers:
                 },
             )
         else:
-            # The first restart is at once, as kubelet's is.
+            # The first restart is immediate, like kubelet's.
             wait = min(2 ** (pod.failures - 1), _LONGEST) * (
                 self._back_off) if pod.failures else 0
             pod.failures += 1
@@ -294,13 +294,13 @@ class Importers:
     def _say(self, claim, kind, reason, message):
         self._recorder.event(claim, kind, reason, message, _COMPONENT)
 
-    # -- what the pod is to do -------------------------------------------
+    # -- work of a pod ---------------------------------------------------
 
     def _prepare(self, claim):
-        """What runs in the thread.
+        """Prepare the work of the thread.
 
-        :returns: (something with ``progress`` and ``stop()``, function).
-        :raises _WaitingError: a Secret or the like is missing.
+        :returns: (object with ``progress`` and ``stop()``, function to run).
+        :raises _WaitingError: e.g. a Secret is missing.
         """
         meta, found = claim['metadata'], claim_annotations.of(claim)
         path = self._storage.path(meta['namespace'], meta['name'])
@@ -333,7 +333,8 @@ class Importers:
             item = self._store.find(core.CONFIG_MAP, namespace,
                                     found[claim_annotations.CERTIFICATES])
             if item is None:
-                # The volume cannot be mounted; kubelet only tells events.
+                # The volume cannot be mounted; kubelet reports this with
+                # events only.
                 raise _WaitingError('ContainerCreating', '')
             authorities = '\n'.join((item.get('data') or {}).values())
         headers = _numbered(found, claim_annotations.HEADERS)
@@ -362,7 +363,7 @@ class Importers:
 
 
 def simplified(message):
-    """A message as it stands in the condition of a DataVolume."""
+    """Convert a message as CDI does for the condition of a DataVolume."""
     if any(text in message for text in _TOO_SMALL):
         return 'DataVolume too small to contain image'
     return message
@@ -377,7 +378,7 @@ def _waiting(reason, message):
 
 
 def _numbered(found, prefix):
-    """The values of ``prefix.0``, ``prefix.1``, …"""
+    """Return the values of ``prefix.0``, ``prefix.1``, …"""
     values = []
     while f'{prefix}.{len(values)}' in found:
         values.append(found[f'{prefix}.{len(values)}'])
@@ -405,7 +406,7 @@ class _Copy:
         self._stopped = False
 
     def stop(self):
-        """End it soon."""
+        """Request the end of the copy."""
         self._stopped = True
 
     def run(self):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of QEMU that a VMI is run with.
+"""Builds QEMU's command line for a VMI.
 
-It is what libvirt makes of the domain that KubeVirt makes of a VMI, as far
-as firmware and BMC are concerned: processors, memory, SMBIOS, firmware,
-drives, cards, boot order, display, serial port, and what a reboot does.
-Cards reach nobody: there is a DHCP server for them, and no way out.
+The result is what libvirt makes of KubeVirt's domain for the VMI, as far as
+firmware and BMC are concerned: processors, memory, SMBIOS, firmware, drives,
+cards, boot order, display, serial port, and the action on reboot. Cards have a
+DHCP server, but no connection to other hosts.
 
 Source: pkg/virt-launcher/virtwrap/converter (KubeVirt 1.9), libvirt's
 src/qemu/qemu_command.c.
@@ -28,16 +28,16 @@ _CHASSIS = (('manufacturer', 'manufacturer'), ('version', 'version'),
 
 
 def words(settings, vmi, drives, variables, qmp, serial, display):
-    """Make the command line.
+    """Build the command line.
 
     :param settings: the :class:`host.Settings`.
     :param vmi: the VMI.
     :param drives: list of :class:`drives.Drive`.
-    :param variables: path of the firmware's variables, with UEFI.
+    :param variables: path of the file with the UEFI variables.
     :param qmp: file descriptor of a connected socket for QMP.
-    :param serial: the same, for the serial port.
-    :param display: path of the socket to make for VNC.
-    :returns: list of words, the program first.
+    :param serial: file descriptor of a connected socket for the serial port.
+    :param display: path of the VNC socket that QEMU creates.
+    :returns: list of arguments, starting with the program.
     """
     spec = vmi['spec']
     domain = spec['domain']
@@ -55,14 +55,14 @@ def words(settings, vmi, drives, variables, qmp, serial, display):
 
 
 def memory(settings, domain):
-    """MiB that a guest gets."""
+    """Return the memory of a guest in MiB."""
     wanted = paths.at(domain, 'memory', 'guest')
     amount = int(quantity.value(wanted)) // 2 ** 20 if wanted else 128
     return max(1, min(amount, settings.memory))
 
 
 def cpus(settings, domain):
-    """(sockets, cores, threads) that a guest gets."""
+    """Return the processors of a guest as (sockets, cores, threads)."""
     cpu = domain.get('cpu') or {}
     sockets, cores, threads = (
         cpu.get(kind) or 1 for kind in ('sockets', 'cores', 'threads'))
@@ -125,7 +125,8 @@ def _firmware(settings, spec, variables):
 
 def _actions(spec):
     ends = spec['domain'].get('rebootPolicy') == 'Terminate'
-    # Who asked for a shutdown decides what comes of it: see machine.py.
+    # Pause on shutdown: machine.py restarts or ends the guest, depending on
+    # the origin of the shutdown.
     return ['-action', _join('shutdown=pause', 'reboot='
                              + ('shutdown' if ends else 'reset'))]
 
@@ -170,7 +171,7 @@ def _drives(spec, drives):
             found += ['-device', f'ich9-ahci,id={_controller(position)}']
         node = drive.medium and f'drive{number}'
         if _is_overlay(drive):
-            # What is written goes to a file without a name.
+            # QEMU writes to an unnamed temporary file.
             found += ['-drive', _join(
                 'if=none', f'id={node}', 'snapshot=on',
                 f'format={drive.medium.format}',
@@ -182,9 +183,9 @@ def _drives(spec, drives):
 
 
 def nodes(drives):
-    """Names of the block devices that stay when their medium leaves.
+    """Name the block devices of the drives' initial media.
 
-    :returns: dictionary, by the drives' names.
+    :returns: dictionary of node names by drive names.
     """
     return {drive.name: f'drive{number}'
             for number, drive in enumerate(drives)
@@ -197,15 +198,15 @@ def _is_overlay(drive):
 
 
 def _controller(position):
-    """The name of the SATA controller a drive is at; the first is QEMU's."""
+    """Name a drive's SATA controller; the first one is QEMU's own."""
     number = position // _SATA_PORTS
     return f'sata{number}' if number else 'ide'
 
 
 def blockdev(drive, node):
-    """The block device of a drive's medium, for QEMU.
+    """Build the QEMU block device of a drive's medium.
 
-    :param node: name to give it.
+    :param node: node name for the block device.
     """
     found = {'node-name': node, 'driver': drive.medium.format,
              'read-only': not drive.writable,
@@ -216,10 +217,10 @@ def blockdev(drive, node):
 
 
 def device(drive, node, position):
-    """The device that a drive is, for QEMU.
+    """Build the QEMU device of a drive.
 
-    :param node: name of the block device of its medium, or None.
-    :param position: its number among those on its bus.
+    :param node: node name of its medium's block device, or None.
+    :param position: index of the drive on its bus.
     """
     kind = 'cd' if drive.cdrom else 'hd'
     found = {'id': drive.id}
@@ -259,7 +260,7 @@ def _cards(vmi):
         if order:
             about['bootindex'] = order
         else:
-            # Who has no place in the boot order has no boot ROM either.
+            # A card outside the boot order gets no boot ROM.
             about['romfile'] = ''
         found += ['-netdev', f'user,id=net{number},restrict=on',
                   '-device', json.dumps(about)]
@@ -271,5 +272,5 @@ def _join(*parts):
 
 
 def _quote(text):
-    """A value that may hold anything, in a list with commas."""
+    """Escape the commas of a value in a comma-separated option."""
     return str(text).replace(',', ',,')

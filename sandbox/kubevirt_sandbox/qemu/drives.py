@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disks and CD-ROM drives of a VMI, and the files that are in them.
+"""The disks and CD-ROM drives of a VMI, and the files of their volumes.
 
-Which file holds what a volume holds: a claim's is in the sandbox's storage,
-a container image's was named on the command line, an empty disk's is made
-here. Source: pkg/virt-launcher/virtwrap/converter/storage (KubeVirt 1.9).
+The file of a claim is in the sandbox's storage, the file of a container image
+is named on the command line, and the file of an empty disk is created here.
+
+Source: pkg/virt-launcher/virtwrap/converter/storage (KubeVirt 1.9).
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ _PLUGGED = ('MountedToPod', 'Ready')
 
 
 class UnknownVolume(Exception):
-    """There is nothing here that could be in a drive; says what and why."""
+    """A volume has no file; the message has its name and the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Medium:
     :param volume: name of the volume in the VMI.
     :param path: the file.
     :param format: ``raw`` or ``qcow2``.
-    :param keep: whether what the guest writes goes into the file; else it
-        is lost when the VMI ends.
+    :param keep: whether the guest's writes are stored in the file; otherwise
+        they are lost when the VMI ends.
     """
 
     volume: str
@@ -43,15 +44,15 @@ class Medium:
 class Drive:
     """A disk or CD-ROM drive.
 
-    :param name: of the disk in the VMI.
+    :param name: name of the disk in the VMI.
     :param bus: ``sata``, ``scsi``, ``usb`` or ``virtio``.
-    :param cdrom: whether its medium can be changed.
+    :param cdrom: whether it is a CD-ROM drive with a changeable medium.
     :param medium: a :class:`Medium`, or None.
-    :param boot: its place in the boot order, or None.
+    :param boot: its position in the boot order, or None.
     :param writable: whether the guest may write.
     :param serial: serial number, or ''.
-    :param shared: whether others may write at the same time.
-    :param plugged: whether it came when the machine ran already.
+    :param shared: whether other machines may write at the same time.
+    :param plugged: whether it was hot-plugged into the running machine.
     """
 
     name: str
@@ -66,16 +67,16 @@ class Drive:
 
     @property
     def id(self):
-        """What QEMU calls the device; libvirt's aliases are the same."""
+        """QEMU's id of the device, the same as libvirt's alias."""
         return f'ua-{self.name}'
 
 
 class Shelf:
-    """Where the files of all volumes are.
+    """Finds the files of volumes.
 
-    :param store: the store, to see how large claims are.
-    :param storage: the :class:`sandbox.cdi.storage.Storage`.
-    :param images: files of container images, by reference.
+    :param store: the store, to look up the sizes of claims.
+    :param storage: the :class:`kubevirt_sandbox.cdi.storage.Storage`.
+    :param images: dictionary of the files of container images by reference.
     """
 
     def __init__(self, store, storage, images):
@@ -84,7 +85,7 @@ class Shelf:
         self._images = images
 
     def missing_image(self, vmi):
-        """The first container image that no file was named for, or None."""
+        """Return the first container image without a file, or None."""
         for volume in paths.volumes(vmi['spec']):
             image = paths.at(volume, 'containerDisk', 'image')
             if image and image not in self._images:
@@ -92,11 +93,13 @@ class Shelf:
         return None
 
     def medium(self, vmi, volume, folder):
-        """The file of a volume; it is made when KubeVirt makes it.
+        """Return the medium of a volume and create its file if necessary.
 
-        :param folder: for files that live no longer than the VMI; None to
-            make nothing, only to see whether it could be made.
-        :raises: UnknownVolume
+        It creates the files that KubeVirt creates as well.
+
+        :param folder: folder for files that are deleted with the VMI; None
+            only checks whether the file could be created.
+        :raises UnknownVolume: the volume has no file.
         """
         name = volume['name']
         image = paths.at(volume, 'containerDisk', 'image')
@@ -122,11 +125,11 @@ class Shelf:
                             f'QEMU\'s have no disks of the kind {kinds}')
 
     def drives(self, vmi, folder):
-        """The drives of a VMI as it is now.
+        """Return the current drives of a VMI.
 
         :param folder: see :meth:`medium`.
         :returns: a list of :class:`Drive`, in the order of the VMI.
-        :raises: UnknownVolume
+        :raises UnknownVolume: a volume has no file.
         """
         spec = vmi['spec']
         volumes = paths.named(paths.volumes(spec))
@@ -155,10 +158,10 @@ class Shelf:
 
 
 def boot_order(spec):
-    """The boot order of disks, by name.
+    """Return the boot order of disks by name.
 
-    Without any number on disks and cards the first hard disk has one, as
-    libvirt does it; the others are not tried.
+    If no disk or card has a ``bootOrder``, only the first hard disk is tried,
+    as with libvirt.
     """
     disks = paths.disks(spec)
     if any(item.get('bootOrder') for item in (

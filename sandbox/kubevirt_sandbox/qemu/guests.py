@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All guests of the sandbox, each a QEMU process.
+"""All guests of the sandbox as QEMU processes.
 
-See :mod:`kubevirt_sandbox.kubevirt.guests` for what the methods mean:
-the controllers do not know which of the two they talk to.
+:class:`Guests` has the interface of :mod:`kubevirt_sandbox.kubevirt.guests`,
+where the methods are described; the controllers use either of the two.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _ONE_RESET = 0.5  # seconds
 
 
 class _Guest:
-    """One guest, for as long as its VMI runs."""
+    """One guest, during the life of its VMI."""
 
     def __init__(self, vmi, folder):
         self.key = paths.key(vmi)
@@ -51,12 +51,12 @@ class Guests:
 
     :param settings: the :class:`host.Settings`.
     :param store: the store.
-    :param storage: the :class:`sandbox.cdi.storage.Storage`.
+    :param storage: the :class:`kubevirt_sandbox.cdi.storage.Storage`.
     :param look: function (namespace, name) that returns the VMI, or None.
-    :param ended: function (namespace, name, uid, how) that is told when a
-        guest went down.
-    :param changed: function (namespace, name) that is told when drives of
-        a guest have what they shall have, or have it no more.
+    :param ended: function (namespace, name, uid, how) called when a guest
+        ended.
+    :param changed: function (namespace, name) called when the media in a
+        guest's drives have changed.
     """
 
     def __init__(self, settings, store, storage, look, ended, changed):
@@ -75,14 +75,14 @@ class Guests:
         LOG.info('guests are run by %s with %s', settings.program,
                  settings.accelerator)
 
-    # -- what can be run -------------------------------------------------
+    # -- supported VMIs --------------------------------------------------
 
     def missing_image(self, vmi):
-        """The first container image that cannot be had, or None."""
+        """Return the first unavailable container image, or None."""
         return self._shelf.missing_image(vmi)
 
     def refusal(self, vmi):
-        """Why a VMI cannot be run here, or ''."""
+        """Return why a VMI cannot run here, or ''."""
         spec = vmi['spec']
         kind = firmware.kind(spec)
         if kind == 'efi' and self._settings.efi is None or (
@@ -97,18 +97,20 @@ class Guests:
             return str(exc)
         return ''
 
-    # -- what the node asks for ------------------------------------------
+    # -- requests of the controller --------------------------------------
 
     def start(self, vmi, paused=False):
         """Start a guest, unless the VMI has one.
 
-        :param vmi: the VMI, about to be Running.
-        :param paused: with the CPUs stopped; it boots when resumed.
+        :param vmi: the VMI, about to become Running.
+        :param paused: whether to start with stopped CPUs; the guest then
+            boots when it is resumed.
         """
         uid = vmi['metadata']['uid']
         if uid in self._guests:
             return
-        # Short: the path of a socket in it may have a hundred bytes.
+        # A short name: the path of a Unix socket in the folder is limited to
+        # about a hundred bytes.
         folder = self._folder / str(next(self._numbers))
         folder.mkdir(mode=0o700)
         guest = self._guests[uid] = _Guest(vmi, folder)
@@ -124,7 +126,7 @@ class Guests:
         task.add_done_callback(self._tasks.discard)
 
     async def _launch(self, guest, dying):
-        # What was killed a moment ago may still hold the same disks.
+        # A process killed a moment ago may still lock the same disks.
         for one in dying:
             await one.machine.gone.wait()
         if guest.killed:
@@ -133,7 +135,7 @@ class Guests:
         try:
             guest.machine.start()
         except Exception:
-            # Whatever it was, this guest will not run.
+            # After any error the guest cannot run.
             LOG.exception('%s/%s cannot be started', *guest.key)
             self._forget(guest)
             self._clear(guest)
@@ -152,7 +154,10 @@ class Guests:
             serial, guest.folder / 'vnc')
 
     def _variables(self, guest, vmi):
-        """The firmware's variables; those that persist have another place."""
+        """Return the path of the UEFI variables of a guest.
+
+        Persistent variables are stored in another folder.
+        """
         if guest.firmware == 'bios':
             return None
         template = (self._settings.secure if guest.firmware == 'efi-secure'
@@ -168,11 +173,11 @@ class Guests:
         return path
 
     def alive(self, uid):
-        """Whether there is a guest for a VMI."""
+        """Tell whether a VMI has a guest."""
         return uid in self._guests
 
     def paused(self, uid):
-        """Whether the CPUs of a guest are stopped."""
+        """Tell whether the CPUs of a guest are stopped."""
         guest = self._guests.get(uid)
         return guest is not None and guest.paused
 
@@ -184,7 +189,7 @@ class Guests:
             guest.machine.ask('stop')
 
     def resume(self, uid):
-        """Let the CPUs go on; a guest that never ran boots now."""
+        """Resume the CPUs; a guest that was started paused boots now."""
         guest = self._guests.get(uid)
         if guest is None or not guest.paused:
             return
@@ -194,26 +199,26 @@ class Guests:
             self._note(guest, 'start')
 
     def reset(self, uid):
-        """The reset button: the machine starts again at once."""
+        """Reset the machine; it restarts immediately."""
         guest = self._guests.get(uid)
         if guest is not None:
             guest.cause = 'reset'
             guest.machine.ask('system_reset')
 
     def soft_reboot(self, uid):
-        """Press the power button, and start again when it is down."""
+        """Press the power button, and restart the guest after shutdown."""
         guest = self._guests.get(uid)
         if guest is not None:
             guest.cause = 'softreboot'
             guest.machine.soft_reboot(guest.terminates)
 
     def press_power_button(self, uid):
-        """Ask the guest by ACPI to shut down; it may not hear it."""
+        """Request an ACPI shutdown; the guest may ignore it."""
         if uid in self._guests:
             self._guests[uid].machine.shut_down()
 
     def kill(self, uid):
-        """Pull the plug. Nobody is told."""
+        """Power the guest off immediately, without calling ``ended``."""
         guest = self._guests.get(uid)
         if guest is None:
             return
@@ -224,11 +229,11 @@ class Guests:
         guest.machine.kill()
 
     def has_agent(self, _vmi):
-        """Whether a guest agent answers: nobody talks to one here."""
+        """Tell whether a guest agent is connected; not supported here."""
         return False
 
     def plug(self, vmi):
-        """Bring the media in the drives in line with a VMI that runs."""
+        """Change the media in the drives to those of a running VMI."""
         guest = self._guests.get(vmi['metadata']['uid'])
         if guest is None or guest.media is None:
             return
@@ -238,30 +243,30 @@ class Guests:
             LOG.warning('%s/%s: %s', *guest.key, exc)
 
     def plugged(self, uid, volume):
-        """Whether a guest has a volume now."""
+        """Tell whether a guest currently has a volume."""
         guest = self._guests.get(uid)
         return (guest is not None and guest.media is not None
                 and guest.media.has(volume))
 
     def serial(self, uid):
-        """The :class:`serial.Serial` of a guest, or None."""
+        """Return the :class:`serial.Serial` of a guest, or None."""
         guest = self._guests.get(uid)
         return guest and guest.machine.serial
 
     async def display(self, uid):
-        """The path of the socket that speaks VNC, or None."""
+        """Return the path of the VNC socket, or None."""
         guest = self._guests.get(uid)
         if guest is None:
             return None
         try:
-            # Only when it answers has QEMU made all that it serves.
+            # QEMU has created its sockets when it answers a command.
             await guest.machine.execute('query-status')
         except qmp.QmpError:
             return None
         return guest.folder / 'vnc'
 
     def close(self):
-        """Pull every plug, and wait until all are out."""
+        """Kill all guests and wait until their processes have ended."""
         for task in self._tasks:
             task.cancel()
         for uid in list(self._guests):
@@ -270,13 +275,13 @@ class Guests:
             guest.machine.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    # -- what a guest does by itself -------------------------------------
+    # -- actions of a guest ----------------------------------------------
 
     def act(self, namespace, name, action):
-        """Let the guest of a machine do something.
+        """Make the guest of a VM crash; QEMU supports no other action.
 
         :param action: 'reboot', 'shutdown' or 'crash'.
-        :returns: why that is not possible, or ''.
+        :returns: why the action is not possible, or ''.
         """
         guest = self._of((namespace, name))
         if guest is None:
@@ -289,7 +294,7 @@ class Guests:
         return ''
 
     def record(self, namespace, name):
-        """What is known of the guests of a machine, as JSON."""
+        """Return the record of a VM's guests as JSON-compatible data."""
         key = (namespace, name)
         guest = self._of(key)
         found = {'vmi': guest.uid if guest else None,
@@ -306,11 +311,11 @@ class Guests:
         return found
 
     def known(self, namespace, name):
-        """Whether a machine of this name ever had a guest."""
+        """Tell whether a VM of this name ever had a guest."""
         return (namespace, name) in self._boots
 
     def console_log(self, namespace, name):
-        """The last of what a guest wrote to its serial port, or None."""
+        """Return the last output of a guest's serial port, or None."""
         guest = self._of((namespace, name))
         return guest and guest.machine.serial.said
 
@@ -322,7 +327,7 @@ class Guests:
 
     def _was_reset(self, guest, by_guest):
         now = asyncio.get_running_loop().time()
-        # SeaBIOS resets once more what software has reset.
+        # SeaBIOS resets the machine a second time after a software reset.
         again = by_guest and now - guest.reset < _ONE_RESET
         guest.reset = now
         if not again:
@@ -349,7 +354,7 @@ class Guests:
         shutil.rmtree(guest.folder, ignore_errors=True)
 
     def _note(self, guest, cause):
-        """Note a boot. From what it boots only the firmware knows."""
+        """Record a boot; only the firmware knows the boot device."""
         guest.booted = True
         record = self._boots.setdefault(guest.key, [])
         if len(self._boots) > _NAMES_KEPT:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this computer has to run guests with: QEMU, firmware, KVM."""
+"""Detects the host's means to run guests: QEMU, firmware and KVM."""
 
 import dataclasses
 import os
@@ -16,12 +16,12 @@ _FOLDERS = ('/usr/share/OVMF', '/usr/share/edk2/ovmf',
 
 
 class SettingsError(Exception):
-    """Guests cannot be run here; says what is missing."""
+    """Guests cannot run on this host; the message has what is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Firmware:
-    """UEFI firmware: the code and what its variables are at first."""
+    """UEFI firmware: its code and the template of its variables."""
 
     code: str
     variables: str
@@ -29,16 +29,16 @@ class Firmware:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How to run guests.
+    """Settings for running guests.
 
     :param program: path of QEMU.
     :param accelerator: ``kvm`` or ``tcg``.
-    :param memory: MiB that a guest gets at most.
-    :param cpus: processors that a guest gets at most.
-    :param images: files by the references of the container images that
-        they stand for.
-    :param efi: the :class:`Firmware`, or None when there is none.
-    :param secure: the same, with secure boot and Microsoft's keys.
+    :param memory: maximum memory of a guest in MiB.
+    :param cpus: maximum number of processors of a guest.
+    :param images: dictionary of disk files by container image reference.
+    :param efi: the :class:`Firmware`, or None when it is not installed.
+    :param secure: the :class:`Firmware` with secure boot and Microsoft's
+        keys, or None.
     """
 
     program: str
@@ -51,14 +51,14 @@ class Settings:
 
 
 def find(accelerator='auto', memory=DEFAULT_MEMORY, images=None):
-    """See what there is.
+    """Detect what the host provides.
 
-    :param accelerator: one of :data:`ACCELERATORS`; ``auto`` is KVM where
-        it works, else TCG.
-    :param memory: MiB that a guest gets at most.
+    :param accelerator: one of :data:`ACCELERATORS`; ``auto`` is KVM if it
+        works, else TCG.
+    :param memory: maximum memory of a guest in MiB.
     :param images: paths by references, see :class:`Settings`.
     :returns: the :class:`Settings`.
-    :raises: SettingsError
+    :raises SettingsError: QEMU or the requested accelerator is missing.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -97,10 +97,10 @@ def _firmware(*pairs):
 
 
 def _kvm_fails(program):
-    """Why KVM cannot be used, or ''.
+    """Return why KVM cannot be used, or ''.
 
-    That the device can be opened says little, in a machine that is virtual
-    itself: a processor has to be made.
+    Opening the device is not a sufficient check in a virtual machine, so this
+    creates a processor.
     """
     if not os.access('/dev/kvm', os.R_OK | os.W_OK):
         return '/dev/kvm cannot be opened'

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One QEMU process, from its start to its end.
 
-QEMU ends with the sandbox, however that ends: its parent's death kills it
-(``setpriv --pdeathsig``). What it is asked goes to it by QMP; what it does by
-itself comes back as QMP's events. A guest that shuts down is left as it is by
-QEMU, because it may be meant to start again (the "fake reboot" of libvirt:
-the power button, then a reset), and ended from here otherwise.
+QEMU ends with the sandbox in all cases: the death of its parent kills it
+(``setpriv --pdeathsig``). Commands are sent by QMP, which also reports events
+of the guest. QEMU pauses a guest that shuts down, because it may have to
+restart (the "fake reboot" of libvirt: the power button, then a reset);
+otherwise this module ends the process.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ LOG = logging.getLogger(__name__)
 class Machine:
     """A running QEMU.
 
-    :param name: for the log.
+    :param name: name for log messages.
     :param make_words: function (descriptor for QMP, descriptor for the
-        serial port) that makes the command line.
-    :param folder: of its files; it is where QEMU puts its own, too.
-    :param on_reset: function (whether the guest did it) that is called when
-        the machine starts again.
-    :param on_end: function (whether it was in order) that is called once,
-        when the process is gone.
+        serial port) that returns the command line.
+    :param folder: folder of its files, including QEMU's temporary files.
+    :param on_reset: function (whether the guest caused the reset) called
+        when the machine restarts.
+    :param on_end: function (whether the end was orderly) called once, when
+        the process has ended.
     """
 
     def __init__(self, name, make_words, folder, on_reset, on_end):
@@ -49,7 +49,7 @@ class Machine:
 
     @property
     def pid(self):
-        """Process id, or None."""
+        """The process id, or None."""
         return self._process and self._process.pid
 
     def start(self):
@@ -60,7 +60,8 @@ class Machine:
         try:
             command = self._make_words(theirs.fileno(), port.fileno())
             LOG.debug('%s: %s', self.name, command)
-            # Killed with the thread that started it: the one of the loop.
+            # The kernel kills the process when the thread that started it
+            # ends, which is the event loop's thread.
             self._process = subprocess.Popen(
                 ['setpriv', '--pdeathsig', 'KILL', '--', *command],
                 stdin=subprocess.DEVNULL, stdout=self._log,
@@ -95,12 +96,12 @@ class Machine:
         if not task.cancelled() and task.exception() is not None:
             LOG.warning('%s: %s', self.name, task.exception())
 
-    # -- what is asked of it ---------------------------------------------
+    # -- commands --------------------------------------------------------
 
     async def execute(self, command, /, **arguments):
-        """Carry out a command of QMP.
+        """Execute a QMP command and return its result.
 
-        :raises: qmp.QmpError
+        :raises qmp.QmpError: QEMU refused the command or has ended.
         """
         await self._begun.wait()
         if self._qmp is None:
@@ -108,7 +109,7 @@ class Machine:
         return await self._qmp.execute(command, **arguments)
 
     def ask(self, command, **arguments):
-        """Carry out a command of QMP, some time, without an answer."""
+        """Execute a QMP command in the background, ignoring its result."""
         self._spawn(self._tell(command, arguments))
 
     async def _tell(self, command, arguments):
@@ -119,9 +120,9 @@ class Machine:
                 LOG.warning('%s: %s: %s', self.name, command, exc)
 
     def soft_reboot(self, terminate):
-        """Press the power button, and start again when the guest is down.
+        """Press the power button, and restart the guest after shutdown.
 
-        :param terminate: whether a reboot ends the machine.
+        :param terminate: whether to end the machine instead of restarting.
         """
         self._reboots = not terminate
         self.ask('system_powerdown')
@@ -132,14 +133,14 @@ class Machine:
         self.ask('system_powerdown')
 
     def kill(self):
-        """Pull the plug."""
+        """Kill the process."""
         self._begun.set()
         if self._process is not None and not self.gone.is_set():
             self._killed = True
             self._process.kill()
 
     def close(self):
-        """Pull the plug and wait until it is out."""
+        """Kill the process and wait until it has ended."""
         self.kill()
         if self._process is not None and not self.gone.is_set():
             self._process.wait()
@@ -147,7 +148,7 @@ class Machine:
         for task in self._tasks:
             task.cancel()
 
-    # -- what it does ----------------------------------------------------
+    # -- events ----------------------------------------------------------
 
     def _saw(self, event, data):
         LOG.debug('%s: %s %s', self.name, event, data)

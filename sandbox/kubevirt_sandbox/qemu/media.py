@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the drives of a running machine, and changing it.
+"""Changes the media in the drives of a running machine.
 
-A medium of a CD-ROM drive is exchanged as libvirt does it: the tray opens
-(a guest that has locked it is asked to let go), the medium goes, the next
-one comes, the tray closes. Disks that come while the machine runs are
-plugged into its SCSI controller. One step at a time, in one task, until the
-machine has what the VMI has.
+The medium of a CD-ROM drive is exchanged as libvirt does it: open the tray (a
+guest that has locked it is asked to release it), remove the medium, insert the
+next one, close the tray. Disks added to the running machine are plugged into
+its SCSI controller. One task makes these changes step by step until the
+machine's drives match the VMI.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ class Media:
     """The drives of one machine.
 
     :param machine: the :class:`machine.Machine`.
-    :param found: its :class:`drives.Drive` at its start, a list.
-    :param changed: function that is called when something has changed.
+    :param found: list of its :class:`drives.Drive` at its start.
+    :param changed: function called after each change.
     """
 
     def __init__(self, machine, found, changed):
@@ -40,12 +40,12 @@ class Media:
         self._task = None
 
     def has(self, volume):
-        """Whether a volume is in a drive now."""
+        """Tell whether a volume is currently in a drive."""
         return any(drive.medium is not None and drive.medium.volume == volume
                    for drive in self._have.values())
 
     def want(self, wanted):
-        """Say what shall be in the drives.
+        """Set the desired drives and start to change the media.
 
         :param wanted: list of :class:`drives.Drive`.
         """
@@ -54,12 +54,15 @@ class Media:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     def close(self):
-        """Change nothing more."""
+        """Stop changing media."""
         if self._task is not None:
             self._task.cancel()
 
     def _next(self):
-        """(drive there is or None, drive there shall be or None)."""
+        """Return the next change as (current drive, desired drive).
+
+        Either of them can be None.
+        """
         for name in {**self._have, **self._wanted}:
             have, want = self._have.get(name), self._wanted.get(name)
             drive = have or want
@@ -95,7 +98,7 @@ class Media:
     async def _exchange(self, have, want):
         execute = self._machine.execute
         if not await self._is_open(have):
-            # The guest is asked to open it when it has locked it.
+            # QEMU asks the guest to release a locked tray.
             await execute('blockdev-open-tray', id=have.id)
         if have.medium is not None:
             await execute('blockdev-remove-medium', id=have.id)
@@ -142,7 +145,7 @@ class Media:
 
     async def _unplug(self, drive):
         await self._machine.execute('device_del', id=drive.id)
-        # SCSI disks are gone at once; no guest has to agree.
+        # SCSI disks are removed immediately, without the guest's consent.
         del self._have[drive.name]
         await self._drop(drive.name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QMP, QEMU's monitor protocol: lines of JSON over a socket.
+"""Client of QMP, QEMU's monitor protocol: lines of JSON over a socket.
 
 Source: docs/interop/qmp-spec.txt (QEMU 7.2).
 """
@@ -12,14 +12,14 @@ _LIMIT = 16 * 2 ** 20
 
 
 class QmpError(Exception):
-    """QEMU refused a command, or is gone."""
+    """QEMU refused a command or has ended."""
 
 
 class Client:
     """One connection.
 
     :param sock: a connected socket.
-    :param on_event: function (name, data) that is called for each event.
+    :param on_event: function (name, data) called for each event.
     """
 
     def __init__(self, sock, on_event):
@@ -40,7 +40,7 @@ class Client:
             while line := await reader.readline():
                 self._take(json.loads(line))
         except ConnectionError:
-            pass  # it was killed
+            pass  # QEMU was killed
         finally:
             self._closed = True
             self._ready.set()
@@ -68,11 +68,12 @@ class Client:
         self._writer.write(json.dumps(message).encode() + b'\n')
 
     async def execute(self, command, /, **arguments):
-        """Carry out a command.
+        """Execute a command.
 
-        :param arguments: a ``_`` in a name stands for ``-``.
-        :returns: what QEMU returns.
-        :raises: QmpError
+        :param command: name of the command.
+        :param arguments: its arguments; ``_`` in a name stands for ``-``.
+        :returns: the ``return`` value of QEMU's response.
+        :raises QmpError: QEMU refused the command or has ended.
         """
         await self._ready.wait()
         if self._closed:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serial port of a machine: what it said, and who listens.
+"""Serial port of a machine: its output and its one listener.
 
-One listener at a time; a new one takes the port over, as in KubeVirt. What
-was said while nobody listened is not told later, but the last of it can be
-read, as the log that KubeVirt keeps of a guest's console.
+A new listener replaces the previous one, as in KubeVirt. A listener does not
+get earlier output, but the last part of it can be read, like the log that
+KubeVirt keeps of a guest's console.
 """
 
 import asyncio
@@ -14,13 +14,16 @@ _BEHIND = 256
 
 
 class Listener:
-    """Who hears what a machine says from now on."""
+    """A queue of the output that follows the creation of the listener."""
 
     def __init__(self):
         self._queue = asyncio.Queue(_BEHIND + 1)
 
     def hear(self, chunk):
-        """Be told; whether it can be kept."""
+        """Add a chunk of output.
+
+        :returns: False when the queue is full; the listener is then stopped.
+        """
         if self._queue.qsize() >= _BEHIND:
             self.stop()
             return False
@@ -28,12 +31,12 @@ class Listener:
         return True
 
     def stop(self):
-        """Hear no more."""
+        """End the output of this listener."""
         if not self._queue.full():
             self._queue.put_nowait(b'')
 
     async def next(self):
-        """The next bytes; none when there will not be any more."""
+        """Return the next bytes; empty at the end of the output."""
         return await self._queue.get()
 
 
@@ -47,9 +50,9 @@ class Serial:
         self.ended = False
 
     async def attach(self, sock):
-        """Read until the machine ends.
+        """Read the output until the machine ends.
 
-        :param sock: a connected socket, the other end is the machine's.
+        :param sock: socket connected to the machine's serial port.
         """
         reader, self._writer = await asyncio.open_connection(sock=sock)
         try:
@@ -59,7 +62,7 @@ class Serial:
                 if self._listener and not self._listener.hear(chunk):
                     self._listener = None
         except ConnectionError:
-            pass  # it was killed
+            pass  # the machine was killed
         finally:
             self.ended = True
             self._writer.close()
@@ -72,25 +75,25 @@ class Serial:
 
     @property
     def said(self):
-        """The last of what the machine said, as bytes."""
+        """The last part of the machine's output, as bytes."""
         return bytes(self._said)
 
     async def say(self, data):
-        """Say something to the machine; returns when it takes it."""
+        """Send bytes to the machine and wait until they are written."""
         if self._writer is not None and not self.ended:
             try:
                 self._writer.write(data)
                 await self._writer.drain()
             except ConnectionError:
-                pass  # it was killed
+                pass  # the machine was killed
 
     def listen(self):
-        """Hear what the machine says from now on; nobody else does then.
+        """Register a listener for later output, replacing the current one.
 
-        Ends when the machine does, when somebody else listens, and when it
-        is too far behind.
+        The listener's output ends with the machine, when another listener
+        replaces it, and when it falls too far behind.
 
-        :returns: a :class:`Listener`, to be given to :meth:`leave` at last.
+        :returns: a :class:`Listener`; pass it to :meth:`leave` at the end.
         """
         listener = Listener()
         if self.ended:
@@ -100,6 +103,6 @@ class Serial:
         return listener
 
     def leave(self, listener):
-        """Listen no more."""
+        """Unregister a listener."""
         if self._listener is listener:
             self._listener = None

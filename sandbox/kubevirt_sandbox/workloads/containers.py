@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One container of a pod: a process, again and again.
+"""Runs one container of a pod as a process.
 
-Starts, probes, restarts with back-off, ends. What its pod has for it,
-volumes and an address, is :mod:`pods`' business.
+Starts, probes, restarts with back-off and ends the process. :mod:`pods`
+provides its volumes and its address.
 
 Source: kubernetes/pkg/kubelet/kuberuntime (1.36).
 """
@@ -19,36 +19,40 @@ from kubevirt_sandbox.workloads import logs
 from kubevirt_sandbox.workloads import probes
 from kubevirt_sandbox.workloads import processes
 
-#: A node notices so much later that a container runs, seconds: it looks once
-#: a second.
+#: Average delay until a node notices that a container runs, in seconds: it
+#: checks once a second.
 _NOTICED = 0.5
 
-#: Back-off grows up to so many times the first one; who ran for twice as
-#: long begins anew.
+#: Maximum back-off as a multiple of the first one. A run of twice the maximum
+#: back-off resets it.
 _LONGEST = 30
 
 _WAITING = {'waiting': {'reason': 'ContainerCreating'}}
 
 
 def delay(first, failures):
-    """How long a container waits before it is started again, seconds.
+    """Return the back-off before a container's restart in seconds.
 
-    :param first: the first back-off.
-    :param failures: how often it ended already, without a long run.
+    :param first: the first back-off in seconds.
+    :param failures: number of exits since the last long run.
     """
     return 0 if failures < 2 else min(first * 2 ** (failures - 2),
                                       first * _LONGEST)
 
 
 def again(policy, code):
-    """Whether a container that ended is started again."""
+    """Tell whether an ended container is restarted.
+
+    :param policy: ``restartPolicy``.
+    :param code: exit code.
+    """
     return policy == 'Always' or (policy == 'OnFailure' and code != 0)
 
 
 class Container:
     """One container.
 
-    :param pod: the :class:`pods.Pod` that has it.
+    :param pod: its :class:`pods.Pod`.
     :param spec: its spec.
     :param policy: ``restartPolicy``; an init container has ``OnFailure``
         or ``Never``.
@@ -62,7 +66,7 @@ class Container:
         self.restarts = 0
         self.ready = self.started = False
         self.log = self.previous = None
-        #: Ended, and not to be started again.
+        #: Whether it has ended and will not be restarted.
         self.over = False
         self._pod = pod
         self._policy = policy
@@ -74,16 +78,16 @@ class Container:
 
     @property
     def running(self):
-        """Whether there is a process."""
+        """Whether the process runs."""
         return 'running' in self.state
 
     @property
     def code(self):
-        """How it ended, or None."""
+        """The exit code, or None."""
         return self.state.get('terminated', {}).get('exitCode')
 
     def status(self):
-        """As in ``containerStatuses``."""
+        """Return its entry of ``containerStatuses``."""
         return {'name': self.name, 'image': self.spec.get('image', ''),
                 'imageID': '', 'ready': self.ready, 'started': self.started,
                 'restartCount': self.restarts, 'state': self.state,
@@ -94,10 +98,10 @@ class Container:
     def _identity(self):
         return f'sandbox://{self._pod.uid}-{self.name}-{self._number}'
 
-    # -- life -------------------------------------------------------------
+    # -- life cycle -------------------------------------------------------
 
     async def run(self):
-        """Run until it is over or stopped."""
+        """Run until the container ends for good or is stopped."""
         while not self._stopping.is_set():
             if not (self.spec.get('command') or self.spec.get('args')):
                 self._wait('ErrImagePull', 'the sandbox runs no images: '
@@ -128,7 +132,7 @@ class Container:
         self._pod.tell()
 
     def _make(self):
-        """The command and the environment, as things are now."""
+        """Build the command and the environment from the current state."""
         given = environment.variables(self.spec, self._pod.fields)
         mounts = self._pod.places(self.spec)
         more = self._pod.base(mounts)
@@ -136,9 +140,9 @@ class Container:
             mounts, self._pod.address))
 
     async def _one(self, words, env, turn):
-        """One run, from start to end.
+        """Run the process once, from start to end.
 
-        :param turn: a :class:`start_limiter.Turn`, for as long as it starts.
+        :param turn: a :class:`start_limiter.Turn`, held during the start.
         """
         loop = asyncio.get_running_loop()
         self._began, self._env = loop.time(), env
@@ -209,9 +213,9 @@ class Container:
             self.restarts += 1
 
     async def stop(self, grace):
-        """End it for good.
+        """End the container for good.
 
-        :param grace: seconds it has for it.
+        :param grace: seconds between SIGTERM and SIGKILL.
         """
         self._stopping.set()
         await self._terminate(grace)
@@ -229,7 +233,7 @@ class Container:
         await process.gone.wait()
 
     def kill(self):
-        """End it for good, now."""
+        """Kill the container for good."""
         self._stopping.set()
         if self._process is not None:
             self._process.kill()
@@ -237,7 +241,7 @@ class Container:
     # -- probes -----------------------------------------------------------
 
     def look(self):
-        """Whether it is ready is asked for, out of turn if it is not."""
+        """Run the readiness probe immediately if it is not ready."""
         if self._clock and self.started and not self.ready and (
                 asyncio.get_running_loop().time()
                 >= self._began + _NOTICED):
@@ -297,10 +301,10 @@ class Container:
         self._pod.spawn(self._terminate(self._pod.grace))
 
     def beside(self, command):
-        """How a command is run in it that ends with it.
+        """Prepare a command that runs in the container and ends with it.
 
-        :returns: (words, environment, folder)
-        :raises processes.NotStarted: there is no such program.
+        :returns: (arguments, environment, working directory)
+        :raises processes.NotStarted: the program does not exist.
         """
         name, value = self._pod.processes.mark(self._process.pid)
         folder = self._pod.home(self.spec)
@@ -314,7 +318,7 @@ class Container:
         return [places.real(word) for word in command]
 
     async def _execute(self, command, env):
-        """Run a command beside the process, for a probe."""
+        """Run the command of an ``exec`` probe."""
         gone = asyncio.Event()
         try:
             process = self._pod.processes.start(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pod on its node: volumes, an address, containers, its status.
+"""Runs one pod on its node: volumes, address, containers and status.
 
 Source: kubernetes/pkg/kubelet (1.36).
 """
@@ -31,9 +31,9 @@ _MANAGER = 'kubelet'
 
 
 class Pod:
-    """A pod that a node has.
+    """A pod on a node.
 
-    :param node: the :class:`node.Node` that has it: store, processes,
+    :param node: the :class:`node.Node`, which has the store, processes,
         addresses and so on for all its pods.
     :param obj: the pod.
     """
@@ -46,7 +46,7 @@ class Pod:
         self.back_off = node.back_off
         self.processes = node.processes
         self.turns = node.turns
-        #: When it was taken up, time of the loop.
+        #: Time of the event loop when the node started the pod.
         self.began = asyncio.get_running_loop().time()
         self.address = None
         self._node = node
@@ -75,14 +75,14 @@ class Pod:
         self._tasks = set()
         self._main = self.spawn(self._run())
 
-    # -- what containers have of it ---------------------------------------
+    # -- for its containers -----------------------------------------------
 
     def places(self, spec):
-        """Where the mounts of a container are."""
+        """Return the folders of a container's mounts."""
         return self._volumes.places(spec)
 
     def home(self, spec):
-        """The folder where a container runs."""
+        """Return the working directory of a container."""
         wanted = spec.get('workingDir')
         if wanted:
             real = environment.Places(self.places(spec), '').real(wanted)
@@ -91,7 +91,10 @@ class Pod:
         return self.folder / 'home' / spec['name']
 
     def base(self, places):
-        """The variables that a container has without asking."""
+        """Return the environment variables that every container gets.
+
+        :param places: folders of the container's mounts, by mount path.
+        """
         env = environment.base(self.folder / 'home', self.key[1],
                                self._node.api)
         for path, place in places.items():
@@ -100,13 +103,19 @@ class Pod:
                 env['TMPDIR'] = str(place)
             elif path == ACCOUNT_PATH:
                 env['KUBECONFIG'] = str(self._kubeconfig(place))
-                # The project's own programs need not read that, which takes
-                # a third of a second.
+                # Saves the project's own programs from reading the
+                # kubeconfig, which takes a third of a second.
                 env['SUSHY_KUBEVIRT_ACCOUNT'] = str(place)
         return env
 
     def _kubeconfig(self, place):
-        """The account of the pod, for those who cannot read its path."""
+        """Write a kubeconfig with the token of the pod's account.
+
+        It is for programs that do not look for the token at its mounted path.
+
+        :param place: folder of the mounted token.
+        :returns: path of the kubeconfig.
+        """
         path = self.folder / 'kubeconfig'
         host, port = self._node.api
         host = f'[{host}]' if ':' in host else host
@@ -123,11 +132,11 @@ class Pod:
         return path
 
     def event(self, kind, reason, message):
-        """Record an event about it."""
+        """Record an event of the pod."""
         self._node.recorder.event(self._obj, kind, reason, message, _MANAGER)
 
     def spawn(self, coroutine):
-        """Run a coroutine beside; it is cancelled with the pod."""
+        """Run a coroutine as a task that is cancelled with the pod."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -139,7 +148,7 @@ class Pod:
             LOG.error('pod %s/%s', *self.key, exc_info=task.exception())
 
     async def something(self, *others):
-        """Wait until what it needs may be there, or one of some events."""
+        """Wait for a change of the pod's inputs, or for one of the events."""
         waits = [asyncio.ensure_future(e.wait())
                  for e in (self._news, *others)]
         try:
@@ -148,10 +157,10 @@ class Pod:
             for one in waits:
                 one.cancel()
 
-    # -- what the node tells it -------------------------------------------
+    # -- notifications from the node --------------------------------------
 
     def uses(self, kind, name):
-        """Whether a Secret or a ConfigMap is one of its own."""
+        """Tell whether the pod uses a Secret or a ConfigMap."""
         return (kind.kind, name) in self._names
 
     @functools.cached_property
@@ -180,11 +189,11 @@ class Pod:
         return found
 
     def renew(self):
-        """Something that it uses is another."""
+        """Handle a change of an object that the pod uses."""
         self._news.set()
 
     def saw(self, obj):
-        """The pod is another."""
+        """Handle a change of the pod's object."""
         old, self._obj = self._obj, obj
         meta = obj['metadata']
         if 'deletionTimestamp' in meta:
@@ -195,21 +204,21 @@ class Pod:
             self._news.set()
 
     def kill(self):
-        """The pod is no more."""
+        """Handle the removal of the pod's object."""
         self._killed = True
         self._ending.set()
         for one in (*self.init, *self.containers):
             one.kill()
 
     async def close(self):
-        """End it with the sandbox."""
+        """Stop the pod when the sandbox ends."""
         for one in (*self.init, *self.containers):
             one.kill()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- its life ---------------------------------------------------------
+    # -- life cycle -------------------------------------------------------
 
     async def _run(self):
         self._since = metadata.now()
@@ -244,7 +253,7 @@ class Pod:
         for one in (*self.init, *self.containers):
             (self.folder / 'home' / one.name).mkdir(
                 parents=True, exist_ok=True, mode=0o700)
-        # Now, not soon: containers may ask for it.
+        # Write it immediately: containers may read the status.
         self._write_status()
         while not self._fill():
             await self.something()
@@ -275,13 +284,13 @@ class Pod:
                     await self.something(self._ending)
             self._news.clear()
             with contextlib.suppress(fields.Missing, errors.ApiError):
-                # What has gone stays mounted as it was.
+                # The content of a deleted object stays mounted.
                 self._volumes.write()
 
-    # -- its status -------------------------------------------------------
+    # -- status -----------------------------------------------------------
 
     def tell(self):
-        """Something of it is another: write the status soon."""
+        """Schedule a write of the status."""
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_soon(
                 self._write_status)
@@ -319,7 +328,7 @@ class Pod:
 
         def change(pod):
             if pod['metadata']['uid'] != self.uid:
-                return  # another one has its name
+                return  # another pod has this name now
             status = pod.setdefault('status', {})
             host = self._node.host(pod)
             status.update(
