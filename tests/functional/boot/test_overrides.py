@@ -328,7 +328,7 @@ class MindTestCase(boot_case.BootTestCase):
             spec['domain']['devices']['interfaces'].clear(),
             spec['domain']['devices'].update(
                 autoattachPodInterface=False)))
-        # With CDI, a medium can come for whoever wants to boot one.
+        # With CDI, a medium can be inserted to boot from.
         self.until('CDI', lambda: machine.cluster.media.cdi_available)
         e = self.assertRaises(errors.InvalidValue, machine.set_boot, PXE,
                               ONCE)

@@ -305,7 +305,7 @@ class RotationTest(PodTestCase):
             old, self.one.password = self.one.password, 'x' * 17
             self.change(username=b'admin', password=b'x' * 17)
             self.assertNotEqual('Chassis Power is off', say('power status'))
-        # There is no room for this one: nobody gets in any more.
+        # IPMI v1.5 has no space for 17 bytes: every v1.5 login fails.
         for password in old, 'x' * 16:
             self.assertIn('not supported', self.refuses(
                 password=password, interface='lan'))

@@ -114,7 +114,7 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
         machine = self.alone()
         slots = ['%s-bmc-cd-%d' % (machine.name, number)
                  for number in range(2)]
-        # Somebody else's is left alone; that of another insert may go yet.
+        # A foreign one is left alone; that of another insert may yet go.
         for slot, type_ in zip(slots, ('Opaque', image_credentials.TYPE)):
             self.sandbox.create('secrets', {
                 'metadata': {'name': slot}, 'type': type_,
@@ -126,7 +126,7 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
                          self.comes(machine, S.READY).data_volume)
         self.assertEqual(before, [self.sandbox.get('secrets', slot)
                                   for slot in slots])
-        # Without a password nobody looks at it.
+        # An insert without a password does not read it.
         machine.eject_media('Cd')
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)

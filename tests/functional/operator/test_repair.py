@@ -162,7 +162,7 @@ class UpkeepTestCase(operator.OperatorTestCase):
         self.well()
 
     def test_what_others_add_stays(self):
-        """Only what is wanted is put right; a restart by hand is possible."""
+        """Only managed fields are restored; a manual restart is possible."""
         deployment = 'deployment/' + self.box.base
         self.kubectl('annotate', 'service', self.box.base, 'mine=yes')
         self.kubectl('label', deployment, 'team=blue')

@@ -61,7 +61,7 @@ class SetTestCase(PolicyTestCase):
     def set(self, machine, policy):
         power_restore_policy.set(machine, policy)
         self.assertIs(policy, self.policy(machine))
-        # Once is enough, and the keeper has nothing against it.
+        # One write is enough, and the reconciler does not revert it.
         writes = len(machine.writes)
         power_restore_policy.set(machine, policy)
         self.assertEqual(writes, len(machine.writes))

@@ -62,7 +62,7 @@ class Cluster:
     # What the operator asks
 
     def may_write(self):
-        """Nobody else works."""
+        """Allow every write: no other replica works."""
 
     async def get(self, resource, namespace, name, metadata_only=False):
         self._fail('get', resource, name)

@@ -83,7 +83,7 @@ class ControllerTestCase(base.BaseTestCase):
         self.run_story(story)
 
     def without_its_finalizer(self, there):
-        """Somebody deletes a BMC, and his own idea of when it is gone."""
+        """A user deletes a BMC after removing its finalizer."""
         there.objects['VirtualMachineBMC', *KEY]['metadata'].pop('finalizers')
         there.remove('VirtualMachineBMC', *KEY)
 

@@ -56,7 +56,7 @@ CASES = (
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
     (bodies.body(), but(taken=('Deployment node-virtbmc',)), ALL[:-2]),
-    # Nobody else's account gets rights, and no pod any to his Secret.
+    # A foreign account gets no permissions, and no pod gets a foreign Secret.
     *((bodies.body(), but(taken=(one,)),
        ['Service', *STATE, 'ServiceAccount'])
       for one in ('ServiceAccount node-virtbmc', 'Secret vm-bmc-state')),

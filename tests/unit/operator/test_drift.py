@@ -72,7 +72,7 @@ class CompareTestCase(base.BaseTestCase):
                     'f:spec': {'f:replicas': {}}}}, False),
                 ({'manager': 'sushy-kubevirt-operator', 'fieldsV1': {
                     'f:spec': {}}}, False),
-                # Whoever makes load balancers.
+                # The controller of load balancers.
                 ({'manager': 'kube-vip-cloud-provider', 'fieldsV1': {
                     'f:spec': {'f:loadBalancerIP': {}}}}, False),
                 ({'manager': 'kubectl', 'fieldsV1': {'f:spec': {

@@ -83,7 +83,7 @@ class NetworkTestCase(base.BaseTestCase):
              [(port['name'], port['port'], port.get('nodePort'))
               for port in made['ports']]))
         self.assertNotIn('externalIPs', made)
-        # That is given by whoever makes load balancers.
+        # The controller of load balancers sets this.
         self.assertEqual('1.2.3.5', made['loadBalancerIP'])
         # No port of a node is left over from another type.
         live['spec']['type'] = 'LoadBalancer'

@@ -41,7 +41,7 @@ class OwnCertificateTestCase(base.BaseTestCase):
         return asyncio.run(self.operator.reconciler.reconcile(story.KEY))
 
     def told(self):
-        """Reason and message of what is told of the endpoint."""
+        """Return reason and message of the endpoint's condition."""
         one = next(one for one in self.there.objects[
             'VirtualMachineBMC', *story.KEY]['status']['conditions']
             if one['type'] == 'EndpointReady')
@@ -61,7 +61,7 @@ class OwnCertificateTestCase(base.BaseTestCase):
         self.assertEqual('EndpointAssigned', self.told()[0])
         before = self.pods()
         self.assertEqual(1, len(before))
-        # Nobody renewed it: nothing more comes of waiting.
+        # It expired without renewal: no further check is scheduled.
         self.assertIsNone(self.put(issued(-LIFE - HOUR)))
         reason, message = self.told()
         self.assertEqual('CertificateExpired', reason)
@@ -110,7 +110,7 @@ class OwnCertificateTestCase(base.BaseTestCase):
         self.put(one)
         before = self.pods()
         self.assertEqual(1, len(before))
-        # Whoever serves goes on with the one it has.
+        # A running pod keeps its certificate.
         self.put(pki.Pair(one.certificate, other.key))
         self.assertEqual('CertificateUnusable', self.told()[0])
         self.assertEqual(before, self.pods())

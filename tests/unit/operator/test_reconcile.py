@@ -29,7 +29,7 @@ HERE = ('Deployment', 'Service', 'ServiceAccount', 'Role', 'RoleBinding',
 
 
 class Nobody:
-    """Nobody is in the way."""
+    """No foreign object is in conflict."""
 
     def watch(self, key, refs):
         self.refs = refs
@@ -262,7 +262,7 @@ class ReconcileTestCase(base.BaseTestCase):
         operator = Operator(there)
         there.remove('VirtualMachineBMC', *KEY)
         self.assertIsNone(asyncio.run(operator.reconciler.reconcile(KEY)))
-        # The authority is nobody's.
+        # The certificate authority belongs to no BMC.
         self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
                          there.writes)
 
