@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubeconfig that lets clients in."""
+"""Writes the kubeconfig for clients of the sandbox."""
 import base64
 import os
 import tempfile

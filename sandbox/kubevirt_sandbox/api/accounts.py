@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Service accounts: one in each namespace, and tokens that speak for them.
+"""Service accounts: one for each namespace, and their tokens.
 
 Tokens are JSON web tokens (RFC 7519) with the claims of Kubernetes, signed
 with a secret of this server (HS256): nobody else is to check them. They end

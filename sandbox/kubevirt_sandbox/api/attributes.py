@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request asks for, in the words of access rights.
+"""Attributes of a request that access rights are checked against.
 
 Follows ``apiserver/pkg/endpoints/request/requestinfo.go`` and
 ``handlers/responsewriters/errors.go`` (1.36).

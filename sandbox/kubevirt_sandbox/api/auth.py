@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking: bearer tokens, and users who act as others.
+"""Authentication: bearer tokens and impersonation.
 
 What a user may do is decided in ``rbac``; what a token of a service account
 says is ``accounts``' business.

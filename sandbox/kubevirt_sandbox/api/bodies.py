@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what clients send: JSON or YAML, within limits."""
+"""Parses request bodies: JSON or YAML, within limits."""
 import json
 
 from aiohttp import web

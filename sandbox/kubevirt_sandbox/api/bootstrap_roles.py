@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roles and bindings that a cluster has from its beginning.
+"""The roles and bindings that exist in every new cluster.
 
 Those for people and ordinary clients; the roles of the control plane's own
 parts are left out, as these parts need none here.

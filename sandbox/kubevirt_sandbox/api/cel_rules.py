@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules in CEL that a schema of a CustomResourceDefinition may have.
+"""CEL validation rules in schemas of CustomResourceDefinitions.
 
 ``x-kubernetes-validations``, as in
 ``apiextensions-apiserver/pkg/apiserver/schema/cel`` (1.36): checked when the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A certificate authority of the process's own, and the server's key."""
+"""Creates a certificate authority and the server certificate."""
 import dataclasses
 import datetime
 import ipaddress

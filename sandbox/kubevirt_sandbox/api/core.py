@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of Kubernetes itself that clients touch.
+"""Kubernetes' core kinds that clients use.
 
 Objects only: nothing schedules pods or serves services here. What becomes
 of claims is in ``volumes``, of quotas in ``quotas``.

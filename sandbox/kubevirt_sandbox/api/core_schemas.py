@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas of Kubernetes' own kinds, as far as clients here look into them.
+"""Schemas of Kubernetes' core kinds, reduced to the fields used here.
 
 What is not described is kept as it was sent.
 """

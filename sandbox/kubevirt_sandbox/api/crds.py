@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CustomResourceDefinitions: kinds as objects, and objects that are kinds.
+"""CustomResourceDefinitions, and the kinds that they define.
 
 Kinds that are registered with ``crd=True`` are shown as definitions; a
 definition that a client makes is served at once.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API serves, as clients ask for it: /api, /apis, /version."""
+"""API discovery: /api, /apis and /version."""
 import dataclasses
 import hashlib
 import platform

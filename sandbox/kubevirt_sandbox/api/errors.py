@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The refusals of a Kubernetes API, worded as Kubernetes words them.
+"""Error responses with the messages of Kubernetes' API server.
 
 ``kubectl`` prints these sentences and clients look at ``reason`` and
 ``details``; both follow ``apimachinery/pkg/api/errors/errors.go`` (1.36).

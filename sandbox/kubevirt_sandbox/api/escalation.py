@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody grants rights that he has not: roles and bindings are checked.
+"""Privilege escalation checks for roles and bindings.
 
 Who may ``escalate`` a role or ``bind`` one is free to.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events have two forms, core/v1 and events.k8s.io/v1, of the same object.
+"""Converts events between core/v1 and events.k8s.io/v1.
 
 The fields' names follow ``k8s.io/api/events/v1``.
 """

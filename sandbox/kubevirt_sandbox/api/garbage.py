@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects go with their owners.
+"""Garbage collection: deletes objects whose owners are gone.
 
 Background, foreground and orphaning deletion, as
 ``kubernetes/pkg/controller/garbagecollector`` does them, but woken by the

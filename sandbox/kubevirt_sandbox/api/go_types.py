@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of an object that passes through the types of Kubernetes.
+"""Changes of an object when it is decoded to Kubernetes' Go types.
 
 A real API server reads its own kinds into structures and writes them anew.
 On the way quantities get their canonical spelling (``1000m`` is ``1``), and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kinds of objects the server serves.
+"""The kinds of objects that the server serves.
 
 A :class:`Kind` says everything the server must know of a kind; the
 :class:`Registry` finds kinds by group, version and resource name.  What

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns which field (metadata.managedFields), and server-side apply.
+"""Field ownership (metadata.managedFields) and server-side apply.
 
 Follows ``apimachinery/pkg/util/managedfields/internal`` (1.36) and
 ``structured-merge-diff/v6/merge``.

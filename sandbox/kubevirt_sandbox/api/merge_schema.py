@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How objects merge: which lists are maps or sets, which fields are named.
+"""Merge rules of objects: lists that are maps or sets, known fields.
 
 A :class:`Shape` is a schema seen with the eyes of server-side apply and of
 the strategic merge patch; follows ``kube-openapi/pkg/schemaconv``. What no

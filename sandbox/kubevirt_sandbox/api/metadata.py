@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server itself writes into ``metadata``, and what it refuses.
+"""Rules for ``metadata``: fields set by the server, and validation.
 
 Follows ``apiserver/pkg/registry/rest`` and
 ``apimachinery/pkg/api/validation/objectmeta.go`` (1.36).

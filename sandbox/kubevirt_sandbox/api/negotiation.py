@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What form of answer a client accepts, and what form a body has."""
+"""Content negotiation of responses and request bodies."""
 import dataclasses
 
 from kubevirt_sandbox.api import errors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has writes checked by ValidatingAdmissionPolicies.
+"""Checks writes with ValidatingAdmissionPolicies.
 
 Follows ``apiserver/pkg/admission/plugin/policy/validating`` (1.36): what
 users write, after it has passed the checks of its kind. What the sandbox's

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ResourceQuota: how much of some things a namespace may have.
+"""ResourceQuota: limits objects and storage of a namespace.
 
 Counts objects and the storage that claims ask for; processors and memory of
 pods are not counted, as pods are not made here.

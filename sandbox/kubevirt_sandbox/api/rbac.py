@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: decisions from roles and bindings.
+"""RBAC authorization: decisions from roles and bindings.
 
 Bindings are kept by their subjects, rules of roles are compiled when they
 are first needed, and decisions are remembered until a role or a binding

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a path of the API points at."""
+"""Parses the paths of API requests."""
 import dataclasses
 import urllib.parse
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to the API that are answered and not kept.
+"""Review requests, which are answered and not stored.
 
 Who am I, may I or somebody else do this, and what may I do at all.
 

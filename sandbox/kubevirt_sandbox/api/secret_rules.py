@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Secrets and ConfigMaps are refused for.
+"""Validation of Secrets and ConfigMaps.
 
 Source: kubernetes/pkg/apis/core/validation/validation.go (1.36):
 ValidateSecret, ValidateSecretUpdate, ValidateConfigMap and its update.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services as objects: their schema, what is filled in, what is refused.
+"""Services as objects: schema, defaults and validation.
 
 Which addresses and ports are free, and what they lead to, is not known here.
 

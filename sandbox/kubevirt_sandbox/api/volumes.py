@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage classes, and the life of the claims that ask for them.
+"""Storage classes, and the life cycle of volume claims.
 
 A claim is bound as its class says: at once, or with its first consumer. It
 stays while something uses it, and what it holds goes with it. There is no

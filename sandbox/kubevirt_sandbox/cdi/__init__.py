@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CDI of the sandbox: DataVolumes that are imported for real.
+"""The sandbox's CDI: DataVolumes with real image imports.
 
 Kinds, admission, controllers, the import of images over HTTP and the upload
 proxy, on top of the generic API server in :mod:`kubevirt_sandbox.api`.

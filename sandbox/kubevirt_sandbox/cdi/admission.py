@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which DataVolumes CDI lets in.
+"""Admission of DataVolumes.
 
 The sentences are those of CDI's webhook, as its clients know them.
 

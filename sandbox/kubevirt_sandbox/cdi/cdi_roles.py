@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster roles that CDI brings, and whom they are bound to.
+"""CDI's cluster roles and their bindings.
 
 Source: pkg/operator/resources/cluster/rbac.go (CDI 1.65).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotations by which CDI's controllers tell each other of a claim.
+"""Annotations of claims that CDI's controllers exchange.
 
 All that is known of an import stands in annotations of its claim; the
 DataVolume's status is computed from them.

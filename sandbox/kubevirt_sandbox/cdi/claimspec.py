@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The claim that CDI makes for a DataVolume.
+"""Builds the claim that CDI creates for a DataVolume.
 
 Source: pkg/controller/datavolume/util.go, controller-base.go
 (newPersistentVolumeClaim), import-controller.go, upload-controller.go,

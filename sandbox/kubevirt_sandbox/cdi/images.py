@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes in as an image is written as a raw disk.
+"""Converts a downloaded image to a raw disk.
 
 Takes the bytes as they come, in pieces, looks at their head as CDI does,
 unpacks gzip and xz, converts other formats with ``qemu-img`` and leaves a

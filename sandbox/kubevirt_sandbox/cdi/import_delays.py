@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/sandbox/imports``: imports that are slow, for tests of who waits.
+"""``/sandbox/imports``: slows down imports, for tests of waiting clients.
 
 ``POST`` with ``{"url": REGEX, "delay": SECONDS, "rate": BYTES_A_SECOND}``
 makes each later attempt at a URL that the expression is found in wait first,

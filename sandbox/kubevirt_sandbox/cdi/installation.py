@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``POST /sandbox/cdi``: CDI is installed into a cluster that had none.
+"""``POST /sandbox/cdi``: installs CDI into a cluster without it.
 
 KubeVirt's components restart when CDI's resources first appear: for a while
 virt-api serves neither its verbs nor its webhooks.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the content of claims is: a sparse file each.
+"""Storage of the content of claims, one sparse file each.
 
 Every claim of the cluster has a place of its own below one folder, and in it
 ``disk.img``, the raw disk, as CDI and KubeVirt lay it out on a claim with a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI's upload proxy: disks come in over HTTPS and are written as they come.
+"""CDI's upload proxy: receives disks over HTTPS and writes them.
 
 Serves on a port of its own with a certificate of its own, in a thread of its
 own, so that an upload does not keep the API waiting. Of a disk it holds a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The claims that wait for an upload: CDI's upload pods.
+"""Claims with upload as their source: simulates CDI's upload pods.
 
 One is ready as soon as its claim is bound, and done when the
 :mod:`uploadproxy` says that a disk has come. The pods are no objects of the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The KubeVirt of the sandbox.
+"""The sandbox's KubeVirt.
 
 Kinds, schemas, admission, verbs, controllers and simulated guests, on top of
 the generic API server in :mod:`kubevirt_sandbox.api`. What it does is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How KubeVirt is configured: feature gates and defaults.
+"""Configuration of KubeVirt: feature gates and defaults.
 
 Everything is read from the ``KubeVirt`` object at the moment it is asked
 for, so a patch of that object takes effect at once.

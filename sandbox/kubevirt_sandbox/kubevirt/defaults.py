@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KubeVirt adds to the machines it is given.
+"""Defaults that KubeVirt adds to VMs and VMIs.
 
 A VM gets little (firmware UUID and serial, machine type, architecture), so
 that it follows the cluster's defaults; a VMI gets everything, since it is

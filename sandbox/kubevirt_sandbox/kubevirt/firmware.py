@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine's firmware would boot.
+"""Determines which device the firmware of a VMI would boot.
 
 Decided from the VMI alone: its boot order, disks, media and bootloader. The
 VM's spec has no say, since a running machine does not know it.

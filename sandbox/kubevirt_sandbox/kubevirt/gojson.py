@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KubeVirt's Go types make of the JSON they decode and write back.
+"""Changes of JSON that KubeVirt's Go types decode and encode.
 
 virt-api's mutating webhook reads an object into Go structs and replaces the
 object by what it writes back: empty lists and empty strings vanish,

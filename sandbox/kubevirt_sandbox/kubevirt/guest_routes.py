@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/sandbox/guests/...``: what guests did, and what they shall do.
+"""``/sandbox/guests/...``: records and actions of guests.
 
 Needs no token, as the tests that use it have none; the sandbox serves on
 loopback. Only what a guest wrote to its console does.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instance types: where a VM that names one gets its sizes from.
+"""Instance types: the sizes of VMs that name one.
 
 Covers processors and memory, the topology that a preference prefers, and
 the machine type. Revisions are not kept: what an instance type says at the

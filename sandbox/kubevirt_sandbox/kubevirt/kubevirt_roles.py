@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster roles that KubeVirt brings, and whom they are bound to.
+"""KubeVirt's cluster roles and their bindings.
 
 Source: pkg/virt-operator/resource/generate/rbac/cluster.go (KubeVirt 1.9).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod around a machine: where it goes, and what keeps it from starting.
+"""The launcher pod of a VMI: scheduling and start failures.
 
 The pods are not objects of the API; only what a VMI's status tells of them
 is there to be seen.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking into KubeVirt's objects where any part may be missing."""
+"""Accessors for KubeVirt's objects with optional parts."""
 
 
 def at(obj, *keys):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine to start from, for demonstrations and tests."""
+"""A sample VM for demonstrations and tests."""
 
 
 def sample_vm(name, namespace='default', *, run_strategy='Halted',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs on VirtualMachineInstances: pause, reset, what the agent knows.
+"""Subresources of VMIs: pause, reset, guest agent information.
 
 Source: pkg/virt-api/rest/lifecycle.go, subresource.go (KubeVirt 1.9).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataVolumes that are made with a VM, out of its templates.
+"""DataVolumes created from a VM's dataVolumeTemplates.
 
 Filling them is CDI's business.
 

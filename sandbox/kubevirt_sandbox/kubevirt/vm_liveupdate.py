@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a VM's template while it runs.
+"""Live updates of a running VM from changes of its template.
 
 Some reach the running VMI (processors and memory that are added, node
 selectors, tolerations, CD-ROM media), the others wait for the next start and

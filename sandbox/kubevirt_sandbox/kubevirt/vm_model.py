@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VirtualMachine says: its run strategy and the requests to it.
+"""Run strategy and state change requests of a VirtualMachine.
 
 Source: staging/src/kubevirt.io/api/core/v1/types.go, pkg/virt-controller/
 watch/vm/vm.go (KubeVirt 1.9).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status of a VMI says of its cards, volumes and state.
+"""Computes a VMI's status: network interfaces, volumes and state.
 
 Functions of the VMI and of what its node knows; they change the copy that
 they are given and write nothing.

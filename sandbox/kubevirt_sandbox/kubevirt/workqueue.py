@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of a controller: what has to be looked at, once each.
+"""Work queue of a controller, without duplicate keys.
 
 Works in the server's own loop. However often a key is added before its turn,
 it has one turn; a turn that fails is tried again later, and later still.

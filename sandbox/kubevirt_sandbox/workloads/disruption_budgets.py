@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many pods may be put out of the way, and putting them there.
+"""PodDisruptionBudgets and evictions of pods.
 
 ``kubectl drain`` asks for the eviction of each pod; a PodDisruptionBudget
 refuses when too few would be left.

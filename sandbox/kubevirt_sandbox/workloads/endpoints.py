@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods are behind a service: Endpoints and EndpointSlices.
+"""Endpoints and EndpointSlices: the pods behind a service.
 
 Source: kubernetes/pkg/controller/{endpoint,endpointslice} (1.36).
 """

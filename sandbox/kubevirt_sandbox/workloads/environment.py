@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container is started with, where it has no file system of its own.
+"""Command and environment of containers without a file system.
 
 No privileges are asked for, so there is neither a root of its own nor a
 network of its own. Instead, in the words of the command and in the values of

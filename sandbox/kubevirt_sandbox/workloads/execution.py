@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``kubectl exec``: a command beside the process of a container.
+"""``kubectl exec``: runs a command beside a container's process.
 
 Over a WebSocket, each message of which begins with the number of a channel;
 the older way, SPDY, is not there. With a terminal there is no channel for

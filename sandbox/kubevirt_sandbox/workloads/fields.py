@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod may be told: Secrets, ConfigMaps and fields of its own.
+"""Values for a pod's environment: Secrets, ConfigMaps, own fields.
 
 For environments and for mounted files alike.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of services: what comes in goes to one of some addresses.
+"""Forwards connections to service ports to one of the addresses.
 
 A port without anybody behind it is not open, so clients are refused at once,
 as in a cluster.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP request of a probe, made as cheaply as it can be.
+"""One HTTP request of a probe, with minimal overhead.
 
 Hundreds of containers are probed again and again by one process, so no
 client for everything is used: a connection each, one request, the status.

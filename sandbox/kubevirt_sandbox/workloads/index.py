@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects found by something of theirs, without looking at all of them."""
+"""Indexes objects by one of their properties."""
 
 from kubevirt_sandbox.workloads import owner_references
 

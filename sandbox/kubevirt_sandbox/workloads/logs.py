@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What containers print, and ``kubectl logs``.
+"""Output of containers, and ``kubectl logs``.
 
 Kept in memory, the newest of it, with the times that ``--timestamps`` and
 ``--since`` need.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokens that are mounted into a pod, renewed before they end.
+"""Tokens mounted into a pod, renewed before they expire.
 
 A node renews a token after four fifths of its time, or of a day. The usual
 one, which is asked for for 3607 seconds, is renewed as if it ended then, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler and the nodes, which here are one machine.
+"""The scheduler and the nodes, which all run on this host.
 
 Every pod of the API gets a node and becomes processes. (The launchers of
 virtual machines are no objects of the API.)

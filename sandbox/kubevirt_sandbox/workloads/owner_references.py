@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who controls whom."""
+"""Owner references of controllers."""
 
 
 def reference(owner):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status of a pod says: read by controllers, written by nodes."""
+"""The status of a pod: read by controllers, written by nodes."""
 
 import datetime
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that outlives the sandbox by a moment, to end what it started.
+"""A process that ends the descendants of the sandbox after its death.
 
 The sandbox may be killed so that it can do nothing more. Every container is
 the leader of a session and has a mark in its environment that its children

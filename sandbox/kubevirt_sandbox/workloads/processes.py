@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local processes that stand for containers.
+"""Local processes that run containers.
 
 Each is the leader of a session of its own. When it ends its children are
 killed, as a container ends with its first process; and all end with the

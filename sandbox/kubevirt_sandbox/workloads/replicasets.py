@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReplicaSets: as many pods as wanted.
+"""Controller of ReplicaSets.
 
 Source: kubernetes/pkg/controller/replicaset (1.36).
 """

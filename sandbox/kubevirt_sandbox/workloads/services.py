@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services: addresses and ports that are open, and lead to ready pods.
+"""Services: opens addresses and ports that forward to ready pods.
 
 A service has an address of 127.53.0.0/16; with NodePort its ports are open
 on the nodes' addresses of 127.55.0.0/16, too, and with LoadBalancer on an

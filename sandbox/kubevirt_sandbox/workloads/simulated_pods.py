@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that are Ready at once and have no processes.
+"""Pods without processes that are Ready immediately.
 
 For clusters with more pods than one machine can run: all that the API shows
 of a pod is there, nobody is at its address, and it has no logs. (``kwok``

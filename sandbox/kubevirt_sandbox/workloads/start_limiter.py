@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn it is to start.
+"""Limits how many containers start at the same time.
 
 Hundreds of processes that start at once on a few processors would all take
 minutes and be killed by their startup probes. So a few start at a time: a

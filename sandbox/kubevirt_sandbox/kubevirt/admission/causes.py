@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why an object is turned away, and the answer that says so."""
+"""Causes of refused objects, and the response with them."""
 
 import dataclasses
 

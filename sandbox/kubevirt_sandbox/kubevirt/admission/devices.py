@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Firmware, and devices that are neither disks nor network cards.
+"""Admission of firmware and of devices other than disks and NICs.
 
 Source: vmi-create-admitter.go, pkg/virt-api/webhooks/amd64.go
 (KubeVirt 1.9).

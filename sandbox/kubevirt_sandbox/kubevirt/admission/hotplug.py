@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What KubeVirt itself may change in the spec of a running VMI.
+"""Changes that KubeVirt itself may make to the spec of a running VMI.
 
 Source: vmi-update-admitter.go, pkg/storage/admitters/storagehotplug.go
 (KubeVirt 1.9).

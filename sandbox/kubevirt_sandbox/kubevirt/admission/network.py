@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks and the cards that are on them.
+"""Admission of networks and network interfaces.
 
 Source: pkg/network/admitter (KubeVirt 1.9).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What concerns the pod around a machine, and the guest inside it.
+"""Admission of settings of the launcher pod and the guest.
 
 Source: vmi-create-admitter.go (KubeVirt 1.9).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory, processors and machine types.
+"""Admission of memory, processors and machine types.
 
 Source: vmi-create-admitter.go, pkg/liveupdate/memory (KubeVirt 1.9).
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM's template and a VMI are both checked for.
+"""Admission checks shared by VM templates and VMIs.
 
 Source: ValidateVirtualMachineInstanceSpec of vmi-create-admitter.go
 (KubeVirt 1.9).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks and their buses, and the boot order.
+"""Admission of disks, their buses and the boot order.
 
 Source: pkg/storage/admitters/disks.go, validateBootOrder of
 vmi-create-admitter.go (KubeVirt 1.9).

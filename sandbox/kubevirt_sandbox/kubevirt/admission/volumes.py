@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes: one source each, within its rules.
+"""Admission of volumes: one source each, within its rules.
 
 Source: validateVolumes of vmi-create-admitter.go, data-volume-template.go
 (KubeVirt 1.9).
