@@ -17,7 +17,7 @@ _VERBS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch',
 
 @dataclasses.dataclass(frozen=True)
 class Attributes:
-    """What somebody wants to do.
+    """Attributes of a request, for authorization.
 
     :param path: of what is no resource, e.g. ``/version``; else ``''``.
     """

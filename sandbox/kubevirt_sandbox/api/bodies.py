@@ -12,7 +12,7 @@ from kubevirt_sandbox.api import protobuf
 #: As kube-apiserver: nothing larger fits into etcd.
 LIMIT = 3 * 1024 * 1024
 
-#: Deeper is nobody's object; Python's own limit is not to be reached.
+#: No real object is nested deeper; Python's recursion limit is higher.
 DEPTH = 200
 
 

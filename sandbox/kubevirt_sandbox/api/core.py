@@ -70,7 +70,7 @@ def _ready(obj):
 
 
 def complete_containers(spec):
-    """When images are pulled, if nobody says so, in place."""
+    """Set the default of ``imagePullPolicy``, in place."""
     for name in ('containers', 'initContainers'):
         for one in spec.get(name) or ():
             image = one.get('image', '').partition('@')

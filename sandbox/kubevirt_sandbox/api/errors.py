@@ -132,7 +132,7 @@ def bad_request(message):
 
 
 def unauthorized():
-    """401: no token, or one that nobody has."""
+    """Return a 401 error: the token is missing or unknown."""
     return ApiError(401, 'Unauthorized', 'Unauthorized', None,
                     {'WWW-Authenticate': 'Bearer'})
 

@@ -39,7 +39,7 @@ def _pieces(rule):
 
 
 def _covers(rule, piece):
-    """Whether a rule that somebody has includes a small one."""
+    """Tell whether a user's rule includes a single-item rule."""
     verb, group, resource, name, path = piece
     if '*' not in rule.verbs and verb not in rule.verbs:
         return False

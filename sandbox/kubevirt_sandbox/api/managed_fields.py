@@ -20,7 +20,7 @@ MOST_UPDATERS = 10
 
 LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-#: Nobody owns these: the server decides them, or they identify the object.
+#: Fields without owner: the server sets them, or they identify the object.
 UNOWNED = {('f:apiVersion',), ('f:kind',), ('f:metadata',)} | {
     ('f:metadata', 'f:' + name) for name in (
         'name', 'namespace', 'creationTimestamp', 'selfLink', 'uid',
@@ -319,7 +319,7 @@ def _last_applied(config):
 
 
 def _pruned(shape, merged, managed, last, wanted):
-    """Without what the manager applied last time and nobody owns now."""
+    """Remove fields that the manager applied before and no manager owns."""
     last = merging.members(shape, last)
     pruned = merging.without(shape, merged, last)
     owned = set(wanted)

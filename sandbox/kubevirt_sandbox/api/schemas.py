@@ -19,7 +19,7 @@ EMBEDDED = 'x-kubernetes-embedded-resource'
 
 _ROOT = frozenset(('apiVersion', 'kind', 'metadata'))
 
-#: More wrong fields than these help nobody.
+#: Maximum number of wrong fields to report.
 MOST_CAUSES = 50
 
 

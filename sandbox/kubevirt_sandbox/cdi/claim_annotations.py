@@ -63,7 +63,7 @@ def may_exist_before(claim, volume):
 
 
 def is_populated(claim, volume):
-    """Whether a claim was filled for a DataVolume by somebody else."""
+    """Tell whether a claim was filled for a DataVolume by another party."""
     return of(claim).get(POPULATED_FOR) == volume['metadata']['name']
 
 

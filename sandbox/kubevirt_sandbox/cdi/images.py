@@ -83,7 +83,7 @@ class Image:
 
     :param path: the file to write; what is there is replaced.
     :param available: bytes that the disk may have.
-    :param expected: how many bytes will come, or 0 when nobody knows.
+    :param expected: expected size in bytes, or 0 when it is unknown.
     :param archive: what comes is a tar archive to be unpacked beside the
         path instead of a disk.
     """

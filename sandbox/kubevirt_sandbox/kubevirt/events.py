@@ -47,7 +47,7 @@ class Recorder:
                                                 lastTimestamp=now))
                 return
             except errors.ApiError:
-                del self._names[key]  # somebody deleted it
+                del self._names[key]  # the event was deleted
         name = f'{meta["name"]}.{secrets.token_hex(8)}'
         try:
             self._store.create(core.EVENT, {
@@ -62,7 +62,7 @@ class Recorder:
                 'firstTimestamp': now, 'lastTimestamp': now,
                 'reportingComponent': component, 'reportingInstance': ''})
         except errors.ApiError:
-            return  # the namespace is going: nobody will read it
+            return  # the namespace is being deleted
         self._names[key] = (namespace, name)
         if len(self._names) > _KEPT:
             _, oldest = self._names.popitem(last=False)

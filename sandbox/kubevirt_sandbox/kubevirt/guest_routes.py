@@ -32,7 +32,7 @@ class Routes:
         server.register_route('GET', base + '/console', self.console)
 
     async def show(self, request):
-        """The record of a machine's boots; 404 for one nobody knows."""
+        """Return the record of a VM's boots; 404 for an unknown VM."""
         namespace, name = self._of(request)
         if not (self._guests.known(namespace, name) or any(
                 self._store.find(kind, namespace, name)

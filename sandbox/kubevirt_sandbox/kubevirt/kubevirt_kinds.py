@@ -89,7 +89,7 @@ def build(config):
 
 
 def _listed(kind, *short_names):
-    """A kind that clients list and nobody here acts upon."""
+    """A kind that clients can list, without a controller."""
     singular = kind.lower()
     return api.Kind(GROUP, VERSION, kind, f'{singular}s', singular,
                     short_names, ('all',), columns=(

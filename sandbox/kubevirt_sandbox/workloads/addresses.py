@@ -42,7 +42,7 @@ class Pool:
         return address in self._used
 
     def belongs(self, address):
-        """Whether an address is one of the network, whoever has it."""
+        """Tell whether an address belongs to the network."""
         try:
             return ipaddress.ip_address(address) in self._range
         except ValueError:

@@ -173,7 +173,7 @@ class Terminal:
                 finally:
                     loop.remove_reader(self._number)
             except OSError:
-                return b''  # nobody has the other end any more
+                return b''  # the other end is closed
 
     def write(self, data):
         """Type something; what does not fit is lost."""

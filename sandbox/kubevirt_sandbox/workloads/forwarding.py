@@ -137,7 +137,7 @@ class _Flow(asyncio.DatagramProtocol):
         self._answer(data)
 
     def error_received(self, exc):
-        pass  # nobody listens there now; the sender will try again
+        pass  # no listener at present; the sender will retry
 
 
 class Udp(asyncio.DatagramProtocol):

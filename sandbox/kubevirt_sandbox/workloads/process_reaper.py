@@ -44,7 +44,7 @@ def _mark(process):
         with open(f'/proc/{process}/environ', 'rb') as file:
             found = file.read()
     except OSError:
-        return ''  # gone, or somebody else's
+        return ''  # gone, or another user's
     at = 0 if found.startswith(_SIGN) else found.find(b'\0' + _SIGN) + 1
     if not at and not found.startswith(_SIGN):
         return ''

@@ -58,7 +58,7 @@ class Turns:
 
 
 class Turn:
-    """A turn that somebody has; it may end before its context does."""
+    """A held turn; it may end before its context does."""
 
     def __init__(self, release):
         self._release = release
@@ -70,7 +70,7 @@ class Turn:
             LONGEST, self.over)
 
     def over(self):
-        """It is somebody else's turn."""
+        """End the turn, so that the next container can start."""
         release, self._release = self._release, None
         if release is not None:
             self._end.cancel()
