@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates to verify image servers against, per device.
 
-They are in a ConfigMap of the VM, from which CDI reads them. The VM's record
-has their digests, so that listing them costs no API call; their text is read
-once.
+They are stored in a ConfigMap owned by the VM, from which CDI reads them. The
+media annotation of the VM has their digests, so that listing certificates
+costs no API call once their text was read.
 """
 
 import copy
@@ -23,7 +23,7 @@ from sushy_kubevirt.machine.media import tls
 #: Maximum number of certificates of a device.
 MAX_CERTIFICATES = 16
 
-#: Key of what the operator's file holds.
+#: ConfigMap key of the certificates in the file ``MEDIA_CA_FILE``.
 _CA_FILE_KEY = 'operator.pem'
 
 
@@ -63,7 +63,7 @@ def certificates(machine, device):
 
 
 def pem(machine, device):
-    """:returns: the certificates of a device as one PEM text, '' for none"""
+    """Return the certificates of a device as one PEM text, '' for none."""
     return ''.join(each.pem for each in certificates(machine, device))
 
 
@@ -201,7 +201,10 @@ def _put(machine, device, key, text):
 
 
 def _check_owner(machine, device):
-    """:raises: `errors.WrongState` if another object owns it"""
+    """Check that the VM owns the ConfigMap, if it exists.
+
+    :raises: `errors.WrongState` if another object owns it
+    """
     place = _place(machine, device)
     try:
         found = machine.cluster.client.get(*place)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the status of a device from cached objects, without an API call.
 
-The record on the VM gives what was inserted, the specs of VM and VMI where it
-is, the DataVolume its progress. The specs take precedence: a medium that a
-user removed from the VM is not shown.
+The VM's media annotation has the inserted URL, the specs of VM and VMI have
+the drive, and the DataVolume has the progress. The specs take precedence: a
+medium that a user removed from the VM is not shown.
 """
 
 import json
@@ -31,7 +31,6 @@ def medium(device, entry, vm, vmi, observed):
     :param observed: the `import_watcher.ObservedVolume` of its DataVolume;
         None while unknown
     :returns: `model.Medium`; None for an empty device
-
     """
     if entry is None or not drives.holds(vm, entry.drive, entry.volume):
         return None
@@ -50,7 +49,7 @@ def medium(device, entry, vm, vmi, observed):
 
 
 def image_name(url):
-    """:returns: last part of a URL's path; the host if it has none"""
+    """Return the last part of a URL's path; the host if it has none."""
     parts = parse.urlsplit(url)
     return parse.unquote(parts.path.rstrip('/').rpartition('/')[2]) or (
         parts.hostname or '')
@@ -74,7 +73,7 @@ def _status(entry, observed):
 
 
 def upload_progress(observed):
-    """:returns: how far an upload is, per cent; None if it has not begun"""
+    """Return the progress of an upload in per cent; None before it starts."""
     try:
         value = json.loads(
             observed.annotations.get(
@@ -85,7 +84,7 @@ def upload_progress(observed):
 
 
 def _plugged(entry, vm, vmi):
-    """The status of a complete medium that the guest does not have yet."""
+    """Return the status of a complete medium that the guest lacks, or None."""
     if run_strategy.phase(vmi or {}) != 'Running':
         return None
     source = drives.source_of(vm['spec']['template']['spec'], entry.drive)

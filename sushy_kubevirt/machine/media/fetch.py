@@ -60,7 +60,7 @@ class Answer:
         return self.headers.get('Content-Encoding', 'identity') == 'identity'
 
     def length(self):
-        """:returns: length of the image in bytes; None if unknown"""
+        """Return the length of the image in bytes; None if unknown."""
         if not self.plain or 'Transfer-Encoding' in self.headers:
             return None
         return _number(self.headers.get('Content-Length'))
@@ -130,7 +130,7 @@ class _Limit:
             self._timer.start()
 
     def left(self, most):
-        """:returns: seconds until the deadline, at most `most`"""
+        """Return the seconds until the deadline, at most `most`."""
         if self._deadline is None:
             return most
         return min(most, max(self._deadline - time.monotonic(), 0.001))

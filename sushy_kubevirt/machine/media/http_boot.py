@@ -21,17 +21,20 @@ from sushy_kubevirt.machine.media import url_policy
 
 
 def uri(vm):
-    """:returns: the HttpBootUri of a VM, '' for none"""
+    """Return the HttpBootUri of a VM, '' for none."""
     return media_annotation.read(vm).http_uri
 
 
 def prepare(machine, target, enabled, mode, http_uri):
-    """Fetch what is to be booted, if that is what a client wants.
+    """Store the HttpBootUri, and insert the image if HTTP boot is requested.
 
     Call it before the override is set.
 
-    :param target: a `boot.Target` or None, and so on: see `boot.set`
-    :param http_uri: the URL; None leaves it, '' forgets it
+    :param machine: the `machine.Machine`
+    :param target: a `boot.Target`, or None to leave it, as in `boot.set`
+    :param enabled: a `boot.Enabled` or None, as in `boot.set`
+    :param mode: a `boot.Mode` or None, as in `boot.set`
+    :param http_uri: the URL; None leaves it, '' removes it
     :raises: see `machine.Machine.insert_media`
     """
     if http_uri is not None or target is boot.Target.UEFI_HTTP:
@@ -73,7 +76,7 @@ def _prepare(machine, target, enabled, mode, http_uri):
 
 
 def undo(machine):
-    """Remove what was fetched for an override that could not be set."""
+    """Eject the image of an override that could not be set."""
     if boot.state(*machine.objects()).target is not boot.Target.UEFI_HTTP:
         eject.eject(machine, model.HTTP_BOOT)
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User name and password of an image's server: a Secret, for CDI to read.
+"""Secrets with an image server's user name and password, for CDI to read.
 
-It goes with its DataVolume. For a BMC of one VM it has the DataVolume's name,
-so that access rights name it; and a type of its own, which Kubernetes lets
-nobody change, so that a policy can say that a BMC makes no others. (Whoever
-may make a Secret of any type and read it has the token of every account of
-the namespace: Kubernetes writes them into Secrets of a type for that.)
+The DataVolume owns its Secret, which is deleted with it. For a BMC of one VM
+the Secret has the DataVolume's name, so that access rights can name it, and a
+type of its own, which is immutable in Kubernetes, so that a policy can limit
+a BMC to Secrets of this type. (An account that may create Secrets of any type
+and read them can get the token of every account of the namespace: Kubernetes
+writes tokens into Secrets of type ``kubernetes.io/service-account-token``.)
 
-For a BMC of many VMs no rights can name it. There it has a name that no other
-insert has, and the BMC cannot read it.
+For a BMC of many VMs access rights cannot name the Secrets. Each insert then
+uses a unique name, and the BMC cannot read the Secret.
 """
 
 import base64
@@ -23,7 +24,7 @@ TYPE = 'sushy-kubevirt.openstack.org/image-server'
 
 
 class ForeignSecret(Exception):
-    """A Secret that was not made here has the name."""
+    """The name belongs to a Secret that was not made by a BMC."""
 
 
 class StaleSecret(Exception):
@@ -31,12 +32,15 @@ class StaleSecret(Exception):
 
 
 def is_named(machine):
-    """Return whether access rights name a machine's objects."""
+    """Return whether access rights name a machine's objects.
+
+    This is so for a BMC that serves one VM.
+    """
     return bool(machine.cluster.vm)
 
 
 def name(machine, entry):
-    """:returns: the name of the Secret of a `media_annotation.Entry`"""
+    """Return the name of the Secret of a `media_annotation.Entry`."""
     if is_named(machine):
         return entry.volume
     return f'{entry.volume}-{entry.id}'
@@ -45,8 +49,8 @@ def name(machine, entry):
 def check_name(machine, entry):
     """Check that no other Secret has the name that CDI will read.
 
-    Call it before the DataVolume is created: CDI would send a password to an
-    image server that it is not meant for.
+    Call it before the DataVolume is created; otherwise CDI could send the
+    password of an existing Secret to this image server.
 
     :raises: `ForeignSecret`, `StaleSecret`
     """
@@ -59,11 +63,11 @@ def check_name(machine, entry):
 
 
 def create(machine, device, entry, volume, source):
-    """Make the Secret, if the image's server wants a password.
+    """Create the Secret, if the image server needs a password.
 
     :param device: a `model.Device`
     :param entry: its `media_annotation.Entry`
-    :param volume: the DataVolume that uses it, as the API has it
+    :param volume: the DataVolume that uses it, as dict from the API
     :param source: a `model.Source`
     """
     if not entry.credentials or entry.upload:
@@ -89,7 +93,7 @@ def create(machine, device, entry, volume, source):
 
 
 def body(machine, device, entry, volume, source):
-    """The Secret, see `create`."""
+    """Return the Secret as dict; for the parameters see `create`."""
     metadata = volume['metadata']
     return {
         'apiVersion': api_resources.SECRET.api_version,

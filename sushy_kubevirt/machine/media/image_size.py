@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks image servers for the size of an image.
+"""Determines the size of an image from its server.
 
 CDI needs a size for its claim, and an image that cannot be fetched is refused
 at the insert instead of a minute later.
@@ -110,7 +110,7 @@ def _asked(fetcher, seconds, url):
 
 
 def _head(fetcher, seconds):
-    """:returns: the length that HEAD tells; None if it does not"""
+    """Return the length in bytes from a HEAD request; None if unknown."""
     try:
         with fetcher.ask('HEAD', seconds=seconds) as answer:
             if answer.status == 200:
@@ -124,7 +124,7 @@ def _head(fetcher, seconds):
 
 
 def _first_bytes(fetcher, seconds):
-    """:returns: (length or None, first bytes) of an image, by GET"""
+    """Return (length or None, first bytes) of an image, by GET."""
     with fetcher.ask(
         'GET',
         {'Range': 'bytes=0-%d' % (image_format.NEEDED - 1)},
