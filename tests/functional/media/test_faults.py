@@ -329,7 +329,7 @@ class BadMomentTestCase(media_case.MediaTestCase):
             self.hold_claim(name)
         e = self.assertRaises(errors.Conflict, machine.insert_media, 'Cd',
                               self.source())
-        self.assertIn('still there', str(e))
+        self.assertIn('still exist', str(e))
         self.assertEqual([], self.data_volumes(machine))
         self.let_go(names[1])
         machine.insert_media('Cd', self.source())

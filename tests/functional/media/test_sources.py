@@ -19,7 +19,8 @@ HTTP = boot.Target.UEFI_HTTP
 
 _UPLOADER = '''
 import sys, time
-from sushy_kubevirt.machine import cluster, connection, media, options
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.machine import cluster, media, options
 kubeconfig, name, url, proxy, ca = sys.argv[1:]
 made = cluster.Cluster(
     connection.Connection.from_options(kubeconfig), ('default',),
