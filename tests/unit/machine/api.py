@@ -268,12 +268,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         api = self.api
         version = int(query['resourceVersion'])
         field = query.get('fieldSelector', '').partition('=')[2]
-        if version < api.oldest:
-            return self._answer(200, {
-                'type': 'ERROR', 'object': {
-                    'code': 410, 'message': 'too old resource version'}})
         mine = queue.Queue()
         with api.lock:
+            if version < api.oldest:
+                return self._answer(200, {
+                    'type': 'ERROR', 'object': {
+                        'code': 410, 'message': 'too old resource version'}})
             for event in api.log:
                 if event[0] > version:
                     mine.put(event)

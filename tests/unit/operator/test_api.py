@@ -279,11 +279,12 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         async with self.watching() as following:
             await following()
             await following()
-            self.server.oldest = self.server.version + 1
-            await self.put('b')
-            self.server.delete('virtualmachines', self.vm)
-            self.server.version += 1
-            self.server.oldest = self.server.version
+            await self.opened()
+            with self.server.lock:
+                self.server.cut()
+                self.server.put('virtualmachines', server_.vm('b'))
+                self.server.delete('virtualmachines', self.vm)
+                self.server.oldest = self.server.version
             self.assertEqual(('ADDED', 'b'), await following())
             self.assertEqual(('LISTED', ['b']), await following())
 
