@@ -387,10 +387,20 @@ class Sandbox(fixtures.Fixture):
     def outage(self, seconds):
         """Make the API server unavailable; it keeps its objects.
 
+        The control interface is unavailable as well. The method does not
+        wait for the end; see `is_available`.
+
         :param seconds: duration.
         """
         self.request('POST', '/sandbox/outage',
                      {'seconds': seconds}).raise_for_status()
+
+    def is_available(self):
+        """Return whether the API server answers; poll it after `outage`."""
+        try:
+            return self.request('GET', '/version').ok
+        except requests.RequestException:
+            return False
 
     def stats(self):
         """Read the counters of API calls by verb and resource."""

@@ -14,7 +14,6 @@ import time
 from urllib import parse
 
 import fixtures
-import requests
 
 from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.kube import api_resources
@@ -305,21 +304,15 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
         self.annotate(machine, 'after')
         self.until(lambda: self.annotation(machine) == 'after')
 
-    def answers(self):
-        try:
-            return self.sandbox.stats() is not None
-        except requests.RequestException:
-            return False
-
     def test_an_outage_spares_no_connection(self):
         """Not even one that is being made when it begins."""
         where = parse.urlsplit(self.sandbox.url)
         context = ssl.create_default_context(cafile=str(self.sandbox.ca))
         with socket.create_connection((where.hostname, where.port)) as half:
             # Another one is served: that one was accepted before.
-            self.assertTrue(self.answers())
+            self.assertTrue(self.sandbox.is_available())
             self.sandbox.outage(1)
-            self.addCleanup(self.until, self.answers)
+            self.addCleanup(self.until, self.sandbox.is_available)
             try:
                 with context.wrap_socket(
                         half, server_hostname=where.hostname) as whole:
@@ -332,7 +325,7 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
         machine = self.machine()
         machine.objects()
         self.sandbox.outage(2)
-        self.addCleanup(self.until, self.answers)
+        self.addCleanup(self.until, self.sandbox.is_available)
         machine.set_indicator('Lit')
         self.assertEqual('Lit', machine.indicator())
 

@@ -325,7 +325,7 @@ class Faults:
         self.sandbox.outage(8)
         # Said while it lasts, or it would have been done.
         self.bmc.unavailable()
-        self.eventually(self._api_answers, 20, 'API')
+        self.eventually(self.sandbox.is_available, 20, 'API')
         self.assertEqual(boots, len(self.sandbox.boots(self.name)))
         self.eventually(self.bmc.is_on, 15, 'on')
         self.bmc.power('reset')
@@ -335,7 +335,7 @@ class Faults:
         self.start()
         threading.Timer(0.2, self.bmc.is_on).start()
         self.sandbox.outage(3)
-        self.eventually(self._api_answers, 10, 'API')
+        self.eventually(self.sandbox.is_available, 10, 'API')
         # Behind the BMC's back: an answer of before the outage is told from
         # one of after it.
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
@@ -349,12 +349,6 @@ class Faults:
         self.eventually(off, 15, 'off')
         self.bmc.power('on')
         self.eventually(self.bmc.is_on, 15, 'on')
-
-    def _api_answers(self):
-        try:
-            return self.sandbox.request('GET', '/version').ok
-        except OSError:
-            return False
 
 
 class RedfishTestCase(Faults, base.SandboxTestCase):

@@ -274,16 +274,11 @@ class CommandTestCase(operator.OperatorTestCase):
     def test_the_server_is_away_for_too_long(self):
         one = self.start(ready=operator.READY)
         self.sandbox.outage(LEASE + 1)
-        self.addCleanup(self.until, 'back', self.is_back, True)
+        self.addCleanup(self.until, 'the API', self.sandbox.is_available,
+                        True)
         self.assertEqual(1, one.wait())
         self.assertIn('The Lease could not be renewed in time',
                       one.output.splitlines()[-1])
-
-    def is_back(self):
-        try:
-            return self.sandbox.request('GET', '/version').ok
-        except requests.ConnectionError:
-            return False
 
     def test_the_lease_is_deleted(self):
         first, second = self.pair()

@@ -7,7 +7,6 @@ import ssl
 import time
 
 import fixtures
-import requests
 import sushy
 
 from kubevirt_sandbox.testing import machines
@@ -111,20 +110,13 @@ class TestWhatHappens(events_case.EventsTestCase):
         for action in ('break', 'gone', 'break'):
             self.sandbox.fault(action, verb='WATCH', count=2)
         self.sandbox.outage(1)
-        self.until(self.is_back)
+        self.until(self.sandbox.is_available)
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
         self.one.wait('ResourcePoweredOff')
         after = self.one.keys()[len(before):]
         self.assertEqual(1, after.count('ResourcePoweredOff'))
         self.assertNotIn('ResourcePoweredOn', after)
         self.assertNotIn('ResourceCreated', after)
-
-    def is_back(self):
-        """Whether the API answers again."""
-        try:
-            return bool(self.sandbox.vm(self.name))
-        except requests.ConnectionError:
-            return False
 
 
 class TestSubscriptions(events_case.EventsTestCase):
