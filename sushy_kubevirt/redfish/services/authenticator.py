@@ -128,7 +128,7 @@ class Authenticator:
             raise LoginThrottled(wait)
         if self._is_right(name, mark) or self._check_with_bcrypt(
                 mark, source, accounts, name, account, password):
-            self._throttle.right(name, source)
+            self._throttle.succeeded(name, source)
             return account
         self._report_refused(mark, name, account, source)
         raise LoginRefused()
@@ -177,7 +177,7 @@ class Authenticator:
         try:
             fits = self._fits_limited(accounts, name, account, password)
             if not fits:
-                self._throttle.wrong(name, source)
+                self._throttle.failed(name, source)
             with self._lock:
                 if fits:
                     self._right[name] = mark
