@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power actions while KubeVirt lags behind or requests to it fail."""
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import reset
+from sushy_kubevirt.machine import run_strategy
+from tests.unit.machine import fakes
+from tests.unit.machine import test_reset
+
+R = power_state.ResetType
+sent = test_reset.sent
+
+
+class CancelledStartTestCase(test_reset.ResetTestCase):
+
+    def test_force_off_removes_start_request(self):
+        for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
+            machine = self.machine(strategy, test_reset.NO_VMI,
+                                   requests=[fakes.START])
+            reset.reset(machine, R.FORCE_OFF)
+            self.assertEqual(['status'], sent(machine))
+            self.assertEqual(strategy, machine.strategy)
+            self.assertIs(power_state.PowerState.OFF,
+                          power_state.state(*machine.objects()))
+
+    def test_force_off_halts_strategy_that_starts_too(self):
+        machine = self.machine('RerunOnFailure', test_reset.NO_VMI,
+                               requests=[fakes.START])
+        machine.vm['status']['runStrategy'] = 'Halted'
+        reset.reset(machine, R.FORCE_OFF)
+        self.assertEqual(['status', test_reset.SET], sent(machine))
+        self.assertEqual('RerunOnFailure',
+                         run_strategy.saved(machine.vm)[0])
+        reset.reset(machine, R.ON)
+        self.assertEqual('RerunOnFailure', machine.strategy)
+
+    def test_shutdown_cancels_restart(self):
+        machine = self.machine('Manual', test_reset.STOPPING,
+                               requests=[fakes.STOP, fakes.START])
+        reset.reset(machine, R.GRACEFUL_SHUTDOWN)
+        self.assertEqual(['stop'], sent(machine))
+
+    def test_stuck_vmi_counts_as_off_until_forced_off(self):
+        stuck = dict(phase='Scheduling', conditions=[fakes.condition(
+            'PodScheduled', 'False', 'Unschedulable')])
+        machine = self.machine('RerunOnFailure', stuck)
+        self.assertRaises(errors.WrongState, reset.reset, machine,
+                          R.FORCE_RESTART)
+        reset.reset(machine, R.ON)
+        self.assertEqual([], sent(machine))
+        reset.reset(machine, R.FORCE_OFF)
+        self.assertEqual(['stop 0'], sent(machine))
+
+
+class UnnoticedVmiTestCase(test_reset.ResetTestCase):
+    """A VMI that KubeVirt's controller has not noticed yet.
+
+    The controller would treat a request to stop that VMI as carried out.
+    """
+
+    ACTIONS = (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN, R.FORCE_RESTART,
+               R.GRACEFUL_RESTART)
+
+    def test_waits_until_vmi_is_noticed(self):
+        for strategy in ('RerunOnFailure', 'Manual'):
+            for action in self.ACTIONS:
+                machine = self.machine(strategy, test_reset.STARTING,
+                                       created=False)
+
+                def notice(machine):
+                    self.assertEqual([], sent(machine))
+                    machine.vm['status']['created'] = True
+
+                machine.on_wait = [notice]
+                reset.reset(machine, action)
+                self.assertEqual(1, len(sent(machine)))
+
+    def test_unavailable_while_vmi_is_not_noticed(self):
+        for action in self.ACTIONS:
+            machine = self.machine('Manual', test_reset.STARTING,
+                                   created=False)
+            machine.on_wait = []
+            e = self.assertRaises(errors.Unavailable, reset.reset, machine,
+                                  action)
+            self.assertIn('notice the VMI', str(e))
+            self.assertEqual([], sent(machine))
+
+    def test_stop_under_always_does_not_wait(self):
+        machine = self.machine('Always', test_reset.STARTING, created=False)
+        reset.reset(machine, R.FORCE_OFF)
+        self.assertEqual([test_reset.SAVE, 'stop 0'], sent(machine))
+
+    def test_stops_vmi_created_while_cancelling_start(self):
+        for strategy in ('RerunOnFailure', 'Manual'):
+            machine = self.machine(strategy, test_reset.NO_VMI,
+                                   requests=[fakes.START])
+            patch_status = machine.patch_status
+
+            def create_vmi(operations, guard):
+                response = patch_status(operations, guard)
+                machine.vmi = fakes.vmi(**test_reset.STARTING)
+                return response
+
+            machine.patch_status = create_vmi
+            reset.reset(machine, R.FORCE_OFF)
+            self.assertEqual(['status', 'stop 0'], sent(machine))
+
+
+class FaultTestCase(test_reset.ResetTestCase):
+
+    def lost_response(self):
+        return errors.ConnectionLost('gone', maybe_done=True), True
+
+    def test_lost_response_restarts_once(self):
+        machine = self.machine('Manual', faults=[self.lost_response()])
+        reset.reset(machine, R.FORCE_RESTART)
+        self.assertEqual(['restart 0'], sent(machine))
+
+    def test_lost_response_with_new_vmi_present(self):
+        machine = self.machine('Manual', faults=[self.lost_response()])
+
+        def renew(machine):
+            machine.vmi = fakes.vmi(uid='u1')
+
+        machine.effects['restart'] = renew
+        reset.reset(machine, R.FORCE_RESTART)
+        self.assertEqual(['restart 0'], sent(machine))
+
+    def test_lost_response_with_new_vmi_stuck(self):
+        machine = self.machine('Manual', faults=[self.lost_response()])
+
+        def renew(machine):
+            machine.vmi = fakes.vmi('Scheduling', 'u1', conditions=[
+                fakes.condition('Synchronized', 'False', 'ErrImagePull')])
+
+        machine.effects['restart'] = renew
+        reset.reset(machine, R.FORCE_RESTART)
+        self.assertEqual(['restart 0'], sent(machine))
+
+    def test_restart_by_another_client_is_accepted(self):
+        # The VM was read before the other client's request, its VMI after.
+        machine = self.machine('Manual', test_reset.STOPPING)
+        fetch = machine.fetch
+
+        def fetch_more():
+            if machine.looks > 0:
+                machine.vm['status']['stateChangeRequests'] = [
+                    fakes.STOP, fakes.START]
+            return fetch()
+
+        machine.fetch = fetch_more
+        reset.reset(machine, R.GRACEFUL_RESTART)
+        self.assertEqual([], sent(machine))
+
+    def test_lost_response_starts_once(self):
+        machine = self.machine('Manual', test_reset.NO_VMI,
+                               faults=[self.lost_response()])
+
+        def start(machine):
+            machine.vm['status']['stateChangeRequests'] = [fakes.START]
+
+        machine.effects['start'] = start
+        reset.reset(machine, R.ON)
+        self.assertEqual(['start'], sent(machine))
+
+    def test_lost_response_stops_once(self):
+        for strategy in ('Always', 'Manual'):
+            machine = self.machine(strategy)
+            machine.faults = [self.lost_response()]
+            if strategy == 'Always':
+                machine.faults.insert(0, None)
+
+            def stop(machine):
+                test_reset.halt(machine)
+                machine.vmi['spec']['terminationGracePeriodSeconds'] = 0
+
+            machine.effects['stop'] = stop
+            reset.reset(machine, R.FORCE_OFF)
+            self.assertEqual(1, sent(machine).count('stop 0'))
+
+    def test_each_write_is_retried(self):
+        for fault in (errors.Conflict('x'), errors.TooManyRequests('x'),
+                      errors.ServerError('stop/start already underway'),
+                      errors.ConnectionLost('x', maybe_done=True)):
+            for action, strategy, state, expected, *_ in test_reset.TABLE:
+                writes = [each for each in (expected or ())
+                          if each != 'wait']
+                if expected == test_reset.REFUSED or not writes:
+                    continue
+                for before in range(len(writes)):
+                    machine = self.machine(
+                        strategy, state, faults=[None] * before + [fault])
+                    reset.reset(machine, action)
+                    self.assertEqual(expected, sent(machine))
+
+    def test_write_times_out_at_deadline(self):
+        machine = self.machine('Manual', write_deadline=0.3)
+        machine.faults = [errors.ServerError('x')] * 50
+        self.assertRaises(errors.Unavailable, reset.reset, machine,
+                          R.FORCE_OFF)
+
+    def test_on_times_out_waiting_for_vmi_to_end(self):
+        machine = self.machine('Manual', test_reset.STOPPING)
+        machine.on_wait = []
+        e = self.assertRaises(errors.Unavailable, reset.reset, machine,
+                              R.ON)
+        self.assertIn('VMI to end', str(e))
+        self.assertTrue(e.retry_after)
+
+    def test_refusals_are_not_retried(self):
+        for refusal in (errors.AccessDenied('x'), errors.Rejected('x')):
+            machine = self.machine('Manual', faults=[refusal])
+            self.assertRaises(type(refusal), reset.reset, machine,
+                              R.FORCE_OFF)
+            self.assertEqual(1, machine.looks)
+
+    def test_pause_refused_for_liveness_probe_is_rejected(self):
+        machine = self.machine('Manual', faults=[errors.AccessDenied(
+            'Pausing VMIs with a non-GuestAgentPing LivenessProbe is not '
+            'supported')])
+        self.assertRaises(errors.Rejected, reset.reset, machine, R.PAUSE)
+        machine = self.machine('Manual', faults=[errors.AccessDenied('x')])
+        self.assertRaises(errors.AccessDenied, reset.reset, machine,
+                          R.PAUSE)
+
+    def test_restart_of_vm_stopped_meanwhile_is_refused(self):
+        machine = self.machine('Manual', faults=[errors.ServerError('x')])
+        fetch = machine.fetch
+
+        def fetch_stopped():
+            if machine.looks > 0:
+                machine.vmi = None
+            return fetch()
+
+        machine.fetch = fetch_stopped
+        self.assertRaises(errors.WrongState, reset.reset, machine,
+                          R.FORCE_RESTART)
