@@ -28,10 +28,67 @@ class ViolationsTestCase(base.BaseTestCase):
             'securityContext'])
         return podsecurity.violations(spec)
 
-    def test_what_is_good(self):
+    def test_accepts_pod_that_meets_all_controls(self):
         self.assertEqual([], podsecurity.violations(GOOD))
+        self.assertEqual([], self.look(
+            lambda spec, one, context: context.update(
+                procMount='Default', privileged=False,
+                appArmorProfile={'type': 'RuntimeDefault'},
+                seLinuxOptions={'type': 'container_t', 'level': 's0'})))
 
-    def test_restricted(self):
+    def test_refuses_violations_of_baseline(self):
+        for change, text in (
+                (lambda spec, one, context: spec.update(
+                    hostNetwork=True, hostPID=True),
+                 'host namespaces (hostNetwork=true, hostPID=true)'),
+                (lambda spec, one, context: spec.update(hostIPC=True),
+                 'host namespaces (hostIPC=true)'),
+                (lambda spec, one, context: context.update(privileged=True),
+                 'privileged (container "c" must not set '
+                 'securityContext.privileged=true)'),
+                (lambda spec, one, context: one.update(
+                    ports=[{'containerPort': 1, 'hostPort': 80}]),
+                 'hostPort (container "c" uses hostPort 80)'),
+                (lambda spec, one, context: one.update(
+                    livenessProbe={'httpGet': {'host': '192.0.2.1'}},
+                    lifecycle={'preStop': {'tcpSocket': {'host': 'a'}}}),
+                 'probe or lifecycle host (container "c" uses probe or '
+                 'lifecycle hosts "192.0.2.1", "a")'),
+                (lambda spec, one, context: context.update(
+                    windowsOptions={'hostProcess': True}),
+                 'hostProcess (container "c" must not set '
+                 'securityContext.windowsOptions.hostProcess=true)'),
+                (lambda spec, one, context: spec['securityContext'].update(
+                    appArmorProfile={'type': 'Unconfined'}),
+                 'forbidden AppArmor profile (pod must not set AppArmor '
+                 'profile type to "Unconfined")'),
+                (lambda spec, one, context: context.update(
+                    procMount='Unmasked'),
+                 'procMount (container "c" must not set '
+                 'securityContext.procMount to "Unmasked")'),
+                (lambda spec, one, context: (
+                    spec['securityContext'].update(
+                        seLinuxOptions={'user': 'u'}),
+                    context.update(seLinuxOptions={'type': 'spc_t'})),
+                 'seLinuxOptions (pod and container "c" set forbidden '
+                 'securityContext.seLinuxOptions: type "spc_t"; user may not '
+                 'be set)'),
+                (lambda spec, one, context: spec['securityContext'].update(
+                    sysctls=[{'name': 'kernel.sem', 'value': '1'}]),
+                 'forbidden sysctls (kernel.sem)')):
+            with self.subTest(text):
+                self.assertEqual([text], self.look(change))
+
+    def test_refuses_unconfined_apparmor_annotation(self):
+        name = 'container.apparmor.security.beta.kubernetes.io/c'
+        for value in ('', 'runtime/default', 'localhost/profile'):
+            self.assertEqual([], podsecurity.violations(GOOD, {name: value}))
+        self.assertEqual(
+            ['forbidden AppArmor profile (annotation must not set AppArmor '
+             f'profile type to "{name}="unconfined"")'],
+            podsecurity.violations(GOOD, {name: 'unconfined', 'other': 'a'}))
+
+    def test_refuses_violations_of_restricted(self):
         for change, text in (
                 (lambda spec, one, context: context.pop(
                     'allowPrivilegeEscalation'),
@@ -48,6 +105,11 @@ class ViolationsTestCase(base.BaseTestCase):
                     'runAsNonRoot'),
                  'runAsNonRoot != true (pod or container "c" must set '
                  'securityContext.runAsNonRoot=true)'),
+                (lambda spec, one, context: (
+                    spec['securityContext'].update(runAsNonRoot=False),
+                    context.update(runAsNonRoot=True)),
+                 'runAsNonRoot != true (pod must not set '
+                 'securityContext.runAsNonRoot=false)'),
                 (lambda spec, one, context: context.update(runAsUser=0),
                  'runAsUser=0 (container "c" must not set runAsUser=0)'),
                 (lambda spec, one, context: spec['securityContext'].pop(
@@ -55,6 +117,13 @@ class ViolationsTestCase(base.BaseTestCase):
                  'seccompProfile (pod or container "c" must set '
                  'securityContext.seccompProfile.type to "RuntimeDefault" '
                  'or "Localhost")'),
+                (lambda spec, one, context: (
+                    spec['securityContext'].update(
+                        seccompProfile={'type': 'Unconfined'}),
+                    context.update(
+                        seccompProfile={'type': 'RuntimeDefault'})),
+                 'seccompProfile (pod must not set securityContext.'
+                 'seccompProfile.type to "Unconfined")'),
                 (lambda spec, one, context: spec['volumes'].append(
                     {'name': 'h', 'hostPath': {'path': '/'}}),
                  'restricted volume types (volume "h" uses restricted volume '
@@ -84,7 +153,7 @@ class AdmissionTestCase(base.BaseTestCase):
             'metadata': {'name': name, 'namespace': 'default'},
             'spec': {'containers': [{'name': 'c', 'image': 'i'}]}})
 
-    def test_labels_decide(self):
+    def test_enforces_only_level_restricted_at_creation(self):
         self.pod('before')
         self.label(warn='restricted', enforce='baseline')
         self.pod('other-level')
