@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of the API in the test's own process, with a kind for tests."""
+"""Test case with an API server in its own process and a custom kind."""
 
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.testing import server
+
+#: Media types of Accept and Content-Type headers.
+TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io'
+MERGE = 'application/merge-patch+json'
+JSON_PATCH = 'application/json-patch+json'
+APPLY = 'application/apply-patch+yaml'
 
 SCHEMA = {'type': 'object', 'properties': {
     'spec': {'type': 'object', 'required': ['size'], 'properties': {
@@ -24,7 +30,7 @@ SCHEMA = {'type': 'object', 'properties': {
 
 
 def thing(**more):
-    """The kind that the tests use."""
+    """Return the custom kind Thing."""
     return kinds.Kind('example.test', 'v1', 'Thing', 'things', 'thing',
                       ('th',), schema=SCHEMA, status=True, crd=True,
                       columns=(kinds.Column('Size', 'integer',
@@ -33,19 +39,19 @@ def thing(**more):
 
 
 def make(name='a', **spec):
-    """An object of it."""
+    """Return a Thing."""
     return {'apiVersion': 'example.test/v1', 'kind': 'Thing',
             'metadata': {'name': name, 'namespace': 'default'},
             'spec': {'size': 1, **spec}}
 
 
 def cluster(kind=None, **options):
-    """A server with the core kinds and one more; not started."""
+    """Return a server, not started, with the core kinds and one more."""
     return server.cluster(kind or thing(), **options)
 
 
 class ServerTestCase(server.ServerTestCase):
-    """Tests that speak HTTP with a server that has `kind`."""
+    """Test case that sends HTTP requests to a server with `kind`."""
 
     THINGS = '/apis/example.test/v1/namespaces/default/things'
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of IPMI over LAN, made from the specification for these tests.
+"""IPMI v2.0 (RMCP+) client for tests, written from the specification.
 
-It shares no code with the server it talks to, so that a mistake is not made
-twice. Every step can be changed on its way.
+It shares no code with the server, so that both cannot contain the same
+mistake. Tests can change every step.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ SUITES = {3: (1, 1, 1, hashlib.sha1, 12), 17: (3, 4, 1, hashlib.sha256, 16)}
 
 
 class Socket:
-    """Keeps what a server sends, by address."""
+    """Fake socket that records what the server sends."""
 
     def __init__(self):
         self.sent = []
@@ -35,7 +35,7 @@ class Socket:
 
 
 def message(netfn, command, data=b'', sequence=1):
-    """An IPMI request message."""
+    """Return an IPMI request message."""
     head = bytes((0x20, netfn << 2))
     body = bytes((0x81, sequence << 2, command)) + data
     return (head + bytes((-sum(head) & 0xff,)) + body
@@ -43,7 +43,7 @@ def message(netfn, command, data=b'', sequence=1):
 
 
 def payload(kind, data, session_id=0, sequence=0):
-    """A RMCP+ packet that is neither encrypted nor signed."""
+    """Return an RMCP+ packet that is neither encrypted nor signed."""
     return (b'\x06\x00\xff\x07\x06' + bytes((kind,))
             + struct.pack('<IIH', session_id, sequence, len(data)) + data)
 
@@ -51,8 +51,9 @@ def payload(kind, data, session_id=0, sequence=0):
 class Client:
     """A client at one address.
 
-    :param server: a `server.Server` whose socket is `socket`
+    :param server: `server.Server` whose socket is `socket`
     :param socket: `Socket`
+    :param role: requested maximum privilege level of RAKP message 1
     """
 
     def __init__(self, server, socket, address=ADDRESS, username=b'admin',
@@ -74,14 +75,20 @@ class Client:
         return hmac.new(key, data, SUITES[self.suite][3]).digest()
 
     def send(self, data):
-        """Send a datagram. :returns: list of what came back to here"""
+        """Send a datagram.
+
+        :returns: list of datagrams that this client got in response
+        """
         mark = len(self.socket.sent)
         self.server.receive(data, self.address)
         return [sent for sent, to in self.socket.sent[mark:]
                 if to == self.address]
 
     def exchange(self, kind, data):
-        """:returns: the payload of the one answer, or None"""
+        """Send a payload outside of a session.
+
+        :returns: the payload of the response, or None
+        """
         responses = self.send(payload(kind, data))
         assert len(responses) <= 1, responses
         if not responses:
@@ -134,7 +141,7 @@ class Client:
         return answer
 
     def login(self, level=0):
-        """:returns: self, in a session"""
+        """Open a session and return the client."""
         assert self.open(level)[1] == 0
         assert self.rakp1()[1] == 0
         assert self.trusted
@@ -160,7 +167,10 @@ class Client:
         return packet + self.mac(self.k1, packet[4:])[:SUITES[self.suite][4]]
 
     def reveal(self, packet):
-        """:returns: (completion code, data, sequence of the request)"""
+        """Verify and decrypt a response.
+
+        :returns: (completion code, data, sequence number of the request)
+        """
         length = SUITES[self.suite][4]
         assert packet[5] == 0xC0 and packet[6:10] == self.console_id
         assert packet[-length:] == self.mac(
@@ -173,14 +183,20 @@ class Client:
         return answer[6], answer[7:-1], answer[4] >> 2
 
     def request(self, netfn, command, data=b'', rq=None):
-        """Send a command. :returns: list of (code, data) that came at once"""
+        """Send a command.
+
+        :returns: list of the (completion code, data) sent in response so far
+        """
         if rq is None:
             self.rq = rq = (self.rq + 1) % 64
         return [self.reveal(answer)[:2] for answer in
                 self.send(self.secure(message(netfn, command, data, rq)))]
 
     async def command(self, netfn, command, data=b'', rq=None):
-        """Send a command and wait for its answer. :returns: (code, data)"""
+        """Send a command and wait for its response.
+
+        :returns: (completion code, data)
+        """
         mark = len(self.socket.sent)
         self.request(netfn, command, data, rq)
         async with asyncio.timeout(30):

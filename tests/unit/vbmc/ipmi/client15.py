@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of IPMI v1.5, made from the specification for these tests.
+"""IPMI v1.5 client for tests, written from the specification.
 
-As `client`, it shares no code with the server, and every step can be changed
-on its way.
+Like `client`, it shares no code with the server, and tests can change every
+step.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ MD5 = 2
 
 
 def plain(message, sequence=0, session_id=0):
-    """A packet with authentication type NONE."""
+    """Return a packet with authentication type NONE."""
     return (b'\x06\x00\xff\x07\x00' + struct.pack('<II', sequence, session_id)
             + bytes((len(message),)) + message)
 
@@ -35,14 +35,20 @@ class Client:
         self.outbound = 0x12345678
 
     def send(self, data):
-        """Send a datagram. :returns: list of what came back to here"""
+        """Send a datagram.
+
+        :returns: list of datagrams that this client got in response
+        """
         mark = len(self.socket.sent)
         self.server.receive(data, self.address)
         return [sent for sent, to in self.socket.sent[mark:]
                 if to == self.address]
 
     def ask(self, command, data):
-        """:returns: (completion code, data) of a command outside"""
+        """Send a command outside of a session.
+
+        :returns: (completion code, data), or None without a response
+        """
         message = client.message(6, command, data)
         responses = self.send(plain(message))
         if not responses:
@@ -54,7 +60,7 @@ class Client:
         return answer[20], answer[21:-1]
 
     def greet(self, kind=MD5):
-        """Get Session Challenge."""
+        """Send Get Session Challenge; return as `ask` does."""
         answer = self.ask(0x39, bytes((kind,))
                           + self.username.ljust(16, b'\0'))
         if answer is not None and answer[0] == 0:
@@ -66,14 +72,17 @@ class Client:
 
     def activation(self, kind=MD5, challenge=None, command=0x3A, cut=22,
                    sequence=0):
-        """An Activate Session, as a packet."""
+        """Return an Activate Session packet."""
         challenge = self.challenge if challenge is None else challenge
         return self.secure(client.message(6, command, (
             bytes((kind, self.level)) + challenge
             + struct.pack('<I', self.outbound))[:cut]), sequence)
 
     def activate(self, **changes):
-        """Activate Session. :returns: as `reveal`; None without answer"""
+        """Send Activate Session.
+
+        :returns: as `reveal`, or None without a response
+        """
         responses = self.send(self.activation(**changes))
         if not responses:
             return None
@@ -87,7 +96,7 @@ class Client:
         return answer
 
     def login(self):
-        """:returns: self, in a session"""
+        """Open a session and return the client."""
         assert self.greet()[0] == 0
         assert self.activate()[0] == 0
         return self
@@ -109,7 +118,10 @@ class Client:
                 + bytes((len(message),)) + message + pad)
 
     def reveal(self, packet):
-        """:returns: (completion code, data, sequence of the request)"""
+        """Verify a response.
+
+        :returns: (completion code, data, sequence number of the request)
+        """
         assert packet[:5] == b'\x06\x00\xff\x07\x02'
         sequence, number = struct.unpack_from('<II', packet, 5)
         answer = packet[30:]
@@ -121,7 +133,10 @@ class Client:
         return answer[6], answer[7:-1], answer[4] >> 2
 
     def request(self, netfn, command, data=b'', rq=None):
-        """Send a command. :returns: list of (code, data) that came at once"""
+        """Send a command.
+
+        :returns: list of the (completion code, data) sent in response so far
+        """
         if rq is None:
             self.rq = rq = (self.rq + 1) % 64
         return [self.reveal(answer)[:2] for answer in self.send(

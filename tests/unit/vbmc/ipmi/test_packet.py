@@ -13,14 +13,14 @@ REAL = bytes.fromhex('0600ff0700000000000000000009'
 
 class PacketTest(base.BaseTestCase):
 
-    def test_a_real_packet(self):
+    def test_parses_packet_of_ipmitool(self):
         parsed = packet.parse(REAL)
         self.assertFalse(parsed.rmcpp)
         request = packet.parse_request(parsed.payload)
         self.assertEqual((6, 0x38, b'\x8e\x04'),
                          (request.netfn, request.command, request.data))
 
-    def test_rmcpp(self):
+    def test_parses_rmcpp_packet(self):
         parsed = packet.parse(client.payload(0xC0, b'abc', 0x01020304, 9)
                               + b'trailer')
         self.assertEqual(
@@ -28,29 +28,29 @@ class PacketTest(base.BaseTestCase):
             dataclasses.astuple(parsed)[:7] + (parsed.trailer,))
         self.assertTrue(parsed.signed.endswith(b'abctrailer'))
 
-    def test_every_truncation_is_refused(self):
+    def test_rejects_truncated_packets(self):
         whole = client.payload(0, client.message(6, 1, b'data'))
         for data in whole, REAL:
             for length in range(len(data)):
                 self.assertRaises(packet.Malformed, packet.parse,
                                   data[:length])
 
-    def test_what_is_not_ipmi_is_refused(self):
+    def test_rejects_other_versions_and_message_classes(self):
         for place, value in ((0, 5), (2, 0), (3, 6), (3, 0x87), (4, 2),
                              (4, 7)):
             data = bytearray(REAL)
             data[place] = value
             self.assertRaises(packet.Malformed, packet.parse, bytes(data))
 
-    def test_oem_payloads_are_refused(self):
+    def test_rejects_oem_payloads(self):
         self.assertRaises(packet.Malformed, packet.parse,
                           client.payload(2, bytes(20)))
 
-    def test_a_legacy_pad_is_taken_and_more_is_not(self):
+    def test_accepts_one_byte_of_legacy_pad(self):
         packet.parse(REAL + b'\0')
         self.assertRaises(packet.Malformed, packet.parse, REAL + b'\0\0')
 
-    def test_wrong_sums_are_refused(self):
+    def test_rejects_wrong_checksums(self):
         good = client.message(0, 1, b'data')
         packet.parse_request(good)
         for place in range(len(good)):
@@ -59,11 +59,11 @@ class PacketTest(base.BaseTestCase):
             self.assertRaises(packet.Malformed, packet.parse_request,
                               bytes(bad))
 
-    def test_responses_are_no_requests(self):
+    def test_rejects_response_as_request(self):
         self.assertRaises(packet.Malformed, packet.parse_request,
                           client.message(7, 1))
 
-    def test_a_response_goes_back_to_where_the_request_came_from(self):
+    def test_response_swaps_addresses_of_request(self):
         request = packet.parse_request(client.message(6, 1, b'', 5))
         response = packet.response(request, 0xC1, b'xy')
         self.assertEqual(bytes((0x81, 7 << 2)), response[:2])
@@ -74,7 +74,7 @@ class PacketTest(base.BaseTestCase):
 
 class PingTest(base.BaseTestCase):
 
-    def test_as_the_specification_has_it(self):
+    def test_ping_and_pong_match_specification(self):
         # Tables 13-6 and 13-7, byte for byte.
         ping = bytes.fromhex('0600ff06' '000011be' '80' '2a' '00' '00')
         self.assertEqual(ping, packet.ping(0x2a))
@@ -84,12 +84,12 @@ class PingTest(base.BaseTestCase):
                           '000011be' '00000000' '81' '00' '000000000000'),
             packet.pong(0x2a))
 
-    def test_whatever_sequence_number_it_has(self):
+    def test_accepts_ping_with_any_rmcp_sequence_number(self):
         ping = bytearray(packet.ping(7))
         ping[2] = 0x20
         self.assertEqual(7, packet.parse_ping(bytes(ping)))
 
-    def test_anything_else_is_none(self):
+    def test_rejects_other_packets(self):
         ping = packet.ping(7)
         for size in range(len(ping)):
             self.assertIsNone(packet.parse_ping(ping[:size]))

@@ -6,102 +6,105 @@ import random
 import struct
 from unittest import mock
 
+from tests.unit.vbmc.ipmi import base
 from tests.unit.vbmc.ipmi import client
 from tests.unit.vbmc.ipmi import client15
-from tests.unit.vbmc.ipmi import test_server
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session15
 
-CLOSED = bytes((0, 1, 0, 4, 0, 0, 0, 0, 0))
+UNAVAILABLE = bytes((0, 1, 0, 4, 0, 0, 0, 0, 0))
 
 
-class Session15TestCase(test_server.ServerTestCase):
+class Session15TestCase(base.ServerTestCase):
 
-    def old(self, **options):
+    def v15_client(self, **options):
         return client15.Client(self.server, self.socket, **options)
 
     async def command(self, one, netfn, command, data=b'', rq=None):
-        """Send a command and wait for its answer. :returns: (code, data)"""
+        """Send a command and wait for its response.
+
+        :returns: (completion code, data)
+        """
         mark = len(self.socket.sent)
         one.request(netfn, command, data, rq)
-        await self.settle()
+        await self.wait_for_tasks()
         answer, = self.socket.sent[mark:]
         return one.reveal(answer[0])[:2]
 
 
-class WayInTest(Session15TestCase):
+class AvailabilityTest(Session15TestCase):
 
     def capabilities(self, asked=b'\x0e\x04'):
-        code, data = self.old().ask(0x38, asked)
+        code, data = self.v15_client().ask(0x38, asked)
         return bytes((code,)) + data
 
-    def closed(self):
-        self.assertEqual(CLOSED, self.capabilities())
+    def assert_unavailable(self):
+        self.assertEqual(UNAVAILABLE, self.capabilities())
         self.assertEqual(bytes((0, 1, 0x80, 4, 2, 0, 0, 0, 0)),
                          self.capabilities(b'\x8e\x04'))
-        self.assertEqual((0xCC, b''), self.old().greet())
-        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual((0xCC, b''), self.v15_client().greet())
+        self.assertEqual([0, 0, 0], self.table_sizes())
 
-    async def test_md5_and_nothing_else(self):
+    async def test_offers_only_md5(self):
         self.assertEqual(bytes((0, 1, 4, 4, 0, 0, 0, 0, 0)),
                          self.capabilities())
         for kind in 0, 1, 3, 4, 5, 6, 15:
-            self.assertEqual((0xCC, b''), self.old().greet(kind))
-        self.assertEqual([0, 0, 0], self.count())
+            self.assertEqual((0xCC, b''), self.v15_client().greet(kind))
+        self.assertEqual([0, 0, 0], self.table_sizes())
 
-    async def test_a_password_of_16_bytes(self):
+    async def test_accepts_password_of_16_bytes(self):
         self.account = b'admin', b'x' * 16
-        one = self.old(password=b'x' * 16).login()
+        one = self.v15_client(password=b'x' * 16).login()
         self.assertEqual([(0, b'quick')], one.request(6, 1))
 
-    async def test_a_longer_password_closes_it(self):
+    async def test_unavailable_with_longer_password(self):
         self.account = b'admin', b'x' * 17
-        self.closed()
-        # Also when it was open a moment ago.
+        self.assert_unavailable()
+        # Also if the password changes after the challenge.
         self.account = b'admin', b'secret'
-        one = self.old()
+        one = self.v15_client()
         one.greet()
         self.account = b'admin', b'secret' + bytes(11)
         self.assertIsNone(one.activate())
-        self.closed()
+        self.assert_unavailable()
         one = self.client(password=b'secret' + bytes(11)).login()
         self.assertEqual([(0, b'quick')], one.request(6, 1))
 
-    async def test_without_an_account(self):
+    async def test_unavailable_without_account(self):
         self.account = None
-        self.closed()
+        self.assert_unavailable()
 
-    async def test_a_host_that_forbids_md5(self):
+    async def test_unavailable_on_host_that_forbids_md5(self):
         with mock.patch.object(session15, '_ALLOWED', False):
-            self.closed()
+            self.assert_unavailable()
 
-    async def test_a_challenge_that_is_too_short(self):
-        self.assertEqual((0xC7, b''), self.old().ask(
+    async def test_rejects_short_challenge_request(self):
+        self.assertEqual((0xC7, b''), self.v15_client().ask(
             0x39, b'\2' + bytes(15)))
 
-    async def test_no_challenge_by_rmcp_plus(self):
-        self.assertEqual([], self.old().send(client.payload(
+    async def test_drops_challenge_request_in_rmcpp(self):
+        self.assertEqual([], self.v15_client().send(client.payload(
             0, client.message(6, 0x39, b'\2' + bytes(16)))))
 
-    async def test_nobody_is_let_in_any_more(self):
-        one, other = self.old(), self.old().login()
+    async def test_no_login_while_finishing(self):
+        one, other = self.v15_client(), self.v15_client().login()
         one.greet()
-        self.go_on.clear()
+        self.unblock.clear()
         other.request(0, 1)
         finish = asyncio.create_task(self.server.finish(5))
         await asyncio.sleep(0)
         self.assertIsNone(one.activate())
-        self.assertIsNone(self.old().greet())
-        self.go_on.set()
+        self.assertIsNone(self.v15_client().greet())
+        self.unblock.set()
         await finish
 
 
 class LoginTest(Session15TestCase):
 
     async def test_login(self):
-        one = self.old().login()
+        one = self.v15_client().login()
         self.assertEqual(4, one.limit)
-        self.assertEqual([0, 0, 1], self.count())
+        self.assertEqual([0, 0, 1], self.table_sizes())
         self.assertEqual((0, b'read'), await self.command(one, 0, 1))
         self.assertEqual(
             (1, 1, 0),
@@ -117,48 +120,48 @@ class LoginTest(Session15TestCase):
     async def test_challenges_differ(self):
         seen = set()
         for _number in range(50):
-            one = self.old()
+            one = self.v15_client()
             one.greet()
             seen |= {one.challenge, one.session_id}
         self.assertEqual(100, len(seen))
 
-    async def test_wrong_passwords(self):
+    async def test_rejects_wrong_passwords(self):
         for password in b'Secret', b'', b'secret1', b'x' * 16:
-            one = self.old(password=password)
+            one = self.v15_client(password=password)
             one.greet()
             self.assertIsNone(one.activate())
-            # A challenge is for one try.
+            # A challenge is valid for one attempt.
             one.password = b'secret'
             self.assertIsNone(one.activate())
-        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual([0, 0, 0], self.table_sizes())
         self.assertEqual(
             (0, 4), (self.server.sessions_opened, self.server.sessions_refused)
         )
 
-    async def test_another_user_looks_like_another_password(self):
+    async def test_unknown_user_looks_like_wrong_password(self):
         for name in b'root', b'Admin', b'admi', b'adminx', b'', b'\xff' * 16:
             for password in b'secret', b'', b'x':
-                one = self.old(username=name, password=password)
+                one = self.v15_client(username=name, password=password)
                 self.assertEqual(0, one.greet()[0])
-                self.assertEqual([1, 0, 0], self.count())
+                self.assertEqual([1, 0, 0], self.table_sizes())
                 self.assertIsNone(one.activate())
-                self.assertEqual([0, 0, 0], self.count())
+                self.assertEqual([0, 0, 0], self.table_sizes())
 
-    async def test_a_challenge_of_somebody_else(self):
-        one, other = self.old(), self.old()
+    async def test_rejects_challenge_of_other_client(self):
+        one, other = self.v15_client(), self.v15_client()
         one.greet()
         other.greet()
         self.assertIsNone(one.activate(challenge=other.challenge))
         self.assertIsNone(one.activate())
         good = other.activation()
         self.assertEqual(0, other.activate()[0])
-        # What let one in lets nobody in once more.
+        # A used activation cannot be replayed.
         other.request(6, 0x3c, struct.pack('<I', other.session_id))
         self.assertEqual([], other.send(good))
-        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual([0, 0, 0], self.table_sizes())
 
-    async def test_another_address(self):
-        one = self.old()
+    async def test_drops_packets_of_session_from_another_address(self):
+        one = self.v15_client()
         one.greet()
         for one.address in ('192.0.2.1', 40001), ('192.0.2.2', 40000):
             self.assertIsNone(one.activate())
@@ -167,32 +170,32 @@ class LoginTest(Session15TestCase):
         for one.address in ('192.0.2.1', 40001), ('192.0.2.2', 40000):
             self.assertEqual([], one.request(6, 1))
 
-    async def test_what_is_wrong_in_an_activation(self):
+    async def test_rejects_invalid_activations(self):
         for code, changes, who in (
                 (0xC7, {'cut': 21}, {}), (0xC7, {'cut': 0}, {}),
                 (0xCC, {'kind': 0}, {}), (0xCC, {'kind': 4}, {}),
                 (0xCC, {}, {'level': 0}), (0x86, {}, {'level': 5}),
                 (0x86, {}, {'level': 15})):
-            one = self.old(**who)
+            one = self.v15_client(**who)
             one.greet()
             if changes.get('cut') is not None:
                 one.outbound = 0
             self.assertEqual((code, b''), one.activate(**changes)[:2])
-            self.assertEqual([0, 0, 0], self.count())
-        one = self.old()
+            self.assertEqual([0, 0, 0], self.table_sizes())
+        one = self.v15_client()
         one.greet()
         one.outbound = 0
         self.assertEqual((0x84, b''), one.activate()[:2])
-        one = self.old()
+        one = self.v15_client()
         one.greet()
         self.assertIsNone(one.activate(command=0x3B))
-        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual([0, 0, 0], self.table_sizes())
         self.assertEqual(
             (0, 9), (self.server.sessions_opened, self.server.sessions_refused)
         )
 
-    async def test_an_activation_that_proves_nothing(self):
-        one = self.old()
+    async def test_drops_unauthenticated_activations(self):
+        one = self.v15_client()
         one.greet()
         message = one.activation()[30:]
         for bare in (client15.plain(message, 0, one.session_id),
@@ -200,24 +203,24 @@ class LoginTest(Session15TestCase):
                      client.payload(0, message, one.session_id),
                      client.payload(0x40, message, one.session_id)):
             self.assertEqual([], one.send(bare))
-        self.assertEqual([1, 0, 0], self.count())
+        self.assertEqual([1, 0, 0], self.table_sizes())
 
-    async def test_a_lost_answer_is_given_again(self):
-        one = self.old()
+    async def test_repeats_response_to_repeated_activation(self):
+        one = self.v15_client()
         one.greet()
         packet = one.activation()
         first = one.reveal(one.send(packet)[0])
         self.assertEqual(first, one.reveal(one.send(packet)[0]))
-        self.assertEqual([0, 0, 1], self.count())
+        self.assertEqual([0, 0, 1], self.table_sizes())
         self.assertEqual(1, self.server.sessions_opened)
 
-    async def test_challenges_and_rakp_do_not_mix(self):
-        one = self.old()
+    async def test_challenges_are_no_rmcpp_handshakes(self):
+        one = self.v15_client()
         one.greet()
         new = self.client()
         new.session_id = struct.pack('<I', one.session_id)
         new.bmc_random = new.guid = bytes(16)
-        # Nor is there a fault, which would be told.
+        # No exception is logged either.
         with self.assertNoLogs('vbmc_kubevirt', logging.ERROR):
             self.assertIsNone(new.rakp1())
             self.assertIsNone(new.rakp3())
@@ -225,7 +228,7 @@ class LoginTest(Session15TestCase):
             self.assertIsNone(new.rakp1())
             self.assertIsNone(new.rakp3())
         new.open()
-        old = self.old()
+        old = self.v15_client()
         old.session_id, = struct.unpack('<I', new.session_id)
         old.challenge = bytes(16)
         self.assertIsNone(old.activate())
@@ -236,39 +239,40 @@ class LoginTest(Session15TestCase):
         self.assertEqual([], old.request(6, 1))
         self.assertEqual([(0, b'quick')], new.request(6, 1))
 
-    async def test_a_challenge_ends_soon(self):
-        one = self.old()
+    async def test_challenge_ends_after_ten_seconds(self):
+        one = self.v15_client()
         one.greet()
-        self.later(11)
-        self.assertEqual([0, 0, 0], self.count())
+        self.advance_clock(11)
+        self.assertEqual([0, 0, 0], self.table_sizes())
         self.assertIsNone(one.activate())
 
-    async def test_challenges_do_not_pile_up(self):
-        established = self.old().login()
+    async def test_challenge_flood_keeps_other_handshakes(self):
+        established = self.v15_client().login()
         greeted = self.client()
         greeted.open()
         greeted.rakp1()
         for number in range(3000):
-            self.old(address=('198.51.100.%d' % (number % 256),
-                              1024 + number)).greet()
-        self.assertEqual([server.REQUESTED_MAX, 1, 1], self.count())
+            address = f'198.51.100.{number % 256}', 1024 + number
+            self.v15_client(address=address).greet()
+        self.assertEqual([server.REQUESTED_MAX, 1, 1], self.table_sizes())
         greeted.rakp3()
         self.assertEqual([(0, b'quick')], established.request(6, 1))
-        self.old().login()
-        self.later(11)
-        self.assertEqual([0, 0, 3], self.count())
+        self.v15_client().login()
+        self.advance_clock(11)
+        self.assertEqual([0, 0, 3], self.table_sizes())
 
-    async def test_sessions_do_not_pile_up(self):
+    async def test_oldest_sessions_are_evicted(self):
         for number in range(100):
-            last = self.old(address=('198.51.100.1', 1024 + number)).login()
-        self.assertEqual([0, 0, server.ESTABLISHED_MAX], self.count())
+            last = self.v15_client(address=('198.51.100.1', 1024 + number))
+            last.login()
+        self.assertEqual([0, 0, server.ESTABLISHED_MAX], self.table_sizes())
         self.assertEqual([(0, b'quick')], last.request(6, 1))
 
 
 class SessionTest(Session15TestCase):
 
-    async def test_unsigned_packets_are_refused(self):
-        one = self.old().login()
+    async def test_drops_unsigned_packets(self):
+        one = self.v15_client().login()
         one.request(6, 0x3b, b'\4')
         message = client.message(0, 2, b'\0')
         number = one.session_id
@@ -277,18 +281,18 @@ class SessionTest(Session15TestCase):
                        *(client.payload(kind, message, number, one.sequence)
                          for kind in (0, 0x40, 0x80, 0xC0))):
             self.assertEqual([], one.send(packet))
-        # The other types that there are: MD2, straight password, OEM.
+        # Other authentication types: MD2, straight password, OEM.
         for kind in 1, 3, 4, 5, 0x12, 0x42:
             good = bytearray(one.secure(message))
             good[4] = kind
             self.assertEqual([], one.send(bytes(good)))
             good[13:29] = b'secret'.ljust(16, b'\0')
             self.assertEqual([], one.send(bytes(good)))
-        await self.settle()
-        self.assertEqual([], self.carried_out)
+        await self.wait_for_tasks()
+        self.assertEqual([], self.calls)
 
-    async def test_every_changed_bit_is_noticed(self):
-        one = self.old().login()
+    async def test_drops_packets_with_a_changed_bit(self):
+        one = self.v15_client().login()
         one.request(6, 0x3b, b'\4')
         good = one.secure(client.message(0, 2, b'\0'))
         for place in range(4, len(good)):
@@ -296,23 +300,23 @@ class SessionTest(Session15TestCase):
                 bad = bytearray(good)
                 bad[place] ^= 1 << bit
                 self.assertEqual([], one.send(bytes(bad)))
-        await self.settle()
-        self.assertEqual([], self.carried_out)
+        await self.wait_for_tasks()
+        self.assertEqual([], self.calls)
         one.send(good)
-        await self.settle()
-        self.assertEqual([('write', b'\0')], self.carried_out)
+        await self.wait_for_tasks()
+        self.assertEqual([('write', b'\0')], self.calls)
 
-    async def test_a_packet_counts_once(self):
-        one = self.old().login()
+    async def test_drops_repeated_sequence_number(self):
+        one = self.v15_client().login()
         packet = one.secure(client.message(0, 1))
         one.send(packet)
-        await self.settle()
+        await self.wait_for_tasks()
         self.assertEqual([], one.send(packet))
-        await self.settle()
-        self.assertEqual([('read', b'')], self.carried_out)
+        await self.wait_for_tasks()
+        self.assertEqual([('read', b'')], self.calls)
 
-    async def test_packets_may_overtake_each_other(self):
-        one = self.old().login()
+    async def test_accepts_reordered_packets_within_window(self):
+        one = self.v15_client().login()
         first = one.sequence - 1
         for sequence, taken in ((0, 0), (-1, 0), (5, 1), (3, 1), (4, 1),
                                 (3, 0), (5, 0), (40, 1), (26, 1), (24, 0),
@@ -324,87 +328,87 @@ class SessionTest(Session15TestCase):
         self.assertEqual([], one.send(one.secure(
             client.message(6, 1, b'', 60), 0)))
 
-    async def test_the_answers_numbers_have_no_zero(self):
-        one = self.old()
+    async def test_outbound_sequence_numbers_skip_zero(self):
+        one = self.v15_client()
         one.greet()
         one.outbound = 0xffffffff
         self.assertEqual(0, one.activate()[0])
         self.assertEqual(1, one.outbound)
         self.assertEqual([(0, b'quick')], one.request(6, 1))
 
-    async def test_a_legacy_pad(self):
-        one = self.old().login()
+    async def test_accepts_one_byte_of_legacy_pad(self):
+        one = self.v15_client().login()
         for pad, taken in (b'\0', 1), (b'\0\0', 0):
             one.rq += 1
             self.assertEqual(taken, len(one.send(one.secure(
                 client.message(6, 1, b'', one.rq), pad=pad))))
 
-    async def test_privilege(self):
-        one = self.old().login()
+    async def test_command_needs_its_privilege_level(self):
+        one = self.v15_client().login()
         self.assertEqual([(0xD4, b'')], one.request(0, 2, b'\0'))
         self.assertEqual([(0, b'\3')], one.request(6, 0x3b, b'\3'))
         self.assertEqual((0, b'\1'), await self.command(one, 0, 2, b'\0'))
 
-    async def test_privilege_is_limited_by_what_was_asked_for(self):
-        one = self.old(level=2).login()
+    async def test_privilege_is_limited_to_level_of_activation(self):
+        one = self.v15_client(level=2).login()
         self.assertEqual(2, one.limit)
         self.assertEqual([(0x81, b'')], one.request(6, 0x3b, b'\4'))
         self.assertEqual([(0xD4, b'')], one.request(0, 2, b'\0'))
-        one = self.old(level=1).login()
+        one = self.v15_client(level=1).login()
         self.assertEqual([(0xD4, b'')], one.request(6, 1))
 
-    async def test_once_is_once(self):
-        one = self.old().login()
+    async def test_repeated_request_gets_cached_response(self):
+        one = self.v15_client().login()
         one.request(6, 0x3b, b'\4')
-        self.go_on.clear()
+        self.unblock.clear()
         for _try in range(3):
             self.assertEqual([], one.request(0, 2, b'\3', rq=9))
-        self.go_on.set()
-        await self.settle()
+        self.unblock.set()
+        await self.wait_for_tasks()
         one.reveal(self.socket.sent[-1][0])
         self.assertEqual([(0, b'\1')], one.request(0, 2, b'\3', rq=9))
-        self.assertEqual([('write', b'\3')], self.carried_out)
+        self.assertEqual([('write', b'\3')], self.calls)
 
-    async def test_close(self):
-        one, other = self.old().login(), self.old().login()
+    async def test_close_session(self):
+        one, other = self.v15_client().login(), self.v15_client().login()
         self.assertEqual([(0x87, b'')], one.request(
             6, 0x3c, struct.pack('<I', other.session_id)))
         self.assertEqual([(0, b'')], one.request(
             6, 0x3c, struct.pack('<I', one.session_id)))
         self.assertEqual([], one.request(6, 1))
         self.assertEqual([(0, b'quick')], other.request(6, 1))
-        self.assertEqual([0, 0, 1], self.count())
+        self.assertEqual([0, 0, 1], self.table_sizes())
 
-    async def test_it_ends_when_it_is_idle(self):
-        one = self.old().login()
-        self.later(59)
+    async def test_idle_session_ends(self):
+        one = self.v15_client().login()
+        self.advance_clock(59)
         self.assertEqual([(0, b'quick')], one.request(6, 1))
-        self.later(61)
+        self.advance_clock(61)
         self.assertEqual([], one.request(6, 1))
-        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual([0, 0, 0], self.table_sizes())
 
-    async def test_it_ends_with_its_password(self):
-        one = self.old().login()
+    async def test_session_ends_when_password_changes(self):
+        one = self.v15_client().login()
         self.account = b'admin', b'other'
         self.assertEqual([], one.request(6, 1))
         self.assertEqual(0, self.server.sessions)
         self.account = b'admin', b'secret'
         self.assertEqual([], one.request(6, 1))
 
-    async def test_replaced_in_the_middle_of_a_login(self):
-        one = self.old()
+    async def test_login_fails_if_account_changes_after_challenge(self):
+        one = self.v15_client()
         one.greet()
         self.account = b'admin', b'other'
         self.assertIsNone(one.activate())
-        self.assertEqual([0, 0, 0], self.count())
+        self.assertEqual([0, 0, 0], self.table_sizes())
 
 
-class GarbageTest(Session15TestCase):
+class MalformedPacketTest(Session15TestCase):
 
-    async def test_nothing_comes_of_it(self):
+    async def test_invalid_packets_create_no_session_or_response(self):
         seed = int.from_bytes(os.urandom(4), 'big')
         some = random.Random(seed)
-        waiting, inside = self.old(), self.old().login()
+        waiting, inside = self.v15_client(), self.v15_client().login()
         inside.request(6, 0x3b, b'\4')
         waiting.greet()
         good = inside.secure(client.message(0, 2, b'\0'))
@@ -419,12 +423,12 @@ class GarbageTest(Session15TestCase):
                           + some.choice(ids)
                           + some.randbytes(some.randrange(60)))
                 if some.randrange(2):
-                    # Of the right length, for once.
+                    # Half of the packets have a valid length.
                     text = some.randbytes(some.randrange(40))
                     packet = (packet[:13] + some.randbytes(16)
                               + bytes((len(text),)) + text)
                 self.server.receive(packet, client.ADDRESS)
-            # Whoever knows the password may still send nonsense.
+            # An authenticated client may send invalid requests.
             for _number in range(2000):
                 text = some.randbytes(some.randrange(40))
                 for answer in inside.send(inside.secure(text)):
@@ -433,5 +437,5 @@ class GarbageTest(Session15TestCase):
                 waiting.greet()
                 self.assertEqual([], waiting.send(waiting.secure(text, 0)))
         self.assertEqual(sessions, dict(self.server._established), seed)
-        self.assertEqual([], self.carried_out)
+        self.assertEqual([], self.calls)
         self.assertEqual([(0, b'quick')], inside.request(6, 1))

@@ -15,7 +15,7 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
             udp.answers_ping, address, port, seconds
         )
 
-    async def test_a_server_answers(self):
+    async def test_true_when_server_answers(self):
         for listens, asked in (('127.0.0.1', '127.0.0.1'), ('::1', '::1'),
                                ('::', '::'), ('::', '127.0.0.1'),
                                ('0.0.0.0', '0.0.0.0')):
@@ -26,20 +26,20 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
             self.assertTrue(await self.ask(asked, sock.getsockname()[1]))
             one.stop()
 
-    async def test_nobody_is_there(self):
+    async def test_false_when_port_is_closed(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(('127.0.0.1', 0))
             number = sock.getsockname()[1]
         async with asyncio.timeout(30):
             self.assertFalse(await self.ask('127.0.0.1', number))
 
-    async def test_somebody_is_silent(self):
+    async def test_false_after_timeout(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(('127.0.0.1', 0))
             self.assertFalse(await self.ask(
                 '127.0.0.1', sock.getsockname()[1], 0.05))
 
-    async def test_a_packet_is_lost(self):
+    async def test_repeats_lost_ping(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(('127.0.0.1', 0))
             asked = asyncio.create_task(self.ask(
@@ -49,7 +49,7 @@ class PingTest(unittest.IsolatedAsyncioTestCase):
             sock.sendto(packet.pong(packet.parse_ping(data)), address)
             self.assertTrue(await asked)
 
-    async def test_somebody_says_something_else(self):
+    async def test_false_for_other_response(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(('127.0.0.1', 0))
             asked = asyncio.create_task(self.ask(

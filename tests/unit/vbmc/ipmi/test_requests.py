@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+from unittest import mock
+
+from tests.unit.vbmc.ipmi import base
+from tests.unit.vbmc.ipmi import client
+from vbmc_kubevirt.ipmi import server
+
+
+class RequestTest(base.ServerTestCase):
+
+    async def asyncSetUp(self):
+        await super().asyncSetUp()
+        self.one = self.client().login()
+        self.one.request(6, 0x3b, b'\4')
+
+    async def test_repeated_request_joins_running_command(self):
+        self.unblock.clear()
+        for _try in range(4):
+            self.assertEqual([], self.one.request(0, 2, b'\3', rq=9))
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual([('write', b'\3')], self.calls)
+        self.assertEqual((0, b'\1', 9),
+                         self.one.reveal(self.socket.sent[-1][0]))
+
+    async def test_repeated_request_gets_cached_response(self):
+        first = await self.one.command(0, 2, b'\3', rq=9)
+        self.assertEqual([first], self.one.request(0, 2, b'\3', rq=9))
+        self.assertEqual([('write', b'\3')], self.calls)
+
+    async def test_repeated_packet_gets_cached_response_for_30_seconds(self):
+        packet = self.one.secure(client.message(0, 2, b'\3', 9))
+        self.one.send(packet)
+        await self.wait_for_tasks()
+        answer, = self.one.send(packet)
+        self.assertEqual((0, b'\1', 9), self.one.reveal(answer))
+        self.assertEqual([('write', b'\3')], self.calls)
+        self.advance_clock(31)
+        self.assertEqual([], self.one.send(packet))
+        self.assertEqual([('write', b'\3')], self.calls)
+
+    async def test_runs_request_with_other_sequence_or_data(self):
+        await self.one.command(0, 2, b'\3', rq=9)
+        await self.one.command(0, 2, b'\3', rq=10)
+        await self.one.command(0, 2, b'\2', rq=9)
+        self.advance_clock(31)
+        await self.one.command(0, 2, b'\3', rq=9)
+        self.assertEqual(4, len(self.calls))
+
+    async def test_sessions_do_not_share_cached_responses(self):
+        other = self.client().login()
+        other.request(6, 0x3b, b'\4')
+        await self.one.command(0, 2, b'\3', rq=9)
+        await other.command(0, 2, b'\3', rq=9)
+        self.assertEqual(2, len(self.calls))
+
+    async def test_runs_repeated_reads_again(self):
+        await self.one.command(0, 1, rq=9)
+        await self.one.command(0, 1, rq=9)
+        self.assertEqual(2, len(self.calls))
+
+    async def test_runs_modifying_commands_one_at_a_time(self):
+        self.unblock.clear()
+        self.one.request(0, 2, b'\1')
+        self.one.request(0, 2, b'\2')
+        self.one.request(0, 1)
+        async with asyncio.timeout(30):
+            while len(self.calls) < 2:
+                await asyncio.sleep(0.001)
+        self.assertEqual({('write', b'\1'), ('read', b'')},
+                         set(self.calls))
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual(('write', b'\2'), self.calls[-1])
+
+    async def test_slow_command_does_not_block_inline_commands(self):
+        self.unblock.clear()
+        self.one.request(0, 2, b'\1')
+        self.assertEqual([(0, b'quick')], self.one.request(6, 1))
+        self.client().login()
+
+    async def test_slow_command_gets_timeout_code_and_continues(self):
+        self.set_response_timeout(0.05)
+        self.unblock.clear()
+        answer = await self.one.command(0, 2, b'\1', rq=9)
+        self.assertEqual((0xC3, b''), answer)
+        # The next command waits for the running one, with the same timeout.
+        self.assertEqual((0xC3, b''), await self.one.command(0, 2, b'\2'))
+        self.assertEqual([answer], self.one.request(0, 2, b'\1', rq=9))
+        self.assertEqual([('write', b'\1')], self.calls)
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual([('write', b'\1'), ('write', b'\2')],
+                         self.calls)
+
+    def set_response_timeout(self, seconds):
+        patch = mock.patch.object(server, 'RESPONSE_SECONDS', seconds)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    async def test_rejects_requests_beyond_pending_limit(self):
+        self.unblock.clear()
+        for number in range(server.PENDING_MAX):
+            self.assertEqual([], self.one.request(0, 2, bytes((number,))))
+        self.assertEqual([(0xC0, b'')], self.one.request(0, 2, b'\x09'))
+
+    async def test_limits_cached_responses(self):
+        for number in range(40):
+            await self.one.command(0, 2, bytes((number,)))
+        session, = self.server._established.values()
+        self.assertEqual(
+            server.CACHED_RESPONSES_MAX, len(
+                session.response_cache))
+        self.assertEqual(set(), session.pending)
