@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BMC has and the emulator lacks: accounts, sessions, events.
+"""Accounts, sessions and events, which sushy-emulator lacks.
 
-Knows neither Flask nor sushy-tools; `redfish/` translates.
+Independent of Flask and sushy-tools; `redfish.protocol` and
+`redfish.resources` translate between HTTP and these services.
 """

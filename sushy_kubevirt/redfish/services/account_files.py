@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounts there are, as files and mounted Secrets tell.
+"""Reads accounts from files and mounted Secrets.
 
-Two forms, both read again when they change:
+Two sources are supported; both are read again when they change:
 
-- a file with a line ``user:digest`` or ``user:digest:role`` for each
-  account, the digest bcrypt's, as ``htpasswd -B`` writes it;
-- a folder with the files ``username``, ``password`` and, if wanted, ``role``,
+- a file with a line ``user:digest`` or ``user:digest:role`` per account,
+  with a bcrypt digest as written by ``htpasswd -B``;
+- a folder with the files ``username``, ``password`` and optionally ``role``,
   as Kubernetes mounts a Secret, or a folder of such folders.
 
-At the start, whatever cannot be used is refused. Later on an account that
-cannot be read is left out, and when nothing can be read there are no
-accounts: nobody can log in, rather than everybody.
+At startup, an invalid account is an error. Later, an invalid account is left
+out; if no account is valid, all logins are refused.
 
-No password stays in memory: the one of a Secret is made a bcrypt digest at
-once. Whether a password fits is not asked here but in `accounts`.
+No password stays in memory: the password of a Secret is replaced by a bcrypt
+digest when it is read. `authenticator` checks passwords.
 """
 
 import base64
@@ -33,29 +32,31 @@ import bcrypt
 
 LOG = logging.getLogger(__name__)
 
-#: Roles that Redfish defines (DSP0266, "Roles and privileges"), and what
-#: they may do; the first is that of an account that names none.
+#: Redfish's standard roles with their privileges (DSP0266, "Roles and
+#: privileges").
 ROLES = {
     'Administrator': ('Login', 'ConfigureManager', 'ConfigureUsers',
                       'ConfigureComponents', 'ConfigureSelf'),
     'Operator': ('Login', 'ConfigureComponents', 'ConfigureSelf'),
     'ReadOnly': ('Login', 'ConfigureSelf'),
 }
+
+#: Role of an account without one.
 DEFAULT_ROLE = 'Administrator'
 
-#: Bytes of a user name, and of a password in a Secret.
+#: Largest number of bytes of a user name, and of a password in a Secret.
 LONGEST_NAME = 128
 LONGEST_PASSWORD = 1024
 
-#: Bytes of a file of accounts.
+#: Largest number of bytes of an account file.
 _LONGEST_FILE = 2 ** 20
 
-#: bcrypt's cost for the passwords of Secrets, and the highest of a digest in
-#: a file: with one more, a login would take seven seconds.
+#: bcrypt cost for the passwords of Secrets, and the highest cost accepted in
+#: a file: with cost 17, a login would take seven seconds.
 _COST = 10
 _HIGHEST_COST = 16
 
-# bcrypt's digits to base 64 are in an order of their own.
+# bcrypt encodes base 64 with another alphabet.
 _DIGITS = (string.ascii_uppercase + string.ascii_lowercase
            + string.digits).encode()
 _TO_BCRYPT = bytes.maketrans(_DIGITS + b'+/', b'./' + _DIGITS)
@@ -63,26 +64,28 @@ _TO_BCRYPT = bytes.maketrans(_DIGITS + b'+/', b'./' + _DIGITS)
 _DIGEST = re.compile(
     r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}')
 
-#: Seconds after which a change is noticed at the latest.
+#: Longest time in seconds until a change is noticed.
 _LATEST = 1
 
-#: Seconds for which what was just written may still be being written, or be
-#: written again and leave the same time.
+#: Seconds after its modification time in which a file is treated as
+#: changing: the write may be incomplete, or a second write may leave the
+#: same modification time.
 _FRESH = 1
 
 
 class Invalid(ValueError):
-    """Accounts that cannot be read; the text says which and why."""
+    """An account or source is invalid; the text says which and why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """Who may log in.
+    """An account.
 
-    :param name: of the user
+    :param name: user name
     :param role: key of `ROLES`
-    :param digest: bcrypt's, bytes
-    :param hashed: whether the digest is that of `hashed` (password)
+    :param digest: bytes, bcrypt digest
+    :param hashed: whether the digest was made of ``hashed(password)``
+        instead of the password
     """
 
     name: str
@@ -96,24 +99,27 @@ class Account:
 
     @property
     def signature(self):
-        """Changes with the password and the role; says nothing of them."""
+        """Hash that changes with name, role and password; not reversible."""
         return hashlib.sha256(b'\0'.join((
             self.name.encode(), self.role.encode(), self.digest))).hexdigest()
 
 
 def hashed(password):
-    """A password of any length as bcrypt takes it: 44 bytes without a NUL."""
+    """Reduce a password to input for bcrypt: 44 bytes without a NUL.
+
+    :param password: bytes of any length
+    """
     return base64.b64encode(hashlib.sha256(password).digest())
 
 
 def cost(account):
-    """:returns: bcrypt's cost of an account's digest, such as 12"""
+    """:returns: int, bcrypt cost of an account's digest, such as 12"""
     return int(account.digest[4:6])
 
 
 def _name(text):
     if not text or len(text.encode()) > LONGEST_NAME:
-        raise Invalid('a user name has 1 to %d bytes' % LONGEST_NAME)
+        raise Invalid(f'a user name has 1 to {LONGEST_NAME} bytes')
     if ':' in text or not text.isprintable():
         raise Invalid('a user name has no colon and no control characters')
     return text
@@ -126,20 +132,21 @@ def _role(text):
 
 
 def _line(text):
-    """The account of a line.
+    """Parse a line of an account file.
 
-    :raises: `Invalid`, without anything of the line
+    :returns: an `Account`
+    :raises: `Invalid`; the text quotes nothing of the line
     """
     name, _colon, rest = text.partition(':')
     digest, colon, role = rest.partition(':')
     name = _name(name)
     found = _DIGEST.fullmatch(digest)
     if found is None:
-        raise Invalid('it has to be user:digest or user:digest:role, with a '
+        raise Invalid('expected user:digest or user:digest:role with a '
                       'bcrypt digest; make it with: htpasswd -nB USER')
     if not 4 <= int(found[1]) <= _HIGHEST_COST:
-        raise Invalid("a digest's cost is 4 to %d; make it with: htpasswd "
-                      '-nB -C 10 USER' % _HIGHEST_COST)
+        raise Invalid(f"a digest's cost is 4 to {_HIGHEST_COST}; make it "
+                      'with: htpasswd -nB -C 10 USER')
     return Account(name, _role(role) if colon else DEFAULT_ROLE,
                    digest.encode())
 
@@ -148,7 +155,7 @@ def _text(data):
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise Invalid('it is no text in UTF-8') from None
+        raise Invalid('it is not text in UTF-8') from None
 
 
 def _read(path, most):
@@ -158,36 +165,36 @@ def _read(path, most):
     except OSError as exc:
         raise Invalid(f'it cannot be read: {exc.strerror}') from None
     if len(data) > most:
-        raise Invalid('it has more than %d bytes' % most)
+        raise Invalid(f'it has more than {most} bytes')
     return data
 
 
 class Source:
-    """A file or a folder of accounts.
+    """A file or folder with accounts.
 
-    :param path: of it
-    :param purpose: text that sets the digests of one emulator's passwords
-        apart from those of others; the same in all its workers
+    :param path: of the file or folder
+    :param purpose: text that goes into the salts of password digests: the
+        same in all workers of an emulator, different between emulators
     """
 
     def __init__(self, path, purpose=''):
         self.path = pathlib.Path(path)
         self._purpose = purpose.encode()
         self._key = secrets.token_bytes(32)
-        # Keyed hash of a Secret's user and password: the digest, which is
-        # dear to make.
+        # Keyed hash of a Secret's user and password: bcrypt digest. A cache,
+        # because bcrypt is slow.
         self._digests = {}
         self._first = None
 
     def stamp(self):
-        """What changes when the accounts do.
+        """Return a value that changes whenever the accounts change.
 
-        :returns: tuple, to compare
+        :returns: tuple of stat results, to be compared
         """
         paths = [self.path]
         if self.path.is_dir():
             for folder in (self.path, *_folders(self.path)):
-                # The link that Kubernetes turns to a Secret's new content.
+                # Kubernetes updates a mounted Secret by moving this link.
                 paths += [folder, folder / '..data', *(
                     folder / name for name in ('username', 'password',
                                                'role'))]
@@ -196,8 +203,7 @@ class Source:
     def read(self):
         """Read the accounts.
 
-        :returns: (list of `Account`, list of texts that say what cannot be
-            used)
+        :returns: (list of `Account`, list of texts that describe problems)
         """
         if self._first is None:
             self._first = self.stamp()
@@ -209,9 +215,9 @@ class Source:
             return [], [f'{self.path}: {exc}']
 
     def _is_changing(self, path):
-        """Whether somebody may be writing it just now.
+        """Check whether a path may be in the middle of a write.
 
-        What is there at the start is taken as it is.
+        The content found at startup is always read.
         """
         found = _stat(path)
         return (found is not None and self.stamp() != self._first
@@ -227,11 +233,11 @@ class Source:
                 continue
             try:
                 if changing and number == len(lines):
-                    # A role may be still to come.
+                    # The role may not have been written yet.
                     raise Invalid('it is being written')
                 found.append(_line(line))
             except Invalid as exc:
-                problems.append('%s, line %d: %s' % (self.path, number, exc))
+                problems.append(f'{self.path}, line {number}: {exc}')
         return found, problems
 
     def _folders(self):
@@ -250,9 +256,15 @@ class Source:
         return found, problems
 
     def _secret(self, folder, digests):
-        """The account of one mounted Secret."""
+        """Read the account of one mounted Secret.
+
+        :param folder: where it is mounted
+        :param digests: dict to which its entry for `_digests` is added
+        :raises: `Invalid`
+        """
         values = {}
-        # All from one state of the Secret, even if it changes meanwhile.
+        # Read all files from one version, even if Kubernetes updates the
+        # mount meanwhile.
         now = pathlib.Path(os.path.realpath(folder / '..data'))
         where = now if now.is_dir() else folder
         for name in ('username', 'password', 'role'):
@@ -263,7 +275,7 @@ class Source:
                 data = _read(path, LONGEST_PASSWORD)
             except Invalid as exc:
                 raise Invalid(f'{name}: {exc}') from None
-            # What an editor leaves at the end is none of it.
+            # Editors add a line break at the end.
             ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
             values[name] = data.removesuffix(ending)
         if ('role' not in values and where is folder
@@ -282,7 +294,8 @@ class Source:
         return Account(name, role, digest, hashed=True)
 
     def _digest(self, name, password):
-        # All workers have to come to the same one: sessions are bound to it.
+        # The salt is derived, not random: all workers must get the same
+        # digest, because sessions are bound to it.
         seed = hashlib.sha256(self._purpose + b'\0' + name.encode())
         salt = base64.b64encode(seed.digest()[:16]).rstrip(b'=')
         salt = salt.translate(_TO_BCRYPT)
@@ -290,7 +303,7 @@ class Source:
 
 
 def _folders(path):
-    """The folders in one, by name, without those of Kubernetes' own."""
+    """List the folders in one, sorted, without Kubernetes' hidden ones."""
     try:
         return sorted(entry for entry in path.iterdir()
                       if not entry.name.startswith('.') and entry.is_dir())
@@ -308,9 +321,9 @@ def _stat(path):
 
 
 class Accounts:
-    """All accounts, as they are now. Safe for several threads.
+    """The accounts of all sources, kept up to date. Thread-safe.
 
-    :param sources: `Source`s, at least one
+    :param sources: iterable of at least one `Source`
     """
 
     def __init__(self, sources):
@@ -321,9 +334,9 @@ class Accounts:
         self._next = 0
 
     def require(self):
-        """Read them for the first time.
+        """Read the accounts for the first time.
 
-        :raises: `Invalid`, with a line for each thing that cannot be used
+        :raises: `Invalid`, with a line for each problem
         """
         problems = self._load()
         if not problems and not self._accounts:
@@ -333,18 +346,19 @@ class Accounts:
             raise Invalid('\n'.join(problems))
 
     def current(self, sure=False):
-        """The accounts, read again if they have changed.
+        """Return the accounts, after reading changed sources again.
 
-        :param sure: whether to look even if that was done just now
-        :returns: dict of name to `Account`, not to be changed
+        :param sure: whether to check for changes even if the last check was
+            less than `_LATEST` seconds ago
+        :returns: dict of user name to `Account`; must not be modified
         """
         if (sure or time.monotonic() >= self._next) and self._lock.acquire(
                 blocking=sure):
             try:
                 begin = time.thread_time()
                 changed = self._changed()
-                # Looking takes microseconds, with many folders more: of all
-                # time, no more than a tenth is spent on it.
+                # A check takes microseconds, with many folders more: spend
+                # at most a tenth of all time on it.
                 spent = time.thread_time() - begin
                 self._next = time.monotonic() + min(_LATEST, 10 * spent)
                 if changed:
@@ -360,7 +374,7 @@ class Accounts:
         return tuple(source.stamp() for source in self._sources)
 
     def _load(self):
-        """Read all. :returns: list of problems"""
+        """Read all sources. :returns: list of texts that describe problems"""
         stamp = self._stamps()
         accounts, problems = {}, []
         for source in self._sources:
@@ -368,8 +382,8 @@ class Accounts:
             problems += wrong
             for account in found:
                 if account.name in accounts:
-                    problems.append('%s: user %s is there a second time'
-                                    % (source.path, account.name))
+                    problems.append(f'{source.path}: user {account.name} is '
+                                    'defined twice')
                 else:
                     accounts[account.name] = account
         if problems != self._problems:
@@ -381,6 +395,7 @@ class Accounts:
 
 
 def _settled(stamp):
+    """Check that no file was modified within the last `_FRESH` seconds."""
     newest = max((one[0] for part in stamp for one in part if one),
                  default=0)
     return time.time_ns() - newest > _FRESH * 10 ** 9

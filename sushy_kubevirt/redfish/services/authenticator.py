@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a user name and a password belong to an account.
+"""Checks user names and passwords.
 
-bcrypt takes a twentieth of a second or more by design. It is asked once for
-each password, right or wrong: what it said is remembered as a keyed hash that
-is worth nothing outside this process, so a client may send its password with
-every request, and one that goes on with a password that was changed costs
-nothing and is no guesser.
+bcrypt takes 50 ms or more by design. It is called once per password; the
+result is cached under a keyed hash that is useless outside this process. So a
+client can send its password with every request, and a client that keeps
+sending an outdated password neither costs time nor counts as guessing.
 
-Nothing tells a wrong password from an unknown user, neither answer nor time.
+Unknown users and wrong passwords cannot be told apart, neither by the
+response nor by its time.
 """
 
 import collections
@@ -25,33 +25,34 @@ from sushy_kubevirt.redfish.services import login_throttle
 
 LOG = logging.getLogger(__name__)
 
-#: Passwords of more bytes, or with a NUL, fit no digest of bcrypt's; longer
-#: ones of Secrets are hashed first.
+#: Largest number of bytes that bcrypt takes. A longer password, or one with
+#: a NUL, matches no digest of a file; those of Secrets are hashed first.
 _LONGEST = 72
 
-#: Wrong passwords that are remembered.
+#: Number of wrong passwords in the cache.
 _WRONG = 4096
 
-#: Seconds after which a wrong password that comes again is told again.
+#: Seconds until the same wrong password is logged again.
 _REPORT_SECONDS = 60
 
-#: Passwords that bcrypt looks at at a time, and that wait for it; more are
-#: sent away, so that guessers do not have all of a worker's threads.
+#: Number of passwords that bcrypt checks in parallel, and number that may
+#: wait for it. Further ones are refused, so that failed logins cannot occupy
+#: all threads of a worker.
 _AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
 _WAITING = 1
 
-#: Seconds they wait.
+#: Longest wait in seconds.
 _QUEUE_SECONDS = 2
 
 
 class LoginRefused(Exception):
-    """No such user, or not their password; which, nobody is told."""
+    """Unknown user or wrong password; clients are not told which."""
 
 
 class LoginThrottled(Exception):
-    """Too many wrong passwords, or too many logins at once.
+    """Too many wrong passwords, or too many simultaneous logins.
 
-    :param retry_after: seconds
+    :param retry_after: seconds until the next attempt is admitted
     """
 
     def __init__(self, retry_after):
@@ -60,10 +61,10 @@ class LoginThrottled(Exception):
 
 
 class Authenticator:
-    """Checks names and passwords. Safe for several threads.
+    """Checks user names and passwords. Thread-safe.
 
-    :param accounts: `account_files.Accounts`; None if there are no
-        credentials, and everybody may do everything
+    :param accounts: an `account_files.Accounts`; None if no accounts are
+        configured and no authentication is required
     """
 
     def __init__(self, accounts):
@@ -75,48 +76,49 @@ class Authenticator:
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._right = {}
         self._wrong = collections.OrderedDict()
-        # Keyed hash: event that is set when bcrypt has said.
+        # Keyed hash: event that is set when bcrypt has finished.
         self._asked = {}
-        # For users that there are not; fits no password.
+        # Digest for unknown users; matches no password.
         self._dummy = bcrypt.hashpw(secrets.token_bytes(16).hex().encode(),
                                     bcrypt.gensalt(4))
-        #: Functions of (user or None if unknown, source), called when
-        #: somebody was refused; must not block.
+        #: Functions of (user name or None if unknown, source address),
+        #: called when a login was refused; must not block.
         self.refused = []
 
     @property
     def required(self):
-        """Whether there are credentials at all."""
+        """Whether authentication is required."""
         return self._accounts is not None
 
     def accounts(self):
-        """:returns: list of `account_files.Account`, by name"""
+        """:returns: list of `account_files.Account`, sorted by name"""
         if self._accounts is None:
             return []
         return sorted(self._accounts.current().values(),
                       key=lambda account: account.name)
 
     def account(self, name, sure=False):
-        """:returns: `account_files.Account` or None
+        """Return the account with a name.
 
-        :param sure: look whether they have changed in any case
+        :param sure: see `account_files.Accounts.current`
+        :returns: an `account_files.Account` or None
         """
         return self._accounts.current(sure).get(name)
 
     def check(self, name, password, source):
-        """Find the account that a name and a password belong to.
+        """Authenticate a user.
 
-        :param name: text
+        :param name: user name
         :param password: bytes
-        :param source: the client's address
-        :returns: `account_files.Account`
+        :param source: text, the client's IP address
+        :returns: the user's `account_files.Account`
         :raises: `LoginRefused`, `LoginThrottled`
         """
         accounts = self._accounts.current()
         account = accounts.get(name)
         mark = self._mark(name, account, password)
         if not self._is_right(name, mark):
-            # It may have become right just now.
+            # The password may have been changed a moment ago.
             accounts = self._accounts.current(sure=True)
             account = accounts.get(name)
             mark = self._mark(name, account, password)
@@ -134,7 +136,7 @@ class Authenticator:
         raise LoginRefused()
 
     def _mark(self, name, account, password):
-        """The keyed hash of a name, its digest and a password."""
+        """Return the keyed hash of a user name, its digest and a password."""
         digest = account.digest if account else b''
         parts = (name.encode(errors='surrogatepass'), digest, password)
         return hmac.digest(self._key, b''.join(
@@ -153,11 +155,12 @@ class Authenticator:
 
     def _check_with_bcrypt(self, mark, source, accounts,
                            name, account, password):
-        """Ask bcrypt, unless somebody asks it the same now.
+        """Check a password with bcrypt, or wait for the same check.
 
-        That it does not fit is counted once, for who has asked.
+        Of simultaneous checks of one wrong password, one is counted as a
+        failure.
 
-        :returns: whether the password fits
+        :returns: whether the password is right
         :raises: `LoginThrottled`
         """
         end = time.monotonic() + _QUEUE_SECONDS
@@ -192,9 +195,9 @@ class Authenticator:
             asked.set()
 
     def _fits_limited(self, *args):
-        """`_fits`, when it is its turn.
+        """Call `_fits` once a slot is free.
 
-        :raises: `LoginThrottled`
+        :raises: `LoginThrottled` if none becomes free in `_QUEUE_SECONDS`
         """
         if not self._places.acquire(blocking=False):
             raise LoginThrottled(1)
@@ -222,22 +225,26 @@ class Authenticator:
         return bcrypt.checkpw(password, account.digest)
 
     def _dummy_digest(self, accounts, name):
-        """One as dear as those there are; the same each time for a name."""
+        """Return a digest for an unknown user.
+
+        Its cost is that of one of the accounts, always the same for a name,
+        so that the time reveals nothing.
+        """
         costs = sorted(map(account_files.cost, accounts.values())) or [10]
         chosen = hmac.digest(self._key, name.encode(
             errors='surrogatepass'), 'sha256')[0] % len(costs)
         return b'$2b$%02d' % costs[chosen] + self._dummy[6:]
 
     def _report_refused(self, mark, name, account, source):
-        """Tell who may want to know, but not of each of many repetitions."""
+        """Log a refused login and call `refused`, unless just reported."""
         now = time.monotonic()
         with self._lock:
-            told = self._wrong.get(mark)
-            if told and now - told < _REPORT_SECONDS:
+            reported = self._wrong.get(mark)
+            if reported and now - reported < _REPORT_SECONDS:
                 return
-            if told is not None:
+            if reported is not None:
                 self._wrong[mark] = now
-        # A user that is not known may be a password in the wrong place.
+        # An unknown user name may be a password typed into the wrong field.
         known = name if account else None
         LOG.warning('Login refused: %s, from %s', f'user {known}'
                     if known else 'an unknown user', source)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services of one emulator, made and put together.
+"""Creates and connects the services of an emulator.
 
-One instance a process. What they are is in the modules of this package; this
-one knows what each of them needs of the others.
+There is one instance of `Services` per process.
 """
 
 from sushy_kubevirt.kube import errors
@@ -17,12 +16,13 @@ from sushy_kubevirt.redfish.services import written_versions
 
 
 class Services:
-    """Services for the VMs of a cluster.
+    """The services of an emulator.
 
-    :param config: mapping with what sushy-emulator's config file set
+    :param config: mapping, the content of sushy-emulator's config file
     :param settings: the `settings.Settings` made of it
-    :param cluster: a `cluster.Cluster`
-    :raises: `errors.ConfigError` if accounts or folder cannot be used
+    :param cluster: the `cluster.Cluster` with the VMs
+    :raises: `errors.ConfigError` if the accounts or the shared directory
+        cannot be used
     """
 
     def __init__(self, config, settings, cluster):
@@ -51,9 +51,9 @@ class Services:
         self.login.refused.append(self.events.login_failed)
 
     def start(self):
-        """Begin to serve: what happens is told from now on.
+        """Start exchanging messages and watching for events; idempotent.
 
-        Again, it changes nothing; a child process has to start anew.
+        To be called again in a forked process.
         """
         self.worker_messages.start()
         self.events.start()
@@ -69,8 +69,8 @@ class Services:
             found.require()
         except account_files.Invalid as exc:
             raise errors.ConfigError(
-                'The accounts cannot be used, so nobody could log in:\n%s'
-                % exc) from None
+                'The accounts cannot be used, so every login would be '
+                f'refused:\n{exc}') from None
         return found
 
     def close(self):

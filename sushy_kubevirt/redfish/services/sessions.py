@@ -23,12 +23,12 @@ import time
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds without a request after which a session ends: what may be set, and
-#: what holds while nothing is (Redfish's SessionTimeout).
+#: Redfish's SessionTimeout, in seconds without a request: lowest and highest
+#: value, and the default.
 SHORTEST, LONGEST, DEFAULT = 30, 86400, 1800
 
-#: Sessions of one account; one more ends the one longest unused. Sessions
-#: of all; one more is refused.
+#: Largest number of sessions of one account, where a further one ends the
+#: least recently used, and of all, where a further one is refused.
 MOST_OF_ONE, MOST = 64, 1000
 
 _SECTION = 'sessions'
@@ -39,18 +39,21 @@ _ID_LENGTH = 16
 
 
 class TooMany(Exception):
-    """There are as many sessions as there may be."""
+    """The largest number of sessions, `MOST`, is reached."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """One login.
+    """A session.
 
-    :param id: text, no secret
-    :param user: name of the account; of whoever came, when there are none
-    :param source: address it was opened from
+    :param id: text, not secret
+    :param user: name of the account; any name the client sent if no
+        accounts are configured
+    :param source: the IP address that opened it
     :param created: seconds since the epoch
-    :param context: what the client calls it, or None
+    :param context: text that the client chose, or None
+    :param digest: of the token
+    :param signature: of the account, '' if no accounts are configured
     """
 
     id: str
@@ -63,12 +66,12 @@ class Session:
 
 
 class Sessions:
-    """All sessions of an emulator. Safe for several threads.
+    """The sessions of an emulator. Thread-safe.
 
-    :param folder: a `local.Folder`
-    :param login: an `accounts.Login`
-    :param state: a `state.State`, where the timeout is kept
-    :param timeout: the timeout in seconds while none was set
+    :param folder: a `shared_directory.SharedDirectory`
+    :param login: an `authenticator.Authenticator`
+    :param state: a `state_secret.StateSecret`, which stores the timeout
+    :param timeout: timeout in seconds until a client sets one
     """
 
     def __init__(self, folder, login, state, timeout=DEFAULT):
@@ -77,7 +80,7 @@ class Sessions:
         self._state = state
         self._default = timeout
         self._folder = folder.path / _FOLDER
-        # Id: (inode, Session), to read a file but once.
+        # Cache, Id: (inode, Session).
         self._held = {}
 
     # The timeout
@@ -92,10 +95,10 @@ class Sessions:
         return self._default
 
     def set_timeout(self, seconds):
-        """Set the timeout, for all sessions, also those there are.
+        """Set the timeout of all sessions, existing ones included.
 
         :param seconds: from `SHORTEST` to `LONGEST`
-        :raises: `errors.MachineError` if it cannot be kept
+        :raises: `errors.MachineError` if it cannot be stored
         """
         self._state.update(_SECTION, lambda section: section.update(
             {_TIMEOUT: seconds}))
@@ -103,13 +106,13 @@ class Sessions:
     # Opening and closing
 
     def open(self, user, account, source, context=None):
-        """Begin a session.
+        """Create a session.
 
-        :param user: name
-        :param account: the `credentials.Account`, whose password has been
-            checked; None when there are no credentials
-        :param source: the client's address
-        :param context: text of the client, or None
+        :param user: user name
+        :param account: the `account_files.Account` that was authenticated;
+            None if no accounts are configured
+        :param source: text, the client's IP address
+        :param context: text that the client chose, or None
         :returns: (`Session`, token)
         :raises: `TooMany`
         """
@@ -118,18 +121,22 @@ class Sessions:
         session = Session(
             id=_id(digest), user=user, source=source, created=time.time(),
             context=context, digest=digest, signature=_signature(account))
-        self._make_room(user)
+        self._limit_number(user)
         self._local.make()
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._write(session)
         return session, token
 
     def close(self, session):
-        """End a session; one that has ended is no error."""
+        """End a session; idempotent."""
         self._held.pop(session.id, None)
         self._path(session.id).unlink(missing_ok=True)
 
-    def _make_room(self, user):
+    def _limit_number(self, user):
+        """End the user's least recently used sessions above the limit.
+
+        :raises: `TooMany`
+        """
         there = self._there()
         own = sorted((found for found in there if found[1].user == user),
                      key=lambda found: found[0])
@@ -140,7 +147,7 @@ class Sessions:
             raise TooMany()
 
     def _write(self, session):
-        # All at once: another worker may read it while it is written.
+        # Renamed when complete, because other workers read it.
         path = self._path(session.id)
         temporary = path.with_name('.%d-%s' % (os.getpid(), session.id))
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -151,10 +158,10 @@ class Sessions:
     # Looking
 
     def find(self, token):
-        """The session of a token, which is used now.
+        """Find the session of a token and record its use.
 
-        :param token: text, of anybody
-        :returns: `Session`, or None if there is none or it has ended
+        :param token: text, unchecked
+        :returns: a `Session`; None if there is none or it has ended
         """
         digest = _digest(token)
         found = self._look(_id(digest))
@@ -169,14 +176,14 @@ class Sessions:
         return session
 
     def get(self, id):
-        """:returns: the session of an Id, or None"""
+        """Find a session by its Id. :returns: a `Session` or None"""
         if len(id) != _ID_LENGTH or not id.isalnum() or not id.isascii():
             return None
         found = self._look(id)
         return found and found[1]
 
     def all(self):
-        """:returns: list of sessions, the oldest first"""
+        """:returns: list of `Session`, oldest first"""
         return sorted((session for _used, session in self._there()),
                       key=lambda session: (session.created, session.id))
 
@@ -184,7 +191,7 @@ class Sessions:
         return self._folder / id
 
     def _there(self):
-        """:returns: list of (seconds of the last use, session)"""
+        """:returns: list of (time of the last use, `Session`)"""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -195,9 +202,9 @@ class Sessions:
             self._look, (name for name in names if name[0] != '.')) if found]
 
     def _look(self, id):
-        """Find a session that has not ended; end it if it is time.
+        """Find a valid session; close it if its timeout has passed.
 
-        :returns: (seconds of the last use, `Session`) or None
+        :returns: (time of the last use, `Session`) or None
         """
         path = self._path(id)
         try:
@@ -211,7 +218,7 @@ class Sessions:
             if session is None:
                 return None
             if len(self._held) > 2 * MOST:
-                # Most of them have ended in other workers.
+                # Most of these were closed by other workers.
                 self._held.clear()
             self._held[id] = (found.st_ino, session)
         if time.time() - found.st_mtime > self.timeout:
@@ -230,26 +237,26 @@ class Sessions:
         except FileNotFoundError:
             return None
         except (OSError, TypeError, ValueError, RecursionError):
-            LOG.warning('%s is no session; removed', path)
-            # It stays if it is a folder.
+            LOG.warning('Session file %s is invalid; removed', path)
+            # A folder of that name cannot be unlinked and stays.
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
         return session
 
     def _is_valid(self, session):
-        """Whether the account is still as it was at the login."""
+        """Check that the account has not changed since the login."""
         if not self._login.required:
             return session.signature == _signature(None)
         account = self._login.account(session.user)
         if account is not None and hmac.compare_digest(
                 session.signature, account.signature):
             return True
-        # Another worker may know more.
+        # Another worker may have read the accounts later than this one.
         account = self._login.account(session.user, sure=True)
         if account is None:
-            # Perhaps the file of accounts is being written; if not, the
-            # session ends by its timeout.
+            # The account file may be in the middle of a write. If the
+            # account is gone, the timeout ends the session.
             return False
         if hmac.compare_digest(session.signature, account.signature):
             return True

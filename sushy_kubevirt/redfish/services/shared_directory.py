@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder that the processes of one emulator share, and nobody else.
+"""A private directory shared by the worker processes of one emulator.
 
-A WSGI server starts workers that are told nothing of each other: not even
-that they are several. What they have in common is their configuration, so
-the folder's name is derived from that; emulators with the same one serve the
-same VMs to the same accounts and may well share sessions. It lies in
-SUSHY_EMULATOR_STATE_DIR, else in the system's folder for temporary files.
+It contains sessions, sockets and locks; the modules that create these define
+their content.
 
-It stays when a process ends: a server that replaces its only worker would
-otherwise log everybody out. Each process holds a shared lock on the folder
-(an flock, which goes with the process however it ends; systemd-tmpfiles
-leaves such folders alone, too), so one that nobody has used for a day is
-known to be left over, and the next emulator removes it.
+The workers of a WSGI server do not know each other, but have the same
+configuration. The directory's name is therefore derived from the
+configuration. Emulators with equal configurations serve the same VMs to the
+same accounts, so they may share sessions. The directory is created in
+SUSHY_EMULATOR_STATE_DIR, else in the system's directory for temporary files.
 
-What is in it is its users' matter: sessions, sockets, a lock.
+It remains when a process ends; otherwise a server that replaces its only
+worker would end all sessions. Each process holds a shared flock on the
+directory, which the kernel releases when the process ends and which
+systemd-tmpfiles respects. A directory that was not locked for a day is
+abandoned, and the next emulator removes it.
 """
 
 import fcntl
@@ -32,22 +33,22 @@ from sushy_kubevirt.kube import errors
 
 _PREFIX = 'sushy-kubevirt-%d-'
 
-#: Options that make an emulator another one.
+#: Prefixes of the options that distinguish emulators.
 _OPTIONS = ('SUSHY_EMULATOR_KUBEVIRT_', 'SUSHY_EMULATOR_LISTEN_',
             'SUSHY_EMULATOR_AUTH_FILE', 'SUSHY_EMULATOR_ALLOWED_INSTANCES')
 
 _STATE_DIR = 'SUSHY_EMULATOR_STATE_DIR'
 
-#: Seconds after which a folder that nobody holds is left over.
+#: Seconds after which an unlocked directory counts as abandoned.
 _LEFT_OVER = 86400
 
 _instances = weakref.WeakSet()
 
 
 class SharedDirectory:
-    """The shared folder of one emulator.
+    """The shared directory of one emulator. Thread-safe.
 
-    :param config: mapping with what sushy-emulator's config file set
+    :param config: mapping, the content of sushy-emulator's config file
     """
 
     def __init__(self, config):
@@ -56,22 +57,23 @@ class SharedDirectory:
         self._fd = None
         self.after_fork()
         _instances.add(self)
-        #: Where it is; there once `make` was called.
+        #: Its path; it exists once `make` was called.
         self.path = self._base / (
             _PREFIX % os.geteuid() + _fingerprint(config))
 
     def after_fork(self):
-        """Forget what a thread of the parent may have been about."""
+        """Replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def make(self):
-        """Have the folder, made now if it is not there.
+        """Create the directory unless it exists, and lock it.
 
-        To be called before it is used, and again when it turns out to have
-        been removed.
+        To be called before each use, because the directory may have been
+        removed.
 
         :returns: its path
-        :raises: `errors.ConfigError` if it is not ours alone
+        :raises: `errors.ConfigError` if it cannot be created, or if other
+            users can access it
         """
         with self._lock:
             try:
@@ -81,13 +83,14 @@ class SharedDirectory:
                     self._sweep()
             except OSError as exc:
                 raise errors.ConfigError(
-                    'The folder for sessions and the like, %s, cannot be '
-                    'made: %s. Set %s to a folder that can be written to.'
-                    % (self.path, exc.strerror or exc, _STATE_DIR)) from exc
+                    f'The folder for sessions and sockets, {self.path}, '
+                    f'cannot be made: {exc.strerror or exc}. Set '
+                    f'{_STATE_DIR} to a folder that can be written to.'
+                ) from exc
         return self.path
 
     def close(self):
-        """Let go of it; the folder stays."""
+        """Release the lock; the directory remains."""
         with self._lock:
             self._drop()
 
@@ -97,14 +100,17 @@ class SharedDirectory:
             self._fd = None
 
     def _open(self):
-        """Make it if need be, check whose it is, and hold it."""
+        """Create the directory if needed, check its owner, and lock it.
+
+        :returns: file descriptor that holds the lock
+        """
         self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = self._base.stat()
         if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
             raise errors.ConfigError(
-                'Anybody can replace what is in %s. Set %s to another '
-                'folder, or take the right to write from others: chmod o-w.'
-                % (self._base, _STATE_DIR))
+                f'All users can replace files in {self._base}. Set '
+                f'{_STATE_DIR} to another folder, or remove the write '
+                'permission of others: chmod o-w.')
         while True:
             try:
                 os.mkdir(self.path, 0o700)
@@ -123,7 +129,7 @@ class SharedDirectory:
                 if found.st_uid != os.geteuid() or found.st_mode & 0o077:
                     raise self._not_ours()
                 fcntl.flock(fd, fcntl.LOCK_SH)
-                # Another emulator may just have swept it away.
+                # Another emulator may have removed it as abandoned.
                 held = _is_at(fd, self.path)
                 if held:
                     os.utime(fd)
@@ -134,11 +140,11 @@ class SharedDirectory:
 
     def _not_ours(self):
         return errors.ConfigError(
-            '%s is not a folder of this user alone (mode 700). Remove it, '
-            'or set %s to another folder.' % (self.path, _STATE_DIR))
+            f'{self.path} is not a folder of this user alone (mode 700). '
+            f'Remove it, or set {_STATE_DIR} to another folder.')
 
     def _sweep(self):
-        """Remove folders like this one that were left over."""
+        """Remove abandoned directories of other emulators."""
         old = time.time() - _LEFT_OVER
         for path in self._base.glob(_PREFIX % os.geteuid() + '*'):
             if path == self.path:
@@ -156,7 +162,7 @@ class SharedDirectory:
                 finally:
                     os.close(fd)
             except OSError:
-                # Somebody uses it, or was faster.
+                # Locked by another emulator, or already removed.
                 continue
 
 
@@ -168,7 +174,10 @@ def _is_at(fd, path):
 
 
 def _fingerprint(config):
-    """What tells this emulator from others of the same user."""
+    """Hash the options that distinguish emulators of the same user.
+
+    :returns: text, 12 hexadecimal digits
+    """
     options = {name: value for name, value in config.items()
                if name.startswith(_OPTIONS)}
     text = json.dumps([options, os.environ.get('KUBECONFIG')],

@@ -86,7 +86,7 @@ class TestFile(Case):
                 (f':{ADMIN}', 'a user name has'),
                 (f'a\tb:{ADMIN}', 'control characters'),
                 (f"{'a' * 129}:{ADMIN}", 'a user name has'),
-                (f'a:{ADMIN}\na:{ADMIN}', 'a second time')):
+                (f'a:{ADMIN}\na:{ADMIN}', 'defined twice')):
             self.write(text)
             found = self.refused(self.path)
             self.assertIn(words, found)
@@ -197,7 +197,7 @@ class TestFile(Case):
         self.assertEqual(['admin', 'bob'], self.names(
             self.accounts(self.path, other)))
         other.write_text(f'admin:{ADMIN}\n')
-        self.assertIn('a second time', self.refused(self.path, other))
+        self.assertIn('defined twice', self.refused(self.path, other))
 
 
 class TestSecret(Case):

@@ -102,7 +102,7 @@ class TestFolder(base.BaseTestCase):
 
     def test_anybody_may_write_beside_it(self):
         self.base.chmod(0o777)
-        self.refused('Anybody can replace')
+        self.refused('All users can replace')
         self.base.chmod(0o1777)
         self.folder().make()
 
