@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tools/test`` always prints correct sums, whatever a suite does."""
+"""``tools/test`` prints correct sums even if suites fail in unusual ways."""
 
 import io
 import os
@@ -22,7 +22,7 @@ from tools.checks import telling
 
 
 # A suite that leaves an orphan in a separate session.
-LEAVES = """
+LEAVES_ORPHAN = """
 import functools, sys
 from tools.checks import __main__ as checks, suites
 
@@ -39,7 +39,7 @@ sys.exit(code)
 
 
 # A suite that is running child processes when a signal arrives.
-STOPPED = """
+STARTS_CHILDREN = """
 from tools.checks import __main__ as checks, suites
 
 def long(folder):
@@ -53,7 +53,7 @@ checks.main(['--verbose'])
 
 class MainTestCase(base.BaseTestCase):
 
-    def run_with(self, *arguments, **table):
+    def run_suites(self, *arguments, **table):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.SUITES', table))
         for what in ('kubevirt_sandbox.testing.guard.prctl',
@@ -64,60 +64,60 @@ class MainTestCase(base.BaseTestCase):
             code = checks.main(list(arguments))
         return code, stream.getvalue().splitlines()
 
-    def test_sum(self):
-        code, lines = self.run_with(
+    def test_last_line_is_sum_of_suites(self):
+        code, lines = self.run_suites(
             one=lambda folder: suites.Result(3, 0, 1),
             two=lambda folder: suites.Result(4))
         self.assertEqual((0, '7 passed, 0 failed, 1 skipped'),
                          (code, lines[-1]))
 
-    def test_failure(self):
-        code, lines = self.run_with(
+    def test_failed_test_gives_exit_code_1(self):
+        code, lines = self.run_suites(
             one=lambda folder: suites.Result(3, 2),
             two=lambda folder: suites.Result(4))
-        self.kept(lines)
+        self.log_folder(lines)
         self.assertEqual((1, '7 passed, 2 failed'), (code, lines[-1]))
 
-    def kept(self, lines):
+    def log_folder(self, lines):
         """Return the folder of the logs, which is deleted after the test."""
         line, = (line for line in lines if line.startswith('All that was'))
         path = pathlib.Path(line.split()[-1]).parent
         self.addCleanup(shutil.rmtree, path)
         return path
 
-    def test_what_is_printed_is_in_a_log(self):
+    def test_output_of_failed_suite_is_in_its_log(self):
         def wordy(folder):
             print('something')
             print('SKIPPED: something else')
             return suites.Result(3, 2)
 
-        _code, lines = self.run_with(one=wordy)
+        _code, lines = self.run_suites(one=wordy)
         self.assertEqual(
             ['===== one', 'SKIPPED: something else',
              '===== one: 3 passed, 2 failed'], lines[:3])
         self.assertEqual('something\nSKIPPED: something else\n',
-                         (self.kept(lines) / 'one.log').read_text())
+                         (self.log_folder(lines) / 'one.log').read_text())
 
-    def test_all_is_shown_to_who_wants_it(self):
+    def test_verbose_shows_output(self):
         def wordy(folder):
             print('something')
             return suites.Result(3)
 
-        _code, lines = self.run_with('--verbose', one=wordy)
+        _code, lines = self.run_suites('--verbose', one=wordy)
         self.assertEqual('something', lines[1])
 
-    def test_no_logs_stay_of_what_went_well(self):
+    def test_deletes_logs_after_success(self):
         top = self.useFixture(fixtures.TempDir()).path
         self.useFixture(fixtures.MonkeyPatch('tempfile.tempdir', top))
-        self.run_with(one=lambda folder: suites.Result(3))
+        self.run_suites(one=lambda folder: suites.Result(3))
         self.assertEqual([], os.listdir(top))
 
-    def test_what_failed_is_told_again_at_the_end(self):
+    def test_repeats_failures_at_the_end(self):
         long = '\n'.join(map(str, range(1000)))
-        _code, lines = self.run_with(
+        _code, lines = self.run_suites(
             one=lambda folder: suites.Result(3, 2, said=('a\nb', long)),
             two=lambda folder: suites.Result(4))
-        self.kept(lines)
+        self.log_folder(lines)
         first = lines.index('FAIL: a')
         self.assertEqual(['===== one: 3 passed, 2 failed', 'FAIL: a', 'b',
                           'FAIL: 0', '988'], lines[first - 1:first + 4])
@@ -129,45 +129,45 @@ class MainTestCase(base.BaseTestCase):
         self.assertIn('999', lines)
         self.assertNotIn('500', lines)
 
-    def test_a_suite_with_a_fault_of_its_own(self):
-        code, lines = self.run_with(
+    def test_exception_in_suite_counts_as_failure(self):
+        code, lines = self.run_suites(
             one=lambda folder: 1 / 0,
             two=lambda folder: suites.Result(4))
-        self.kept(lines)
+        self.log_folder(lines)
         self.assertIn('ZeroDivisionError: division by zero', lines)
         self.assertEqual((1, '4 passed, 1 failed'), (code, lines[-1]))
 
-    def test_nothing_run_is_no_success(self):
-        code, lines = self.run_with()
+    def test_no_tests_is_no_success(self):
+        code, lines = self.run_suites()
         self.assertEqual((1, '0 passed, 0 failed'), (code, lines[-1]))
 
-    def test_some(self):
-        code, lines = self.run_with(
+    def test_runs_selected_suites_only(self):
+        code, lines = self.run_suites(
             'two',
             one=lambda folder: 1 / 0,
             two=lambda folder: suites.Result(4))
         self.assertEqual((0, '4 passed, 0 failed'), (code, lines[-1]))
 
-    def test_each_has_a_folder(self):
-        code, lines = self.run_with(
+    def test_suite_gets_a_folder(self):
+        code, lines = self.run_suites(
             one=lambda folder: suites.Result(os.path.isdir(folder)))
         self.assertEqual((0, '1 passed, 0 failed'), (code, lines[-1]))
 
-    def test_what_is_left_running_is_a_failure_and_ends(self):
-        # Use a separate process, as it would find this one's children.
+    def test_left_running_process_is_killed_and_is_a_failure(self):
+        # A separate process, because it looks for child processes.
         done = subprocess.run(
-            [sys.executable, '-c', LEAVES], text=True, cwd=checkout.ROOT,
+            [sys.executable, '-c', LEAVES_ORPHAN], text=True, cwd=checkout.ROOT,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
         lines = done.stdout.splitlines()
         self.assertEqual((1, '1 passed, 1 failed'),
                          (done.returncode, lines[-1]))
-        self.kept(lines)
+        self.log_folder(lines)
         self.assertIn('FAIL: left running: sleep 1000', lines)
 
-    def start_long(self, *command):
-        """Start a run. :returns: its process and the pids of its children"""
+    def start_run(self, *command):
+        """Start a run; return its process and the pids of its children."""
         one = subprocess.Popen(
-            [*command, sys.executable, '-c', STOPPED], text=True,
+            [*command, sys.executable, '-c', STARTS_CHILDREN], text=True,
             cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE)
         self.addCleanup(one.stdout.close)
@@ -176,25 +176,25 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual('===== long\n', one.stdout.readline())
         return one, [int(one.stdout.readline()) for _ in range(2)]
 
-    def assertEnd(self, pids):
+    def assert_ended(self, pids):
         for pid in pids:
             try:
                 self.assertTrue(guard.ended(os.pidfd_open(pid), 30))
             except ProcessLookupError:
                 pass
 
-    def test_what_it_has_started_ends_with_it(self):
-        one, pids = self.start_long()
+    def test_terminated_run_ends_its_children(self):
+        one, pids = self.start_run()
         one.terminate()
         self.assertEqual(128 + signal.SIGTERM, one.wait(60))
-        self.assertEnd(pids)
+        self.assert_ended(pids)
 
-    def test_it_ends_with_the_shell_that_has_begun_it(self):
-        one, pids = self.start_long('bash', '-c', '"$@"; true', 'bash')
+    def test_run_ends_when_its_shell_is_killed(self):
+        one, pids = self.start_run('bash', '-c', '"$@"; true', 'bash')
         one.kill()
-        self.assertEnd(pids)
+        self.assert_ended(pids)
 
-    def test_a_fault_of_its_own(self):
+    def test_unexpected_exception_counts_as_failure(self):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.__main__.main', lambda: 1 / 0))
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
@@ -203,7 +203,7 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual(['ZeroDivisionError: division by zero',
                           '0 passed, 1 failed'], lines[-2:])
 
-    def test_a_suite_nobody_has(self):
+    def test_unknown_suite_is_usage_error(self):
         with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:
             exc = self.assertRaises(SystemExit, checks.main, ['three'])
         self.assertEqual(2, exc.code)
@@ -230,7 +230,7 @@ Captured operator:
 
 class TellingTestCase(base.BaseTestCase):
 
-    def test_of_a_test_the_end_of_its_traceback(self):
+    def test_summary_of_failure_is_end_of_traceback(self):
         self.assertEqual(
             ['FAIL: {0} tests.a.B.test_c [3.0s] ... FAILED',
              '    Traceback (most recent call last):',
@@ -239,18 +239,18 @@ class TellingTestCase(base.BaseTestCase):
              '    MismatchError: 1 != 2'],
             telling.briefly(FAILED).splitlines())
 
-    def test_no_line_is_endless(self):
+    def test_truncates_long_lines(self):
         for tell in telling.briefly, telling.fully:
             self.assertLess(len(tell('a\n' + 'b' * 10000)), 300)
 
-    def test_how_far_a_suite_is(self):
+    def test_prints_progress(self):
         seconds = iter([0, 1, 61, 62])
         path = self.useFixture(fixtures.TempDir()).join('log')
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream, \
                 telling.Log('one', path,
                             clock=lambda: next(seconds)) as log:
             for what in 'ok', 'FAILED', 'SKIPPED: no such thing':
-                log.write('{0} tests.a.B.test_c [3.0s] ... %s\n' % what)
+                log.write('{0} tests.a.B.test_c [3.0s] ... ' + what + '\n')
         self.assertEqual(
             ['one: 2 tests, 1 failed, 61 s',
              '{0} tests.a.B.test_c [3.0s] ... SKIPPED: no such thing'],
@@ -264,27 +264,27 @@ class RunTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('sys.stdout', io.StringIO()))
         self.folder = self.useFixture(fixtures.TempDir()).path
 
-    def test_lines_and_code(self):
+    def test_returns_exit_code_and_output(self):
         lines = []
         code = suites.run('bash', '-c', 'echo one; echo two >&2; exit 3',
                           sink=lines)
         self.assertEqual((3, ['one\n', 'two\n']), (code, lines))
 
-    def test_no_input(self):
+    def test_command_has_no_input(self):
         self.assertEqual(0, suites.run('bash', '-c', '! read'))
 
-    def test_limit(self):
+    def test_kills_command_after_time_limit(self):
         self.assertEqual(-signal.SIGKILL, suites.run(
             'bash', '-c', 'sleep 1000 & wait', limit=1))
 
-    def test_junit(self):
+    def test_counts_junit_results(self):
         report = os.path.join(self.folder, 'report.xml')
         with open(report, 'w') as stream:
             stream.write('<testsuites><testsuite tests="9" failures="2" '
                          'errors="1" skipped="3"/></testsuites>')
         self.assertEqual(suites.Result(3, 3, 3), suites.junit(report, 1))
 
-    def test_junit_of_what_failed_without_saying(self):
+    def test_exit_code_without_junit_failure_counts_as_failure(self):
         report = os.path.join(self.folder, 'report.xml')
         with open(report, 'w') as stream:
             stream.write('<testsuites><testsuite tests="9" failures="0" '
@@ -296,7 +296,7 @@ class RunTestCase(base.BaseTestCase):
         tests = os.path.join(self.folder, 'tests')
         os.mkdir(tests)
         for number, body in enumerate(bodies):
-            name = os.path.join(tests, 'test_sample_%d.py' % number)
+            name = os.path.join(tests, f'test_sample_{number}.py')
             with open(name, 'w') as stream:
                 stream.write(textwrap.dedent(body))
         top = os.path.join(self.folder, 'stestr')
@@ -306,7 +306,7 @@ class RunTestCase(base.BaseTestCase):
             ('--top-dir', tests, '--test-path', tests)))
         return suites.stestr(top, tests)
 
-    def test_stestr(self):
+    def test_counts_stestr_results(self):
         result = self.stestr('''
             import unittest
 
@@ -329,7 +329,7 @@ class RunTestCase(base.BaseTestCase):
         self.assertRegex(said, r'^\{\d+\} .*\.test_three .*FAILED\n')
         self.assertTrue(said.endswith('AssertionError: why'), said)
 
-    def test_stestr_of_what_cannot_be_imported(self):
+    def test_import_error_is_a_failure(self):
         self.assertEqual(suites.Result(0, 1), self.stestr('''
             import unittest
 
@@ -338,7 +338,7 @@ class RunTestCase(base.BaseTestCase):
                     pass
             ''', '1 / 0'))
 
-    def test_stestr_whose_worker_is_killed(self):
+    def test_killed_stestr_worker_is_a_failure(self):
         result = self.stestr('''
             import os
             import unittest

@@ -23,7 +23,7 @@ class OptionsTestCase(base.BaseTestCase):
         super().setUp()
         self.text = (ROOT / 'doc/source/configure.rst').read_text()
 
-    def assertNamed(self, name, text=None):
+    def assert_documented(self, name, text=None):
         # The option must be a term of a definition list, alone or with
         # others on the line.
         for line in (text or self.text).splitlines():
@@ -32,44 +32,44 @@ class OptionsTestCase(base.BaseTestCase):
                 return
         self.fail(f'the documents do not explain {name}')
 
-    def assertAllNamed(self, parser, text=None):
+    def assert_options_documented(self, parser, text=None):
         for action in parser._actions:
             for option in action.option_strings:
                 if option.startswith('--') and option != '--help':
-                    self.assertNamed(option, text)
+                    self.assert_documented(option, text)
 
-    def test_emulator(self):
+    def test_emulator_options_are_documented(self):
         for name in settings.OPTIONS:
-            self.assertNamed(name)
+            self.assert_documented(name)
 
-    def test_daemon(self):
+    def test_vbmcd_options_are_documented(self):
         for field in dataclasses.fields(options.Options):
             if field.name != 'media':
-                self.assertNamed(field.name)
+                self.assert_documented(field.name)
         for name in 'kubeconfig', 'context', 'namespace':
-            self.assertNamed(name)
+            self.assert_documented(name)
 
-    def test_vbmc_add(self):
+    def test_vbmc_add_options_are_documented(self):
         for driver in drivers.load().values():
             parser = argparse.ArgumentParser()
             driver.add_arguments(parser)
-            self.assertAllNamed(parser)
-        self.assertNamed('--driver')
+            self.assert_options_documented(parser)
+        self.assert_documented('--driver')
 
-    def test_operator(self):
+    def test_operator_options_are_documented(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
-        self.assertAllNamed(command_line.parser({}), text)
+        self.assert_options_documented(command_line.parser({}), text)
 
-    def test_metrics_of_the_operator(self):
+    def test_operator_metrics_are_documented(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
-        told = metrics.Metrics()
-        told.set_bmcs({'ServiceReady': 1})
-        told.set_queue_length(0)
-        for name in re.findall(r'(?m)^# TYPE (\S+)', told.text().decode()):
+        exported = metrics.Metrics()
+        exported.set_bmcs({'ServiceReady': 1})
+        exported.set_queue_length(0)
+        for name in re.findall(r'(?m)^# TYPE (\S+)', exported.text().decode()):
             if not name.startswith('process_'):
-                self.assertNamed(name, text)
+                self.assert_documented(name, text)
 
-    def test_config_file_has_every_option(self):
+    def test_sample_configuration_has_every_option(self):
         text = (ROOT / 'etc/sushy-emulator/kubevirt.conf').read_text()
         for name in settings.OPTIONS:
             self.assertIn(f'\n# {name} = ', text)

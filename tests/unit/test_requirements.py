@@ -15,10 +15,10 @@ from tests.unit import test_rooms
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Our own packages. For others the installed metadata has the name of the
-# distribution.
-OURS = {'sushy_kubevirt', 'vbmc_kubevirt', 'kubevirt_sandbox', 'tests',
-        'tools'}
+# Packages of this repository. Installed metadata maps other packages to their
+# distributions.
+FIRST_PARTY = {
+    'sushy_kubevirt', 'vbmc_kubevirt', 'kubevirt_sandbox', 'tests', 'tools'}
 
 
 def names(text):
@@ -38,9 +38,9 @@ class RequirementsTestCase(base.BaseTestCase):
         super().setUp()
         config = configparser.ConfigParser()
         config.read(ROOT / 'setup.cfg')
-        self.run = names((ROOT / 'requirements.txt').read_text())
+        self.runtime = names((ROOT / 'requirements.txt').read_text())
         self.extra = names(config['extras']['operator'])
-        self.all = self.run | names(
+        self.runtime_and_tests = self.runtime | names(
             (ROOT / 'test-requirements.txt').read_text())
         self.distributions = metadata.packages_distributions()
 
@@ -48,19 +48,20 @@ class RequirementsTestCase(base.BaseTestCase):
         found = set()
         for module, imported in modules:
             for package in {name.partition('.')[0] for name in imported}:
-                if package not in OURS and not declared.intersection(
+                if package not in FIRST_PARTY and not declared.intersection(
                         map(normal, self.distributions.get(package, ()))):
                     found.add(f'{package}, by {module}')
         return sorted(found)
 
-    def test_product(self):
+    def test_product_imports_declared_requirements(self):
         self.assertEqual([], self.missing(
-            self.run, test_rooms.modules().items()))
+            self.runtime, test_rooms.modules().items()))
 
-    def test_extra_of_the_operator(self):
+    def test_operator_extra_requires_nothing(self):
         # Documented commands install this extra; it requires nothing.
         self.assertEqual(set(), self.extra)
 
-    def test_tests(self):
+    def test_tests_import_declared_requirements(self):
         self.assertEqual([], self.missing(
-            self.all, test_rooms.modules('tests', 'tools').items()))
+            self.runtime_and_tests,
+            test_rooms.modules('tests', 'tools').items()))

@@ -23,34 +23,34 @@ class ResourceReferenceTestCase(base.BaseTestCase):
             yield from self.fields(path, one)
             yield from self.fields(path + '[]', one.get('items') or {})
 
-    def all(self):
+    def all_fields(self):
         for part in 'spec', 'status':
             yield from self.fields(part, self.schema['properties'][part])
 
     def test_page_is_up_to_date(self):
         self.assertEqual(
             self.page, resource_reference.PAGE.read_text(),
-            'run: python -m tools.resource_reference > %s'
-            % resource_reference.PAGE)
+            'run: python -m tools.resource_reference > '
+            f'{resource_reference.PAGE}')
 
-    def test_every_field_is_explained(self):
-        found = dict(self.all())
+    def test_every_field_has_a_description(self):
+        found = dict(self.all_fields())
         self.assertGreater(len(found), 60)
         self.assertEqual([], [path for path, one in found.items()
                               if not one.get('description')])
         for path in found:
             self.assertIn(f'\n``{path}``\n    ', self.page)
 
-    def test_what_a_value_may_be_is_told(self):
+    def test_page_lists_constraints_of_values(self):
         for text in ('Text, required, 1 to 253 characters.',
                      'Default: ``ClusterIP``. One of ``ClusterIP``,',
                      'Whole number, 1 to 65535.',
                      'List of texts, at most 64 of them.'):
             self.assertIn(text, self.page)
 
-    def test_every_rule_is_told(self):
+    def test_page_lists_validation_rules(self):
         text = ' '.join(self.page.split())
         for one in (self.schema['properties']['spec'],
-                    *(one for _, one in self.all())):
+                    *(one for _, one in self.all_fields())):
             for rule in one.get('x-kubernetes-validations') or ():
                 self.assertIn('- ' + rule['message'], text)

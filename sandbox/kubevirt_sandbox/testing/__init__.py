@@ -13,6 +13,7 @@
 ``qemu``          test cases with QEMU guests; ``images`` builds their disks
 ``server``        the API server in the test's own process, without TLS
 ``admission``     ValidatingAdmissionPolicies without a cluster
+``imports``       imports between the packages of a project
 
 The fixtures need this package's extra ``testing``.
 """

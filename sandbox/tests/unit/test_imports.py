@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The direction of imports between the packages of the sandbox.
+"""Imports between the packages of the sandbox follow its layers."""
 
-The sources are read, not imported: an import within a function counts too.
-"""
-
-import ast
 import graphlib
 import pathlib
-import sys
 
 from oslotest import base
 
+from kubevirt_sandbox.testing import imports
+
 ROOT = pathlib.Path(__file__).parents[2]
 
-TOP = 'kubevirt_sandbox'
-
-#: What each package may import beside itself and the standard library.
-PACKAGES = {
+# For each layer, the packages that it may import. The standard library and
+# the layer itself are always allowed.
+ALLOWED = {
     'kubevirt_sandbox.api': {
         'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
     'kubevirt_sandbox.testing': {
@@ -26,62 +22,26 @@ PACKAGES = {
 }
 
 
-def within(name, packages):
-    return any(name == one or name.startswith(one + '.') for one in packages)
-
-
 def modules():
-    """:returns: of each module the full names of what it imports"""
-    found = {}
-    for path in sorted((ROOT / TOP).rglob('*.py')):
-        parts = path.relative_to(ROOT).with_suffix('').parts
-        if parts[-1] == '__init__':
-            parts = parts[:-1]
-        found['.'.join(parts)] = tuple(imports(ast.parse(path.read_bytes())))
-    return found
-
-
-def imports(tree):
-    """:returns: full names of what is imported, standard library left out"""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, 'relative imports are not our style'
-            names = [f'{node.module}.{alias.name}' for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.partition('.')[0] not in sys.stdlib_module_names:
-                yield name
+    return imports.modules(ROOT, 'kubevirt_sandbox')
 
 
 class ImportsTestCase(base.BaseTestCase):
 
-    def test_no_cycles(self):
-        known = modules()
-        uses = {module: {name if name in known else name.rpartition('.')[0]
-                         for name in names} & set(known) - {module}
-                for module, names in known.items()}
-        self.assertTrue(any(uses.values()))
-        graphlib.TopologicalSorter(uses).prepare()
+    def test_modules_do_not_import_each_other_in_a_cycle(self):
+        graph = imports.graph(modules())
+        self.assertTrue(any(graph.values()))
+        graphlib.TopologicalSorter(graph).prepare()
 
-    def test_each_package_imports_what_it_may(self):
-        """The product of this repository is not among it."""
-        wrong, seen = [], set()
-        for module, names in modules().items():
-            package = max((one for one in PACKAGES if within(module, {one})),
-                          key=len)
-            seen.add(package)
-            allowed = {package} | PACKAGES[package]
-            wrong += [f'{module} imports {name}' for name in names
-                      if not within(name, allowed)]
-        self.assertEqual([], wrong)
-        self.assertEqual(set(PACKAGES), seen)
+    def test_layers_import_allowed_packages_only(self):
+        """The product of this repository is not one of them."""
+        forbidden, seen = imports.forbidden(modules(), ALLOWED)
+        self.assertEqual([], forbidden)
+        self.assertEqual(set(ALLOWED), seen)
 
-    def test_testing_is_not_imported_by_the_server(self):
+    def test_server_does_not_import_test_fixtures(self):
         testing = {'kubevirt_sandbox.testing'}
         self.assertEqual([], [
             f'{module} imports {name}' for module, names in modules().items()
-            if not within(module, testing)
-            for name in names if within(name, testing)])
+            if not imports.within(module, testing)
+            for name in names if imports.within(name, testing)])
