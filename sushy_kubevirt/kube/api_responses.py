@@ -42,6 +42,7 @@ def parse(data):
 
 
 def _shallow(data):
+    """Replace values below `_DEEPEST` levels by null, without parsing."""
     kept, begin, depth = [], 0, 0
     for found in _TOKEN.finditer(data):
         if found[0] in (b'[', b'{'):
@@ -70,9 +71,8 @@ class ApiCall:
                  group=None):
         self.verb = verb
         self.kind = resource.kind
-        self.resource = ('%s%s.%s' % (
-            resource.plural, '/' + sub if sub else '',
-            group or resource.group)).rstrip('.')
+        path = f'{resource.plural}/{sub}' if sub else resource.plural
+        self.resource = f'{path}.{group or resource.group}'.rstrip('.')
         self.namespace = namespace or ''
         self.name = name
 
@@ -107,7 +107,7 @@ def error_from_response(code, data, headers, call):
     :param call: an `ApiCall`
     :returns: an `errors.MachineError`
     """
-    text = 'HTTP %d' % code
+    text = f'HTTP {code}'
     status = {}
     try:
         status = json.loads(data)
@@ -132,8 +132,8 @@ def error_from_status(code, text, retry_after, call):
     """
     if code == 401:
         return errors.AccessDenied(
-            'The API server does not accept the credentials (%s): %s'
-            % (call, text), call.verb, call.resource, call.namespace)
+            f'The API server does not accept the credentials ({call}): {text}',
+            call.verb, call.resource, call.namespace)
     if code == 403 and text.endswith(_TERMINATING):
         return errors.NamespaceTerminating(text)
     if code == 403 and not _is_admission(text):
@@ -142,8 +142,8 @@ def error_from_status(code, text, retry_after, call):
             call.verb, call.resource, call.namespace)
     if code == 404 and call.name is None and not _NO_NAMESPACE.match(text):
         return errors.Unavailable(
-            'The API server does not know %s: is %s installed? (%s)'
-            % (call.resource, _source(call.resource), text))
+            f'The API server does not serve {call.resource}: install '
+            f'{_provider(call.resource)} ({text})')
     if code == 404:
         return errors.ObjectNotFound(text)
     if code == 409 or code == 422 and _is_failed_patch(text):
@@ -157,7 +157,8 @@ def error_from_status(code, text, retry_after, call):
     return errors.Rejected(_DENIED.sub('', text))
 
 
-def _source(resource):
+def _provider(resource):
+    """Return what has to be installed for a resource to exist."""
     if '.bmc.kubevirt.io' in resource:
         return 'its CustomResourceDefinition'
     return 'CDI' if 'cdi.' in resource else 'KubeVirt'

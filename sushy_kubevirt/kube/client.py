@@ -2,7 +2,8 @@
 """Client of the Kubernetes API.
 
 Writes are sent once; `retry` repeats them. Uses urllib3 and JSON without the
-kubernetes library, to keep the memory of long-lived processes small.
+kubernetes library: importing ``kubernetes.client`` (37.0) adds 17 MiB (PSS)
+and 0.4 s to a process that has 18 MiB with this client and `machine.cluster`.
 """
 
 import collections
@@ -16,7 +17,7 @@ import urllib3
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import api_responses
-from sushy_kubevirt.kube import connection as connection_
+from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 
 JSON = 'application/json'
@@ -119,10 +120,8 @@ class Client:
         """
         call = api_responses.ApiCall('list', resource, namespace)
         fields = {'limit': self._options.page_size}
-        fields.update(
-            api_responses.selector_parameters(
-                label_selector,
-                field_selector))
+        fields.update(api_responses.selector_parameters(
+            label_selector, field_selector))
         while True:
             page = self._request(
                 'GET', resource.path(namespace), call, fields,
@@ -149,10 +148,8 @@ class Client:
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds}
-        fields.update(
-            api_responses.selector_parameters(
-                label_selector,
-                field_selector))
+        fields.update(api_responses.selector_parameters(
+            label_selector, field_selector))
         collection = resource, namespace, label_selector, field_selector
         silence = seconds + WATCH_GRACE
         resumes = self._watch_silence is not None
@@ -215,8 +212,7 @@ class Client:
         """
         group = api_resources.SUBRESOURCES_GROUP
         call = api_responses.ApiCall(
-            'update', resource, namespace, name, action, group
-        )
+            'update', resource, namespace, name, action, group)
         return self._request(
             'PUT', resource.action_path(namespace, name, action), call,
             body={} if body is None else body)
@@ -244,14 +240,12 @@ class Client:
         """
         call = api_responses.ApiCall('create', resource, namespace)
         if named:
-            metadata = dict(
-                body['metadata'],
-                resourceVersion=_NO_OBJECT_VERSION)
+            metadata = dict(body['metadata'],
+                            resourceVersion=_NO_OBJECT_VERSION)
             return self._request(
                 'PATCH', resource.path(namespace, metadata['name']), call,
                 {'fieldManager': self._user_agent},
-                dict(body, metadata=metadata),
-                APPLY)
+                dict(body, metadata=metadata), APPLY)
         return self._request('POST', resource.path(namespace), call, body=body)
 
     def delete(self, resource, namespace, name, body=None):
@@ -386,6 +380,16 @@ class Watch:
     """An open watch: iterator of (type, object).
 
     Ends when the server ends the watch.
+
+    :param response: the `urllib3.BaseHTTPResponse`, its body not read
+    :param call: the `api_responses.ApiCall`, for messages
+    :param bookmarked: set of the collections whose watches have received
+        bookmarks; is changed
+    :param collection: hashable, this watch's member of that set
+    :param resumes: True to end, and False to raise `errors.WatchExpired`,
+        after the read timeout
+    :raises: while iterating: `errors.WatchExpired`, `errors.Unavailable`, or
+        the error that the server reports
     """
 
     def __init__(self, response, call, bookmarked, collection, resumes=False):
@@ -415,11 +419,12 @@ class Watch:
             # The server should have ended the watch. Another one from the
             # same version may miss events as well, so list again.
             raise errors.WatchExpired(
-                f'{self._call} was silent and did not end') from None
+                f'{self._call}: the API server sent nothing and did not end '
+                'the watch in time') from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError,
                 KeyError, TypeError) as e:
             raise errors.Unavailable(
-                f'{self._call} broke: {_reason(e)}') from None
+                f'{self._call}: connection lost: {_reason(e)}') from None
         finally:
             self._response.close()
 
@@ -448,8 +453,12 @@ class Watch:
 
 
 def _manager(access, connections):
+    """Return the urllib3 pool manager for a `connection.Access`.
+
+    :raises: `errors.ConfigError` if its proxy cannot be used
+    """
     common = {'num_pools': 2, 'maxsize': connections,
-              'socket_options': connection_.SOCKET_OPTIONS}
+              'socket_options': connection.SOCKET_OPTIONS}
     if access.server.startswith('https:'):
         common['ssl_context'] = access.ssl_context()
         if access.insecure:
@@ -463,6 +472,7 @@ def _manager(access, connections):
         return urllib3.PoolManager(**common)
     try:
         if access.proxy.startswith('socks'):
+            # Needs PySocks, which is not a requirement of this project.
             from urllib3.contrib import socks
             return socks.SOCKSProxyManager(access.proxy, **common)
         auth = urllib3.util.parse_url(access.proxy).auth
@@ -478,8 +488,8 @@ def _manager(access, connections):
 def _connection_error(call, server, error):
     """Return the exception for a failed connection."""
     e = urllib3.exceptions
-    message = 'The API server %s does not answer (%s): %s' % (
-        server, call, _reason(error))
+    message = (f'The API server {server} does not answer ({call}): '
+               f'{_reason(error)}')
     if isinstance(error, (e.NewConnectionError, e.ConnectTimeoutError,
                           e.ProxyError, e.LocationValueError)):
         return errors.Unavailable(message)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue whose entries become due at a given time."""
+"""A queue whose entries become due at a given time.
+
+The standard library has none: `queue.PriorityQueue` does not wait for a time
+and does not merge entries of one key, `sched` does not notice an earlier entry
+that is added while it sleeps.
+"""
 
 import heapq
 import threading
@@ -16,7 +21,7 @@ class DelayingQueue:
     def __init__(self):
         self._condition = threading.Condition()
         self._due = []              # heap of (time, number, key)
-        self._items = {}           # key: item
+        self._items = {}            # key: item
         self._number = 0
         self._closed = False
 
@@ -58,6 +63,7 @@ class DelayingQueue:
             return len(self._items)
 
     def close(self):
+        """Make `next` return None in all threads."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

@@ -39,8 +39,8 @@ class AmbiguousName(MachineError):
         self.identity = identity
         self.candidates = tuple(candidates)
         super().__init__(
-            '%s may be any of %s; say which by namespace/name'
-            % (identity, ', '.join(self.candidates)))
+            f'{identity} may be any of {", ".join(self.candidates)}; use '
+            'namespace/name')
 
 
 class WrongState(MachineError):
@@ -66,11 +66,11 @@ class InvalidValue(MachineError):
         self.allowed = tuple(
             getattr(item, 'value', item) for item in allowed)
         if not message:
-            message = '%s cannot be %r' % (
-                property, getattr(value, 'value', value))
+            shown = getattr(value, 'value', value)
+            message = f'{property} cannot be {shown!r}'
             if self.allowed:
-                message += '; it may be one of %s' % ', '.join(
-                    str(item) for item in self.allowed)
+                message += '; it may be one of ' + ', '.join(
+                    map(str, self.allowed))
         super().__init__(message)
 
 

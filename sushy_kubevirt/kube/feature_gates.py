@@ -43,6 +43,7 @@ class Gates:
         self.after_fork()
 
     def after_fork(self):
+        """Forget what was read, and the lock and thread of the parent."""
         self._lock = threading.Lock()
         self._refreshing = False
         self._refreshed_at = None
@@ -107,7 +108,7 @@ class Gates:
         try:
             self._refresh()
         except errors.MachineError as e:
-            LOG.debug('KubeVirt\'s version: %s', e)
+            LOG.debug('KubeVirt\'s version cannot be read: %s', e)
             # Keeps each read of the version from starting another attempt.
             self._refreshed_at = self._refreshed_at or time.monotonic()
         finally:
@@ -119,8 +120,8 @@ class Gates:
                 api_resources.KUBEVIRT) for item in items]
         except (errors.AccessDenied, errors.ObjectNotFound) as e:
             if not self._warned:
-                LOG.warning('KubeVirt\'s optional features count as off: %s',
-                            e)
+                LOG.warning('KubeVirt\'s feature gates cannot be read and '
+                            'count as disabled: %s', e)
                 self._warned = True
             found = []
         kubevirt = found[0] if found else {}

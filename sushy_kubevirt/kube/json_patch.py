@@ -3,6 +3,10 @@
 
 Steps edit a copy of the VM and send only the differences. A list is never
 sent whole, because the copy may lack parts that the cache does not keep.
+
+The jsonpatch package does not fit: it compares list items by position. To
+remove the first of two disks it may rename that to the second and remove the
+second, although the copy may lack parts of both.
 """
 
 _ANNOTATIONS = '/metadata/annotations/'
@@ -49,12 +53,12 @@ def _lists(old, new, path):
         if _name(old[index]) not in names or index >= len(new) and (
                 _name(old[index]) is None):
             operations.append(
-                {'op': 'remove', 'path': '%s/%d' % (path, index)})
+                {'op': 'remove', 'path': f'{path}/{index}'})
             del kept[index]
     old = kept
     for index, item in enumerate(new):
         if index < len(old):
-            operations += diff(old[index], item, '%s/%d' % (path, index))
+            operations += diff(old[index], item, f'{path}/{index}')
         else:
             operations.append(
                 {'op': 'add', 'path': path + '/-', 'value': item})

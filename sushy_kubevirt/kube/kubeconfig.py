@@ -2,9 +2,9 @@
 """Parser of kubeconfigs that runs in a short-lived child process.
 
 The kubernetes library supports everything a kubeconfig may contain (exec
-plugins, OIDC, certificates …) but needs more memory than the rest of a BMC.
-So only a child process imports it and returns the connection's settings over
-a pipe. `main` is the child, `read` runs it.
+plugins, OIDC, certificates …), but importing it adds 17 MiB (PSS) to a process
+that has 18 MiB without it. So only a child process imports it and returns the
+connection's settings over a pipe. `main` is the child, `read` runs it.
 """
 
 import json
@@ -41,13 +41,13 @@ def read(paths, context=None):
         answer = json.loads(child.stdout)
     except subprocess.TimeoutExpired:
         raise errors.ConfigError(
-            'Credentials of kubeconfig %s did not come within %d s; does its '
-            'exec plugin wait for somebody?'
-            % (os.pathsep.join(paths), CHILD_SECONDS)) from None
+            f'Reading kubeconfig {os.pathsep.join(paths)} took longer than '
+            f'{CHILD_SECONDS} s; check whether its exec plugin waits for '
+            'input') from None
     except (OSError, ValueError):
         raise errors.ConfigError(
-            'Kubeconfig %s could not be read by %s'
-            % (os.pathsep.join(paths), sys.executable)) from None
+            f'Kubeconfig {os.pathsep.join(paths)} could not be read by '
+            f'{sys.executable}') from None
     if 'error' in answer:
         raise errors.ConfigError(answer['error'])
     return answer
@@ -68,13 +68,14 @@ def main():
         if isinstance(e, (AttributeError, LookupError, TypeError)):
             # The library does not validate the structure.
             text = f'it does not look like one ({text})'
-        answer = {'error': 'Kubeconfig %s cannot be used: %s'
-                  % (os.pathsep.join(request['paths']), text)}
+        paths = os.pathsep.join(request['paths'])
+        answer = {'error': f'Kubeconfig {paths} cannot be used: {text}'}
     json.dump(answer, out)
     out.close()
 
 
 def _describe(paths, context):
+    """Return the result of `read`. Runs in the child."""
     import logging
 
     from kubernetes import client
@@ -121,9 +122,8 @@ def _describe(paths, context):
     if not re.match('https?://', cluster['cluster'].get('server') or ''):
         # The library would send the credentials to http://localhost.
         raise errors.ConfigError(
-            'Kubeconfig %s: cluster %s needs a server, such as '
-            'https://192.0.2.1:6443' % (os.pathsep.join(paths),
-                                        cluster['name']))
+            f'Kubeconfig {os.pathsep.join(paths)}: cluster {cluster["name"]} '
+            'needs a server, such as https://192.0.2.1:6443')
     token_file = user.get('tokenFile') if not user.get('token') else None
     if token_file:
         token_file = os.path.join(
@@ -151,7 +151,7 @@ def _context(merger, paths, requested):
     for path in merger.paths:
         for entry in merger.config_files[path].get('contexts') or ():
             contexts.setdefault(entry['name'], entry.get('context') or {})
-    available = ', '.join(sorted(contexts)) or 'none at all'
+    available = ', '.join(sorted(contexts)) or 'none'
     name = requested
     if not name:
         # In the library the last file wins, in kubectl the first.
@@ -161,8 +161,8 @@ def _context(merger, paths, requested):
                     None)
         if not name:
             raise errors.ConfigError(
-                'Kubeconfig %s has no current context; name one of: %s'
-                % (where, available))
+                f'Kubeconfig {where} has no current context; name one of: '
+                f'{available}')
     if name not in contexts:
         raise errors.ConfigError(
             f'Kubeconfig {where} has no context {name}; there are: {available}'

@@ -55,7 +55,7 @@ class ObjectCache:
         self._link = link
         self._readmits = readmits
         self._entries = {}
-        self._tombstones = {}         # uid: version it was gone at, or None
+        self._tombstones = {}       # uid: version of the deletion, or None
 
     def __len__(self):
         return len(self._entries)
@@ -65,6 +65,7 @@ class ObjectCache:
         return self._entries.get(key)
 
     def keys(self):
+        """Return the list of all (namespace, name)."""
         return list(self._entries)
 
     @property
@@ -157,10 +158,10 @@ class ObjectCache:
         return self._pop(e for e in self._entries.values() if within(e.key))
 
     def _pop(self, entries):
-        lost = list(entries)
-        for entry in lost:
+        removed = list(entries)
+        for entry in removed:
             del self._entries[entry.key]
-        return lost
+        return removed
 
     def _add_tombstone(self, uid, version):
         self._tombstones[uid] = version

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes quantities, such as ``64Mi`` or ``500m``, as whole numbers."""
+"""Kubernetes quantities, such as ``64Mi`` or ``500m``, as whole numbers.
+
+`kubernetes.utils.quantity` parses them too, but importing it adds 17 MiB
+(PSS), as it imports the whole kubernetes package.
+"""
 
 import decimal
 import re

@@ -55,11 +55,13 @@ class Watcher:
         self.broken_since = time.monotonic()
 
     def start(self):
+        """Start the thread."""
         threading.Thread(
             target=self._run, daemon=True,
             name=f'watch-{self.resource.plural}').start()
 
     def stop(self):
+        """End the watch and the thread, without waiting for it."""
         self._closing.set()
         watch = self._watch
         if watch is not None:
@@ -83,7 +85,8 @@ class Watcher:
                     continue
             elif error is None:
                 error = errors.Unavailable(
-                    f'Watches of {self.resource} end at once')
+                    f'Watches of {self.resource} end in less than '
+                    f'{SHORTEST_WATCH} s')
             failures += 1
             self._record_failure(error, failures)
             # The first attempt after a break is made at once.
@@ -114,10 +117,10 @@ class Watcher:
         except errors.MachineError as e:
             return e
         except Exception as e:
-            LOG.exception('Following %s failed', self.resource)
+            LOG.exception('Watch of %s failed', self.resource)
             self._version = None
             return errors.Unavailable(
-                f'Following {self.resource} failed: {e}')
+                f'Watching {self.resource} failed: {e}')
 
     def _watch_until_end(self):
         """Watch from the last version until the server ends the watch."""
@@ -137,7 +140,7 @@ class Watcher:
             watch.stop()
         began = time.monotonic()
         if self.error is not None:
-            LOG.info('Following %s again', self.resource)
+            LOG.info('Watch of %s works again', self.resource)
         self.error = self.broken_since = None
         self._sink.changed()
         try:
@@ -155,6 +158,7 @@ class Watcher:
         # A single failure is not reported, as watches break regularly.
         if failures > 1 or not self.listed:
             if self.error is None:
-                LOG.warning('Following %s: %s', self.resource, error)
+                LOG.warning('Watch of %s failed, trying again: %s',
+                            self.resource, error)
             self.error = error
         self._sink.changed()

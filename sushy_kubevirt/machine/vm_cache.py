@@ -123,8 +123,11 @@ class VmCache:
             return ''
         for each in self._watchers:
             if each.broken_since is not None and each.error is not None:
-                return f'Following {each.resource}: {each.error}'
-        return 'The watches of the VMs do not work (yet)'
+                return f'Watch of {each.resource} failed: {each.error}'
+        waiting = dict.fromkeys(
+            str(each.resource) for each in self._watchers
+            if each.broken_since is not None or not each.listed)
+        return f'Watches not synced: {", ".join(waiting)}'
 
     def wait(self, timeout):
         """Wait until all VMs and VMIs have been listed.

@@ -245,7 +245,7 @@ class ServeTest(PodTestCase):
         self.sandbox.outage(15)
         code, text = self.until(
             lambda: (found := pod.probe('/readyz'))[0] == 503 and found)
-        self.assertRegex(text, 'Following virtualmachine')
+        self.assertRegex(text, 'Watch of virtualmachine')
         self.assertEqual((200, 'ok'), pod.probe('/livez'))
         self.assertLess(0, pod.metric('virtbmc_cache_age_seconds'))
         self.wait_ready(pod)

@@ -293,7 +293,9 @@ class ClusterTestCase(base.BaseTestCase):
     def test_what_probes_and_metrics_ask_for(self):
         c = self.cluster()
         self.assertIsNone(c.cache_age)
-        self.assertIn('do not work', c.watch_problem)
+        self.assertEqual(
+            'Watches not synced: virtualmachines.kubevirt.io, '
+            'virtualmachineinstances.kubevirt.io', c.watch_problem)
         c.machines()
         self.until(lambda: self.api.count('WATCH') == 2 and not c.cache_age)
         self.assertEqual(('', 0), (c.watch_problem, c.cache_age))
@@ -302,8 +304,9 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.stop()
         self.until(lambda: c.cache_age > 0)
         self.until(lambda: c.watch_problem)
-        self.assertRegex(c.watch_problem, '^Following virtualmachine.* does '
-                                          'not answer')
+        self.assertRegex(
+            c.watch_problem,
+            '^Watch of virtualmachine.* failed: .* does not answer')
         self.assertLess(0, sum(
             number for (_verb, _resource, code), number in c.calls.items()
             if not code))
