@@ -17,13 +17,13 @@ import uuid
 
 from sushy_kubevirt.kube import connection
 
-#: Whether watches end when they are to.
+#: Whether the server ends a watch after its timeoutSeconds.
 WATCHES_END = True
 
 
 def vm(name, namespace='default', version='1', uid=None, firmware=None,
        **annotations):
-    """A VirtualMachine, with as much as the cache looks at."""
+    """Return a VirtualMachine with the fields that the cache reads."""
     return {
         'metadata': {'name': name, 'namespace': namespace,
                      'uid': uid or str(uuid.uuid4()),
@@ -37,7 +37,7 @@ def vm(name, namespace='default', version='1', uid=None, firmware=None,
 
 
 def vmi(of, version='1', uid=None):
-    """A VirtualMachineInstance of a VM."""
+    """Return a VirtualMachineInstance of a VM."""
     metadata = of['metadata']
     return {
         'metadata': {'name': metadata['name'],
@@ -69,7 +69,7 @@ class Api:
         self._server = None
         self.port = 0
 
-    # Its life
+    # Starting and stopping
 
     def start(self):
         api = self
@@ -85,7 +85,7 @@ class Api:
                          daemon=True).start()
 
     def stop(self):
-        """Refuse connections and cut those there are."""
+        """Refuse new connections and break the watches."""
         self._server.shutdown()
         self._server.server_close()
         self.cut()
@@ -106,7 +106,7 @@ class Api:
         return connection.Connection(lambda: connection.Access(
             server='http://127.0.0.1:%d' % self.port, **fields))
 
-    # Its objects
+    # Objects
 
     def put(self, plural, obj, kind=None):
         """Create or change an object."""
@@ -114,10 +114,10 @@ class Api:
             self.version += 1
             obj['metadata']['resourceVersion'] = str(self.version)
             key = (obj['metadata']['namespace'], obj['metadata']['name'])
-            known = key in self.objects[plural]
+            exists = key in self.objects[plural]
             self.objects[plural][key] = obj
-            self._tell(plural, kind or ('MODIFIED' if known else 'ADDED'),
-                       obj)
+            kind = kind or ('MODIFIED' if exists else 'ADDED')
+            self._publish(plural, kind, obj)
         return obj
 
     def delete(self, plural, obj):
@@ -127,18 +127,18 @@ class Api:
             del self.objects[plural][key]
             obj = json.loads(json.dumps(obj))
             obj['metadata']['resourceVersion'] = str(self.version)
-            self._tell(plural, 'DELETED', obj)
+            self._publish(plural, 'DELETED', obj)
 
-    def _tell(self, plural, kind, obj):
+    def _publish(self, plural, kind, obj):
         event = (self.version, plural, kind, json.loads(json.dumps(obj)))
         self.log.append(event)
         for each in self.watches:
             each.put(event)
 
-    # Its moods
+    # Overridden responses
 
     def rule(self, method, path, action, times=1):
-        """Do something else for the next requests of a kind.
+        """Override the response to the next matching requests.
 
         :param action: 'reset', 'drop-after', 'hang', or (code, body,
             headers)
@@ -151,7 +151,8 @@ class Api:
             return sum(1 for r in self.requests
                        if r[0] == method and re.search(path, r[1]))
 
-    def mood(self, method, path):
+    def next_action(self, method, path):
+        """Return the action of the rule for a request, or None."""
         with self.lock:
             for rule in self.rules:
                 if rule[0] == method and rule[1].search(path) and rule[2]:
@@ -165,13 +166,14 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        """Clients that go away are no news."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     api = None
-    # An answer leaves in one packet, and a reset means a reset.
+    # Buffer writes: a response is sent in one packet, and after a reset the
+    # client has received nothing.
     wbufsize = -1
 
     def log_message(self, *args):
@@ -186,24 +188,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with self.api.lock:
             self.api.requests.append(
                 (method, url.path, query, dict(self.headers), body))
-        mood = self.api.mood(method, url.path)
-        if mood == 'hang':
+        action = self.api.next_action(method, url.path)
+        if action == 'hang':
             threading.Event().wait(3)
             return self._reset()
-        if mood == 'reset':
+        if action == 'reset':
             return self._reset()
-        if isinstance(mood, tuple):
-            return self._answer(*mood)
+        if isinstance(action, tuple):
+            return self._respond(*action)
         if self.api.token and self.headers.get(
                 'Authorization') != f'Bearer {self.api.token}':
             return self._refuse(401, 'Unauthorized')
         try:
-            code, answer = self._do(method, url.path, query, body)
+            code, content = self._do(method, url.path, query, body)
         except _Done:
             return None
-        if mood == 'drop-after':
+        if action == 'drop-after':
             return self._reset()
-        return self._answer(code, answer)
+        return self._respond(code, content)
 
     do_GET = do_PUT = do_PATCH = do_POST = do_DELETE = _handle
 
@@ -268,16 +270,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         api = self.api
         version = int(query['resourceVersion'])
         field = query.get('fieldSelector', '').partition('=')[2]
-        mine = queue.Queue()
+        events = queue.Queue()
         with api.lock:
             if version < api.oldest:
-                return self._answer(200, {
+                return self._respond(200, {
                     'type': 'ERROR', 'object': {
                         'code': 410, 'message': 'too old resource version'}})
             for event in api.log:
                 if event[0] > version:
-                    mine.put(event)
-            api.watches.append(mine)
+                    events.put(event)
+            api.watches.append(events)
         self.send_response(200)
         self.send_header('Transfer-Encoding', 'chunked')
         self.end_headers()
@@ -285,7 +287,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             while True:
                 try:
-                    event = mine.get(timeout=float(query['timeoutSeconds']))
+                    event = events.get(timeout=float(query['timeoutSeconds']))
                 except queue.Empty:
                     if not WATCHES_END:
                         continue
@@ -302,17 +304,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         finally:
             with api.lock:
-                if mine in api.watches:
-                    api.watches.remove(mine)
+                if events in api.watches:
+                    api.watches.remove(events)
 
     def _chunk(self, data):
         self.wfile.write(b'%x\r\n%s\r\n' % (len(data), data))
         self.wfile.flush()
 
     def _refuse(self, code, message):
-        self._answer(code, {'message': message, 'code': code})
+        self._respond(code, {'message': message, 'code': code})
 
-    def _answer(self, code, body, headers=None):
+    def _respond(self, code, body, headers=None):
         data = b'' if body is None else body if isinstance(
             body, bytes) else json.dumps(body).encode()
         self.send_response(code)
@@ -330,4 +332,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _Done(Exception):
-    """The answer is on its way."""
+    """The response has been sent."""

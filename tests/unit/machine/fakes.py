@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fake machine without a cluster that records the calls it gets."""
+"""A fake machine that needs no cluster and records the calls it gets."""
 
 import copy
 import threading
@@ -14,7 +14,7 @@ from sushy_kubevirt.machine import options
 def vm(strategy='RerunOnFailure', *, running=None, requests=(), conditions=(),
        disks=None, interfaces=None, volumes=None, domain=None,
        annotations=None, generation=5, **status):
-    """A VM as the cache has it; by default one that KubeVirt has seen."""
+    """Return a VM as the cache has it, by default observed by KubeVirt."""
     spec = {'running': running} if running is not None else {
         'runStrategy': strategy}
     if requests:
@@ -46,7 +46,11 @@ def vm(strategy='RerunOnFailure', *, running=None, requests=(), conditions=(),
 
 def vmi(phase='Running', uid='u0', *, of=None, deleting=False, grace=30,
         conditions=(), policy=None):
-    """A VMI; ``of`` the VM whose template it was made from."""
+    """Return a VMI.
+
+    :param of: the VM from whose template it is created; None for an empty
+        spec
+    """
     metadata = {'name': 'node', 'namespace': 'default', 'uid': uid}
     if of is not None:
         annotations = of['spec']['template']['metadata'].get('annotations')
@@ -73,7 +77,7 @@ START = {'action': 'Start'}
 
 
 class Gates:
-    """Feature gates that are what the test says."""
+    """Feature gates, set by the test."""
 
     version = 'v1.9.0'
 
@@ -85,17 +89,17 @@ class Gates:
 
 
 class Machine:
-    """Stands for a `machine.Machine`.
+    """A fake of `machine.Machine`.
 
     :param vm: the VM, which patches change
     :param vmi: its VMI
     :param gates: names of the feature gates that are on
     :param on_wait: functions called with this machine, one at each wait;
-        when they are used up, what is waited for does not come
+        further waits time out
     :param faults: what the next writes raise, one each: an exception, or
-        (exception, True) for one that was carried out all the same
+        (exception, True) for a write that takes effect nevertheless
 
-    ``writes`` lists what was asked: ('start', body), ('patch', operations).
+    ``writes`` lists the requests: ('start', body), ('patch', operations).
     """
 
     qualified_name = 'default/node'
@@ -166,19 +170,19 @@ class Machine:
             self.vm['metadata']['generation'] += 1
         return copy.deepcopy(self.vm)
 
-    def _write(self, what, carry_out):
+    def _write(self, request, carry_out):
         fault = self.faults.pop(0) if self.faults else None
         if isinstance(fault, Exception):
             raise fault
-        answer = carry_out()
-        self.writes.append(what)
+        result = carry_out()
+        self.writes.append(request)
         if fault:
             raise fault[0]
-        return answer
+        return result
 
     @property
     def actions(self):
-        """The names of what was asked, in order."""
+        """The names of the requests, in order."""
         return [name for name, _ in self.writes]
 
     @property

@@ -7,8 +7,8 @@ from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
 from tests.unit.machine import fakes
 
-KNOBS = {'BootMode': 'Legacy', 'SecureBoot': 'Disabled',
-         'PersistentNvram': 'Disabled', 'Tpm': 'None'}
+DEFAULTS = {'BootMode': 'Legacy', 'SecureBoot': 'Disabled',
+            'PersistentNvram': 'Disabled', 'Tpm': 'None'}
 
 
 class BiosTestCase(base.BaseTestCase):
@@ -22,7 +22,7 @@ class BiosTestCase(base.BaseTestCase):
     def current(self, machine):
         return bios.current(*machine.objects())
 
-    def test_knobs(self):
+    def test_attributes_of_bootloader(self):
         for domain, changed in (
                 ({}, {}),
                 ({'firmware': {'bootloader': {'efi': {}}}},
@@ -31,28 +31,28 @@ class BiosTestCase(base.BaseTestCase):
                     'secureBoot': False, 'persistent': True}}}},
                  {'BootMode': 'UEFI', 'PersistentNvram': 'Enabled'})):
             machine = self.machine(**domain)
-            self.assertEqual({**KNOBS, **changed}, self.pending(machine))
-            self.assertEqual({**KNOBS, **changed}, self.current(machine))
+            self.assertEqual({**DEFAULTS, **changed}, self.pending(machine))
+            self.assertEqual({**DEFAULTS, **changed}, self.current(machine))
 
     def test_tpm(self):
-        for tpm, told in (({}, 'Volatile'), ({'persistent': True},
-                                             'Persistent'),
-                          ({'enabled': False}, 'None')):
+        for tpm, expected in (({}, 'Volatile'),
+                              ({'persistent': True}, 'Persistent'),
+                              ({'enabled': False}, 'None')):
             machine = self.machine()
             machine.vm['spec']['template']['spec']['domain']['devices'][
                 'tpm'] = tpm
-            self.assertEqual(told, self.pending(machine)['Tpm'])
+            self.assertEqual(expected, self.pending(machine)['Tpm'])
 
-    def test_a_change_is_for_the_next_boot(self):
+    def test_change_takes_effect_at_next_boot(self):
         machine = self.machine()
         machine.vmi = fakes.vmi(of=machine.vm)
         bios.set(machine, {'BootMode': 'UEFI', 'Mine': 5})
-        self.assertEqual(KNOBS, self.current(machine))
-        after = {**KNOBS, 'BootMode': 'UEFI', 'Mine': 5}
+        self.assertEqual(DEFAULTS, self.current(machine))
+        after = {**DEFAULTS, 'BootMode': 'UEFI', 'Mine': 5}
         self.assertEqual(after, self.pending(machine))
-        # Another change, before it booted.
+        # Another change before the next boot.
         bios.set(machine, {'Mine': 6, 'Other': True})
-        self.assertEqual(KNOBS, self.current(machine))
+        self.assertEqual(DEFAULTS, self.current(machine))
         after.update(Mine=6, Other=True)
         self.assertEqual(after, self.pending(machine))
         machine.vmi = fakes.vmi(uid='u1', of=machine.vm)
@@ -60,10 +60,10 @@ class BiosTestCase(base.BaseTestCase):
         bios.reset(machine)
         self.assertEqual(after, self.current(machine))
         machine.vmi = None
-        self.assertEqual({**KNOBS, 'BootMode': 'UEFI'},
+        self.assertEqual({**DEFAULTS, 'BootMode': 'UEFI'},
                          self.current(machine))
 
-    def test_what_is_taken_back_before_a_boot_leaves_nothing(self):
+    def test_change_reverted_before_boot_leaves_no_annotation(self):
         machine = self.machine()
         machine.vmi = fakes.vmi(of=machine.vm)
         before = dict(machine.vm['metadata']['annotations'])
@@ -71,11 +71,11 @@ class BiosTestCase(base.BaseTestCase):
         bios.set(machine, {'Mine': None})
         self.assertEqual(before, machine.vm['metadata']['annotations'])
 
-    def test_the_same_again_writes_nothing(self):
+    def test_same_values_write_nothing(self):
         machine = self.machine()
-        bios.set(machine, dict(KNOBS, Mine='x'))
+        bios.set(machine, dict(DEFAULTS, Mine='x'))
         self.assertEqual(['patch'], machine.actions)
-        bios.set(machine, dict(KNOBS, Mine='x'))
+        bios.set(machine, dict(DEFAULTS, Mine='x'))
         self.assertEqual(['patch'], machine.actions)
 
     def test_secure_boot(self):
@@ -85,7 +85,7 @@ class BiosTestCase(base.BaseTestCase):
         bios.set(machine, {'BootMode': 'Legacy'})
         self.assertEqual('Disabled', self.pending(machine)['SecureBoot'])
 
-    def test_refused_as_a_whole(self):
+    def test_invalid_value_refuses_whole_change(self):
         for values in ({'BootMode': 'Other'}, {'Tpm': 'Persistent'},
                        {'SecureBoot': 'Enabled'}, {'BootMode': None},
                        {'SecureBoot': True},
@@ -95,7 +95,7 @@ class BiosTestCase(base.BaseTestCase):
                               dict(values, Mine=5))
             self.assertEqual([], machine.writes)
 
-    def test_notes_of_the_wrong_kind(self):
+    def test_invalid_annotation_is_ignored(self):
         for text in ('x', '[]', '{"vmi":"u0"}', '{"vmi":"u0","values":[1]}'):
             vm = fakes.vm(annotations={attributes.BEFORE: text,
                                        attributes.ATTRIBUTES: '{"a":1}'})

@@ -29,25 +29,25 @@ class BootTestCase(base.BaseTestCase):
     def order(self, machine):
         return test_boot_order.order(machine.vm['spec']['template'])
 
-    def says(self, machine, target, enabled, mode=LEGACY):
+    def assert_state(self, machine, target, enabled, mode=LEGACY):
         self.assertEqual(boot.BootState(target, enabled, mode),
                          boot.state(*machine.objects()))
 
     def start(self, machine, uid='u1', phase='Scheduled'):
-        """A VMI made from the VM as it is, as its controller would."""
+        """Create a VMI from the VM as its controller would."""
         machine.vmi = fakes.vmi(phase, uid, of=machine.vm)
         machine.vm['status']['observedGeneration'] = machine.vm[
             'metadata']['generation']
 
-    def keep(self, machine):
+    def reconcile(self, machine):
         edited = one_time_boot.desired_vm(*machine.objects())
         if edited is not None:
             machine.vm = edited
             machine.vm['metadata']['generation'] += 1
         return edited is not None
 
-    def settings(self, machine):
-        """What a VM's owner wrote: all but what is ours to remember."""
+    def owner_settings(self, machine):
+        """Return the VM's settings without the BMC's own annotations."""
         vm = copy.deepcopy(machine.vm)
         return vm['spec'], {
             key: value for key, value in vm['metadata']['annotations'].items()
@@ -56,50 +56,50 @@ class BootTestCase(base.BaseTestCase):
 
 class SetTestCase(BootTestCase):
 
-    def test_nothing_set(self):
-        self.says(self.machine(), NONE, DISABLED)
+    def test_no_override_by_default(self):
+        self.assert_state(self.machine(), NONE, DISABLED)
         self.assertEqual((PXE, HDD, CD), boot.targets(fakes.vm()))
 
-    def test_once(self):
+    def test_once_changes_order_and_keeps_strategy(self):
         machine = self.machine()
         boot.set(machine, PXE, ONCE)
         self.assertEqual(['patch'], machine.actions)
-        self.says(machine, PXE, ONCE)
+        self.assert_state(machine, PXE, ONCE)
         self.assertEqual(['default', 'root', 'cd'], self.order(machine))
         self.assertEqual('RerunOnFailure', machine.strategy)
 
     def test_target_alone_is_continuous(self):
         machine = self.machine()
         boot.set(machine, CD)
-        self.says(machine, CD, CONTINUOUS)
+        self.assert_state(machine, CD, CONTINUOUS)
         self.assertEqual(['cd', 'root', 'default'], self.order(machine))
 
-    def test_target_alone_replaces_that_of_a_pending_once(self):
+    def test_target_alone_replaces_pending_once(self):
         machine = self.machine()
         boot.set(machine, CD, ONCE)
         boot.set(machine, PXE)
-        self.says(machine, PXE, ONCE)
+        self.assert_state(machine, PXE, ONCE)
         self.start(machine)
         boot.set(machine, CD)
-        self.says(machine, CD, CONTINUOUS)
+        self.assert_state(machine, CD, CONTINUOUS)
 
-    def test_enabled_alone_is_about_the_present_target(self):
+    def test_enabled_alone_applies_to_current_target(self):
         machine = self.machine()
         boot.set(machine, CD)
         boot.set(machine, enabled=ONCE)
-        self.says(machine, CD, ONCE)
+        self.assert_state(machine, CD, ONCE)
         boot.set(machine, enabled=CONTINUOUS)
-        self.says(machine, CD, CONTINUOUS)
+        self.assert_state(machine, CD, CONTINUOUS)
         boot.set(machine, enabled=DISABLED)
-        self.says(machine, NONE, DISABLED)
+        self.assert_state(machine, NONE, DISABLED)
 
-    def test_enabled_alone_without_a_target_is_no_override(self):
+    def test_enabled_alone_without_target_writes_nothing(self):
         machine = self.machine()
         for enabled in boot.Enabled:
             boot.set(machine, enabled=enabled)
         self.assertEqual([], machine.writes)
 
-    def test_no_device(self):
+    def test_target_without_device_is_refused(self):
         machine = self.machine(disks=[{'name': 'root', 'disk': {}}])
         for enabled in (None, ONCE, CONTINUOUS):
             e = self.assertRaises(errors.InvalidValue, boot.set, machine, CD,
@@ -108,7 +108,7 @@ class SetTestCase(BootTestCase):
             self.assertEqual('BootSourceOverrideTarget', e.property)
         self.assertEqual([], machine.writes)
 
-    def test_every_change_of_mind_ends_where_it_began(self):
+    def test_disabling_restores_original_settings(self):
         steps = [dict(target=PXE, enabled=ONCE),
                  dict(target=CD, enabled=ONCE, mode=UEFI),
                  dict(target=HDD, enabled=CONTINUOUS),
@@ -118,33 +118,33 @@ class SetTestCase(BootTestCase):
                 machine = self.machine(disks=[
                     {'name': 'root', 'disk': {}, 'bootOrder': 2},
                     {'name': 'cd', 'cdrom': {}}])
-                before = self.settings(machine)
+                before = self.owner_settings(machine)
                 boot.set(machine, **first)
                 boot.set(machine, **second)
                 mode = second.get('mode')
                 if second['enabled'] is ONCE and mode is None:
-                    mode = first.get('mode')    # left as it is
-                self.says(machine, second['target'], second['enabled'],
-                          mode or LEGACY)
+                    mode = first.get('mode')    # unchanged
+                self.assert_state(machine, second['target'],
+                                  second['enabled'], mode or LEGACY)
                 boot.set(machine, **end)
-                self.says(machine, NONE, DISABLED)
-                self.assertEqual(before, self.settings(machine))
+                self.assert_state(machine, NONE, DISABLED)
+                self.assertEqual(before, self.owner_settings(machine))
 
-    def test_once_lies_on_top_of_continuous(self):
+    def test_once_takes_precedence_over_continuous(self):
         machine = self.machine()
         boot.set(machine, PXE, CONTINUOUS)
-        lasting = copy.deepcopy(machine.vm['spec'])
+        continuous = copy.deepcopy(machine.vm['spec'])
         boot.set(machine, CD, ONCE)
-        self.says(machine, CD, ONCE)
+        self.assert_state(machine, CD, ONCE)
         self.assertEqual(['cd', 'default', 'root'], self.order(machine))
         self.start(machine)
-        self.says(machine, PXE, CONTINUOUS)
-        self.keep(machine)
-        self.says(machine, PXE, CONTINUOUS)
+        self.assert_state(machine, PXE, CONTINUOUS)
+        self.reconcile(machine)
+        self.assert_state(machine, PXE, CONTINUOUS)
         machine.vm['spec']['runStrategy'] = 'RerunOnFailure'
-        self.assertEqual(lasting, machine.vm['spec'])
+        self.assertEqual(continuous, machine.vm['spec'])
 
-    def test_same_again_writes_nothing(self):
+    def test_same_override_writes_nothing(self):
         machine = self.machine()
         boot.set(machine, PXE, ONCE)
         boot.set(machine, PXE, ONCE)
@@ -154,11 +154,11 @@ class SetTestCase(BootTestCase):
         boot.set(machine, PXE)
         self.assertEqual(2, len(machine.writes))
 
-    def test_same_again_is_another_one_once_a_vmi_has_it(self):
+    def test_same_override_gets_new_id_when_vmi_has_it(self):
         machine = self.machine()
         boot.set(machine, PXE, ONCE)
         self.start(machine, phase='Scheduling')
-        self.says(machine, PXE, ONCE)
+        self.assert_state(machine, PXE, ONCE)
         boot.set(machine, PXE, ONCE)
         self.assertNotEqual(
             annotations.boot_once_id(machine.vmi),
@@ -166,23 +166,23 @@ class SetTestCase(BootTestCase):
         self.start(machine, 'u1')
         machine.vm['status']['observedGeneration'] -= 1
 
-    def test_order_of_somebody_else_ends_a_lasting_override(self):
+    def test_foreign_boot_order_ends_continuous_override(self):
         machine = self.machine()
         boot.set(machine, PXE)
         devices = machine.vm['spec']['template']['spec']['domain']['devices']
         devices['interfaces'][0]['bootOrder'] = 9
-        self.says(machine, NONE, DISABLED)
+        self.assert_state(machine, NONE, DISABLED)
         boot.set(machine, target=NONE)
         self.assertEqual(['default'], self.order(machine))
 
-    def test_lost_answer_does_it_once(self):
+    def test_lost_response_writes_once(self):
         machine = self.machine()
         machine.faults = [(errors.ConnectionLost('x', maybe_done=True), True)]
         boot.set(machine, PXE, ONCE)
         self.assertEqual(['patch'], machine.actions)
-        self.says(machine, PXE, ONCE)
+        self.assert_state(machine, PXE, ONCE)
 
-    def test_bad_moments(self):
+    def test_transient_errors_are_retried(self):
         for fault in (errors.Conflict('x'), errors.TooManyRequests('x'),
                       errors.ServerError('x')):
             machine = self.machine()
@@ -190,7 +190,7 @@ class SetTestCase(BootTestCase):
             boot.set(machine, PXE, ONCE)
             self.assertEqual(['patch'], machine.actions)
 
-    def test_never_touches_power(self):
+    def test_never_changes_power(self):
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted',
                          'Once'):
             machine = self.machine(strategy)
@@ -203,63 +203,63 @@ class SetTestCase(BootTestCase):
 
 class ModeTestCase(BootTestCase):
 
-    def test_alone_is_for_good(self):
+    def test_mode_alone_is_permanent(self):
         machine = self.machine()
         boot.set(machine, mode=UEFI)
-        self.says(machine, NONE, DISABLED, UEFI)
+        self.assert_state(machine, NONE, DISABLED, UEFI)
         boot.set(machine, mode=UEFI)
         self.assertEqual(1, len(machine.writes))
 
-    def test_with_continuous_is_for_good(self):
+    def test_mode_with_continuous_is_permanent(self):
         machine = self.machine()
         boot.set(machine, PXE, CONTINUOUS, UEFI)
-        self.says(machine, PXE, CONTINUOUS, UEFI)
+        self.assert_state(machine, PXE, CONTINUOUS, UEFI)
         boot.set(machine, target=NONE)
-        self.says(machine, NONE, DISABLED, UEFI)
+        self.assert_state(machine, NONE, DISABLED, UEFI)
 
-    def test_with_once_lasts_one_boot(self):
+    def test_mode_with_once_lasts_one_boot(self):
         efi = {'efi': {'secureBoot': False, 'persistent': True}}
         machine = self.machine(domain={'firmware': {'bootloader': efi}})
         boot.set(machine, PXE, ONCE, LEGACY)
-        self.says(machine, PXE, ONCE, LEGACY)
+        self.assert_state(machine, PXE, ONCE, LEGACY)
         self.start(machine)
         self.assertEqual({'bios': {}}, firmware.bootloader(machine.vmi))
-        self.says(machine, NONE, DISABLED, UEFI)
-        self.keep(machine)
+        self.assert_state(machine, NONE, DISABLED, UEFI)
+        self.reconcile(machine)
         self.assertEqual(efi, firmware.bootloader(
             machine.vm['spec']['template']))
 
-    def test_with_once_and_no_target(self):
+    def test_mode_with_once_and_no_target(self):
         machine = self.machine()
         boot.set(machine, enabled=ONCE, mode=UEFI)
-        self.says(machine, NONE, ONCE, UEFI)
+        self.assert_state(machine, NONE, ONCE, UEFI)
         self.start(machine)
-        self.keep(machine)
-        self.says(machine, NONE, DISABLED, LEGACY)
+        self.reconcile(machine)
+        self.assert_state(machine, NONE, DISABLED, LEGACY)
 
-    def test_alone_while_once_is_pending(self):
+    def test_mode_alone_while_once_is_pending(self):
         machine = self.machine()
         boot.set(machine, PXE, ONCE)
         boot.set(machine, mode=UEFI)
-        self.says(machine, PXE, ONCE, UEFI)
+        self.assert_state(machine, PXE, ONCE, UEFI)
         self.start(machine)
-        self.keep(machine)
-        self.says(machine, NONE, DISABLED, UEFI)
+        self.reconcile(machine)
+        self.assert_state(machine, NONE, DISABLED, UEFI)
 
-    def test_once_without_a_mode_leaves_that_of_a_pending_one(self):
+    def test_once_without_mode_keeps_pending_mode(self):
         machine = self.machine()
         boot.set(machine, PXE, ONCE, UEFI)
         boot.set(machine, CD, ONCE)
-        self.says(machine, CD, ONCE, UEFI)
+        self.assert_state(machine, CD, ONCE, UEFI)
 
-    def test_secure_boot_while_a_mode_is_for_once(self):
+    def test_secure_boot_while_once_changes_mode(self):
         machine = self.machine(domain={'firmware': {'bootloader': {
             'efi': {'secureBoot': False}}}})
         boot.set(machine, PXE, ONCE, LEGACY)
         boot.set_secure_boot(machine, True)
-        self.says(machine, PXE, ONCE, LEGACY)
+        self.assert_state(machine, PXE, ONCE, LEGACY)
         self.start(machine)
-        self.keep(machine)
+        self.reconcile(machine)
         self.assertTrue(firmware.secure_boot(machine.vm))
         machine = self.machine()
         boot.set(machine, PXE, ONCE, UEFI)
@@ -267,13 +267,13 @@ class ModeTestCase(BootTestCase):
                           True)
 
 
-class TerminateTestCase(BootTestCase):
+class RebootPolicyTestCase(BootTestCase):
 
     def policy(self, machine):
         return machine.vm['spec']['template']['spec']['domain'].get(
             'rebootPolicy')
 
-    def test_with_the_gate(self):
+    def test_terminates_with_gate(self):
         for own in (None, 'Reboot', 'Terminate'):
             machine = self.machine(
                 domain={'rebootPolicy': own} if own else {})
@@ -282,44 +282,44 @@ class TerminateTestCase(BootTestCase):
             boot.set(machine, enabled=DISABLED)
             self.assertEqual(own, self.policy(machine))
 
-    def test_without_the_gate(self):
+    def test_unchanged_without_gate(self):
         machine = self.machine()
         machine.gates.on.clear()
         boot.set(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
 
-    def test_not_wanted(self):
+    def test_unchanged_if_option_is_off(self):
         machine = fakes.Machine(fakes.vm(), reboot_policy=False)
         boot.set(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
 
-    def test_not_for_a_lasting_override(self):
+    def test_unchanged_by_continuous_override(self):
         machine = self.machine()
         boot.set(machine, PXE)
         self.assertIsNone(self.policy(machine))
 
-    def test_not_where_no_vmi_would_follow(self):
+    def test_unchanged_under_strategy_once(self):
         machine = self.machine('Once')
         boot.set(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
 
-    def test_gate_that_was_switched_off_a_moment_ago(self):
+    def test_omitted_if_gate_was_just_disabled(self):
         machine = self.machine()
         machine.faults = [errors.Rejected(
             'RebootPolicy is specified but the RebootPolicy feature gate is '
             'not enabled')]
         boot.set(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
-        self.says(machine, PXE, ONCE)
+        self.assert_state(machine, PXE, ONCE)
 
-    def test_other_refusals_are_told(self):
+    def test_other_refusals_are_raised(self):
         machine = self.machine()
         machine.faults = [errors.Rejected('SEV does not work along with '
                                           'bootable NICs')]
         self.assertRaises(errors.Rejected, boot.set, machine, PXE, ONCE)
 
 
-class BegunTestCase(BootTestCase):
+class BootStartedTestCase(BootTestCase):
 
     def pending(self, vmi=None):
         machine = self.machine('Always')
@@ -327,80 +327,80 @@ class BegunTestCase(BootTestCase):
         boot.set(machine, PXE, ONCE)
         return machine
 
-    def test_vmi_that_was_there_before(self):
+    def test_not_started_by_previous_vmi(self):
         for phase in ('', 'Pending', 'Scheduling', 'Scheduled', 'Running',
                       'Succeeded', 'Failed'):
             machine = self.pending(fakes.vmi(phase, of=fakes.vm()))
             self.assertFalse(boot_overrides.boot_started(*machine.objects()))
-            self.assertFalse(self.keep(machine))
-            self.says(machine, PXE, ONCE)
+            self.assertFalse(self.reconcile(machine))
+            self.assert_state(machine, PXE, ONCE)
 
-    def test_vmi_made_with_it(self):
+    def test_started_when_new_vmi_is_scheduled(self):
         for phase in ('', 'Pending', 'Scheduling'):
             machine = self.pending()
             self.start(machine, phase=phase)
-            self.assertFalse(self.keep(machine), phase)
-            self.says(machine, PXE, ONCE)
+            self.assertFalse(self.reconcile(machine), phase)
+            self.assert_state(machine, PXE, ONCE)
         for phase in ('Scheduled', 'Running', 'Succeeded', 'Failed',
                       'Unknown'):
             machine = self.pending()
             self.start(machine, phase=phase)
             machine.vmi['status']['nodeName'] = 'node-0'
-            self.says(machine, NONE, DISABLED)
-            self.assertTrue(self.keep(machine))
-            self.says(machine, NONE, DISABLED)
-            self.assertFalse(self.keep(machine))
+            self.assert_state(machine, NONE, DISABLED)
+            self.assertTrue(self.reconcile(machine))
+            self.assert_state(machine, NONE, DISABLED)
+            self.assertFalse(self.reconcile(machine))
 
-    def test_vmi_that_ran_and_tells_no_node(self):
+    def test_started_by_vmi_without_node_name(self):
         for phase in ('Scheduled', 'Running', 'Succeeded', 'Unknown'):
             machine = self.pending()
             self.start(machine, phase=phase)
             machine.vmi['status'].pop('nodeName', None)
-            self.assertTrue(self.keep(machine), phase)
+            self.assertTrue(self.reconcile(machine), phase)
 
-    def test_vmi_that_failed_before_it_ran(self):
+    def test_not_started_by_vmi_that_failed_before_running(self):
         machine = self.pending()
         self.start(machine, phase='Failed')
-        self.assertFalse(self.keep(machine))
+        self.assertFalse(self.reconcile(machine))
         machine.vm['status']['startFailure'] = {'lastFailedVMIUID': 'u1'}
         machine.vmi = None
-        self.assertFalse(self.keep(machine))
-        self.says(machine, PXE, ONCE)
+        self.assertFalse(self.reconcile(machine))
+        self.assert_state(machine, PXE, ONCE)
 
-    def test_vmi_that_is_stopped_before_it_ran(self):
+    def test_not_started_by_vmi_stopped_before_running(self):
         machine = self.pending()
         self.start(machine, phase='Scheduling')
         boot_overrides.preserve_once(machine.vm, machine.vmi)
         machine.vm['metadata']['generation'] += 1
         machine.vmi = None
-        self.assertFalse(self.keep(machine))
-        self.says(machine, PXE, ONCE)
+        self.assertFalse(self.reconcile(machine))
+        self.assert_state(machine, PXE, ONCE)
         self.start(machine, uid='u2')
         before = copy.deepcopy(machine.vm)
         boot_overrides.preserve_once(machine.vm, machine.vmi)
         self.assertEqual(before, machine.vm)
-        self.assertTrue(self.keep(machine))
+        self.assertTrue(self.reconcile(machine))
 
-    def test_vmi_that_came_and_went_unseen(self):
+    def test_started_by_vmi_that_is_already_gone(self):
         machine = self.pending()
         self.start(machine)
         machine.vmi = None
-        self.says(machine, NONE, DISABLED)
-        self.assertTrue(self.keep(machine))
+        self.assert_state(machine, NONE, DISABLED)
+        self.assertTrue(self.reconcile(machine))
         self.assertEqual([], self.order(machine))
 
-    def test_override_that_its_owner_undid(self):
+    def test_override_reverted_by_owner_is_removed(self):
         # kubectl replace of the template: KubeVirt finds the VMI up to date.
         machine = self.pending(fakes.vmi(of=fakes.vm()))
         machine.vm['spec']['template'] = fakes.vm()['spec']['template']
         machine.vm['metadata']['generation'] += 1
         machine.vm['status']['observedGeneration'] = machine.vm[
             'metadata']['generation']
-        self.says(machine, NONE, DISABLED)
-        self.keep(machine)
+        self.assert_state(machine, NONE, DISABLED)
+        self.reconcile(machine)
         self.assertIsNone(boot_overrides.once(machine.vm))
 
-    def test_annotation_that_makes_no_sense(self):
+    def test_invalid_annotation_is_ignored(self):
         for text in ('', 'x', '[]', '{"once": 1}', '1'):
             vm = fakes.vm(annotations={annotations.BOOT: text})
             self.assertIs(DISABLED, boot.state(vm, None).enabled)

@@ -16,9 +16,9 @@ FIRST, SECOND = 'Boot1001', 'Boot1002'
 
 
 def make_vm(orders=None, extra=True):
-    """A disk, a CD-ROM, a volume without a disk, two interfaces.
+    """Return a VM with a disk, a CD-ROM, a volume without a disk and two NICs.
 
-    :param orders: dict: name: number
+    :param orders: dict: device name: boot order number
     """
     vm = {
         'metadata': {'name': 'vm', 'namespace': 'default', 'generation': 3},
@@ -48,14 +48,14 @@ def numbers(vm):
 
 class TestOptions(base.BaseTestCase):
 
-    def test_each_device_has_one(self):
+    def test_each_bootable_device_has_an_option(self):
         self.assertEqual(
             [(ROOT, 'root', 'Hdd'), (CD, 'cd', 'Cd'), (EXTRA, 'extra', 'Hdd'),
              (FIRST, 'one', 'Pxe'), (SECOND, 'two', 'Pxe')],
             [(option.reference, option.name, option.class_.value)
              for option in boot_options.options(make_vm())])
 
-    def test_order_of_libvirt(self):
+    def test_default_order_without_numbers(self):
         self.assertEqual((ROOT,), boot_options.order(make_vm()))
         vm = make_vm(extra=False)
         del vm['spec']['template']['spec']['domain']['devices']['disks'][0]
@@ -63,11 +63,11 @@ class TestOptions(base.BaseTestCase):
         self.assertEqual((ROOT,), boot_options.order(vm))
         self.assertEqual('cd', boot_options.options(vm)[0].name)
 
-    def test_order_of_numbers(self):
+    def test_order_by_boot_order_numbers(self):
         vm = make_vm({'two': 1, 'cd': 4})
         self.assertEqual((SECOND, CD), boot_options.order(vm))
 
-    def test_no_device(self):
+    def test_vm_without_devices(self):
         vm = make_vm()
         vm['spec']['template']['spec'].update(domain={}, volumes=[])
         self.assertEqual((), boot_options.options(vm))
@@ -87,27 +87,27 @@ class TestEdit(base.BaseTestCase):
         boot_options.edit(edited, None, None)
         return edited
 
-    def clean(self, vm):
+    def without_annotations(self, vm):
         self.assertFalse(vm['metadata'].get('annotations'))
         vm['metadata'].pop('annotations', None)
         self.assertFalse(vm['spec']['template'].pop('metadata', None))
         return vm
 
-    def test_only_those(self):
+    def test_order_contains_only_given_references(self):
         before = make_vm({'root': 1, 'one': 2})
         vm = self.edit(before, SECOND, CD)
         self.assertEqual({'two': 1, 'cd': 2}, numbers(vm))
-        self.assertEqual(before, self.clean(self.default(vm)))
+        self.assertEqual(before, self.without_annotations(self.default(vm)))
 
-    def test_of_a_disk_that_is_not_written(self):
+    def test_volume_without_disk_gets_a_number(self):
         before = make_vm()
         vm = self.edit(before, EXTRA, ROOT)
         self.assertEqual({'extra': 1, 'root': 2}, numbers(vm))
         vm = self.edit(vm, ROOT, EXTRA)
         self.assertEqual({'extra': 2, 'root': 1}, numbers(vm))
-        self.assertEqual(before, self.clean(self.default(vm)))
+        self.assertEqual(before, self.without_annotations(self.default(vm)))
 
-    def test_references_stay(self):
+    def test_references_are_stable(self):
         before = make_vm()
         before['spec']['template']['spec']['volumes'].append(
             {'name': 'more', 'emptyDisk': {}})
@@ -116,33 +116,33 @@ class TestEdit(base.BaseTestCase):
         self.assertEqual(
             [option.reference for option in boot_options.options(before)],
             [option.reference for option in boot_options.options(vm)])
-        self.assertEqual(before, self.clean(self.default(vm)))
+        self.assertEqual(before, self.without_annotations(self.default(vm)))
 
-    def test_the_same_again_changes_nothing(self):
+    def test_same_order_changes_nothing(self):
         vm = self.edit(make_vm({'root': 1}), FIRST, ROOT)
         self.assertEqual(vm, self.edit(vm, FIRST, ROOT))
 
-    def test_refused(self):
+    def test_invalid_references_are_refused(self):
         for references in ((), ('Boot0009',), (ROOT, ROOT), ('nonsense',),
                            (ROOT, 7)):
             vm = make_vm()
             self.assertRaises(errors.InvalidValue, boot_options.edit, vm,
                               None, references)
 
-    def test_under_a_lasting_override(self):
+    def test_continuous_override_stays_on_top(self):
         before = make_vm()
         vm = copy.deepcopy(before)
         boot_overrides.apply_continuous(vm, boot_order.Class.PXE)
         vm = self.edit(vm, CD, ROOT)
-        # The override is still on top.
+        # The devices of the override are still first.
         self.assertEqual({'one': 1, 'two': 2, 'cd': 3, 'root': 4,
                           'extra': 5}, numbers(vm))
         self.assertIsNotNone(boot_overrides.active_continuous(vm))
         boot_overrides.remove_all(vm)
         self.assertEqual({'cd': 1, 'root': 2}, numbers(vm))
-        self.assertEqual(before, self.clean(self.default(vm)))
+        self.assertEqual(before, self.without_annotations(self.default(vm)))
 
-    def test_under_a_lasting_override_that_is_not_in_force(self):
+    def test_inactive_continuous_override_is_ignored(self):
         vm = make_vm()
         boot_overrides.apply_continuous(vm, boot_order.Class.PXE)
         for item in vm['spec']['template']['spec']['domain']['devices'][
@@ -151,7 +151,7 @@ class TestEdit(base.BaseTestCase):
         vm = self.edit(vm, CD)
         self.assertEqual({'cd': 1}, numbers(vm))
 
-    def test_under_an_override_for_one_boot(self):
+    def test_one_time_override_stays_on_top(self):
         before = make_vm({'root': 1})
         vm = copy.deepcopy(before)
         boot_overrides.apply_once(
@@ -163,9 +163,9 @@ class TestEdit(base.BaseTestCase):
         self.assertTrue(boot_overrides.ends_at_reboot(vm))
         boot_overrides.remove_once(vm)
         self.assertEqual({'one': 1, 'root': 2}, numbers(vm))
-        self.assertEqual(before, self.clean(self.default(vm)))
+        self.assertEqual(before, self.without_annotations(self.default(vm)))
 
-    def test_after_an_override_that_has_begun(self):
+    def test_started_one_time_override_is_removed(self):
         vm = make_vm({'root': 1})
         boot_overrides.apply_once(vm, 'mark', boot_order.Class.CD)
         vmi = {'metadata': {'name': 'vm', 'uid': 'u',
@@ -190,14 +190,13 @@ class TestEdit(base.BaseTestCase):
         boot_overrides.apply_once(vm, 'mark', boot_order.Class.HTTP)
         return vm
 
-    def test_under_http_boot(self):
+    def test_http_boot_stays_on_top(self):
         vm = self.edit(self.with_http_boot(), FIRST, ROOT)
         self.assertEqual(1, numbers(vm)[boot_order.HTTP_DRIVE])
         self.assertEqual([ROOT, CD, FIRST, SECOND], [
             option.reference for option in boot_options.options(vm)])
 
-    def test_the_drive_of_http_boot_goes_with_it(self):
-        """Also when it is the new order that takes the override off."""
+    def test_new_order_removes_http_drive_with_override(self):
         for change in (
                 lambda machine: boot.set(machine, order=(FIRST,)),
                 boot.set_default_order):
@@ -207,12 +206,12 @@ class TestEdit(base.BaseTestCase):
             self.assertIsNone(boot_overrides.once(machine.vm))
             self.assertNotIn(boot_order.HTTP_DRIVE, str(machine.vm))
 
-    def test_owner_gave_another_order_since(self):
+    def test_later_edit_by_owner_is_kept(self):
         vm = self.edit(make_vm({'root': 1}), FIRST, CD)
         devices = vm['spec']['template']['spec']['domain']['devices']
         devices['interfaces'][1]['bootOrder'] = 9
         devices['disks'][1]['bootOrder'] = 5
         self.assertEqual((FIRST, CD, SECOND), boot_options.order(vm))
-        # What is not ours any more stays.
+        # The owner's numbers stay.
         self.assertEqual({'root': 1, 'cd': 5, 'two': 9},
                          numbers(self.default(vm)))

@@ -12,7 +12,10 @@ PXE, HDD, CD = boot_order.Class.PXE, boot_order.Class.HDD, boot_order.Class.CD
 
 
 def template(disks=(), interfaces=(), volumes=None, **devices):
-    """:param disks: 'name' or 'name:number', cd… is a CD-ROM, lun… a LUN"""
+    """Return a VM template.
+
+    :param disks: 'name' or 'name:number'; cd… is a CD-ROM, lun… a LUN
+    """
     def item(text):
         name, _, number = text.partition(':')
         return dict({'name': name},
@@ -46,7 +49,7 @@ class DevicesTestCase(base.BaseTestCase):
     def names(self, made):
         return [device.name for device in boot_order.devices(made)]
 
-    def test_numbered_go_first_then_as_they_stand(self):
+    def test_numbered_devices_precede_the_rest(self):
         made = template(['a', 'b:2', 'cd'], ['net:1', 'net2'])
         self.assertEqual(['net', 'b', 'a', 'cd', 'net2'], self.names(made))
 
@@ -59,14 +62,14 @@ class DevicesTestCase(base.BaseTestCase):
         self.assertEqual((HDD,), boot_order.classes(template(['a'])))
         self.assertEqual((), boot_order.classes({}))
 
-    def test_empty_cdrom_is_one(self):
+    def test_empty_cdrom_is_bootable(self):
         self.assertEqual((CD,), boot_order.classes(
             template(['cd'], volumes=[])))
 
-    def test_floppy_is_none(self):
+    def test_floppy_is_not_bootable(self):
         self.assertEqual((), boot_order.classes(template(['floppy'])))
 
-    def test_data_disks_boot_nothing(self):
+    def test_data_disks_are_not_bootable(self):
         for source in ('cloudInitNoCloud', 'cloudInitConfigDrive',
                        'configMap', 'secret', 'serviceAccount',
                        'downwardAPI', 'downwardMetrics', 'sysprep',
@@ -77,24 +80,24 @@ class DevicesTestCase(base.BaseTestCase):
             self.assertEqual((HDD,), boot_order.classes(made), source)
             self.assertEqual(['root'], self.names(made))
 
-    def test_data_disk_with_a_number_keeps_its_place_and_is_no_target(self):
+    def test_numbered_data_disk_keeps_place_but_is_no_target(self):
         made = template(['root:2', 'cd-data:1'], volumes=[
             {'name': 'cd-data', 'sysprep': {}}])
         self.assertEqual(['cd-data', 'root'], self.names(made))
         self.assertEqual((HDD,), boot_order.classes(made))
 
-    def test_volume_without_a_disk_is_a_disk(self):
+    def test_volume_without_disk_counts_as_disk(self):
         made = template(volumes=[{'name': 'root', 'dataVolume': {}},
                                  {'name': 'init', 'cloudInitNoCloud': {}},
                                  {'name': 'share', 'configMap': {}}])
         self.assertEqual(['root'], self.names(made))
 
-    def test_file_system_is_none(self):
+    def test_file_system_is_not_bootable(self):
         made = template(volumes=[{'name': 'share', 'dataVolume': {}}],
                         filesystems=[{'name': 'share', 'virtiofs': {}}])
         self.assertEqual([], self.names(made))
 
-    def test_interfaces_that_cannot_boot(self):
+    def test_skips_interfaces_that_cannot_boot(self):
         made = template(interfaces=['a', 'b', 'c'])
         nics = made['spec']['domain']['devices']['interfaces']
         nics[0]['passtBinding'] = {}
@@ -102,14 +105,14 @@ class DevicesTestCase(base.BaseTestCase):
         nics[2]['sriov'] = {}
         self.assertEqual(['c'], self.names(made))
 
-    def test_memory_dump_is_given_no_disk(self):
+    def test_memory_dump_gets_no_disk(self):
         made = template(['root'], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}},
             {'name': 'dump', 'memoryDump': {}}])
         boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root'], order(made))
 
-    def test_encrypted_guests_boot_from_no_network(self):
+    def test_encrypted_guests_do_not_boot_from_network(self):
         for each in ('sev', 'snp', 'tdx'):
             made = template(['root'], ['net'])
             made['spec']['domain']['launchSecurity'] = {each: {}}
@@ -117,14 +120,14 @@ class DevicesTestCase(base.BaseTestCase):
             boot_order.prioritize(made, HDD)
             self.assertEqual(['root'], order(made))
 
-    def test_first(self):
+    def test_class_of_first_device(self):
         self.assertIsNone(boot_order.first(template(['a'], ['net'])))
         self.assertIs(PXE, boot_order.first(template(['a:2'], ['net:1'])))
 
 
-class PutFirstTestCase(base.BaseTestCase):
+class PrioritizeTestCase(base.BaseTestCase):
 
-    def test_chosen_class_first_then_the_rest_in_their_order(self):
+    def test_chosen_class_first_then_previous_order(self):
         for class_, expected in (
                 (PXE, ['net2', 'net1', 'cd1', 'b', 'a', 'cd2']),
                 (HDD, ['b', 'a', 'cd1', 'net2', 'net1', 'cd2']),
@@ -144,32 +147,32 @@ class PutFirstTestCase(base.BaseTestCase):
         boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root', 'cd'], order(made))
 
-    def test_owner_numbered_data_disk_stays_where_it_was(self):
+    def test_numbered_data_disk_keeps_its_place(self):
         made = template(['root:1', 'cd-data:2', 'b:3'], ['net'], volumes=[
             {'name': 'cd-data', 'cloudInitNoCloud': {}}])
         boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root', 'cd-data', 'b'], order(made))
 
-    def test_disk_is_written_out_for_a_volume_without_one(self):
+    def test_adds_disk_for_volume_without_one(self):
         made = template([], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}}])
         before = copy.deepcopy(made)
         record = boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root'], order(made))
-        # KubeVirt says on its own what kind of disk it is.
+        # KubeVirt fills in the kind of disk.
         made['spec']['domain']['devices']['disks'][0]['disk'] = {
             'bus': 'virtio'}
         boot_order.restore(made, record)
         self.assertEqual(before, made)
 
-    def test_order_that_is_already_so_changes_nothing(self):
+    def test_same_order_changes_nothing(self):
         made = template(['a:2'], ['net:1'])
         self.assertEqual({}, boot_order.prioritize(made, PXE))
 
 
-class TakeBackTestCase(base.BaseTestCase):
+class RestoreTestCase(base.BaseTestCase):
 
-    def test_comes_back_from_any_order(self):
+    def test_restores_any_order(self):
         names = ['a', 'b', 'cd', 'net']
         for numbers in itertools.product((None, 1, 2, 3, 7), repeat=4):
             used = [number for number in numbers if number]
@@ -190,7 +193,7 @@ class TakeBackTestCase(base.BaseTestCase):
                 boot_order.restore(changed, record)
                 self.assertEqual(made, changed)
 
-    def test_removed_device_does_not_come_back(self):
+    def test_does_not_restore_removed_device(self):
         made = template(['a:1', 'cd'], ['net'])
         record = boot_order.prioritize(made, PXE)
         made['spec']['domain']['devices']['disks'].pop()
@@ -199,7 +202,7 @@ class TakeBackTestCase(base.BaseTestCase):
         self.assertEqual(template(['a:1'], volumes=made['spec']['volumes']),
                          made)
 
-    def test_edit_in_the_meantime_stands(self):
+    def test_keeps_edit_made_meanwhile(self):
         made = template(['a:1', 'b:2'], ['net'])
         record = boot_order.prioritize(made, PXE)     # net 1, a 2, b 3
         disks = made['spec']['domain']['devices']['disks']
@@ -207,7 +210,7 @@ class TakeBackTestCase(base.BaseTestCase):
         boot_order.restore(made, record)
         self.assertEqual(template(['a:1', 'b:9'], ['net']), made)
 
-    def test_number_that_somebody_took_is_theirs(self):
+    def test_restored_number_avoids_one_taken_meanwhile(self):
         made = template(['a:4', 'b:6'], ['net'])
         record = boot_order.prioritize(made, PXE)     # net 1, a 2, b 3
         made['spec']['domain']['devices']['disks'].append(
@@ -217,7 +220,7 @@ class TakeBackTestCase(base.BaseTestCase):
             disk['name']: disk['bootOrder']
             for disk in made['spec']['domain']['devices']['disks']})
 
-    def test_disk_written_out_stays_when_its_owner_made_it_theirs(self):
+    def test_keeps_added_disk_that_owner_edited(self):
         made = template([], ['net'], volumes=[
             {'name': 'root', 'dataVolume': {}}])
         record = boot_order.prioritize(made, PXE)
@@ -229,6 +232,6 @@ class TakeBackTestCase(base.BaseTestCase):
 
 class FakesTestCase(base.BaseTestCase):
 
-    def test_fake_has_all_classes(self):
+    def test_fake_vm_has_all_classes(self):
         self.assertEqual((PXE, HDD, CD), boot_order.classes(
             fakes.vm()['spec']['template']))

@@ -18,14 +18,14 @@ from sushy_kubevirt.machine import reset
 from tests.unit.machine import fakes
 
 DEEP = '[' * 100000
-SOUND = {'id': 'x', 'generation': 6, 'target': 'Pxe', 'changes': {}}
+VALID = {'id': 'x', 'generation': 6, 'target': 'Pxe', 'changes': {}}
 
 
 def once(**members):
-    return json.dumps({'once': {**SOUND, **members}})
+    return json.dumps({'once': {**VALID, **members}})
 
 
-NO_OVERRIDES = (
+INVALID = (
     'x', '[]', '5', DEEP, '{"once":' * 20000,
     json.dumps({'once': {}}), json.dumps({'once': 5, 'continuous': [5]}),
     once(id=None), once(id={}), once(id=5),
@@ -47,14 +47,14 @@ NO_OVERRIDES = (
 )
 
 
-class GarbageTestCase(base.BaseTestCase):
+class InvalidAnnotationTestCase(base.BaseTestCase):
 
     def machine(self, name, text, **kwargs):
         vm = fakes.vm('Manual', annotations={name: text}, **kwargs)
         return fakes.Machine(vm, gates=())
 
-    def check_works(self, machine):
-        """Nothing of what a BMC does stumbles over the annotation."""
+    def assert_bmc_works(self, machine):
+        """Check that boot settings and power work despite the annotation."""
         vm, vmi = machine.objects()
         self.assertEqual(
             boot.BootState(boot.Target.NONE, boot.Enabled.DISABLED,
@@ -74,34 +74,34 @@ class GarbageTestCase(base.BaseTestCase):
         boot.set(machine, enabled=boot.Enabled.DISABLED)
         self.assertEqual(fakes.vm('Manual')['spec'], machine.vm['spec'])
 
-    def test_no_overrides(self):
-        for text in NO_OVERRIDES:
+    def test_invalid_overrides_are_ignored(self):
+        for text in INVALID:
             machine = self.machine(annotations.BOOT, text)
             self.assertIsNone(boot_overrides.once(machine.vm), text[:80])
             self.assertIsNone(boot_overrides.continuous(machine.vm), text[:80])
-            self.check_works(machine)
+            self.assert_bmc_works(machine)
 
-    def test_one_that_is_sound(self):
+    def test_valid_override_is_read(self):
         machine = self.machine(annotations.BOOT, once())
-        self.assertEqual(SOUND, boot_overrides.once(machine.vm))
+        self.assertEqual(VALID, boot_overrides.once(machine.vm))
 
-    def test_a_sound_one_beside_garbage(self):
-        lasting = {'target': 'Hdd', 'changes': {}}
+    def test_valid_override_beside_invalid_one_is_read(self):
+        continuous = {'target': 'Hdd', 'changes': {}}
         machine = self.machine(annotations.BOOT, json.dumps(
-            {'once': {}, 'continuous': lasting}))
+            {'once': {}, 'continuous': continuous}))
         self.assertIsNone(boot_overrides.once(machine.vm))
-        self.assertEqual(lasting, boot_overrides.continuous(machine.vm))
+        self.assertEqual(continuous, boot_overrides.continuous(machine.vm))
 
-    def test_no_run_strategy(self):
+    def test_invalid_run_strategy_is_ignored(self):
         for text in (DEEP, '[]', '{"runStrategy":[]}',
                      '{"runStrategy":{"a":1},"vmi":[1]}',
                      '{"runStrategy":"Halted"}'):
-            self.check_works(self.machine(annotations.RUN_STRATEGY, text))
+            self.assert_bmc_works(self.machine(annotations.RUN_STRATEGY, text))
 
-    def test_no_bootloaders(self):
+    def test_invalid_bootloaders_are_ignored(self):
         for text in (DEEP, '[]', '{"efi":5,"bios":"x"}', '{"efi":[]}'):
             machine = self.machine(annotations.BOOTLOADERS, text)
-            self.check_works(machine)
+            self.assert_bmc_works(machine)
             boot.set(machine, mode=boot.Mode.UEFI)
             self.assertEqual({'efi': {'secureBoot': False}},
                              firmware.bootloader(

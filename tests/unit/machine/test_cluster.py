@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find, read and write machines, and handle errors in between."""
+"""Finding, reading and writing machines, with faults of the API."""
 
 import os
 import threading
@@ -19,8 +19,8 @@ QUICK = dict(keeper=False, watch_seconds=20, watch_backoff=0.2,
              read_deadline=3)
 
 
-def notes(machine):
-    """The attributes that no field of a VM stands for."""
+def custom_attributes(machine):
+    """Return the attributes that are not derived from a field of the VM."""
     known = {knob.name for knob in bios.VM_ATTRIBUTES}
     return {name: value for name, value in machine.attributes().items()
             if name not in known}
@@ -51,7 +51,7 @@ class ClusterTestCase(base.BaseTestCase):
                     return
             except errors.Unavailable:
                 pass
-            self.assertLess(time.monotonic(), end, 'it did not come')
+            self.assertLess(time.monotonic(), end, 'condition not met in time')
             time.sleep(0.01)
 
     def annotation(self, machine, name):
@@ -70,29 +70,29 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertRaises(errors.MachineNotFound, c.machine, 'b')
         self.assertRaises(errors.MachineNotFound, c.machine, 'x/a')
 
-    def test_without_a_firmware_uuid_the_uid_serves(self):
+    def test_uid_identifies_vm_without_firmware_uuid(self):
         vm = api.vm('b')
         del vm['spec']['template']['spec']['domain']['firmware']
         self.api.put('virtualmachines', vm)
         self.assertEqual('b', self.cluster().machine(
             vm['metadata']['uid']).name)
 
-    def test_a_name_in_two_namespaces_is_ambiguous(self):
+    def test_name_in_two_namespaces_is_ambiguous(self):
         self.api.put('virtualmachines', api.vm('a', 'other'))
         e = self.assertRaises(errors.AmbiguousName, self.cluster().machine,
                               'a')
         self.assertEqual(('default/a', 'other/a'), e.candidates)
         self.assertEqual('other', self.cluster().machine('other/a').namespace)
 
-    def test_a_uuid_of_two_is_ambiguous(self):
+    def test_uuid_of_two_vms_is_ambiguous(self):
         c = self.cluster()
         uuid = c.machine('a').uuid
         other = self.api.put('virtualmachines', api.vm('b', firmware=uuid))
         self.until(lambda: len(c.machines()) == 2)
         e = self.assertRaises(errors.AmbiguousName, c.machine, uuid)
         self.assertEqual(('default/a', 'default/b'), e.candidates)
-        # Whoever made the second one has not taken the first one's place,
-        # nor made it unreachable.
+        # The second VM has not replaced the first, and both are reachable by
+        # name and uid.
         for vm in self.vm, other:
             name, uid = vm['metadata']['name'], vm['metadata']['uid']
             self.assertEqual(uid, c.machine('default/' + name).uuid)
@@ -102,7 +102,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertEqual('a', c.machine(uuid).name)
         self.assertEqual(uuid, c.machine('a').uuid)
 
-    def test_a_uid_is_nobody_elses_uuid(self):
+    def test_uid_of_one_vm_as_uuid_of_another(self):
         vm = api.vm('b')
         del vm['spec']['template']['spec']['domain']['firmware']
         self.api.put('virtualmachines', vm)
@@ -112,7 +112,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertEqual('b', c.machine(uid).name)
         self.assertEqual(other['metadata']['uid'], c.machine('c').uuid)
 
-    def test_a_uuid_is_no_name(self):
+    def test_name_that_looks_like_uuid_needs_namespace(self):
         gone = '9a2ae0de-b2a1-4a83-9b5e-ea5c0a7d8d83'
         for name in gone, gone.replace('-', ''):
             self.api.put('virtualmachines', api.vm(name))
@@ -127,7 +127,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertEqual(['one/b', 'two/b'],
                          [m.qualified_name for m in c.machines()])
 
-    def test_one_vm_alone_asks_for_no_more(self):
+    def test_single_vm_scope_requests_only_that_vm(self):
         self.api.put('virtualmachines', api.vm('b'))
         c = self.cluster(vm='default/a')
         self.assertEqual(['a'], [m.name for m in c.machines()])
@@ -137,7 +137,7 @@ class ClusterTestCase(base.BaseTestCase):
                 self.assertIn('/namespaces/default/', path)
                 self.assertEqual('metadata.name=a', query['fieldSelector'])
 
-    def test_many_come_in_pages(self):
+    def test_lists_are_paged(self):
         for n in range(25):
             self.api.put('virtualmachines', api.vm('vm%d' % n))
         c = self.cluster(opts={'page_size': 10})
@@ -145,7 +145,7 @@ class ClusterTestCase(base.BaseTestCase):
 
     # Reading
 
-    def test_an_instance_type_tells_the_sizes_of_a_vm_that_is_off(self):
+    def test_sizes_of_stopped_vm_come_from_instance_type(self):
         self.vm['spec']['instancetype'] = {'name': 'small'}
         self.vm['metadata']['generation'] = 1
         self.api.put('virtualmachines', self.vm)
@@ -170,7 +170,7 @@ class ClusterTestCase(base.BaseTestCase):
         machine.inventory()
         self.assertEqual(2, self.api.count('GET', '/expand-spec$'))
 
-    def test_reads_cost_no_call(self):
+    def test_reads_send_no_request(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         before = self.api.count('GET')
@@ -178,7 +178,7 @@ class ClusterTestCase(base.BaseTestCase):
             machine.objects()
         self.assertEqual(before, self.api.count('GET'))
 
-    def test_a_vm_that_is_about_to_be_seen_is_waited_for(self):
+    def test_waits_for_vm_that_was_just_created(self):
         c = self.cluster()
         c.wait_ready()
         self.assertRaises(errors.MachineNotFound, c.machine, 'b',
@@ -189,13 +189,13 @@ class ClusterTestCase(base.BaseTestCase):
         self.addCleanup(timer.join)
         self.assertEqual('b', c.machine('b').name)
 
-    def test_changes_come_by_the_watch(self):
+    def test_watch_delivers_changes(self):
         machine = self.cluster().machine('a')
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1')
 
-    def test_a_vmi_is_that_of_the_vm_which_owns_it(self):
+    def test_vmi_of_another_owner_is_ignored(self):
         machine = self.cluster().machine('a')
         stray = self.api.put('virtualmachineinstances',
                              api.vmi(api.vm('a')))
@@ -206,7 +206,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.put('virtualmachineinstances', mine)
         self.until(lambda: machine.objects()[1] is not None)
 
-    def test_a_deleted_vm_is_gone_and_its_namesake_another(self):
+    def test_recreated_vm_is_another_machine(self):
         c = self.cluster()
         machine = c.machine('a')
         self.api.delete('virtualmachines', self.vm)
@@ -217,14 +217,14 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: c.machines())
         self.assertRaises(errors.MachineNotFound, machine.objects)
 
-    def test_a_namesake_is_not_written_to(self):
+    def test_recreated_vm_is_not_written_to(self):
         machine = self.cluster().machine('a')
         machine.objects()
         self.api.put('virtualmachines', api.vm('a'))
         self.assertRaises(errors.Conflict, machine.patch, [
             {'op': 'add', 'path': '/metadata/labels', 'value': {}}])
 
-    def test_a_deletion_is_read_by_a_write_before_the_watch_tells(self):
+    def test_write_notices_deletion_before_watch(self):
         machine = self.cluster().machine('a')
         # No event: as if the watch lagged.
         del self.api.objects['virtualmachines'][('default', 'a')]
@@ -232,9 +232,9 @@ class ClusterTestCase(base.BaseTestCase):
                           'Lit')
         self.assertRaises(errors.MachineNotFound, machine.objects)
 
-    # Breaks
+    # Broken watches and outages
 
-    def test_a_broken_watch_is_resumed_from_where_it_was(self):
+    def test_broken_watch_resumes_at_last_version(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         lists = self.api.count('GET', 'virtualmachines')
@@ -244,7 +244,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: self.annotation(machine, 'x') == '1')
         self.assertEqual(lists, self.api.count('GET', 'virtualmachines'))
 
-    def test_a_version_too_old_makes_it_list_again(self):
+    def test_lists_again_after_expired_watch(self):
         c = self.cluster()
         machine = c.machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
@@ -257,7 +257,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: [m.name for m in c.machines()] == ['b'])
         self.assertRaises(errors.MachineNotFound, machine.objects)
 
-    def test_a_stale_cache_reads_from_the_api(self):
+    def test_stale_cache_reads_from_api(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
@@ -268,7 +268,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1')
 
-    def test_a_list_that_changes_too_fast_may_be_asked_for_again(self):
+    def test_expired_list_is_unavailable(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
@@ -277,7 +277,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: machine.cluster._cache.stale)
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
 
-    def test_an_outage_is_told_and_its_end_noticed(self):
+    def test_outage_is_reported_until_it_ends(self):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.stop()
@@ -290,7 +290,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: machine.objects() and True)
         self.until(lambda: not machine.cluster._cache.stale)
 
-    def test_what_probes_and_metrics_ask_for(self):
+    def test_cache_age_watch_problem_and_call_counters(self):
         c = self.cluster()
         self.assertIsNone(c.cache_age)
         self.assertEqual(
@@ -314,7 +314,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: not c.watch_problem)
         self.until(lambda: c.cache_age == 0)
 
-    def test_a_server_that_lost_its_history_is_believed(self):
+    def test_accepts_server_with_reset_resource_versions(self):
         c = self.cluster()
         self.until(lambda: c.machines() and self.api.count('WATCH') == 2)
         self.api.stop()
@@ -330,21 +330,21 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.put('virtualmachines', again)
         self.until(lambda: self.annotation(c.machine('b'), 'x') == '1')
 
-    def test_a_watch_without_a_word_is_dead(self):
+    def test_silent_watch_is_restarted(self):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.kube.client.WATCH_GRACE', 0.2))
         self.useFixture(fixtures.MonkeyPatch(
             'tests.unit.machine.api.WATCHES_END', False))
         machine = self.cluster(opts={'watch_seconds': 1}).machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
-        # The server has forgotten whom to tell.
+        # The server sends no more events to the open watches.
         with self.api.lock:
             self.api.watches.clear()
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1')
 
-    def test_the_first_read_tells_why_it_cannot(self):
+    def test_first_read_raises_cause_of_failure(self):
         self.api.rule('GET', 'virtualmachineinstances', (
             403, {'message': 'User "bmc" cannot list resource'}), 10 ** 6)
         e = self.assertRaises(errors.AccessDenied, self.cluster().machines)
@@ -356,26 +356,27 @@ class ClusterTestCase(base.BaseTestCase):
 
     # Writing
 
-    def test_a_write_is_read_at_once(self):
+    def test_read_returns_own_write(self):
         self.api.rule('WATCH', '', 'hang', times=10 ** 6)
         machine = self.cluster().machine('a')
         machine.set_attributes({'Quiet': True, 'Cores': 2})
-        self.assertEqual({'Quiet': True, 'Cores': 2}, notes(machine))
+        self.assertEqual({'Quiet': True, 'Cores': 2},
+                         custom_attributes(machine))
         machine.set_attributes({'Cores': None})
-        self.assertEqual({'Quiet': True}, notes(machine))
+        self.assertEqual({'Quiet': True}, custom_attributes(machine))
         machine.set_indicator('Blinking')
         self.assertEqual('Blinking', machine.indicator())
         machine.reset_attributes()
-        self.assertEqual({}, notes(machine))
+        self.assertEqual({}, custom_attributes(machine))
         self.assertEqual('Blinking', machine.indicator())
 
-    def test_an_action_is_read_at_once(self):
+    def test_read_returns_effect_of_own_action(self):
         self.api.rule('WATCH', '', 'hang', times=10 ** 6)
         machine = self.cluster().machine('a')
         machine.call('start')
         self.assertEqual('called', self.annotation(machine, 'start'))
 
-    def test_writes_survive(self):
+    def test_writes_are_retried_after_faults(self):
         bad = {
             'conflict': (409, {'message': 'modified'}),
             'busy': (429, {'message': 'busy'}, {'Retry-After': '0'}),
@@ -388,32 +389,32 @@ class ClusterTestCase(base.BaseTestCase):
                 self.api.rule('PATCH', '', action)
                 before = self.api.version
                 machine.set_attributes({'Name': name})
-                self.assertEqual({'Name': name}, notes(machine))
+                self.assertEqual({'Name': name}, custom_attributes(machine))
                 self.assertEqual(before + 1, self.api.version)
 
-    def test_a_request_that_hangs_leaves_time_for_another(self):
+    def test_hanging_request_is_retried_before_deadline(self):
         machine = self.cluster(opts={
             'write_deadline': 3, 'request_timeout': 10}).machine('a')
         self.api.rule('PATCH', '', 'hang')
         machine.set_indicator('Lit')
         self.assertEqual('Lit', machine.indicator())
 
-    def test_what_the_caller_got_wrong_is_not_tried_again(self):
+    def test_rejected_write_is_not_retried(self):
         machine = self.cluster().machine('a')
         self.api.rule('PATCH', '', (422, {'message': 'no'}))
         self.assertRaises(errors.Rejected, machine.set_indicator, 'Lit')
         self.assertEqual(1, self.api.count('PATCH'))
         self.assertRaises(errors.InvalidValue, machine.set_indicator, 'On')
 
-    def test_a_write_gives_up_at_its_deadline(self):
+    def test_write_fails_at_deadline(self):
         machine = self.cluster(opts={'write_deadline': 0.5}).machine('a')
         self.api.rule('PATCH', '', (503, {'message': 'no'}), 10 ** 6)
         began = time.monotonic()
         self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')
-        # Far from the usual deadline.
+        # Well below the default deadline.
         self.assertLess(time.monotonic() - began, 10)
 
-    def test_closing_wakes_a_write_that_waits(self):
+    def test_close_interrupts_waiting_write(self):
         c = self.cluster(opts={'write_deadline': 60})
         machine = c.machine('a')
         self.api.rule('PATCH', '', (429, {}, {'Retry-After': '30'}))
@@ -422,7 +423,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertRaises(errors.Unavailable, machine.set_indicator, 'Lit')
         self.assertLess(time.monotonic() - began, 20)
 
-    def test_two_writers_lose_nothing(self):
+    def test_concurrent_writers_lose_no_update(self):
         machines = [self.cluster(opts={'write_deadline': 20}).machine('a')
                     for _ in range(3)]
 
@@ -437,65 +438,65 @@ class ClusterTestCase(base.BaseTestCase):
         for each in threads:
             each.join()
         machine = self.cluster().machine('a')
-        self.assertEqual(15, len(notes(machine)))
+        self.assertEqual(15, len(custom_attributes(machine)))
 
-    # Telling
+    # Subscribers
 
-    def test_subscribers_hear_what_there_is_and_what_changes(self):
+    def test_subscribers_receive_existing_and_changed_objects(self):
         self.api.put('virtualmachineinstances', api.vmi(self.vm))
-        heard = []
+        received = []
         c = self.cluster()
-        c.subscribe(lambda machine, vm, vmi: heard.append(
+        c.subscribe(lambda machine, vm, vmi: received.append(
             (machine.name, vm is not None, vmi is not None)))
         c.wait_ready()
-        self.until(lambda: heard)
-        self.assertEqual([('a', True, True)], heard)
+        self.until(lambda: received)
+        self.assertEqual([('a', True, True)], received)
         self.api.delete('virtualmachines', self.vm)
-        self.until(lambda: len(heard) == 2)
-        self.assertEqual(('a', False, False), heard[1])
+        self.until(lambda: len(received) == 2)
+        self.assertEqual(('a', False, False), received[1])
 
-    def test_a_subscriber_that_fails_harms_nobody(self):
+    def test_failing_subscriber_does_not_affect_others(self):
         c = self.cluster()
-        heard = []
+        received = []
         c.subscribe(lambda *args: 1 / 0)
-        c.subscribe(lambda *args: heard.append(args))
+        c.subscribe(lambda *args: received.append(args))
         c.wait_ready()
-        self.until(lambda: heard)
+        self.until(lambda: received)
 
     # Processes
 
-    def test_a_child_process_starts_anew(self):
+    def test_child_process_gets_own_threads(self):
         c = self.cluster()
         machine = c.machine('a')
         read, write = os.pipe()
         pid = os.fork()
         if not pid:
-            answer = b'no'
+            result = b'no'
             try:
                 self.vm['metadata']['annotations']['x'] = '1'
                 machine.set_indicator('Lit')
                 if machine.indicator() == 'Lit' and len(
                         threading.enumerate()) > 1:
-                    answer = b'ok'
+                    result = b'ok'
             finally:
-                os.write(write, answer)
+                os.write(write, result)
                 os._exit(0)
         os.waitpid(pid, 0)
         self.assertEqual(b'ok', os.read(read, 2))
         self.until(lambda: machine.indicator() == 'Lit')
 
-    def test_nothing_runs_before_it_is_needed(self):
+    def test_starts_no_threads_or_requests_before_first_use(self):
         before = set(threading.enumerate())
         requests = len(self.api.requests)
         self.cluster()
-        # The server of another test may be answering still.
+        # The server of another test may still handle a request.
         self.assertEqual([], [
             thread.name for thread in threading.enumerate()
             if thread not in before
             and 'process_request' not in thread.name])
         self.assertEqual(requests, len(self.api.requests))
 
-    def test_closed_is_closed(self):
+    def test_close_stops_watch_threads(self):
         c = self.cluster()
         c.wait_ready()
         self.until(lambda: self.api.count('WATCH') == 2)

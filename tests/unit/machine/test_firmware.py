@@ -25,7 +25,7 @@ def loader_of(made):
 
 class ModeTestCase(base.BaseTestCase):
 
-    def test_read(self):
+    def test_mode_of_bootloader(self):
         self.assertIs(LEGACY, firmware.mode(vm()))
         self.assertIs(LEGACY, firmware.mode(vm({'bios': {}})))
         self.assertIs(UEFI, firmware.mode(vm({'efi': {}})))
@@ -35,7 +35,7 @@ class ModeTestCase(base.BaseTestCase):
         made['spec']['template']['spec']['architecture'] = 'arm64'
         self.assertIs(UEFI, firmware.mode(made))
 
-    def test_what_a_preference_chose_shows_in_the_vmi(self):
+    def test_mode_of_preference_is_read_from_vmi(self):
         made = vm()
         running = fakes.vmi()
         running['spec']['domain']['firmware'] = {'bootloader': {'efi': {}}}
@@ -43,11 +43,11 @@ class ModeTestCase(base.BaseTestCase):
         made['spec']['preference'] = {'name': 'windows'}
         running['spec'] = {'spec': running['spec']}['spec']
         self.assertIs(UEFI, firmware.mode(made, running))
-        # One made with an override says nothing of the preference.
+        # A VMI created with an override does not show the preference.
         running['metadata']['annotations'] = {annotations.BOOT_ONCE: 'x'}
         self.assertIs(LEGACY, firmware.mode(made, running))
 
-    def test_set_and_take_back_any(self):
+    def test_restores_any_bootloader(self):
         for loader in (None, {'bios': {}}, {'bios': {'useSerial': True}},
                        {'efi': {'secureBoot': False}},
                        {'efi': {'secureBoot': False, 'persistent': True}}):
@@ -61,7 +61,7 @@ class ModeTestCase(base.BaseTestCase):
                     firmware.restore_mode(made, change)
                 self.assertEqual(before, made['spec'])
 
-    def test_there_and_back_keeps_the_rest(self):
+    def test_switching_back_restores_bootloader_options(self):
         made = vm({'efi': {'persistent': True}},
                   features={'smm': {'enabled': True}})
         self.assertTrue(firmware.secure_boot(made))
@@ -76,13 +76,13 @@ class ModeTestCase(base.BaseTestCase):
                          made['spec']['template']['spec']['domain'][
                              'features'])
 
-    def test_preference_is_overruled(self):
+    def test_mode_overrides_preference(self):
         made = vm()
         made['spec']['preference'] = {'name': 'windows'}
         firmware.set_mode(made, LEGACY)
         self.assertEqual({'bios': {}}, loader_of(made))
 
-    def test_edit_in_the_meantime_stands(self):
+    def test_keeps_edit_made_meanwhile(self):
         made = vm({'bios': {}})
         change = firmware.set_mode(made, UEFI)
         firmware.set_mode(made, LEGACY)
@@ -93,12 +93,12 @@ class ModeTestCase(base.BaseTestCase):
 
 class SecureBootTestCase(base.BaseTestCase):
 
-    def test_efi_that_does_not_say_has_it(self):
+    def test_efi_has_secure_boot_by_default(self):
         self.assertTrue(firmware.secure_boot(vm({'efi': {}})))
         self.assertFalse(firmware.secure_boot(vm({'bios': {}})))
         self.assertFalse(firmware.secure_boot(vm()))
 
-    def test_on_brings_smm(self):
+    def test_secure_boot_enables_smm(self):
         for features in (None, {}, {'smm': {'enabled': False}},
                          {'smm': {}}, {'acpi': {}}):
             made = vm({'efi': {'secureBoot': False, 'persistent': True}})
@@ -113,19 +113,19 @@ class SecureBootTestCase(base.BaseTestCase):
                 'smm']
             self.assertIn(smm, ({'enabled': True}, {}))
 
-    def test_off(self):
+    def test_secure_boot_can_be_disabled(self):
         made = vm({'efi': {'persistent': True}})
         firmware.edit_secure_boot(made, False)
         self.assertEqual({'efi': {'secureBoot': False, 'persistent': True}},
                          loader_of(made))
 
-    def test_off_under_legacy_is_so_already(self):
+    def test_disabling_under_legacy_changes_nothing(self):
         made = vm()
         before = copy.deepcopy(made)
         firmware.edit_secure_boot(made, False)
         self.assertEqual(before, made)
 
-    def test_on_under_legacy_is_refused(self):
+    def test_enabling_under_legacy_is_refused(self):
         for loader in (None, {'bios': {}}):
             e = self.assertRaises(errors.WrongState,
                                   firmware.edit_secure_boot, vm(loader),

@@ -34,7 +34,7 @@ class CpusTestCase(base.BaseTestCase):
         self.assertEqual((2, 3, 2, 12), self.cpus(
             {'cpu': {'sockets': 2, 'cores': 3, 'threads': 2}}))
 
-    def test_what_is_missing_counts_one(self):
+    def test_missing_topology_values_default_to_one(self):
         self.assertEqual((1, 4, 1, 4), self.cpus({'cpu': {'cores': 4}}))
         self.assertEqual((1, 1, 1, 1), self.cpus({}))
 
@@ -44,13 +44,13 @@ class CpusTestCase(base.BaseTestCase):
         resources['limits'] = {'cpu': '3'}
         self.assertEqual((3, 1, 1, 3), self.cpus({'resources': resources}))
 
-    def test_an_instance_type_shows_in_the_vmi(self):
+    def test_cpus_of_instance_type_are_read_from_vmi(self):
         a = vm()
         cpus = inventory.of(a, vmi(a, domain={'cpu': {
             'sockets': 4, 'model': 'host-model'}})).cpus
         self.assertEqual((4, 'host-model'), (cpus.total, cpus.model))
 
-    def test_hotplugged(self):
+    def test_hotplugged_cpus(self):
         a = vm({'cpu': {'sockets': 1, 'cores': 2}})
         cpus = inventory.of(a, vmi(a, {'currentCPUTopology': {
             'sockets': 3, 'cores': 2, 'threads': 1}})).cpus
@@ -75,7 +75,7 @@ class MemoryTestCase(base.BaseTestCase):
             memory={'hugepages': {'pageSize': '2Mi'}}))
         self.assertEqual(0, self.memory())
 
-    def test_what_runs_is_told_by_the_vmi(self):
+    def test_memory_of_running_vm_is_read_from_vmi(self):
         a = vm({'memory': {'guest': '64Mi'}})
         self.assertEqual(96 * MIB, inventory.of(a, vmi(a, {
             'memory': {'guestCurrent': '96Mi'}})).memory_bytes)
@@ -93,14 +93,14 @@ class NicsTestCase(base.BaseTestCase):
             networks=[{'name': 'default', 'pod': {}},
                       {'name': 'lab', 'multus': {'networkName': 'x/lab'}}])
 
-    def test_off(self):
+    def test_nics_of_stopped_vm(self):
         default, lab = inventory.of(self.vm, None).nics
         self.assertEqual(('default', '', 'virtio', 'pod'), (
             default.name, default.mac, default.model, default.network))
         self.assertEqual(('lab', '02:00:00:00:00:0a', 'e1000', 'x/lab'), (
             lab.name, lab.mac, lab.model, lab.network))
 
-    def test_running_with_a_mac_made_up_and_an_agent(self):
+    def test_nic_of_running_vm_with_guest_agent(self):
         default, _ = inventory.of(self.vm, vmi(self.vm, {'interfaces': [
             {'name': 'default', 'mac': '52:54:00:AA:bb:cc',
              'ipAddress': '10.0.0.5', 'linkState': 'up',
@@ -112,7 +112,7 @@ class NicsTestCase(base.BaseTestCase):
             ('52:54:00:aa:bb:cc', ('10.0.0.5', 'fd00::5'), 'eth0', 'up'),
             (default.mac, default.ips, default.guest_name, default.link))
 
-    def test_the_interface_kubevirt_adds(self):
+    def test_default_interface_added_by_kubevirt(self):
         [nic] = inventory.of(vm(), None).nics
         self.assertEqual(('default', 'pod'), (nic.name, nic.network))
         self.assertEqual((), inventory.of(vm({'devices': {
@@ -144,13 +144,13 @@ class DisksTestCase(base.BaseTestCase):
         self.assertEqual(('disk', 'sata', 2048 * MIB), (
             plain.kind, plain.bus, plain.capacity_bytes))
 
-    def test_a_volume_without_a_disk_is_one(self):
+    def test_volume_without_disk_counts_as_disk(self):
         [disk] = self.disks([], [{'name': 'v', 'containerDisk': {}}],
                             architecture='arm64')
         self.assertEqual(('v', 'disk', 'virtio'),
                          (disk.name, disk.kind, disk.bus))
 
-    def test_capacity_of_a_claim_of_a_running_vm(self):
+    def test_capacity_of_running_vm_is_that_of_its_claim(self):
         volume = {'name': 'r', 'persistentVolumeClaim': {'claimName': 'c'}}
         [disk] = self.disks([{'name': 'r', 'disk': {}}], [volume], [
             {'name': 'r', 'persistentVolumeClaimInfo': {
@@ -158,7 +158,7 @@ class DisksTestCase(base.BaseTestCase):
                 'requests': {'storage': '8Gi'}}}])
         self.assertEqual(10240 * MIB, disk.capacity_bytes)
 
-    def test_capacity_asked_for_in_a_template(self):
+    def test_capacity_requested_in_datavolume_template(self):
         for kind in ('storage', 'pvc'):
             [disk] = self.disks(
                 [{'name': 'r', 'disk': {}}],
@@ -203,7 +203,7 @@ class MachineTestCase(base.BaseTestCase):
         self.assertFalse(facts.graphics or facts.serial_console)
         self.assertEqual('Persistent', facts.tpm)
 
-    def test_since_when_it_runs(self):
+    def test_start_and_boot_times_of_running_vm(self):
         a = vm()
         status = {'phase': 'Running', 'phaseTransitionTimestamps': [
             {'phase': 'Pending', 'phaseTransitionTimestamp': 'p'},
@@ -217,7 +217,7 @@ class MachineTestCase(base.BaseTestCase):
         facts = inventory.of(a, made)
         self.assertEqual(('', ''), (facts.started, facts.booted))
 
-    def test_what_the_guest_made_of_its_interface(self):
+    def test_mac_in_guest_and_link_state(self):
         a = vm({'devices': {'interfaces': [
             {'name': 'default', 'macAddress': '02-00-00-00-00-AA',
              'state': 'down'}]}})

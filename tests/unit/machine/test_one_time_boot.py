@@ -16,7 +16,7 @@ from sushy_kubevirt.machine import run_strategy
 from tests.unit.machine import fakes
 
 
-class PutRightTestCase(base.BaseTestCase):
+class ReconcileTestCase(base.BaseTestCase):
 
     def pending(self, strategy, gates=('RebootPolicy',)):
         machine = fakes.Machine(fakes.vm(strategy), gates=gates)
@@ -28,7 +28,7 @@ class PutRightTestCase(base.BaseTestCase):
         machine.vm['status']['observedGeneration'] = machine.vm[
             'metadata']['generation']
 
-    def keep(self, machine):
+    def reconcile(self, machine):
         edited = one_time_boot.desired_vm(*machine.objects())
         if edited is None:
             return False
@@ -37,224 +37,224 @@ class PutRightTestCase(base.BaseTestCase):
         self.assertIsNone(one_time_boot.desired_vm(*machine.objects()))
         return True
 
-    def is_clean(self, machine, strategy):
+    def assert_restored(self, machine, strategy):
         self.assertEqual(fakes.vm(strategy)['spec'], machine.vm['spec'])
         self.assertEqual({'other': 'kept'},
                          machine.vm['metadata']['annotations'])
 
 
-class OneTimeBootTestCase(PutRightTestCase):
+class OneTimeBootTestCase(ReconcileTestCase):
 
-    def test_whoever_started_it(self):
+    def test_runs_under_always_until_next_vmi(self):
         for strategy in ('RerunOnFailure', 'Manual'):
             machine = self.pending(strategy)
             self.start(machine)
-            self.assertTrue(self.keep(machine))
-            # Kept up for this boot, on its own order again.
+            self.assertTrue(self.reconcile(machine))
+            # Runs under Always for this boot, with its own order restored.
             self.assertEqual('Always', machine.strategy)
             self.assertEqual((strategy, 'u1'),
                              run_strategy.saved(machine.vm))
             spec = copy.deepcopy(machine.vm['spec'])
             spec['runStrategy'] = strategy
             self.assertEqual(fakes.vm(strategy)['spec'], spec)
-            # The guest reboots, which ends its VMI.
+            # The guest reboots, and its VMI ends.
             machine.vmi['status']['phase'] = 'Succeeded'
-            self.assertFalse(self.keep(machine))
+            self.assertFalse(self.reconcile(machine))
             machine.vmi = None
-            self.assertFalse(self.keep(machine))
+            self.assertFalse(self.reconcile(machine))
             machine.vmi = fakes.vmi('Pending', 'u2')
-            self.assertTrue(self.keep(machine))
-            self.is_clean(machine, strategy)
+            self.assertTrue(self.reconcile(machine))
+            self.assert_restored(machine, strategy)
 
-    def test_always_needs_no_strategy_of_another(self):
+    def test_strategy_always_is_not_changed(self):
         machine = self.pending('Always')
         self.start(machine)
-        self.keep(machine)
-        self.is_clean(machine, 'Always')
+        self.reconcile(machine)
+        self.assert_restored(machine, 'Always')
 
-    def test_without_the_gate(self):
+    def test_restores_at_once_without_gate(self):
         for strategy in ('RerunOnFailure', 'Manual', 'Always', 'Once'):
             machine = self.pending(strategy, gates=())
             self.start(machine)
-            self.keep(machine)
-            self.is_clean(machine, strategy)
+            self.reconcile(machine)
+            self.assert_restored(machine, strategy)
 
-    def test_running_field(self):
+    def test_keeps_running_field(self):
         machine = fakes.Machine(fakes.vm(running=True))
         boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
         self.start(machine)
-        self.keep(machine)
+        self.reconcile(machine)
         self.assertEqual(fakes.vm(running=True)['spec'], machine.vm['spec'])
 
-    def test_policy_that_is_its_owners(self):
+    def test_keeps_reboot_policy_of_owner(self):
         for own in ('Terminate', 'Reboot'):
             machine = fakes.Machine(fakes.vm(
                 'Manual', domain={'rebootPolicy': own}))
             boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
             self.start(machine)
-            self.keep(machine)
+            self.reconcile(machine)
             self.assertEqual(own, machine.vm['spec']['template']['spec'][
                 'domain']['rebootPolicy'])
             machine.vmi = fakes.vmi(uid='u2')
-            self.keep(machine)
+            self.reconcile(machine)
             self.assertEqual('Manual', machine.strategy)
 
-    def test_vmi_that_ended_before_anybody_looked(self):
+    def test_restores_after_vmi_that_already_ended(self):
         for phase in ('Succeeded', 'Failed'):
             machine = self.pending('RerunOnFailure')
             self.start(machine, phase=phase)
             machine.vmi['status']['nodeName'] = 'node-0'
-            self.keep(machine)
-            self.is_clean(machine, 'RerunOnFailure')
+            self.reconcile(machine)
+            self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_vmi_that_is_being_stopped(self):
+    def test_restores_while_vmi_is_stopping(self):
         machine = self.pending('Manual')
         self.start(machine)
         machine.vmi['metadata']['deletionTimestamp'] = 'x'
-        self.keep(machine)
-        self.is_clean(machine, 'Manual')
+        self.reconcile(machine)
+        self.assert_restored(machine, 'Manual')
 
-    def test_started_by_a_bmc(self):
+    def test_restores_after_power_on_by_bmc(self):
         machine = self.pending('Halted')
         reset.reset(machine, power_state.ResetType.ON)
-        self.assertFalse(self.keep(machine))
+        self.assertFalse(self.reconcile(machine))
         self.start(machine, phase='Scheduling')
-        self.assertFalse(self.keep(machine))
+        self.assertFalse(self.reconcile(machine))
         self.start(machine)
-        self.assertTrue(self.keep(machine))
+        self.assertTrue(self.reconcile(machine))
         self.assertEqual('Always', machine.strategy)
         machine.vmi = fakes.vmi('Pending', 'u2')
-        self.keep(machine)
-        self.is_clean(machine, 'RerunOnFailure')
+        self.reconcile(machine)
+        self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_started_by_a_bmc_and_the_policy_did_not_get_through(self):
+    def test_restores_strategy_if_vmi_lacks_reboot_policy(self):
         machine = self.pending('Manual')
         reset.reset(machine, power_state.ResetType.ON)
         self.start(machine)
         del machine.vmi['spec']['domain']['rebootPolicy']
-        self.keep(machine)
-        self.is_clean(machine, 'Manual')
+        self.reconcile(machine)
+        self.assert_restored(machine, 'Manual')
 
-    def test_override_taken_away_before_its_boot(self):
+    def test_restores_strategy_of_removed_override(self):
         machine = self.pending('Manual')
         reset.reset(machine, power_state.ResetType.ON)
         boot.set(machine, enabled=boot.Enabled.DISABLED)
         self.assertEqual('Always', machine.strategy)
         self.start(machine)
-        self.keep(machine)
-        self.is_clean(machine, 'Manual')
+        self.reconcile(machine)
+        self.assert_restored(machine, 'Manual')
 
-    def test_next_override_in_the_boot_of_the_last_one(self):
+    def test_second_override_during_one_time_boot(self):
         machine = self.pending('Manual')
         self.start(machine)
-        self.keep(machine)
+        self.reconcile(machine)
         boot.set(machine, boot.Target.CD, boot.Enabled.ONCE)
-        self.assertFalse(self.keep(machine))
+        self.assertFalse(self.reconcile(machine))
         self.start(machine, 'u2')
-        self.keep(machine)
+        self.reconcile(machine)
         self.assertEqual(('Manual', 'u2'),
                          run_strategy.saved(machine.vm))
         self.assertEqual('Always', machine.strategy)
         machine.vmi = fakes.vmi(uid='u3')
-        self.keep(machine)
-        self.is_clean(machine, 'Manual')
+        self.reconcile(machine)
+        self.assert_restored(machine, 'Manual')
 
-    def test_stopped_by_somebody_else_in_that_boot(self):
+    def test_vm_stopped_by_another_client_during_one_time_boot(self):
         for strategy in ('RerunOnFailure', 'Manual'):
             machine = self.pending(strategy)
             self.start(machine)
-            self.keep(machine)
+            self.reconcile(machine)
             machine.vm['spec']['runStrategy'] = 'Halted'
             machine.vmi['metadata']['deletionTimestamp'] = 'x'
-            self.assertFalse(self.keep(machine))
+            self.assertFalse(self.reconcile(machine))
             machine.vmi = None
             if strategy == 'Manual':
-                # which starts nothing by coming back
-                self.keep(machine)
-                self.is_clean(machine, 'Manual')
+                # Restoring Manual does not start the VM.
+                self.reconcile(machine)
+                self.assert_restored(machine, 'Manual')
                 continue
-            self.assertFalse(self.keep(machine))
+            self.assertFalse(self.reconcile(machine))
             # virtctl start
             machine.vm['spec']['runStrategy'] = 'Always'
-            self.assertFalse(self.keep(machine))
+            self.assertFalse(self.reconcile(machine))
             machine.vmi = fakes.vmi('Pending', 'u2')
-            self.keep(machine)
-            self.is_clean(machine, 'RerunOnFailure')
+            self.reconcile(machine)
+            self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_vm_that_is_deleted_is_left(self):
+    def test_leaves_deleting_vm(self):
         machine = self.pending('Manual')
         self.start(machine)
         machine.vm['metadata']['deletionTimestamp'] = 'x'
-        self.assertFalse(self.keep(machine))
+        self.assertFalse(self.reconcile(machine))
 
 
-class MemoryTestCase(PutRightTestCase):
-    """What is remembered of run strategies, and forgotten."""
+class SavedRunStrategyTestCase(ReconcileTestCase):
+    """When a saved run strategy is kept, restored and discarded."""
 
-    def kept(self, strategy, remembered, about=None, vmi=None, **status):
+    def reconciled(self, strategy, remembered, about=None, vmi=None, **status):
         vm = fakes.vm(strategy, **status)
         run_strategy.save(vm, remembered, about)
         machine = fakes.Machine(vm, vmi)
-        changed = self.keep(machine)
+        changed = self.reconcile(machine)
         return changed, machine.strategy, run_strategy.saved(
             machine.vm)[0]
 
-    def test_kept_for_the_next_power_on(self):
+    def test_kept_while_halted(self):
         for remembered in ('Always', 'Once', 'RerunOnFailure'):
             self.assertEqual((False, 'Halted', remembered),
-                             self.kept('Halted', remembered))
-        self.assertEqual((False, 'Halted', 'Manual'), self.kept(
+                             self.reconciled('Halted', remembered))
+        self.assertEqual((False, 'Halted', 'Manual'), self.reconciled(
             'Halted', 'Manual', vmi=fakes.vmi(deleting=True)))
-        self.assertEqual((False, 'Halted', 'Manual'), self.kept(
+        self.assertEqual((False, 'Halted', 'Manual'), self.reconciled(
             'Halted', 'Manual', requests=[fakes.START]))
 
-    def test_kept_while_its_vmi_is_about_to_be_stopped(self):
-        self.assertEqual((False, 'Always', 'Always'), self.kept(
+    def test_kept_while_vmi_is_about_to_be_stopped(self):
+        self.assertEqual((False, 'Always', 'Always'), self.reconciled(
             'Always', 'Always', 'u0', fakes.vmi()))
 
-    def test_forgotten_when_another_vmi_came(self):
+    def test_discarded_when_another_vmi_exists(self):
         # Another client started it again, or it never stopped.
         for strategy in ('Always', 'Once'):
-            self.assertEqual((True, strategy, None), self.kept(
+            self.assertEqual((True, strategy, None), self.reconciled(
                 strategy, strategy, 'u0', fakes.vmi(uid='u1')))
 
-    def test_forgotten_when_somebody_chose_another(self):
+    def test_discarded_when_another_strategy_was_set(self):
         for strategy in ('Manual', 'RerunOnFailure', 'Once'):
             self.assertEqual((True, strategy, None),
-                             self.kept(strategy, 'Always'))
+                             self.reconciled(strategy, 'Always'))
         for strategy in ('Manual', 'Once'):
             self.assertEqual((True, strategy, None),
-                             self.kept(strategy, 'RerunOnFailure', 'u0',
-                                       fakes.vmi()))
+                             self.reconciled(strategy, 'RerunOnFailure', 'u0',
+                                             fakes.vmi()))
 
-    def test_forgotten_when_it_came_back_already(self):
+    def test_discarded_when_already_restored(self):
         self.assertEqual((True, 'Manual', None),
-                         self.kept('Manual', 'Manual', 'u0'))
+                         self.reconciled('Manual', 'Manual', 'u0'))
 
-    def test_once_comes_back_after_a_restart(self):
-        self.assertEqual((False, 'Always', 'Once'), self.kept(
+    def test_once_is_restored_after_restart(self):
+        self.assertEqual((False, 'Always', 'Once'), self.reconciled(
             'Always', 'Once', 'u0', fakes.vmi()))
-        self.assertEqual((False, 'Always', 'Once'), self.kept(
+        self.assertEqual((False, 'Always', 'Once'), self.reconciled(
             'Always', 'Once', 'u0'))
-        self.assertEqual((True, 'Once', None), self.kept(
+        self.assertEqual((True, 'Once', None), self.reconciled(
             'Always', 'Once', 'u0', fakes.vmi(uid='u1')))
 
-    def test_nonsense_is_forgotten(self):
+    def test_invalid_annotation_is_removed(self):
         vm = fakes.vm(annotations={
             'other': 'kept', annotations.RUN_STRATEGY: '{"runStrategy":"?"}'})
         machine = fakes.Machine(vm)
-        self.assertTrue(self.keep(machine))
-        self.is_clean(machine, 'RerunOnFailure')
+        self.assertTrue(self.reconcile(machine))
+        self.assert_restored(machine, 'RerunOnFailure')
 
 
 class Cluster:
     """Records the subscription of a one-time boot reconciler."""
 
     def subscribe(self, callback):
-        self.tell = callback
+        self.publish = callback
 
 
-class KeeperTestCase(PutRightTestCase):
+class ReconcilerTestCase(ReconcileTestCase):
 
     def setUp(self):
         super().setUp()
@@ -276,78 +276,78 @@ class KeeperTestCase(PutRightTestCase):
         machine.done = threading.Event()
         patch = machine.patch
 
-        def and_tell(*args, **kwargs):
-            answer = patch(*args, **kwargs)
+        def patch_and_report(*args, **kwargs):
+            result = patch(*args, **kwargs)
             machine.done.set()
-            return answer
+            return result
 
-        machine.patch = and_tell
+        machine.patch = patch_and_report
         return machine
 
-    def test_writes_when_told(self):
+    def test_restores_on_change(self):
         machine = self.machine()
-        self.cluster.tell(machine, *machine.objects())
+        self.cluster.publish(machine, *machine.objects())
         self.assertTrue(machine.done.wait(10))
         self.assertEqual('Always', machine.strategy)
 
-    def test_leaves_what_is_right(self):
+    def test_ignores_machine_without_due_changes(self):
         machine = self.machine()
         vm = fakes.vm()
         machine.fetch = None
-        self.cluster.tell(machine, vm, None)
-        self.cluster.tell(machine, None, None)
+        self.cluster.publish(machine, vm, None)
+        self.cluster.publish(machine, None, None)
         self.assertFalse(self.reconciler._loop.pending)
 
-    def test_another_keeper_was_faster(self):
+    def test_writes_nothing_if_another_reconciler_was_first(self):
         machine = self.machine()
         vm, vmi = machine.objects()
-        looked = threading.Event()
+        fetched = threading.Event()
         machine.vm = fakes.vm()
         fetch = machine.fetch
 
-        def watched():
-            looked.set()
+        def fetch_and_report():
+            fetched.set()
             return fetch()
 
-        machine.fetch = watched
+        machine.fetch = fetch_and_report
         machine.writes.clear()
-        self.cluster.tell(machine, vm, vmi)
-        self.assertTrue(looked.wait(10))
+        self.cluster.publish(machine, vm, vmi)
+        self.assertTrue(fetched.wait(10))
         self.assertEqual([], machine.writes)
 
-    def test_tries_again_until_it_works(self):
+    def test_retries_until_success(self):
         machine = self.machine()
         machine.faults = [errors.Unavailable('x'), errors.AccessDenied('x'),
                           ValueError('x'), errors.Rejected('x')]
-        self.cluster.tell(machine, *machine.objects())
+        self.cluster.publish(machine, *machine.objects())
         self.assertTrue(machine.done.wait(10))
 
-    def test_vm_that_is_gone(self):
+    def test_discards_deleted_vm(self):
         machine = self.machine()
         machine.faults = [errors.MachineNotFound('x')]
-        self.cluster.tell(machine, *machine.objects())
+        self.cluster.publish(machine, *machine.objects())
         other = self.machine()
         other.uid = 'other'
-        self.cluster.tell(other, *other.objects())
+        self.cluster.publish(other, *other.objects())
         self.assertTrue(other.done.wait(10))
         self.assertFalse(self.reconciler._loop.pending)
 
-    def test_tells_why_a_vm_cannot_start_once(self):
+    def test_logs_start_problem_once_per_occurrence(self):
         machine = self.machine()
         stuck = fakes.vmi('Scheduling', conditions=[fakes.condition(
             'PodScheduled', 'False', 'Unschedulable', 'no room')])
         for _ in range(3):
-            self.cluster.tell(machine, fakes.vm(), stuck)
+            self.cluster.publish(machine, fakes.vm(), stuck)
         self.assertEqual(1, self.logger.output.count('no room'))
-        self.cluster.tell(machine, fakes.vm(), fakes.vmi())
-        self.cluster.tell(machine, fakes.vm(), stuck)
+        self.cluster.publish(machine, fakes.vm(), fakes.vmi())
+        self.cluster.publish(machine, fakes.vm(), stuck)
         self.assertEqual(2, self.logger.output.count('no room'))
 
 
-class RetireTestCase(PutRightTestCase):
-    """A VM whose BMC is taken away."""
+class RemovalTestCase(ReconcileTestCase):
+    """A VM whose last BMC has been deleted."""
 
-    def retire(self, machine):
+    def remove(self, machine):
         edited, done = one_time_boot.desired_vm_on_removal(*machine.objects())
         if edited is not None:
             machine.vm = edited
@@ -356,20 +356,20 @@ class RetireTestCase(PutRightTestCase):
                     *machine.objects()))
         return done
 
-    def test_a_boot_that_has_not_come(self):
+    def test_removes_override_that_has_not_booted(self):
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted'):
             machine = self.pending(strategy)
-            self.assertTrue(self.retire(machine))
-            self.is_clean(machine, strategy)
+            self.assertTrue(self.remove(machine))
+            self.assert_restored(machine, strategy)
 
-    def test_one_that_waits_while_another_runs(self):
+    def test_removes_pending_override_of_running_vm(self):
         machine = fakes.Machine(fakes.vm('RerunOnFailure'))
         machine.vmi = fakes.vmi('Running', 'u0', of=machine.vm)
         boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
-        self.assertTrue(self.retire(machine))
-        self.is_clean(machine, 'RerunOnFailure')
+        self.assertTrue(self.remove(machine))
+        self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_one_that_was_asked_for_already(self):
+    def test_waits_for_boot_that_was_requested(self):
         for vmi in (None, fakes.vmi('Running', 'u0')):
             machine = self.pending('RerunOnFailure')
             machine.vmi = vmi
@@ -381,45 +381,45 @@ class RetireTestCase(PutRightTestCase):
             )
             del machine.vm['status']['stateChangeRequests']
             self.start(machine)
-            self.assertFalse(self.retire(machine))
+            self.assertFalse(self.remove(machine))
             self.start(machine, 'u2')
-            self.assertTrue(self.retire(machine))
-            self.is_clean(machine, 'RerunOnFailure')
+            self.assertTrue(self.remove(machine))
+            self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_a_boot_that_runs_and_reboots(self):
+    def test_waits_for_reboot_in_one_time_boot(self):
         machine = self.pending('RerunOnFailure')
         self.start(machine)
-        self.assertFalse(self.retire(machine))
+        self.assertFalse(self.remove(machine))
         self.assertEqual('Always', machine.strategy)
         self.start(machine, 'u2')
-        self.assertTrue(self.retire(machine))
-        self.is_clean(machine, 'RerunOnFailure')
+        self.assertTrue(self.remove(machine))
+        self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_without_the_gate_nothing_is_waited_for(self):
+    def test_does_not_wait_without_gate(self):
         machine = self.pending('RerunOnFailure', gates=())
         self.start(machine)
-        self.assertTrue(self.retire(machine))
-        self.is_clean(machine, 'RerunOnFailure')
+        self.assertTrue(self.remove(machine))
+        self.assert_restored(machine, 'RerunOnFailure')
 
-    def test_after_the_keeper_was_there(self):
+    def test_completes_after_reconciler_set_always(self):
         machine = self.pending('RerunOnFailure')
         self.start(machine)
-        self.keep(machine)
-        self.assertFalse(self.retire(machine))
+        self.reconcile(machine)
+        self.assertFalse(self.remove(machine))
         self.assertEqual('Always', machine.strategy)
         machine.vmi = None
         machine.vm['spec']['runStrategy'] = 'Halted'
-        self.assertTrue(self.retire(machine))
-        self.is_clean(machine, 'Halted')
+        self.assertTrue(self.remove(machine))
+        self.assert_restored(machine, 'Halted')
 
-    def test_lasting_settings_stay(self):
+    def test_continuous_override_stays(self):
         machine = fakes.Machine(fakes.vm('RerunOnFailure'))
         boot.set(machine, boot.Target.PXE, boot.Enabled.CONTINUOUS)
         self.assertEqual(
             (None, True), one_time_boot.desired_vm_on_removal(
                 *machine.objects()))
 
-    def test_a_vm_that_goes_is_left_alone(self):
+    def test_leaves_deleting_vm(self):
         machine = self.pending('RerunOnFailure')
         machine.vm['metadata']['deletionTimestamp'] = 'now'
         self.assertEqual(

@@ -24,13 +24,13 @@ class PolicyTestCase(base.BaseTestCase):
     def policy(self, machine):
         return power_restore_policy.of(machine.vm, machine.options)
 
-    def memory(self, machine):
+    def saved(self, machine):
         return run_strategy.saved(machine.vm)
 
 
 class ReadTestCase(PolicyTestCase):
 
-    def test_strategies(self):
+    def test_policy_of_each_strategy(self):
         for strategy, policy in (
                 ('Always', Policy.ALWAYS_ON), ('Manual', Policy.ALWAYS_OFF),
                 ('RerunOnFailure', Policy.LAST_STATE),
@@ -38,19 +38,19 @@ class ReadTestCase(PolicyTestCase):
                 ('Halted', Policy.LAST_STATE)):
             self.assertIs(policy, self.policy(self.machine(strategy)))
 
-    def test_halted_is_what_a_start_gives(self):
+    def test_policy_of_halted_is_that_of_next_start(self):
         machine = self.machine('Halted')
         self.assertIs(Policy.ALWAYS_ON, power_restore_policy.of(
             machine.vm, options.Options(run_strategy='Always')))
         run_strategy.save(machine.vm, 'Manual')
         self.assertIs(Policy.ALWAYS_OFF, self.policy(machine))
 
-    def test_running(self):
+    def test_policy_of_running_field(self):
         for running in (True, False):
             self.assertIs(Policy.ALWAYS_ON, self.policy(
                 self.machine(None, running=running)))
 
-    def test_in_a_boot_that_is_kept_up(self):
+    def test_policy_during_one_time_boot(self):
         machine = self.machine('Always')
         run_strategy.save(machine.vm, 'RerunOnFailure', 'u0')
         self.assertIs(Policy.LAST_STATE, self.policy(machine))
@@ -67,16 +67,16 @@ class SetTestCase(PolicyTestCase):
         self.assertEqual(writes, len(machine.writes))
         self.assertIsNone(one_time_boot.desired_vm(machine.vm, machine.vmi))
 
-    def test_of_a_machine_that_is_on(self):
+    def test_set_while_on(self):
         for before in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
             for policy, strategy in STRATEGIES.items():
                 machine = self.machine(before, fakes.vmi())
                 self.set(machine, policy)
                 self.assertEqual(strategy, machine.strategy)
-                self.assertEqual((None, None), self.memory(machine))
+                self.assertEqual((None, None), self.saved(machine))
                 self.assertTrue(set(machine.actions) <= {'patch'})
 
-    def test_of_a_machine_that_is_off(self):
+    def test_set_while_off(self):
         for before in ('RerunOnFailure', 'Manual', 'Halted'):
             for policy, strategy in STRATEGIES.items():
                 machine = self.machine(before)
@@ -87,14 +87,14 @@ class SetTestCase(PolicyTestCase):
                     self.assertEqual(strategy, machine.strategy)
                 else:
                     self.assertEqual('Halted', machine.strategy)
-                    self.assertEqual(strategy, self.memory(machine)[0])
+                    self.assertEqual(strategy, self.saved(machine)[0])
 
-    def test_of_a_machine_whose_guest_shut_down(self):
+    def test_set_after_guest_shut_down(self):
         machine = self.machine('RerunOnFailure', fakes.vmi('Succeeded'))
         self.set(machine, Policy.ALWAYS_ON)
         self.assertEqual('Halted', machine.strategy)
 
-    def test_of_a_machine_that_is_being_stopped(self):
+    def test_set_while_stopping(self):
         machine = self.machine('Halted', fakes.vmi(deleting=True))
         self.set(machine, Policy.ALWAYS_OFF)
         self.assertEqual('Halted', machine.strategy)
@@ -105,7 +105,7 @@ class SetTestCase(PolicyTestCase):
         self.set(machine, Policy.ALWAYS_ON)
         self.assertEqual('Halted', machine.strategy)
 
-    def test_running_is_replaced(self):
+    def test_set_replaces_running_field(self):
         machine = self.machine(None, fakes.vmi(), running=True)
         self.set(machine, Policy.LAST_STATE)
         self.assertEqual('RerunOnFailure', machine.strategy)
@@ -115,7 +115,7 @@ class SetTestCase(PolicyTestCase):
         self.assertEqual('Halted', machine.strategy)
         self.assertNotIn('running', machine.vm['spec'])
 
-    def test_a_start_under_way_is_waited_for(self):
+    def test_set_waits_for_start_in_progress(self):
         def comes(machine):
             machine.vmi = fakes.vmi('Scheduling')
 
@@ -123,7 +123,7 @@ class SetTestCase(PolicyTestCase):
         self.set(machine, Policy.ALWAYS_OFF)
         self.assertEqual('Manual', machine.strategy)
 
-    def test_a_start_that_does_not_come(self):
+    def test_set_is_unavailable_if_start_does_not_happen(self):
         machine = fakes.Machine(fakes.vm('Always'), None, write_deadline=0.2)
         self.assertRaises(
             errors.Unavailable,
@@ -134,11 +134,11 @@ class SetTestCase(PolicyTestCase):
         self.assertEqual([], machine.writes)
         self.set(machine, Policy.ALWAYS_ON)
 
-    def test_a_receiver(self):
+    def test_migration_receiver_is_refused(self):
         self.assertRaises(errors.WrongState, power_restore_policy.set,
                           self.machine('WaitAsReceiver'), Policy.ALWAYS_ON)
 
-    def test_in_a_boot_that_is_kept_up(self):
+    def test_set_during_one_time_boot(self):
         for before in ('RerunOnFailure', 'Manual', 'Always'):
             for policy, strategy in STRATEGIES.items():
                 machine = self.machine(before)
@@ -149,7 +149,7 @@ class SetTestCase(PolicyTestCase):
     def set_and_reboot(self, machine, policy, strategy):
         power_restore_policy.set(machine, policy)
         self.assertIs(policy, self.policy(machine))
-        # Its guest's reboot brings it back all the same.
+        # A reboot of the guest still starts it again.
         self.assertEqual('Always', machine.strategy)
         machine.vmi['status']['phase'] = 'Succeeded'
         self.assertTrue(run_strategy.starting(machine.vm, machine.vmi))

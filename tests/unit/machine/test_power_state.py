@@ -16,20 +16,21 @@ PAUSED = power_state.PowerState.PAUSED
 STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once',
               'WaitAsReceiver')
 
-# What a VM of each strategy looks like, by its VMI. The columns are those of
-# STRATEGIES. A VMI that lives under Halted is about to be stopped.
+# Power state by phase of the VMI; the columns are those of STRATEGIES. An
+# active VMI under Halted is about to be stopped.
 BY_VMI = [
-    # no VMI: Always and Once get one
+    # no VMI: KubeVirt creates one under Always and Once
     (None, (UP, OFF, OFF, OFF, UP, OFF)),
-    # without a phase, and on the way
+    # without a phase, or starting
     ('', (UP, UP, UP, DOWN, UP, UP)),
     ('Pending', (UP, UP, UP, DOWN, UP, UP)),
     ('Scheduling', (UP, UP, UP, DOWN, UP, UP)),
     ('Scheduled', (UP, UP, UP, DOWN, UP, UP)),
     ('Running', (ON, ON, ON, DOWN, ON, ON)),
-    # its node does not answer
+    # its node is unreachable
     ('Unknown', (ON, ON, ON, DOWN, ON, ON)),
-    # ended: Always gets another, RerunOnFailure after a failure
+    # ended: KubeVirt creates another under Always, and under RerunOnFailure
+    # after a failure
     ('Succeeded', (UP, OFF, OFF, OFF, OFF, OFF)),
     ('Failed', (UP, UP, OFF, OFF, OFF, OFF)),
 ]
@@ -65,7 +66,7 @@ class StateTestCase(base.BaseTestCase):
             vm = fakes.vm('Manual', requests=requests)
             self.assertIs(DOWN, power_state.state(vm, fakes.vmi()))
 
-    def test_stop_of_another_vmi_means_nothing(self):
+    def test_stop_of_another_vmi_is_ignored(self):
         vm = fakes.vm('Manual', requests=[{'action': 'Stop', 'uid': 'old'}])
         self.assertIs(ON, power_state.state(vm, fakes.vmi()))
 
@@ -78,7 +79,7 @@ class StateTestCase(base.BaseTestCase):
         vm = fakes.vm('Manual', requests=[fakes.STOP, fakes.START])
         self.assertIs(UP, power_state.state(vm, fakes.vmi('Succeeded')))
 
-    def test_rerun_on_failure_starts_when_it_is_new_to_the_vm(self):
+    def test_unobserved_rerun_on_failure_is_powering_on(self):
         for observed in ('Halted', ''):
             vm = fakes.vm('RerunOnFailure')
             vm['status']['runStrategy'] = observed
@@ -88,7 +89,7 @@ class StateTestCase(base.BaseTestCase):
         del vm['status']
         self.assertIs(UP, power_state.state(vm, None))
 
-    def test_failed_vmi_that_is_being_removed_waits_for_its_request(self):
+    def test_failed_deleting_vmi_is_off_until_start_request(self):
         vm = fakes.vm('RerunOnFailure')
         vmi = fakes.vmi('Failed', deleting=True)
         self.assertIs(OFF, power_state.state(vm, vmi))
@@ -101,7 +102,7 @@ class StateTestCase(base.BaseTestCase):
         vmi = fakes.vmi(conditions=[fakes.condition('Paused', 'False')])
         self.assertIs(ON, power_state.state(fakes.vm(), vmi))
 
-    def test_vm_that_is_deleted(self):
+    def test_deleting_vm_is_off_or_powering_off(self):
         vm = fakes.vm('Always')
         vm['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
         self.assertIs(OFF, power_state.state(vm, None))
@@ -110,7 +111,7 @@ class StateTestCase(base.BaseTestCase):
 
 class ProblemTestCase(base.BaseTestCase):
 
-    def test_vmi_that_cannot_get_on(self):
+    def test_vmi_that_cannot_be_scheduled_or_created(self):
         for type_, cause, reason in (
                 ('PodScheduled', 'Unschedulable', 'ErrorUnschedulable'),
                 ('Synchronized', 'ErrImagePull', 'ErrImagePull'),
@@ -124,21 +125,21 @@ class ProblemTestCase(base.BaseTestCase):
                              power_state.problem(vm, vmi))
             self.assertIs(OFF, power_state.state(vm, vmi))
 
-    def test_steps_of_a_start_are_no_problem(self):
+    def test_normal_steps_of_a_start_are_no_problem(self):
         for cause in ('BackendStorageNotReady', 'PVCNotReady', ''):
             vmi = fakes.vmi('Pending', conditions=[fakes.condition(
                 'Synchronized', 'False', cause)])
             self.assertIsNone(power_state.problem(fakes.vm(), vmi))
             self.assertIs(UP, power_state.state(fakes.vm(), vmi))
 
-    def test_vmi_that_runs_or_ends_has_none(self):
+    def test_running_or_stopping_vmi_has_no_problem(self):
         trouble = [fakes.condition('Synchronized', 'False', 'FailedCreate')]
         for vmi in (fakes.vmi(conditions=trouble),
                     fakes.vmi('Scheduling', conditions=trouble,
                               deleting=True)):
             self.assertIsNone(power_state.problem(fakes.vm(), vmi))
 
-    def test_vm_that_cannot_make_a_vmi(self):
+    def test_vm_whose_vmi_cannot_be_created(self):
         failure = fakes.condition('Failure', 'True', 'FailedCreate',
                                   'no such instance type')
         vm = fakes.vm('Always', conditions=[failure])
@@ -147,7 +148,7 @@ class ProblemTestCase(base.BaseTestCase):
             power_state.problem(vm, None))
         self.assertIs(OFF, power_state.state(vm, None))
 
-    def test_vm_that_is_not_told_to_start_has_none(self):
+    def test_vm_without_requested_start_has_no_problem(self):
         failure = fakes.condition('Failure', 'True', 'FailedCreate', 'x')
         for strategy in ('Halted', 'Manual', 'RerunOnFailure'):
             vm = fakes.vm(strategy, conditions=[failure],
@@ -167,13 +168,11 @@ class ProblemTestCase(base.BaseTestCase):
         vm = fakes.vm('Always', printableStatus='DataVolumeError')
         self.assertEqual(
             'DataVolumeError',
-            power_state.problem(
-                vm,
-                None).reason)
-        # KubeVirt itself says no more than that one is not ready.
+            power_state.problem(vm, None).reason)
+        # KubeVirt reports only that a DataVolume is not ready.
         self.assertIn('datavolumes', power_state.problem(vm, None).message)
 
-    def test_word_about_the_vmi_before_counts_no_more(self):
+    def test_status_of_previous_vmi_is_ignored(self):
         vm = fakes.vm('Always', printableStatus='ErrorUnschedulable')
         self.assertIsNone(power_state.problem(vm, None))
         self.assertIs(UP, power_state.state(vm, fakes.vmi('Scheduling')))

@@ -38,15 +38,16 @@ def volume(phase, *conditions, **status):
 
 class BodyTestCase(base.BaseTestCase):
 
-    def test_sizes(self):
-        for size, wanted in ((1, '64Mi'), (64 << 20, '64Mi'),
-                             ((64 << 20) + 1, '65Mi'), (10 << 30, '10240Mi')):
-            self.assertEqual(wanted, body(size)['spec']['storage'][
+    def test_requested_size(self):
+        for size, expected in ((1, '64Mi'), (64 << 20, '64Mi'),
+                               ((64 << 20) + 1, '65Mi'),
+                               (10 << 30, '10240Mi')):
+            self.assertEqual(expected, body(size)['spec']['storage'][
                 'resources']['requests']['storage'])
         self.assertEqual('1Mi', body(1, options_={'minimum_size': 1})[
             'spec']['storage']['resources']['requests']['storage'])
 
-    def test_sources(self):
+    def test_source_of_each_kind_of_entry(self):
         for fields, source in (
                 ({}, {'http': {'url': 'https://h/x.iso'}}),
                 ({'credentials': True}, {'http': {
@@ -60,27 +61,27 @@ class BodyTestCase(base.BaseTestCase):
                  {'upload': {}})):
             self.assertEqual(source, body(**fields)['spec']['source'])
 
-    def test_a_secret_that_rights_can_name(self):
+    def test_single_vm_scope_uses_fixed_secret_name(self):
         made = datavolumes.body(machine(('default', 'node')), model.CD,
                                 entry(credentials=True), 1)
         self.assertEqual('node-bmc-cd-0',
                          made['spec']['source']['http']['secretRef'])
 
-    def test_older_cdi(self):
-        for url, verify, known, wanted in (
+    def test_ignores_verify_option(self):
+        for url, verify, supported, expected in (
                 ('https://h/x.iso', False, False, True),
                 ('https://h/x.iso', False, True, False),
                 ('https://h/x.iso', True, False, False),
                 ('http://h/x.iso', False, False, False)):
             made = body(verify=verify)
-            if not known:
+            if not supported:
                 made['spec']['source']['http'].pop('insecureSkipVerify', None)
-            self.assertEqual(wanted, datavolumes.ignores_verify_option(
-                made, entry(url=url, verify=verify)), (url, verify, known))
+            self.assertEqual(expected, datavolumes.ignores_verify_option(
+                made, entry(url=url, verify=verify)), (url, verify, supported))
         self.assertFalse(datavolumes.ignores_verify_option(
             body(upload=True), entry(upload=True, verify=False)))
 
-    def test_options(self):
+    def test_storage_class_and_access_mode(self):
         storage = body(options_={'storage_class': 'fast',
                                  'access_mode': 'ReadWriteMany'})[
             'spec']['storage']
@@ -88,7 +89,7 @@ class BodyTestCase(base.BaseTestCase):
             storage['storageClassName'], storage['accessModes']))
 
     def test_access_mode(self):
-        # A class whose StorageProfile has none is refused without.
+        # CDI refuses a storage class whose StorageProfile has no access mode.
         self.assertEqual(['ReadWriteOnce'],
                          body()['spec']['storage']['accessModes'])
         self.assertNotIn('accessModes', body(options_={
@@ -106,7 +107,7 @@ class BodyTestCase(base.BaseTestCase):
 
 class StatusTestCase(base.BaseTestCase):
 
-    def test_what_cdi_says(self):
+    def test_status_by_phase_and_conditions(self):
         bound = ('Bound', 'True', 'Bound', 'PVC x Bound')
         for given, state, reason, progress in (
                 (volume(''), W, '', None),
@@ -133,7 +134,7 @@ class StatusTestCase(base.BaseTestCase):
                 (volume('ImportScheduled', bound,
                         ('Running', 'False', 'Pending and Error',
                          'no')), F, 'Pending and Error', None),
-                # Each pod with scratch space is so for a moment.
+                # Temporary for each pod with scratch space.
                 (volume('ImportScheduled', bound,
                         ('Running', 'False', 'Unschedulable',
                          'Importer pod cannot be scheduled')), W,

@@ -34,9 +34,9 @@ def volumes(vm):
     return vm['spec']['template']['spec']['volumes']
 
 
-class HeldTestCase(base.BaseTestCase):
+class IsHeldTestCase(base.BaseTestCase):
 
-    def test_until_the_guest_ends(self):
+    def test_held_until_guest_ends(self):
         for hot, phase, held in (
                 (False, 'Running', True), (False, 'Unknown', True),
                 (False, 'Scheduling', True), (False, 'Pending', False),
@@ -52,24 +52,24 @@ class HeldTestCase(base.BaseTestCase):
 
 class ChooseTestCase(base.BaseTestCase):
 
-    def test_first_empty_one(self):
+    def test_first_empty_drive(self):
         self.assertEqual('cd', drives.choose(fakes.vm(), None, CD))
 
-    def test_one_that_the_guest_has(self):
+    def test_prefers_drive_that_guest_has(self):
         vm = vm_with(ROOT, EMPTY, dict(EMPTY, name='other'))
         vmi = fakes.vmi(of=vm_with(ROOT, dict(EMPTY, name='other')))
         self.assertEqual('other', drives.choose(vm, vmi, CD))
         vmi['status']['phase'] = 'Succeeded'
         self.assertEqual('cd', drives.choose(vm, vmi, CD))
 
-    def test_foreign_media_are_left_alone(self):
+    def test_skips_drives_with_foreign_media(self):
         vm = fakes.vm()
         volumes(vm).append({'name': 'cd', 'containerDisk': {}})
         self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
         disks(vm).append({'name': 'bmc-cd', 'disk': {}})
         self.assertEqual('bmc-cd-2', drives.choose(vm, None, CD))
 
-    def test_a_medium_of_the_guest_is_not_migrated(self):
+    def test_skips_drive_whose_change_would_migrate(self):
         vm = fakes.vm()
         vmi = fakes.vmi(of=vm)
         vmi['spec']['volumes'] = [volume('cd', 'before'),
@@ -84,16 +84,16 @@ class ChooseTestCase(base.BaseTestCase):
             self.assertFalse(drives.would_migrate(vm, other, 'cd'))
             self.assertEqual('cd', drives.choose(vm, other, CD))
 
-    def test_http_boot_has_its_own(self):
+    def test_http_boot_has_own_drive(self):
         vm = fakes.vm()
         self.assertEqual('bmc-http', drives.choose(vm, None, HTTP))
         vm = vm_with(ROOT, dict(EMPTY, name='bmc-http'))
         self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
 
 
-class PutTestCase(base.BaseTestCase):
+class FillAndEmptyTestCase(base.BaseTestCase):
 
-    def test_into_an_empty_drive(self):
+    def test_fills_and_empties_existing_drive(self):
         vm = fakes.vm()
         before = copy.deepcopy(disks(vm))
         drives.fill(vm, None, CD, 'cd', 'dv', True)
@@ -108,7 +108,7 @@ class PutTestCase(base.BaseTestCase):
         self.assertEqual(1, len(volumes(vm)))
         self.assertEqual(before, disks(vm))
 
-    def test_added_drive(self):
+    def test_adds_drive(self):
         for keep in (True, False):
             vm = vm_with(ROOT)
             drives.fill(vm, None, CD, 'bmc-cd', 'dv', True)
@@ -116,13 +116,13 @@ class PutTestCase(base.BaseTestCase):
             drives.empty(vm, None, CD, 'bmc-cd', 'dv', keep)
             self.assertEqual(2 if keep else 1, len(disks(vm)))
 
-    def test_the_owners_drive_stays_in_any_case(self):
+    def test_drive_of_owner_stays(self):
         vm = fakes.vm()
         drives.fill(vm, None, CD, 'cd', 'dv', False)
         drives.empty(vm, None, CD, 'cd', 'dv', False)
         self.assertEqual([ROOT, EMPTY], disks(vm))
 
-    def test_usb_stick(self):
+    def test_usb_stick_is_added_and_removed(self):
         for protected in (True, False):
             vm = fakes.vm()
             drives.fill(vm, None, USB, 'bmc-usb', 'dv', True, protected)
@@ -133,23 +133,23 @@ class PutTestCase(base.BaseTestCase):
             drives.empty(vm, None, USB, 'bmc-usb', 'dv', True)
             self.assertEqual(fakes.vm()['spec'], vm['spec'])
 
-    def test_a_guest_without_the_drive_is_not_told_to_plug_it(self):
+    def test_does_not_hotplug_into_missing_drive(self):
         vm = vm_with(ROOT)
         vmi = fakes.vmi(of=vm)
         drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertEqual(volume('bmc-cd', 'dv'), volumes(vm)[-1])
         self.assertTrue(drives.waits_for_start(vm, vmi, 'bmc-cd', 'dv'))
 
-    def test_overrides_lie_on_top(self):
-        """An override and a drive, in any order, come to the same."""
-        for class_, lasting in ((boot_order.Class.CD, None),
-                                (boot_order.Class.PXE, boot_order.Class.CD),
-                                (boot_order.Class.CD, boot_order.Class.PXE)):
+    def test_order_of_override_and_drive_does_not_matter(self):
+        for class_, continuous in (
+                (boot_order.Class.CD, None),
+                (boot_order.Class.PXE, boot_order.Class.CD),
+                (boot_order.Class.CD, boot_order.Class.PXE)):
             first, second = vm_with(ROOT), vm_with(ROOT)
 
             def override(vm):
-                if lasting:
-                    boot_overrides.apply_continuous(vm, lasting)
+                if continuous:
+                    boot_overrides.apply_continuous(vm, continuous)
                 boot_overrides.apply_once(vm, 'id', class_, terminate=True)
 
             override(first)
@@ -161,7 +161,7 @@ class PutTestCase(base.BaseTestCase):
             boot_overrides.remove_all(first)
             self.assertEqual(vm_with(ROOT), first)
 
-    def test_override_that_is_used_up_does_not_come_back(self):
+    def test_used_override_is_not_restored(self):
         vm = vm_with(ROOT)
         boot_overrides.apply_once(vm, 'id', boot_order.Class.PXE)
         vmi = fakes.vmi(of=vm)
@@ -169,39 +169,39 @@ class PutTestCase(base.BaseTestCase):
         self.assertIsNone(boot_overrides.once(vm))
         self.assertFalse([disk for disk in disks(vm) if 'bootOrder' in disk])
 
-    def test_override_that_a_starting_vmi_carries_stays(self):
+    def test_override_of_starting_vmi_stays(self):
         vm = vm_with(ROOT)
         boot_overrides.apply_once(vm, 'id', boot_order.Class.CD)
-        layer = boot_overrides.once(vm)
+        override_before = boot_overrides.once(vm)
         vmi = fakes.vmi('Pending', of=vm)
         drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
-        self.assertEqual(layer['id'], boot_overrides.once(vm)['id'])
+        self.assertEqual(override_before['id'], boot_overrides.once(vm)['id'])
         self.assertEqual(1, disks(vm)[-1]['bootOrder'])
 
 
-class WaitTestCase(base.BaseTestCase):
+class WaitsForStartTestCase(base.BaseTestCase):
 
-    def test_who_waits_for_a_restart(self):
+    def test_waits_for_start(self):
         hot, cold = volume('cd', 'dv', True), volume('cd', 'dv')
         old_hot, old = volume('cd', 'old', True), volume('cd', 'old')
-        for wanted, there, has_drive, waits in (
-                (hot, None, True, False),       # is going to be filled
+        for desired, present, has_drive, waits in (
+                (hot, None, True, False),       # will be hotplugged
                 (hot, None, False, True),
                 (cold, None, True, True),
                 (hot, hot, True, False),
                 (cold, cold, True, False),
-                (hot, old_hot, True, False),    # is being replaced
+                (hot, old_hot, True, False),    # will be replaced
                 (hot, old, True, True),
                 (cold, old, True, True),
                 (hot, {'name': 'cd', 'containerDisk': {}}, True, True)):
             vm = fakes.vm()
-            volumes(vm).append(wanted)
+            volumes(vm).append(desired)
             running = vm_with(*[ROOT, EMPTY][:2 if has_drive else 1])
-            if there:
-                volumes(running).append(there)
+            if present:
+                volumes(running).append(present)
             vmi = fakes.vmi(of=running)
             self.assertIs(waits, drives.waits_for_start(vm, vmi, 'cd', 'dv'),
-                          (wanted, there, has_drive))
+                          (desired, present, has_drive))
             vmi['status']['phase'] = 'Failed'
             self.assertFalse(drives.waits_for_start(vm, vmi, 'cd', 'dv'))
             self.assertFalse(drives.waits_for_start(vm, None, 'cd', 'dv'))

@@ -18,26 +18,30 @@ SOURCE = model.Source('u', 'me', 'pass')
 
 
 class Client:
-    """An API with Secrets; the answers of some creations are lost."""
+    """A fake API with Secrets.
 
-    def __init__(self, *there, lost=0):
-        self.there = {one['metadata']['name']: one for one in there}
+    :param secrets: Secrets that exist already
+    :param lost: number of creations whose response is lost
+    """
+
+    def __init__(self, *secrets, lost=0):
+        self.secrets = {one['metadata']['name']: one for one in secrets}
         self.lost = lost
-        self.asked = []
+        self.requests = []
 
     def get(self, resource, namespace, name):
-        self.asked.append(('get', name))
-        if name not in self.there:
+        self.requests.append(('get', name))
+        if name not in self.secrets:
             raise errors.ObjectNotFound(name)
-        return self.there[name]
+        return self.secrets[name]
 
     def create(self, resource, namespace, body, named=False):
         name = body['metadata']['name']
-        self.asked.append(('create', named))
-        if name in self.there:
+        self.requests.append(('create', named))
+        if name in self.secrets:
             raise errors.Conflict('it has been modified' if named
                                   else f'"{name}" already exists')
-        self.there[name] = body
+        self.secrets[name] = body
         if self.lost:
             self.lost -= 1
             raise errors.ConnectionLost('gone', maybe_done=True)
@@ -69,7 +73,7 @@ class CredentialsTestCase(base.BaseTestCase):
             machine(client, vm), model.CD, entry(**fields), VOLUME, SOURCE
         )
 
-    def test_secret(self):
+    def test_secret_is_owned_by_datavolume(self):
         made = image_credentials.body(
             machine(Client()), model.CD, entry(), VOLUME, SOURCE
         )
@@ -83,68 +87,68 @@ class CredentialsTestCase(base.BaseTestCase):
                          (made['metadata']['name'], made['type']))
         self.assertNotIn('pass', repr(SOURCE))
 
-    def test_one_vm(self):
+    def test_single_vm_scope_uses_fixed_name(self):
         client = Client()
         self.create(client)
-        self.assertEqual([('create', True)], client.asked)
-        self.assertEqual([SLOT], list(client.there))
+        self.assertEqual([('create', True)], client.requests)
+        self.assertEqual([SLOT], list(client.secrets))
 
-    def test_many_vms(self):
+    def test_other_scopes_use_generated_name(self):
         client = Client()
         self.create(client, None)
-        # Nothing that a BMC may do reads it.
-        self.assertEqual([('create', False)], client.asked)
-        self.assertEqual([SLOT + '-a1'], list(client.there))
+        # A BMC has no permission that reads it.
+        self.assertEqual([('create', False)], client.requests)
+        self.assertEqual([SLOT + '-a1'], list(client.secrets))
 
-    def test_none_is_needed(self):
+    def test_not_created_without_need(self):
         client = Client()
         self.create(client, credentials=False)
         self.create(client, upload=True)
         image_credentials.check_name(machine(client), entry(credentials=False))
         image_credentials.check_name(machine(client, None), entry())
-        self.assertEqual([], client.asked)
+        self.assertEqual([], client.requests)
 
-    def test_a_lost_answer(self):
+    def test_lost_response_is_retried(self):
         for vm in (('default', 'node'), None):
             with self.subTest(vm=vm):
                 client = Client(lost=1)
                 self.create(client, vm)
                 self.assertEqual(2, sum(
-                    what == 'create' for what, _ in client.asked))
+                    verb == 'create' for verb, _ in client.requests))
 
-    def test_of_another_insert(self):
+    def test_secret_of_another_insert_is_a_conflict(self):
         client = Client(secret())
         self.assertRaises(errors.Conflict, self.create, client)
-        # It is left as it is, and waited for.
-        self.assertEqual(secret(), client.there[SLOT])
+        # The Secret is unchanged; the caller retries.
+        self.assertEqual(secret(), client.secrets[SLOT])
 
-    def test_of_another_insert_that_goes(self):
+    def test_retries_after_secret_of_another_insert_is_gone(self):
         client = Client(secret())
         find = client.get
 
         def get(*place):
             found = find(*place)
-            client.there.clear()
+            client.secrets.clear()
             return found
 
         client.get = get
         self.create(client)
-        self.assertEqual('a1', client.there[SLOT]['metadata'][
+        self.assertEqual('a1', client.secrets[SLOT]['metadata'][
             'annotations']['sushy-kubevirt.openstack.org/media-attempt'])
 
-    def test_make_way(self):
-        for there, wanted in (
+    def test_check_name(self):
+        for secrets, expected in (
             ([], None),
             ([secret('a1')], None),
             ([secret('a0')], image_credentials.StaleSecret),
             ([secret('a0', 'Opaque')], image_credentials.ForeignSecret),
             ([{'metadata': {'name': SLOT}}], image_credentials.ForeignSecret),
         ):
-            with self.subTest(there=there):
-                handle = machine(Client(*there))
-                if wanted is None:
+            with self.subTest(secrets=secrets):
+                handle = machine(Client(*secrets))
+                if expected is None:
                     image_credentials.check_name(handle, entry())
                 else:
                     self.assertRaises(
-                        wanted, image_credentials.check_name, handle, entry()
+                        expected, image_credentials.check_name, handle, entry()
                     )

@@ -39,7 +39,7 @@ class ProbeTestCase(base.BaseTestCase):
 
 class TestSize(ProbeTestCase):
 
-    def test_head(self):
+    def test_size_from_head(self):
         server = self.serve(file_servers.image(b'x' * 5000))
         self.assertEqual(image_size.Probe(5000, 5000),
                          self.probe(server.url + '/a.ISO?x=y'))
@@ -48,7 +48,7 @@ class TestSize(ProbeTestCase):
         self.assertEqual('127.0.0.1:%d' % server.port, headers['Host'])
         self.assertNotIn('Authorization', headers)
 
-    def test_ranged_get(self):
+    def test_size_from_ranged_get(self):
         server = self.serve(file_servers.image(b'x' * 5000, head=False))
         self.assertEqual(image_size.Probe(5000, 5000),
                          self.probe(server.url + '/a.iso'))
@@ -56,13 +56,13 @@ class TestSize(ProbeTestCase):
                                            server.requests])
         self.assertEqual('bytes=0-511', server.requests[1][2]['Range'])
 
-    def test_get_of_a_server_without_ranges(self):
+    def test_size_from_get_without_ranges(self):
         server = self.serve(file_servers.image(b'x' * 5000, ranges=False,
                                                head=False))
         self.assertEqual(image_size.Probe(5000, 5000),
                          self.probe(server.url + '/a.iso'))
 
-    def test_head_that_hangs_up(self):
+    def test_get_after_head_is_disconnected(self):
         def answer(handler):
             if handler.command == 'HEAD':
                 handler.connection.close()
@@ -71,7 +71,7 @@ class TestSize(ProbeTestCase):
         server = self.serve(answer)
         self.assertEqual(700, self.probe(server.url + '/a.iso').bytes)
 
-    def test_not_told(self):
+    def test_unknown_size_needs_default(self):
         def answer(handler):
             handler.close_connection = True
             handler.send_response(200)
@@ -85,7 +85,7 @@ class TestSize(ProbeTestCase):
             image_size.Probe(1 << 30, guessed=True),
             self.probe(server.url + '/a.iso', default_size=1 << 30))
 
-    def test_lies(self):
+    def test_invalid_sizes_are_refused(self):
         for headers in ({'Content_Range': 'bytes 7-518/900'},
                         {'Content_Range': 'bytes 0-511/*'},
                         {'Content_Range': 'nonsense'}, {},
@@ -106,12 +106,12 @@ class TestSize(ProbeTestCase):
                 handler.end_headers()
             self.refused('size', self.serve(answer).url + '/a.iso')
 
-    def test_empty(self):
+    def test_empty_image_is_refused(self):
         server = self.serve(file_servers.image(b'', ranges=False))
         self.assertIn('is empty', str(
             self.refused('missing', server.url + '/a.iso')))
 
-    def test_an_encoding_is_no_size(self):
+    def test_content_encoding_is_refused(self):
         def answer(handler):
             file_servers.send(handler, 200, b'x' * 600,
                               Content_Encoding='gzip')
@@ -120,25 +120,25 @@ class TestSize(ProbeTestCase):
 
 class TestFormats(ProbeTestCase):
 
-    def test_qcow2(self):
+    def test_virtual_size_of_qcow2(self):
         server = self.serve(file_servers.image(QCOW2 + bytes(5000)))
         self.assertEqual(
             image_size.Probe(5 << 30, len(QCOW2) + 5000, 'qcow2'),
             self.probe(server.url + '/a.img'))
 
-    def test_raw(self):
+    def test_size_of_raw_image(self):
         server = self.serve(file_servers.image(bytes(70000)))
         self.assertEqual(image_size.Probe(70000, 70000),
                          self.probe(server.url + '/a.img'))
 
-    def test_compressed(self):
+    def test_compressed_image_needs_default_size(self):
         server = self.serve(file_servers.image(b'\xfd7zXZ\x00' + bytes(5000)))
         self.assertIn('compressed (xz)', str(
             self.refused('size', server.url + '/a.xz')))
         self.assertTrue(self.probe(server.url + '/a.xz',
                                    default_size=1 << 30).guessed)
 
-    def test_of(self):
+    def test_format_by_header(self):
         vmdk = b'KDMV' + bytes(8) + struct.pack('<Q', 2048)
         vdi = bytes(64) + b'\x7f\x10\xda\xbe' + bytes(300) + struct.pack(
             '<Q', 7 << 20)
@@ -154,7 +154,7 @@ class TestFormats(ProbeTestCase):
         ):
             self.assertEqual(expected, image_format.of(head))
 
-    def test_a_disk_larger_than_any(self):
+    def test_implausible_virtual_size_is_refused(self):
         head = b'QFI\xfb' + struct.pack('>IQIIQ', 3, 0, 0, 16, 2 ** 63)
         server = self.serve(file_servers.image(head + bytes(600)))
         self.refused('size', server.url + '/a.img')
@@ -162,7 +162,7 @@ class TestFormats(ProbeTestCase):
 
 class TestRefusals(ProbeTestCase):
 
-    def test_statuses(self):
+    def test_error_statuses(self):
         for code, kind in ((401, 'unauthorized'), (403, 'unauthorized'),
                            (404, 'missing'), (410, 'missing'),
                            (500, 'server'), (503, 'server'),
@@ -175,7 +175,7 @@ class TestRefusals(ProbeTestCase):
             self.assertIn(str(code), str(error))
             self.assertEqual(server.url + '/a.iso', error.url)
 
-    def test_nobody_there(self):
+    def test_connection_refused(self):
         server = file_servers.Server(file_servers.image(b''))
         with server:
             url = server.url
@@ -187,30 +187,30 @@ class TestRefusals(ProbeTestCase):
     def test_unknown_host(self):
         url = 'http://nobody.invalid/a.iso'
         self.refused('unreachable', url)
-        # Its address cannot be looked at: not unless it was named.
+        # Its address cannot be checked, so the name must be allowed.
         self.refused('unreachable', url, default_size=1 << 30)
         self.refused('unreachable', url, default_size=1 << 30,
                      allowed_hosts=('10.0.0.0/8',))
         self.assertTrue(self.probe(
             url, default_size=1 << 30, allowed_hosts=('*.invalid',)).guessed)
 
-    def test_forbidden_address(self):
+    def test_forbidden_address_is_not_contacted(self):
         server = self.serve(file_servers.image(b'x'))
         self.assertRaises(errors.InvalidValue, self.probe,
                           server.url + '/a.iso', allow_loopback=False,
                           default_size=1 << 30)
         self.assertEqual([], server.requests)
 
-    def test_no_http(self):
+    def test_response_that_is_not_http(self):
         def answer(handler):
             handler.close_connection = True
             handler.wfile.write(b'SSH-2.0-OpenSSH_9.2\r\n')
         error = self.refused('unreachable', self.serve(answer).url + '/a')
         self.assertNotIn('OpenSSH', str(error))
 
-    def test_slow(self):
+    def test_slow_response_times_out(self):
         def answer(handler):
-            # Never silent for long, and never done.
+            # Sends continuously and never ends.
             handler.wfile.write(b'HTTP/1.1 200 OK\r\n')
             for number in range(1000):
                 handler.wfile.write(b'X-%d: y\r\n' % number)
@@ -222,7 +222,7 @@ class TestRefusals(ProbeTestCase):
         self.assertIn('in time', str(error))
         self.assertLess(time.monotonic() - begun, 15)
 
-    def test_endless(self):
+    def test_endless_body_is_not_read(self):
         def answer(handler):
             if handler.command == 'HEAD':
                 file_servers.send(handler, 405)
@@ -238,34 +238,34 @@ class TestRefusals(ProbeTestCase):
 
 class TestNames(ProbeTestCase):
 
-    def resolve(self, *answers):
-        """Resolve images.test, each time to the next of these addresses."""
-        real, asked = socket.getaddrinfo, []
+    def resolve_to(self, *answers):
+        """Resolve images.test to the next of these addresses at a lookup."""
+        real, lookups = socket.getaddrinfo, []
         answers = iter(answers)
 
         def getaddrinfo(host, port, *args, **kwargs):
             if host == 'images.test':
-                asked.append(host)
+                lookups.append(host)
                 host = next(answers)
             return real(host, port, *args, **kwargs)
         self.useFixture(fixtures.MockPatchObject(
             socket, 'getaddrinfo', getaddrinfo))
-        return asked
+        return lookups
 
-    def test_connects_to_what_was_checked(self):
-        # A name that leads elsewhere when it is asked for once more.
-        asked = self.resolve('127.0.0.1', '169.254.169.254')
+    def test_connects_to_checked_address(self):
+        # The name resolves to another address at the second lookup.
+        lookups = self.resolve_to('127.0.0.1', '169.254.169.254')
         server = self.serve(file_servers.image(b'x' * 10))
         where = 'images.test:%d' % server.port
         self.assertEqual(10, self.probe(f'http://{where}/a.iso').bytes)
-        self.assertEqual(1, len(asked))
+        self.assertEqual(1, len(lookups))
         self.assertEqual(where, server.requests[0][2]['Host'])
         self.assertRaises(errors.InvalidValue, self.probe,
                           f'http://{where}/a.iso')
         self.assertEqual(1, len(server.requests))
 
-    def test_certificates_are_of_the_name(self):
-        self.resolve(*['127.0.0.1'] * 3)
+    def test_certificate_is_checked_for_host_name(self):
+        self.resolve_to(*['127.0.0.1'] * 3)
         pair = file_servers.pair('images.test')
         server = self.serve(file_servers.image(b'x' * 10), pair)
         url = 'https://images.test:%d/a.iso' % server.port
@@ -275,7 +275,7 @@ class TestNames(ProbeTestCase):
         url = 'https://images.test:%d/a.iso' % server.port
         self.refused('tls', url, certificates=other[0])
 
-    def test_the_next_address(self):
+    def test_tries_next_address(self):
         server = self.serve(file_servers.image(b'x' * 10))
 
         def getaddrinfo(host, port, *_args, **_kwargs):
@@ -291,13 +291,13 @@ class TestNames(ProbeTestCase):
 
 class TestCredentials(ProbeTestCase):
 
-    def test_sent(self):
+    def test_credentials_are_sent(self):
         server = self.serve(file_servers.image(b'x' * 10))
         self.probe(server.url + '/a.iso', 'me', 'pä:ss')
         self.assertEqual('Basic bWU6cMOkOnNz',
                          server.requests[0][2]['Authorization'])
 
-    def test_not_sent_elsewhere(self):
+    def test_credentials_are_not_sent_to_other_hosts(self):
         other = self.serve(file_servers.image(b'x' * 10))
         server = self.serve(lambda handler: file_servers.send(
             handler, 302, Location=(
@@ -310,54 +310,54 @@ class TestCredentials(ProbeTestCase):
 
 class TestRedirects(ProbeTestCase):
 
-    def redirecting(self, location, code=302, pair=None):
+    def redirecting_server(self, location, code=302, pair=None):
         return self.serve(lambda handler: file_servers.send(
             handler, code, Location=location), pair)
 
-    def test_codes(self):
+    def test_redirect_codes(self):
         target = self.serve(file_servers.image(b'x' * 10))
         for code in 301, 302, 303, 307, 308:
-            server = self.redirecting(target.url + '/x.iso', code)
+            server = self.redirecting_server(target.url + '/x.iso', code)
             self.assertEqual(10, self.probe(server.url + '/').bytes)
 
-    def test_every_hop_is_checked(self):
+    def test_every_redirect_target_is_checked(self):
         target = self.serve(file_servers.image(b'x' * 10))
         for location in (
                 'http://169.254.169.254/latest/meta-data',
                 'http://127.2.0.1:%d/' % target.port, 'ftp://127.0.0.1/',
                 'file:///etc/passwd', 'http://2130706433/', 'http://:1/',
                 'http://[::ffff:169.254.169.254]/', '//0.0.0.0/'):
-            server = self.redirecting(location)
+            server = self.redirecting_server(location)
             error = self.assertRaises(
                 errors.InvalidValue, self.probe, server.url + '/a.iso',
                 allowed_hosts=('127.0.0.1', '169.254.0.0/16', '0.0.0.0/8'))
             self.assertIn('redirects', str(error))
         self.assertEqual([], target.requests)
 
-    def test_to_a_port_where_nobody_is(self):
+    def test_redirect_to_closed_port(self):
         with socket.create_server(('127.0.0.1', 0)) as other:
             port = other.getsockname()[1]
-        server = self.redirecting('http://127.0.0.1:%d/' % port)
+        server = self.redirecting_server('http://127.0.0.1:%d/' % port)
         self.assertIn('refused', str(
             self.refused('unreachable', server.url + '/a.iso')))
 
-    def test_circle(self):
+    def test_redirect_loop(self):
         server = self.serve(lambda handler: file_servers.send(
             handler, 302, Location='/x' + handler.path))
         self.assertIn('more than 5', str(
             self.refused('unreachable', server.url + '/a.iso')))
 
-    def test_no_way_down_from_https(self):
+    def test_redirect_from_https_to_http_is_refused(self):
         target = self.serve(file_servers.image(b'x' * 10))
         pair = file_servers.pair()
-        server = self.redirecting(target.url + '/x', pair=pair)
+        server = self.redirecting_server(target.url + '/x', pair=pair)
         self.refused('tls', server.url + '/a.iso', certificates=pair[0])
         self.assertEqual([], target.requests)
 
 
 class TestTls(ProbeTestCase):
 
-    def test_verification(self):
+    def test_certificate_is_verified(self):
         ca = file_servers.pair('CA', ca=True)
         server = self.serve(file_servers.image(b'x' * 10),
                             file_servers.pair(issuer=ca))
@@ -371,7 +371,7 @@ class TestTls(ProbeTestCase):
             url, certificates=other[0] + '\n' + ca[0]).bytes)
         self.assertEqual(10, self.probe(url, verify=False).bytes)
 
-    def test_file(self):
+    def test_ca_file(self):
         ca = file_servers.pair('CA', ca=True)
         server = self.serve(file_servers.image(b'x' * 10),
                             file_servers.pair(issuer=ca))
@@ -384,17 +384,17 @@ class TestTls(ProbeTestCase):
         self.assertRaises(errors.ConfigError, self.probe,
                           server.url + '/a.iso', ca_file=path)
 
-    def test_a_servers_own_certificate(self):
+    def test_self_signed_certificate(self):
         pair = file_servers.pair()
         server = self.serve(file_servers.image(b'x' * 10), pair)
         self.assertEqual(10, self.probe(server.url + '/a.iso',
                                         certificates=pair[0]).bytes)
 
-    def test_wrong_name(self):
+    def test_certificate_for_another_name(self):
         pair = file_servers.pair('other.example')
         server = self.serve(file_servers.image(b'x' * 10), pair)
         self.refused('tls', server.url + '/a.iso', certificates=pair[0])
 
-    def test_no_tls_there(self):
+    def test_https_url_of_http_server(self):
         server = self.serve(file_servers.image(b'x'))
         self.refused('tls', server.url.replace('http:', 'https:') + '/a')

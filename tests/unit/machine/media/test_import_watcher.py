@@ -24,27 +24,27 @@ class ImportWatcherTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.told = []
+        self.changes = []
         self.watcher = import_watcher.ImportWatcher(
             None, None, ('default',), False,
-            lambda *where: self.told.append(where))
+            lambda *where: self.changes.append(where))
 
     def state(self, uid='u'):
-        seen = self.watcher.get('default', 'v', uid)
-        return seen and seen.status.state
+        observed = self.watcher.get('default', 'v', uid)
+        return observed and observed.status.state
 
-    def test_newer_wins(self):
+    def test_older_version_is_ignored(self):
         self.watcher.put(volume(5, 'Succeeded'))
         self.watcher.put(volume(4))
         self.assertIs(S.READY, self.state())
-        self.assertEqual([('default', 'node')], self.told)
+        self.assertEqual([('default', 'node')], self.changes)
 
-    def test_told_of_news_alone(self):
+    def test_unchanged_status_is_not_reported(self):
         for version in range(3):
             self.watcher.put(volume(version))
-        self.assertEqual(1, len(self.told))
+        self.assertEqual(1, len(self.changes))
 
-    def test_a_failure_stays_until_something_comes_of_another_try(self):
+    def test_failure_stays_until_retry_makes_progress(self):
         self.watcher.put(volume(1, reason='Error'))
         for version, progress in ((2, 'N/A'), (3, '0.0%')):
             self.watcher.put(volume(version, progress=progress))
@@ -55,12 +55,12 @@ class ImportWatcherTestCase(base.BaseTestCase):
         self.watcher.put(volume(6, 'Succeeded'))
         self.assertIs(S.READY, self.state())
 
-    def test_gone(self):
+    def test_deleted_datavolume_is_failed(self):
         self.assertIsNone(self.state())
         self.watcher.put(volume(1))
         self.watcher.event(None, 'DELETED', volume(2))
         self.assertIs(S.FAILED, self.state())
-        # What lags behind brings nothing back.
+        # An event that arrives late does not restore it.
         self.watcher.put(volume(1))
         self.assertIs(S.FAILED, self.state())
         self.assertIsNone(self.state('other'))

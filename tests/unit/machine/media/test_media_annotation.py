@@ -17,7 +17,7 @@ def entry(**fields):
 
 class RecordTestCase(base.BaseTestCase):
 
-    def test_comes_back_as_it_was(self):
+    def test_read_returns_written_record(self):
         vm = fakes.vm()
         made = media_annotation.Record()
         made.media['Cd'] = entry(
@@ -34,7 +34,7 @@ class RecordTestCase(base.BaseTestCase):
         self.assertEqual({'node-bmc-cd-0', 'node-bmc-usb-2',
                           'node-bmc-cd-1'}, media_annotation.read(vm).names())
 
-    def test_nothing_leaves_no_annotation(self):
+    def test_empty_record_removes_annotation(self):
         vm = fakes.vm()
         made = media_annotation.Record()
         made.media['Cd'] = entry()
@@ -43,36 +43,32 @@ class RecordTestCase(base.BaseTestCase):
         media_annotation.write(vm, made)
         self.assertEqual({'other': 'kept'}, vm['metadata']['annotations'])
 
-    def test_what_no_bmc_writes_is_not_there(self):
+    def test_invalid_entries_are_ignored(self):
         good = {'id': 'a', 'url': 'u', 'volume': 'node-bmc-cd-0'}
         for value in (
                 {'media': 7}, {'media': {'Cd': 7}}, {'media': ['Cd']},
-                {'media': {'Cd': dict(good, volume='somebodys')}},
+                {'media': {'Cd': dict(good, volume='foreign')}},
                 {'media': {'Cd': dict(good, volume='node-bmc-usb-0')}},
                 {'media': {'Cd': dict(good, ready='yes')}},
                 {'media': {'Cd': dict(good, uid=7)}},
                 {'media': {'Cd': dict(good, id='')}},
                 {'media': {'Floppy': good}},
                 {'next': {'Cd': {'id': 'a'}}},
-                {'gone': {'somebodys': 'uid'}},
+                {'gone': {'foreign': 'uid'}},
                 {'gone': {'node-bmc-cd-0': None}},
                 {'verify': {'Cd': 'no'}}, {'verify': []},
                 {'certificates': {'Cd': {'x': 'y'}}},
                 {'certificates': {'Cd': {'1': 7}}}, {'httpUri': 7}):
             vm = fakes.vm(annotations={annotations.MEDIA: json.dumps(value)})
-            self.assertEqual(
-                vars(media_annotation.Record()),
-                vars(media_annotation.read(vm)),
-                value,
-            )
+            self.assertEqual(vars(media_annotation.Record()),
+                             vars(media_annotation.read(vm)), value)
 
-    def test_password_has_no_place(self):
-        names = {
-            field.name for field in dataclasses.fields(
-                media_annotation.Entry)}
+    def test_entry_has_no_credentials(self):
+        names = {field.name
+                 for field in dataclasses.fields(media_annotation.Entry)}
         self.assertFalse(names & {'username', 'password'})
 
-    def test_names(self):
+    def test_names_of_slots_and_config_map(self):
         self.assertEqual(
             ('node-bmc-cd-0', 'node-bmc-cd-1', 'node-bmc-cd-2'),
             media_annotation.slots('node', 'Cd'))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which changes the media reconciler makes and when; the state of a device."""
+"""Changes by the media reconciler, and the state of a device."""
 
 import json
 
@@ -68,16 +68,16 @@ class DesiredVmTestCase(base.BaseTestCase):
         self.assertIsNone(self.desired(inserted(), seen=seen(S.IMPORTING)))
         self.assertIsNone(self.desired(inserted(), seen=seen(S.FAILED)))
 
-    def test_complete(self):
+    def test_completed_import_is_recorded(self):
         edited = self.desired(inserted(), seen=seen(S.READY))
         self.assertTrue(media_annotation.read(edited).media['Cd'].ready)
 
-    def test_deleted_vm_is_left_to_kubernetes(self):
+    def test_deleting_vm_is_unchanged(self):
         vm = inserted()
         vm['metadata']['deletionTimestamp'] = 'now'
         self.assertIsNone(self.desired(vm, seen=seen(S.READY)))
 
-    def test_insert_that_is_given_up(self):
+    def test_abandoned_insert_is_cleaned_up(self):
         vm = fakes.vm()
         found = media_annotation.Record()
         found.nexts['Cd'] = entry(uid='', drive='')
@@ -93,8 +93,8 @@ class DesiredVmTestCase(base.BaseTestCase):
                 media_annotation.read(edited).gone,
             ),
         )
-        # It may be there, and it may be made yet: searched for at once and
-        # remembered for a while.
+        # The DataVolume may exist or may still be created: it is searched for
+        # at once, and again later.
         self.assertTrue(datavolume_cleanup.due(edited, self.context()))
         self.assertFalse(
             datavolume_cleanup.due(
@@ -105,21 +105,21 @@ class DesiredVmTestCase(base.BaseTestCase):
                 edited, self.context(
                     61, searched={NAME})))
 
-    def test_taken_out_by_somebody(self):
+    def test_medium_removed_by_owner_is_deleted(self):
         vm = inserted(drop=True)
         self.assertEqual({NAME: 'dv-uid'}, media_annotation.read(
             self.desired(vm)).gone)
-        # A guest that has it may keep it.
+        # A running guest that has it keeps it.
         self.assertIsNone(self.desired(vm, fakes.vmi(of=inserted())))
 
-    def test_guest_that_was_being_made(self):
+    def test_disables_hotplug_if_guest_lacks_drive(self):
         vm = inserted()
         vmi = fakes.vmi(of=fakes.vm(disks=[]))
         edited = self.desired(vm, vmi, seen=seen(S.IMPORTING))
         self.assertEqual({'name': NAME}, drives.source_of(
             edited['spec']['template']['spec'], 'cd'))
 
-    def test_http_boot_without_its_override(self):
+    def test_http_medium_without_override_is_removed(self):
         made = entry(volume='node-bmc-http-0', drive='bmc-http')
         vm = inserted(HTTP, made)
         self.assertIsNone(self.desired(vm, ages=1))
@@ -128,7 +128,7 @@ class DesiredVmTestCase(base.BaseTestCase):
         boot_overrides.apply_once(vm, 'id', boot_order.Class.HTTP)
         self.assertIsNone(self.desired(vm, ages=61, seen=seen(S.IMPORTING)))
 
-    def test_unseen_is_asked_for(self):
+    def test_unobserved_volume_is_read_after_delay(self):
         self.desired(inserted(), ages=1)
         self.assertEqual([], self.last_context.unobserved)
         self.desired(inserted(), ages=4)
@@ -136,7 +136,7 @@ class DesiredVmTestCase(base.BaseTestCase):
             ['a'], [
                 each.id for each in self.last_context.unobserved])
 
-    def test_upload_whose_heart_has_stopped(self):
+    def test_upload_without_progress_is_interrupted(self):
         vm = inserted(made=entry(upload=True))
         at = seen(S.IMPORTING)
         self.assertIsNone(self.desired(vm, ages=29, seen=at))
@@ -153,7 +153,7 @@ class MediumTestCase(base.BaseTestCase):
         return device_status.medium(
             CD, media_annotation.read(vm).media.get('Cd'), vm, vmi, at)
 
-    def test_states(self):
+    def test_state_of_medium(self):
         for made, at, state, progress in (
                 (entry(), None, S.WAITING, None),
                 (entry(), seen(S.IMPORTING, 40.0), S.IMPORTING, 40.0),
@@ -170,11 +170,11 @@ class MediumTestCase(base.BaseTestCase):
                              (found.state, found.progress))
         self.assertEqual('x.iso', found.image_name)
 
-    def test_none(self):
+    def test_no_medium(self):
         self.assertIsNone(self.medium(fakes.vm()))
         self.assertIsNone(self.medium(inserted(drop=True)))
 
-    def test_usable_when_the_guest_has_it(self):
+    def test_ready_when_guest_has_it(self):
         vm = inserted(made=entry(ready=True))
         vmi = fakes.vmi(of=fakes.vm())
         self.assertIs(S.IMPORTING, self.medium(vm, vmi).state)
@@ -185,7 +185,7 @@ class MediumTestCase(base.BaseTestCase):
         vmi['status']['volumeStatus'][0]['phase'] = 'Ready'
         self.assertIs(S.READY, self.medium(vm, vmi).state)
 
-    def test_problem(self):
+    def test_failed_medium_blocks_start(self):
         made = entry(reason='Error', message='404')
         vm = inserted(made=made)
         found = {'Cd': self.medium(vm)}
@@ -197,12 +197,12 @@ class MediumTestCase(base.BaseTestCase):
             self.assertIn('404', problem.message)
             self.assertNotIn('sig', problem.message)
         self.assertIsNone(device_status.problem(found, vm, fakes.vmi(of=vm)))
-        # One that was made before the medium does not wait for it.
+        # A VMI created before the medium does not wait for it.
         self.assertIsNone(device_status.problem(
             found, vm, fakes.vmi('Scheduling', of=fakes.vm())))
 
-    def test_waits_for_what_was_ejected(self):
-        """A VMI that was made with a medium waits for it for ever."""
+    def test_ejected_medium_blocks_vmi(self):
+        """A VMI created with a medium does not start without it."""
         vm = inserted()
         vm['spec']['runStrategy'] = 'Always'
         pending = fakes.vmi('Pending', of=vm)
@@ -215,7 +215,7 @@ class MediumTestCase(base.BaseTestCase):
         self.assertIn('Cd', problem.message)
         self.assertIsNone(device_status.problem({}, ejected, running))
         self.assertIsNone(device_status.problem({}, ejected, None))
-        # It is still to be deleted: a guest that has it may yet come.
+        # While it is not deleted yet, the guest can still start.
         found = media_annotation.Record()
         found.gone[NAME] = 'dv-uid'
         media_annotation.write(ejected, found)

@@ -16,10 +16,12 @@ TOKEN = 'the.token'
 
 
 class Proxy:
-    """What CDI's upload proxy does with a request.
+    """A fake of CDI's upload proxy.
 
-    :param code: what it answers
-    :param after: it answers when it has read so many bytes; None for all
+    :param code: HTTP status of its responses
+    :param after: number of bytes that it reads before it responds; None for
+        all
+    :param text: body of its responses
     """
 
     def __init__(self, code=200, after=None, text=b''):
@@ -80,74 +82,75 @@ class TestUpload(base.BaseTestCase):
             model.Source(self.source.url + '/a.iso', 'me', 'secret'),
             self.target.url, TOKEN, OPTIONS, proxy_ca=proxy_ca, **more)
 
-    def fails(self, kind, *args, **more):
+    def assert_fails(self, kind, *args, **more):
         error = self.assertRaises(kind, self.stream, *args, **more)
         self.assertFalse(self.proxy.complete and self.proxy.code < 300)
         self.assertNotIn(TOKEN, str(error))
         self.assertNotIn('secret', str(error))
         return error
 
-    def check(self):
+    def assert_uploaded(self):
         self.assertTrue(self.proxy.complete)
         self.assertEqual(hashlib.sha256(self.CONTENT).digest(),
                          self.proxy.digest.digest())
 
-    def test_all_of_it(self):
-        told = []
-        self.stream(progress=lambda *args: told.append(args))
-        self.check()
+    def test_uploads_image_and_reports_progress(self):
+        reports = []
+        self.stream(progress=lambda *args: reports.append(args))
+        self.assert_uploaded()
         [(method, path, headers)] = self.target.requests
         self.assertEqual(('POST', '/v1beta1/upload'), (method, path))
         self.assertEqual('Bearer ' + TOKEN, headers['Authorization'])
         self.assertEqual(str(len(self.CONTENT)), headers['Content-Length'])
         size = len(self.CONTENT)
-        self.assertEqual((size, size), told[-1])
-        self.assertEqual(sorted(told), told)
+        self.assertEqual((size, size), reports[-1])
+        self.assertEqual(sorted(reports), reports)
         [(method, _path, headers)] = self.source.requests
         self.assertEqual('GET', method)
         self.assertEqual('Basic bWU6c2VjcmV0', headers['Authorization'])
 
-    def test_tls(self):
+    def test_upload_over_tls(self):
         pair = file_servers.pair()
         self.stream(proxy_pair=pair, proxy_ca=pair[0])
-        self.check()
+        self.assert_uploaded()
 
-    def test_a_proxy_that_is_not_known(self):
-        error = self.fails(errors.Unavailable, proxy_pair=file_servers.pair(),
-                           proxy_ca=file_servers.pair('Other')[0])
+    def test_proxy_with_untrusted_certificate(self):
+        error = self.assert_fails(errors.Unavailable,
+                                  proxy_pair=file_servers.pair(),
+                                  proxy_ca=file_servers.pair('Other')[0])
         self.assertIn('self-signed', str(error))
         self.assertEqual([], self.target.requests)
 
-    def untold(self, handler):
+    def send_without_length(self, handler):
         """Send the image without its length."""
         handler.close_connection = True
         handler.send_response(200)
         handler.end_headers()
         handler.wfile.write(self.CONTENT)
 
-    def test_length_not_told(self):
-        self.stream(self.untold)
-        self.check()
+    def test_image_without_length_is_sent_chunked(self):
+        self.stream(self.send_without_length)
+        self.assert_uploaded()
         self.assertEqual('chunked',
                          self.target.requests[0][2]['Transfer-Encoding'])
 
-    def test_length_told_before(self):
-        self.stream(self.untold, length=len(self.CONTENT))
-        self.check()
+    def test_known_length_is_sent(self):
+        self.stream(self.send_without_length, length=len(self.CONTENT))
+        self.assert_uploaded()
         self.assertIn('Content-Length', self.target.requests[0][2])
 
-    def test_ends_early(self):
+    def test_truncated_image_fails(self):
         def short(handler):
             handler.close_connection = True
             handler.send_response(200)
             handler.send_header('Content-Length', str(len(self.CONTENT)))
             handler.end_headers()
             handler.wfile.write(self.CONTENT[:500000])
-        error = self.fails(errors.MediaUnreachable, short)
+        error = self.assert_fails(errors.MediaUnreachable, short)
         self.assertIn('500000 of 1600000', str(error))
         self.proxy = Proxy()
-        self.fails(errors.MediaUnreachable, self.untold,
-                   length=len(self.CONTENT) + 1)
+        self.assert_fails(errors.MediaUnreachable, self.send_without_length,
+                          length=len(self.CONTENT) + 1)
         self.proxy = Proxy()
 
         def broken_chunks(handler):
@@ -156,26 +159,27 @@ class TestUpload(base.BaseTestCase):
             handler.send_header('Transfer-Encoding', 'chunked')
             handler.end_headers()
             handler.wfile.write(b'ffff\r\n' + bytes(100))
-        self.fails(errors.MediaUnreachable, broken_chunks)
+        self.assert_fails(errors.MediaUnreachable, broken_chunks)
 
-    def test_the_source_refuses(self):
-        error = self.fails(errors.MediaUnreachable,
-                           lambda handler: file_servers.send(handler, 404))
+    def test_source_responds_with_error(self):
+        error = self.assert_fails(
+            errors.MediaUnreachable,
+            lambda handler: file_servers.send(handler, 404))
         self.assertEqual('missing', error.kind)
         self.assertEqual([], self.target.requests)
 
-    def test_the_proxy_refuses(self):
+    def test_proxy_responds_with_error(self):
         for code, kind in ((400, errors.Rejected), (401, errors.Unavailable),
                            (409, errors.Rejected),
                            (500, errors.Unavailable),
                            (503, errors.Unavailable)):
             for after in None, 1000:
                 self.proxy = Proxy(code, after, b'too small')
-                error = self.fails(kind)
+                error = self.assert_fails(kind)
                 self.assertIn(str(code), str(error))
                 self.assertIn('too small', str(error))
 
-    def test_nobody_there(self):
+    def test_proxy_refuses_connection(self):
         with file_servers.Server(self.proxy) as gone:
             url = gone.url
         source = self.serve(file_servers.image(b'x'))
@@ -184,13 +188,13 @@ class TestUpload(base.BaseTestCase):
             model.Source(source.url + '/a'), url, TOKEN, OPTIONS)
         self.assertIn('Connection refused', str(error))
 
-    def test_urls_of_proxies(self):
+    def test_invalid_proxy_urls(self):
         source = self.serve(file_servers.image(b'x'))
         for url in 'ftp://a', 'http://', '':
             self.assertRaises(
                 errors.ConfigError, upload_stream.stream,
                 model.Source(source.url + '/a'), url, TOKEN, OPTIONS)
-        # Without a scheme, as CDI's own configuration has it.
+        # Without a scheme, as in CDI's own configuration.
         target = self.serve(self.proxy)
         self.assertRaises(
             errors.Unavailable, upload_stream.stream,
@@ -212,7 +216,7 @@ class TestStop(base.BaseTestCase):
             stop=stop,
         )
 
-    def stopped(self, answer, proxy):
+    def assert_stopped(self, answer, proxy):
         stop = upload_stream.Stop()
 
         def later():
@@ -226,14 +230,14 @@ class TestStop(base.BaseTestCase):
         proxy.over.wait(10)
         self.assertFalse(proxy.complete)
 
-    def test_before(self):
+    def test_stop_before_upload(self):
         stop = upload_stream.Stop()
         stop.set()
         self.assertTrue(stop.is_set())
         self.assertRaises(upload_stream.Stopped, self.run_upload, stop,
                           file_servers.image(b'x'), Proxy())
 
-    def test_while_the_source_is_silent(self):
+    def test_stop_while_source_is_silent(self):
         gate = threading.Event()
         self.addCleanup(gate.set)
 
@@ -243,9 +247,9 @@ class TestStop(base.BaseTestCase):
             handler.end_headers()
             handler.wfile.write(bytes(2 * upload_stream.PIECE))
             gate.wait(20)
-        self.stopped(answer, Proxy())
+        self.assert_stopped(answer, Proxy())
 
-    def test_while_the_proxy_takes_nothing(self):
+    def test_stop_while_proxy_reads_nothing(self):
         gate = threading.Event()
         self.addCleanup(gate.set)
 

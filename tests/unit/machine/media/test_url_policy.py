@@ -9,8 +9,8 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import options
 
-#: URLs that are refused whatever the options are, before anything is asked.
-NO_URLS = (
+#: URLs that are refused with any options, before a name is resolved.
+INVALID_URLS = (
     '', 'x', '/etc/passwd', '//host/x', 'file:///etc/passwd', 'ftp://host/x',
     'gopher://host/x', 'nfs://host/x', 'javascript:1', 'http:', 'http://',
     'http:///x', 'http://:80/', 'http://host:0/', 'http://host:99999/',
@@ -24,8 +24,8 @@ NO_URLS = (
     'http://0177.0.0.1/', 'http://127.1/', 'http://127.0.0.1./',
     'http://①②⑦.⓪.⓪.①/', 'http://127。0。0。1/')
 
-#: URLs of hosts that are refused without further options.
-NO_HOSTS = (
+#: URLs of hosts that are refused by default.
+REFUSED_BY_DEFAULT = (
     'http://127.0.0.1/', 'http://127.8.8.8:8080/', 'http://[::1]/',
     'http://[::ffff:127.0.0.1]/', 'http://[::127.0.0.1]/',
     'http://[64:ff9b::127.0.0.1]/', 'http://[64:ff9b:1::7f00:1]/',
@@ -35,8 +35,8 @@ NO_HOSTS = (
     'http://169.254.1.1/', 'http://[fe80::1]/', 'https://[febf::1]:8443/',
     'http://[::ffff:169.254.1.1]/')
 
-#: The same, and no option allows them.
-NEVER = (
+#: URLs of hosts that no option allows.
+ALWAYS_REFUSED = (
     'http://0.0.0.0/', 'http://0.1.2.3/', 'http://[::]/',
     'http://224.0.0.1/', 'http://[ff02::1]/', 'http://255.255.255.255/',
     'http://240.0.0.1/', 'http://[fec0::1]/', 'http://169.254.169.254/',
@@ -59,16 +59,16 @@ def resolving(**names):
     return mock.patch('socket.getaddrinfo', getaddrinfo)
 
 
-class TestPlace(base.BaseTestCase):
+class TestParse(base.BaseTestCase):
 
     def test_refused(self):
-        for url in NO_URLS:
+        for url in INVALID_URLS:
             error = self.assertRaises(errors.InvalidValue, url_policy.parse,
                                       url)
             self.assertEqual('Image', error.property)
             self.assertLess(len(str(error)), 400, url)
 
-    def test_normal_form(self):
+    def test_normalizes_url(self):
         for url, text in (
                 ('http://Host/a', 'http://host/a'),
                 ('HTTP://host:80/', 'http://host/'),
@@ -87,7 +87,7 @@ class TestPlace(base.BaseTestCase):
             self.assertEqual(text, found.text)
             self.assertEqual(text, url_policy.parse(text).text)
 
-    def test_nothing_of_a_password_is_shown(self):
+    def test_password_is_not_shown(self):
         found = url_policy.parse('http://me:s3cret@host/x?signature=s3cret')
         self.assertEqual(('me', 's3cret'), (found.username, found.password))
         self.assertNotIn('s3cret', found.shown)
@@ -102,9 +102,9 @@ class TestPlace(base.BaseTestCase):
             self.assertNotIn('s3cret', str(error.value))
 
 
-class TestSeparated(base.BaseTestCase):
+class TestSeparateCredentials(base.BaseTestCase):
 
-    def test_credentials_leave_the_url(self):
+    def test_moves_credentials_out_of_url(self):
         found = url_policy.separate_credentials(
             model.Source('https://me:a%2Fb@host/x.iso', method='Stream'))
         self.assertEqual(model.Source('https://host/x.iso', 'me', 'a/b',
@@ -142,14 +142,14 @@ class TestCheck(base.BaseTestCase):
             options.MediaOptions(**more))
 
     def test_refused_unless_allowed(self):
-        for url in NO_HOSTS:
+        for url in REFUSED_BY_DEFAULT:
             error = self.refused(url)
             self.assertIn('MEDIA_ALLOW_', str(error), url)
             self.assertNotIn('secret', str(error))
             self.assertEqual(1, len(url_policy.check(url, OPEN)), url)
 
-    def test_never(self):
-        for url in NEVER:
+    def test_always_refused(self):
+        for url in ALWAYS_REFUSED:
             self.refused(url)
             self.refused(url, allow_loopback=True, allow_link_local=True,
                          allowed_hosts=('*', '0.0.0.0/0', '::/0'))
@@ -163,7 +163,7 @@ class TestCheck(base.BaseTestCase):
                 ('http://[fd00::1]/', 'fd00::1')):
             self.assertEqual((address,), url_policy.check(url, OPTIONS))
 
-    def test_all_addresses_of_a_name_count(self):
+    def test_all_addresses_of_a_name_are_checked(self):
         with resolving(good=['10.0.0.1', '10.0.0.2'],
                        bad=['10.0.0.1', '127.0.0.1'],
                        mapped=['::ffff:127.0.0.1'],
@@ -200,13 +200,13 @@ class TestCheck(base.BaseTestCase):
                                      allowed_hosts=allowed)
                 self.assertIn('MEDIA_ALLOWED_HOSTS', str(error))
 
-    def test_an_allowed_name_may_not_lead_to_the_node(self):
+    def test_allowed_name_may_not_resolve_to_loopback(self):
         with resolving(images=['127.0.0.1']):
             self.refused('http://images/', allowed_hosts=('images',))
             url_policy.check('http://images/', options.MediaOptions(
                 allowed_hosts=('images',), allow_loopback=True))
 
-    def test_denied(self):
+    def test_deny_list(self):
         denied = ('*.svc', 'bad.example', '10.96.0.0/12')
         with resolving(api_default_svc=['203.0.113.1'],
                        bad_example=['203.0.113.1'],
@@ -221,7 +221,7 @@ class TestCheck(base.BaseTestCase):
             url_policy.check('http://fine/', options.MediaOptions(
                 denied_hosts=denied))
 
-    def test_trusted_name(self):
+    def test_is_allowed_name(self):
         def trusted(url, **more):
             return url_policy.is_allowed_name(
                 url, options.MediaOptions(**more))
@@ -231,7 +231,7 @@ class TestCheck(base.BaseTestCase):
         self.assertFalse(trusted('http://a/', allowed_hosts=('a',),
                                  denied_hosts=('a',)))
 
-    def test_entries(self):
+    def test_entries_of_allow_list(self):
         for entry in ('', 'a b', '10.0.0.1/8', '10.0.0.0/33', '1.2.3', '*a',
                       'http://a', 'a/b', '::g', '**', '0x7f'):
             self.assertRaises(ValueError, url_policy.network, entry)
