@@ -34,7 +34,7 @@ class Services:
             self.folder.path)
         self.state = state_secret.StateSecret(
             cluster,
-            state_secret.place(cluster, settings.state_secret),
+            state_secret.location(cluster, settings.state_secret),
             self.worker_messages,
         )
         self.login = authenticator.Authenticator(self._accounts())

@@ -88,7 +88,7 @@ class Sessions:
     @property
     def timeout(self):
         """Seconds without a request after which a session ends."""
-        kept = self._state.known(_SECTION).get(_TIMEOUT)
+        kept = self._state.cached(_SECTION).get(_TIMEOUT)
         if (isinstance(kept, int) and not isinstance(kept, bool)
                 and SHORTEST <= kept <= LONGEST):
             return kept

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings and subscriptions, kept in one Secret of Kubernetes.
+"""Stores service settings and subscriptions in a Kubernetes Secret.
 
-What clients may set about the services themselves (and not about a VM, which
-keeps its own) has to survive a restart and be the same for every worker. It
-lies in sections, each a JSON object under a key of one Secret. The rights for
-it name it: ``get`` and ``patch``. Where it is not made beforehand the first
-write makes it, which takes the right to create any Secret.
+Settings of the services must survive a restart and be the same in every
+worker. (Settings of a VM are stored with the VM instead.) The Secret has one
+key per section, each with a JSON object; the module that owns a section
+defines its content. The required permissions are ``get`` and ``patch`` of
+this one Secret. If it does not exist, the first write creates it, which
+requires permission to create Secrets in the namespace.
 
-Reads cost no API call: what is held is renewed aside, now and then, for
-changes made on other hosts; the workers of one emulator tell each other over
-the `bus`. What a section holds is the affair of whose section it is.
+Reads are served from a cache. A thread refreshes it after `MAX_AGE_SECONDS`,
+for changes made on other hosts, and when another worker of the same emulator
+publishes a change through `worker_messages`.
 """
 
 import base64
@@ -28,69 +29,71 @@ from sushy_kubevirt.kube import retry
 
 LOG = logging.getLogger(__name__)
 
-#: Name of the Secret where an emulator serves several VMs, and its ending
-#: where it serves one.
+#: Name of the Secret of an emulator that serves several VMs, and suffix of
+#: its name (after the VM's) if the emulator serves one VM.
 NAME = 'sushy-kubevirt-state'
 ENDING = '-bmc-state'
 
 #: Value of its label app.kubernetes.io/managed-by.
 MANAGER = 'sushy-kubevirt'
 
-#: What is held is read again after so many seconds, when somebody asks.
-AGE = 30
+#: Seconds after which a read refreshes the cache.
+MAX_AGE_SECONDS = 30
 
-#: Seconds before the next try after one that failed.
-PAUSE = 2
+#: Seconds between a failed refresh and the next.
+RETRY_SECONDS = 2
 
-#: Bytes of all sections; Kubernetes allows a Secret 1 MiB.
-LONGEST = 700 * 1024
+#: Largest number of bytes of all sections; Kubernetes limits a Secret to
+#: 1 MiB.
+MAX_BYTES = 700 * 1024
 
 _TOPIC = 'state'
 
 _states = weakref.WeakSet()
 
 
-def place(cluster, wanted=None):
-    """Where the Secret is.
+def location(cluster, configured=None):
+    """Return namespace and name of the Secret.
 
     :param cluster: a `cluster.Cluster`
-    :param wanted: 'namespace/name', if the configuration says
+    :param configured: 'namespace/name' from the configuration, or None
     :returns: (namespace, name)
     """
-    if wanted:
-        return tuple(wanted.split('/', 1))
+    if configured:
+        return tuple(configured.split('/', 1))
     if cluster.vm:
         return cluster.vm[0], cluster.vm[1] + ENDING
     return cluster.default_namespace, NAME
 
 
 class StateSecret:
-    """The Secret. Safe to use from several threads.
+    """The Secret. Thread-safe.
 
-    :param cluster: a `cluster.Cluster`. One that is about a single VM makes
-        that the Secret's owner, so that they go together.
+    :param cluster: a `cluster.Cluster`. If it is restricted to one VM, the
+        VM is made the owner of the Secret, so that they are deleted together.
     :param where: (namespace, name) of the Secret
-    :param bus: a `bus.Bus`, or None for a process that has no others
+    :param messages: a `worker_messages.WorkerMessages`; None for a process
+        without other workers
     """
 
-    def __init__(self, cluster, where, bus=None):
+    def __init__(self, cluster, where, messages=None):
         self._cluster = cluster
         self._where = where
-        self._bus = bus
+        self._messages = messages
         self._callbacks = []
         self._warned = False
         self.after_fork()
-        if bus is not None:
-            bus.subscribe(_TOPIC, self._on_published)
+        if messages is not None:
+            messages.subscribe(_TOPIC, self._on_published)
         _states.add(self)
 
     def after_fork(self):
-        """Forget what a thread of the parent may have been about."""
+        """Reset the state; threads exist in the parent only."""
         self._lock = threading.Lock()
-        self._asking = False
-        self._again = False
-        self._held = None
-        self._held_at = self._renewed_at = 0
+        self._refreshing = False
+        self._refresh_again = False
+        self._cache = None
+        self._cached_at = self._refreshed_at = 0
 
     def __str__(self):
         return 'Secret %s/%s' % self._where
@@ -98,58 +101,60 @@ class StateSecret:
     # Reading
 
     def read(self, section, fresh=False):
-        """Read a section.
+        """Return a section; call the API if it is not cached.
 
         :param section: its name
-        :param fresh: whether to ask the API in any case
-        :returns: dict, shared: not to be changed; {} if there is none
-        :raises: `errors.MachineError` if nothing is known yet, or fresh is
-            asked for, and the API does not answer
+        :param fresh: whether to call the API even if it is cached
+        :returns: dict, {} if absent; shared, must not be modified
+        :raises: `errors.MachineError` if the API call fails
         """
-        if fresh or self._held is None:
+        if fresh or self._cache is None:
             self._read()
-        return self.known(section)
+        return self.cached(section)
 
-    def known(self, section):
-        """A section as far as it is known: at once, without an error.
+    def cached(self, section):
+        """Return a section from the cache, without blocking or failing.
 
-        :returns: dict, shared: not to be changed; {} while it is not known
+        :param section: its name
+        :returns: dict, {} if absent or not cached yet; shared, must not be
+            modified
         """
-        if (self._held is None
-                or time.monotonic() - self._renewed_at > AGE):
+        if (self._cache is None or time.monotonic() - self._refreshed_at
+                > MAX_AGE_SECONDS):
             self._refresh_in_thread()
-        return (self._held or {}).get(section) or {}
+        return (self._cache or {}).get(section) or {}
 
     def subscribe(self, callback):
-        """Be told, without arguments, when something may have changed.
+        """Register a function to be called after the cache has changed.
 
-        :param callback: called in whatever thread brought the news
+        :param callback: function without parameters; called in any thread
         """
         self._callbacks.append(callback)
 
     # Writing
 
     def update(self, section, edit):
-        """Change a section, guarded against changes of others.
+        """Change a section; retried when another writer was faster.
 
         :param section: its name, of letters, digits, ``-``, ``_`` and ``.``
-        :param edit: function that is given the section, a dict, and changes
-            it. It may be called several times, and with what it has written
-            before (when the answer to that was lost).
-        :returns: the section as it is now, shared
-        :raises: `errors.MachineError`; whatever edit raises
+        :param edit: function that receives the section, a dict, and modifies
+            it. It may be called several times, also with its own earlier
+            changes, when the response to a write was lost.
+        :returns: dict, the section after the change; shared, must not be
+            modified
+        :raises: `errors.MachineError`, and exceptions of ``edit``
         """
         secret, changed = retry.run(
             lambda: self._update(section, edit), self._cluster.options,
             self._cluster.closing)
-        self._take(secret, time.monotonic())
-        if changed and self._bus is not None:
-            self._bus.publish(
+        self._store(secret, time.monotonic())
+        if changed and self._messages is not None:
+            self._messages.publish(
                 _TOPIC, {'version': secret['metadata']['resourceVersion']})
-        return self.known(section)
+        return self.cached(section)
 
     def _update(self, section, edit):
-        """One try. :returns: (the Secret, whether it was changed)"""
+        """Try `update` once. :returns: (the Secret, whether it changed)"""
         owner = self._owner()
         secret = self._get()
         sections = self._sections(secret, owner)
@@ -160,9 +165,9 @@ class StateSecret:
             return secret, False
         sections[section] = after
         data = {name: _encode(value) for name, value in sections.items()}
-        if sum(map(len, data.values())) > LONGEST:
+        if sum(map(len, data.values())) > MAX_BYTES:
             raise errors.Rejected(
-                f'{self} holds as much as it can; delete something first')
+                f'{self} is full; delete subscriptions first')
         if secret is None:
             return self._create(data, owner), True
         return self._patch(secret, data, owner), True
@@ -191,11 +196,13 @@ class StateSecret:
             except errors.ObjectNotFound:
                 pass
             else:
-                raise errors.Conflict(f'{self} is there by now') from None
-            # Whoever gave the other rights makes it, the operator at once.
+                raise errors.Conflict(
+                    f'{self} was created meanwhile') from None
+            # With these permissions, the operator creates the Secret soon;
+            # elsewhere the administrator has to.
             raise errors.Unavailable(
-                '%s is not there, and this account may not make it: make '
-                'one of type Opaque (%s)' % (self, e)) from None
+                f'{self} does not exist, and this account may not create '
+                f'it: create a Secret of type Opaque ({e})') from None
 
     def _patch(self, secret, data, owner):
         operations = [
@@ -212,11 +219,12 @@ class StateSecret:
         except errors.ObjectNotFound as e:
             raise errors.Conflict(str(e)) from None
 
-    # What lies behind
+    # Access to the Secret, and the cache
 
     def _owner(self):
-        """The reference to the only VM there is; None for several.
+        """Return the owner reference for the Secret.
 
+        :returns: dict; None if the emulator serves several VMs
         :raises: `errors.MachineNotFound`
         """
         if not self._cluster.vm:
@@ -227,76 +235,90 @@ class StateSecret:
                 'uid': machine.uid}
 
     def _get(self):
-        """:returns: the Secret; None if there is none"""
+        """:returns: dict, the Secret; None if absent or not readable"""
         try:
             return self._cluster.client.get(api_resources.SECRET, *self._where)
         except errors.ObjectNotFound:
             return None
         except errors.AccessDenied as e:
-            # Nothing can have been kept with these rights. A write tells.
+            # Nothing can have been stored with these permissions. A write
+            # raises the error.
             if not self._warned:
                 self._warned = True
-                LOG.warning('Nothing can be kept about services: %s', e)
+                LOG.warning('Service settings and subscriptions cannot be '
+                            'stored: %s', e)
             return None
 
     def _sections(self, secret, owner):
+        """Decode a Secret.
+
+        :param secret: dict or None
+        :param owner: dict, see `_owner`
+        :returns: dict of section name to dict
+        """
         if secret is None:
             return {}
         owners = secret['metadata'].get('ownerReferences') or ()
         if owner and not any(each.get('uid') == owner['uid']
                              for each in owners):
-            # It belongs to a VM that had the name before.
+            # It belongs to a deleted VM of the same name.
             return {}
         return {name: _decode(text, name, self)
                 for name, text in (secret.get('data') or {}).items()}
 
     def _read(self):
-        asked_at = time.monotonic()
-        self._take(self._get(), asked_at)
+        requested_at = time.monotonic()
+        self._store(self._get(), requested_at)
 
-    def _take(self, secret, asked_at):
-        """Hold what the API said, unless something said later is held."""
+    def _store(self, secret, requested_at):
+        """Cache a Secret unless a later response is cached already."""
         try:
             owner = self._owner()
         except errors.MachineNotFound:
             secret = owner = None
         sections = self._sections(secret, owner)
         with self._lock:
-            if asked_at < self._held_at:
+            if requested_at < self._cached_at:
                 return
-            changed = sections != self._held
-            self._held = sections
-            self._held_at = self._renewed_at = asked_at
+            changed = sections != self._cache
+            self._cache = sections
+            self._cached_at = self._refreshed_at = requested_at
         if changed:
             for callback in tuple(self._callbacks):
                 callback()
 
-    def _on_published(self, news):
-        """Another worker has written."""
+    def _on_published(self, message):
+        """Refresh the cache after another worker wrote the Secret."""
         self._refresh_in_thread(again=True)
 
     def _refresh_in_thread(self, again=False):
-        """Have a thread read it. :param again: even if one does already"""
+        """Read the Secret in a thread.
+
+        :param again: whether to read it once more if a thread is reading it
+            now, because its response may be outdated
+        """
         with self._lock:
-            self._again = self._again or again
-            if self._asking:
+            self._refresh_again = self._refresh_again or again
+            if self._refreshing:
                 return
-            self._asking = True
-        threading.Thread(target=self._ask, daemon=True,
+            self._refreshing = True
+        threading.Thread(target=self._refresh, daemon=True,
                          name='state').start()
 
-    def _ask(self):
+    def _refresh(self):
         while True:
-            self._again = False
+            self._refresh_again = False
             try:
                 self._read()
             except errors.MachineError as e:
-                LOG.info('%s could not be read: %s', self, e)
-                # Not with each read of those that come.
-                self._renewed_at = time.monotonic() - AGE + PAUSE
+                LOG.info('%s could not be read; cached values remain in use: '
+                         '%s', self, e)
+                # Delay the next try, which any read would start.
+                self._refreshed_at = (time.monotonic() - MAX_AGE_SECONDS
+                                      + RETRY_SECONDS)
             with self._lock:
-                if not self._again:
-                    self._asking = False
+                if not self._refresh_again:
+                    self._refreshing = False
                     return
 
 
@@ -311,7 +333,7 @@ def _decode(text, name, state):
     except (binascii.Error, ValueError, RecursionError):
         section = None
     if not isinstance(section, dict):
-        LOG.warning('Key %s of %s is nothing of ours; left out', name, state)
+        LOG.warning('Key %s of %s is not a JSON object; ignored', name, state)
         return {}
     return section
 

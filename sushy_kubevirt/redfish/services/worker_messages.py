@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Word between the workers that serve one emulator, on one host.
+"""Messages between the workers of one emulator, and their leader election.
 
-A worker has a Unix datagram socket in the emulator's own folder; what one
-publishes reaches all, itself included. One of them is the *leader*, who does
-what may be done once only (sending events): whoever holds a file lock, which
-the kernel hands on the moment its holder is gone.
+Each worker has a Unix datagram socket in the emulator's shared directory,
+whose permissions protect it. A published message is delivered to all workers
+on this host, the sender included. Delivery is best effort: a worker whose
+queue stays full misses messages.
 
-The folder's permissions say who may speak here. What is said is advice: a
-worker that was too busy to take it is passed over.
+One worker is the *leader*, for tasks that must run only once (pushing
+events). It holds a file lock, which the kernel passes to another worker as
+soon as the leader's process ends.
 """
 
 import contextlib
@@ -24,11 +25,11 @@ import weakref
 
 LOG = logging.getLogger(__name__)
 
-#: Bytes of one message.
+#: Largest number of bytes of a message.
 LONGEST = 128 * 1024
 
-#: Seconds a worker with a full queue (ten messages, for Linux) is waited for;
-#: after that, it is not waited for so many seconds.
+#: Seconds to wait for a worker whose queue is full (ten messages on Linux),
+#: and seconds without further waiting for it after that.
 SEND_SECONDS = 1.0
 SLOW_WORKER_SECONDS = 10.0
 
@@ -39,9 +40,9 @@ _instances = weakref.WeakSet()
 
 
 class WorkerMessages:
-    """A worker's place among the workers. Safe for several threads.
+    """Messaging and leadership of one worker. Thread-safe.
 
-    Starts nothing before `start`; after a fork, the child has to start anew.
+    Threads run only after `start`, which a forked child has to call again.
 
     :param folder: path of a folder that only this user can enter
     """
@@ -65,7 +66,7 @@ class WorkerMessages:
         self.is_leader = False
 
     def after_fork(self):
-        """Leave the parent's place to it."""
+        """Close the parent's descriptors and reset the state."""
         for each in (self._socket, self._sender):
             if each is not None:
                 each.close()
@@ -75,20 +76,25 @@ class WorkerMessages:
         self._begin()
 
     def subscribe(self, topic, callback):
-        """Be told of what is published about a topic.
+        """Register a function to receive the messages of a topic.
 
-        :param callback: function of the message, a dict. It is called in the
-            publisher's thread if that is in this worker, else in the one
-            thread that listens, and must not block.
+        :param topic: text
+        :param callback: function of the message, a dict. Called in the
+            publisher's thread for messages of this worker, else in the
+            listening thread; must not block.
         """
         self._callbacks.setdefault(topic, []).append(callback)
 
     def on_elected(self, callback):
-        """Have something called, in a thread of its own, once this leads."""
+        """Register a function to be called when this worker is elected.
+
+        :param callback: function without parameters; called in the election
+            thread
+        """
         self._elected.append(callback)
 
     def start(self):
-        """Take a place; again, it changes nothing.
+        """Create the socket and listen; idempotent.
 
         :raises: `OSError` if the folder cannot be used
         """
@@ -106,19 +112,19 @@ class WorkerMessages:
             mine.bind(self._path(self._name))
             self._socket = mine
         threading.Thread(target=self._listen, args=(mine,), daemon=True,
-                         name='bus').start()
+                         name='worker-messages').start()
 
     def campaign(self):
-        """Stand for leader; again, it changes nothing."""
+        """Take part in the leader election; idempotent."""
         with self._lock:
             if self._campaigning or self._closed:
                 return
             self._campaigning = True
         threading.Thread(target=self._run_for_leader, daemon=True,
-                         name='bus-leader').start()
+                         name='worker-election').start()
 
     def close(self):
-        """Give the place up; another worker may lead."""
+        """Close the socket and resign from leadership."""
         with self._lock:
             if self._closed:
                 return
@@ -128,7 +134,7 @@ class WorkerMessages:
                 return
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(self._name))
-            # Wakes the thread that listens, which closes it.
+            # Wakes the listening thread, which closes the socket.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             if self._lock_fd is not None:
@@ -139,22 +145,25 @@ class WorkerMessages:
             os.close(self._directory)
 
     def _path(self, name):
-        # Names of sockets have 107 bytes, paths of folders may have more.
+        # A socket address is limited to 107 bytes, which the folder's path
+        # may exceed.
         return '/proc/self/fd/%d/%s' % (self._directory, name)
 
-    # Speaking
+    # Sending
 
     def publish(self, topic, message):
-        """Tell all workers.
+        """Send a message to all workers.
 
-        :param topic: word
-        :param message: dict, for JSON, of less than `LONGEST` bytes
+        :param topic: text
+        :param message: dict that can be encoded as JSON
+        :raises: `ValueError` if topic and message exceed `LONGEST` bytes
         """
         data = json.dumps([topic, message]).encode()
         if len(data) > LONGEST:
-            raise ValueError(f'{len(data)} bytes are too many for the bus')
+            raise ValueError(f'The message on {topic} has {len(data)} bytes; '
+                             f'{LONGEST} are allowed')
         if self._socket is not None:
-            # Here as well in one order: that of the calls.
+            # The lock keeps messages in the order of the calls.
             with self._sending:
                 if not self._closed:
                     self._send_to_others(data)
@@ -169,11 +178,12 @@ class WorkerMessages:
             try:
                 self._sender.sendto(data, self._path(name))
             except (ConnectionRefusedError, FileNotFoundError):
-                # Its worker is gone, and may have had no time to clean up.
+                # Its worker has ended, perhaps without removing the socket.
                 self._remove(name)
             except OSError as e:
                 if not slow:
-                    LOG.warning('Worker %s takes no messages: %s',
+                    LOG.warning('Worker process %s receives no messages; '
+                                'message dropped: %s',
                                 name.partition('-')[0], e)
                 self._slow[name] = time.monotonic() + SLOW_WORKER_SECONDS
             else:
@@ -184,7 +194,7 @@ class WorkerMessages:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(name))
 
-    # Listening
+    # Receiving
 
     def _listen(self, mine):
         while not self._closed:
@@ -201,7 +211,7 @@ class WorkerMessages:
             except (ValueError, TypeError, RecursionError):
                 topic = message = None
             if not isinstance(topic, str) or not isinstance(message, dict):
-                LOG.warning('Something on the bus that is no message')
+                LOG.warning('Invalid message from another worker; ignored')
                 continue
             self._dispatch(topic, message)
         mine.close()
@@ -211,9 +221,10 @@ class WorkerMessages:
             try:
                 callback(message)
             except Exception:
-                LOG.exception('Telling of %s failed', topic)
+                LOG.exception('Processing a worker message on %s failed',
+                              topic)
 
-    # Leading
+    # Leader election
 
     def _run_for_leader(self):
         try:
@@ -221,7 +232,8 @@ class WorkerMessages:
                            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as e:
             if not self._closed:
-                LOG.error('This worker will never lead: %s', e)
+                LOG.error('This worker cannot become leader: lock file in '
+                          '%s: %s', self._folder, e)
             return
         fcntl.flock(hold, fcntl.LOCK_EX)
         with self._lock:
@@ -230,12 +242,12 @@ class WorkerMessages:
                 return
             self._lock_fd = hold
             self.is_leader = True
-        LOG.debug('This worker leads')
+        LOG.debug('This worker is the leader')
         for callback in tuple(self._elected):
             try:
                 callback()
             except Exception:
-                LOG.exception('Taking the lead failed')
+                LOG.exception('A callback of the leader election failed')
 
 
 def _after_fork():

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of a VM the workers of one emulator have written last.
+"""Shares the resourceVersion of the last write to a VM between workers.
 
-A worker sees what another one has written when its watch tells, some
-milliseconds later, or many on a busy machine. A client that is answered by
-one and asks the other at once would read what was before; Ironic then
-restarts a machine to have a setting applied that is there already. So who
-writes notes the version here before the client is answered, in memory that
-all workers share, and who reads looks whether its own is older.
+A worker learns of another worker's write through its watch, milliseconds
+later, or more on a busy host. A client whose next request is served by
+another worker could therefore read outdated data; Ironic would then restart
+a machine to apply a setting that is already applied. So a worker records
+the version of each write here, in shared memory, before it responds, and
+each read checks whether the cached VM is older.
 
-It is advice, and for a short time only: a record that was overwritten by
-that of another VM, or torn, costs a late or a needless look.
+Records are hints for `VALID_SECONDS`: one that was overwritten by that of
+another VM, or was read half-written, causes a delayed or an unnecessary read.
 """
 
 import mmap
@@ -20,10 +20,11 @@ import time
 import weakref
 import zlib
 
-#: Seconds that a record counts. The watch is there long before.
-LASTS = 5.0
+#: Seconds for which a record is valid. The watch event arrives earlier.
+VALID_SECONDS = 5.0
 
-# uid (its digest), version, when (CLOCK_MONOTONIC is the same for all).
+# Digest of the uid, version, time (CLOCK_MONOTONIC is the same in all
+# processes).
 _RECORD = struct.Struct('=QQd')
 _RECORDS = 4096
 
@@ -31,7 +32,7 @@ _all = weakref.WeakSet()
 
 
 class WrittenVersions:
-    """The versions, shared by all who have the folder.
+    """Versions in shared memory, one file per folder. Thread-safe.
 
     :param folder: path of a folder that only this user can enter
     """
@@ -49,37 +50,41 @@ class WrittenVersions:
         _all.add(self)
 
     def after_fork(self):
-        """Forget what a thread of the parent may have been about."""
+        """Replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def record(self, uid, version):
-        """Tell that a VM has been written.
+        """Record a write to a VM.
 
         :param uid: of the VM
-        :param version: its resourceVersion, text
+        :param version: text, its resourceVersion after the write
         """
         try:
             version = int(version)
         except (TypeError, ValueError):
-            return      # it cannot be compared
+            return      # not comparable
         if not 0 < version < 1 << 64:
             return
-        name, at = _place(uid)
+        name, at = _slot(uid)
         with self._lock:
             if version > self.latest(uid):
                 _RECORD.pack_into(self._memory, at, name, version,
                                   time.monotonic())
 
     def latest(self, uid):
-        """:returns: the version noted last, a number; 0 if there is none"""
-        name, at = _place(uid)
-        there, version, when = _RECORD.unpack_from(self._memory, at)
-        if there != name or not 0 <= time.monotonic() - when < LASTS:
+        """Return the version of the last write to a VM.
+
+        :returns: int; 0 if no valid record exists
+        """
+        name, at = _slot(uid)
+        found, version, when = _RECORD.unpack_from(self._memory, at)
+        if found != name or not 0 <= time.monotonic() - when < VALID_SECONDS:
             return 0
         return version
 
 
-def _place(uid):
+def _slot(uid):
+    """:returns: (digest of a uid, offset of its record)"""
     data = uid.encode()
     low = zlib.crc32(data)
     return low << 32 | zlib.adler32(data), low % _RECORDS * _RECORD.size

@@ -122,7 +122,7 @@ class EventDispatcher:
                 return
             self._started = True
         # Whoever leads has to know who wants to be told, and what was.
-        self._state.known('')
+        self._state.cached('')
         self._worker_messages.publish(_JOINED, {})
         threading.Thread(target=self._run, daemon=True,
                          name='events').start()
@@ -159,7 +159,7 @@ class EventDispatcher:
 
     def settings(self):
         """:returns: the `service_settings.Settings`"""
-        return service_settings.known(self._state)
+        return service_settings.cached(self._state)
 
     def set(self, **values):
         """Change settings, see `service_settings.Settings`."""
@@ -322,12 +322,12 @@ class EventDispatcher:
     def _refresh(self):
         """Apply changed subscriptions to the delivery."""
         with self._lock:
-            if self._delivery is None and self.subscriptions.known():
+            if self._delivery is None and self.subscriptions.cached():
                 # Imported on demand: most emulators have no subscribers,
                 # and asyncio takes more than 1 MiB.
                 from sushy_kubevirt.redfish.services.events import delivery
                 self._delivery = delivery.Delivery(
-                    self.subscriptions.known, self.settings,
+                    self.subscriptions.cached, self.settings,
                     self.subscriptions,
                     lambda marks: self._worker_messages.publish(_MARKS, marks))
         if self._delivery is not None:

@@ -25,12 +25,12 @@ class Settings:
     interval: int = 10
 
 
-def known(state):
+def cached(state):
     """The settings, as far as they are known: at once, without an error.
 
     :param state: a `state.State`
     """
-    data = state.known(_SECTION)
+    data = state.cached(_SECTION)
     fields = {field.name: field for field in dataclasses.fields(Settings)}
     # Others may have written it: what could not have been set is left out.
     return Settings(**{name: value for name, value in data.items()

@@ -157,9 +157,9 @@ class Subscriptions:
         """
         return self._of(self._state.read(_SECTION))
 
-    def known(self):
+    def cached(self):
         """As `all`, as far as they are known: at once, without an error."""
-        return self._of(self._state.known(_SECTION))
+        return self._of(self._state.cached(_SECTION))
 
     @staticmethod
     def _of(section):

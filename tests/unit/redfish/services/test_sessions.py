@@ -23,7 +23,7 @@ class State:
     def __init__(self):
         self.section = {}
 
-    def known(self, section):
+    def cached(self, section):
         return self.section
 
     def update(self, section, edit):

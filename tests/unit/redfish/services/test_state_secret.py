@@ -94,7 +94,7 @@ class Cluster:
         return self.there
 
 
-class TestState(base.BaseTestCase):
+class TestStateSecret(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -105,7 +105,7 @@ class TestState(base.BaseTestCase):
     def write(self, **values):
         return self.state.update('a', lambda section: section.update(values))
 
-    def test_made_by_the_first_write(self):
+    def test_first_write_creates_secret(self):
         self.assertEqual({}, self.state.read('a'))
         self.assertEqual({'x': 1}, self.write(x=1))
         self.assertEqual({'x': 1, 'y': 2}, self.write(y=2))
@@ -117,7 +117,7 @@ class TestState(base.BaseTestCase):
         self.assertEqual({'x': 1, 'y': 2}, again.read('a'))
         self.assertEqual({}, again.read('b'))
 
-    def test_reads_cost_no_call(self):
+    def test_reads_use_cache(self):
         self.write(x=1)
         del self.client.calls[:]
         for _ in range(5):
@@ -126,35 +126,35 @@ class TestState(base.BaseTestCase):
         self.client.put('a', {'x': 2})
         self.assertEqual({'x': 2}, self.state.read('a', fresh=True))
 
-    def test_an_old_one_is_renewed_aside(self):
+    def test_read_refreshes_old_cache_in_thread(self):
         self.write(x=1)
         self.client.put('a', {'x': 2})
         told = threading.Event()
         self.state.subscribe(told.set)
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.redfish.services.state_secret.AGE', -1))
-        self.state.known('a')
+        self.useFixture(fixtures.MockPatchObject(
+            state_secret, 'MAX_AGE_SECONDS', -1))
+        self.state.cached('a')
         self.assertTrue(told.wait(30))
-        self.assertEqual({'x': 2}, self.state.known('a'))
+        self.assertEqual({'x': 2}, self.state.cached('a'))
 
-    def test_sections_do_not_disturb_each_other(self):
+    def test_sections_are_independent(self):
         self.write(x=1)
         self.state.update('b', lambda section: section.update(z=3))
         self.assertEqual({'x': 1}, self.state.read('a'))
 
-    def test_nothing_changed_writes_nothing(self):
+    def test_update_without_change_is_not_written(self):
         self.write(x=1)
         del self.client.calls[:]
         self.write(x=1)
         self.assertEqual(['get'], self.client.calls)
 
-    def test_a_change_in_between_is_kept(self):
+    def test_keeps_concurrent_change(self):
         self.write(x=1)
         self.client.meanwhile = [lambda: self.client.put(
             'a', {'x': 1, 'other': 5})]
         self.assertEqual({'x': 1, 'y': 2, 'other': 5}, self.write(y=2))
 
-    def test_a_lost_answer_is_found_done(self):
+    def test_recognizes_own_write_after_lost_response(self):
         self.write(x=1)
         patch = self.client.patch
 
@@ -168,20 +168,20 @@ class TestState(base.BaseTestCase):
         self.assertEqual({'x': 1, 'y': 2}, self.write(y=2))
         self.assertEqual(['get', 'patch', 'get'], self.client.calls)
 
-    def test_without_rights(self):
+    def test_read_without_permission_is_empty(self):
         denied = errors.AccessDenied('no', 'get', 'secrets', 'default')
         self.client.fails = [denied, denied, denied]
         self.assertEqual({}, self.state.read('a'))
         self.client.fails = [denied, denied, denied]
         self.assertRaises(errors.AccessDenied, self.write, x=1)
 
-    def test_whoever_may_not_make_it_waits_for_it(self):
+    def test_waits_for_secret_it_may_not_create(self):
         denied = errors.AccessDenied('no', 'create', 'secrets', 'default')
         self.client.fails = [None, denied, None]
         self.cluster.options = options.Options(write_deadline=0)
         e = self.assertRaises(errors.Unavailable, self.write, x=1)
         self.assertIn('of type Opaque', str(e))
-        # As soon as the operator has made it.
+        # Once the operator has created it.
         self.cluster.options = options.Options()
         self.client.fails = [None, denied]
         create = self.client.create
@@ -193,21 +193,18 @@ class TestState(base.BaseTestCase):
         self.client.create = refused
         self.assertEqual({'x': 1}, self.write(x=1))
 
-    def test_away(self):
+    def test_cached_survives_unreachable_api(self):
         self.client.fails = [errors.Unavailable('away')] * 2
         self.assertRaises(errors.Unavailable, self.state.read, 'a')
-        self.assertEqual({}, self.state.known('a'))
+        self.assertEqual({}, self.state.cached('a'))
 
-    def test_full(self):
+    def test_refuses_update_of_full_secret(self):
         self.write(x=1)
-        self.assertRaises(
-            errors.Rejected,
-            self.write,
-            y='y' *
-            state_secret.LONGEST)
+        self.assertRaises(errors.Rejected, self.write,
+                          y='y' * state_secret.MAX_BYTES)
         self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
 
-    def test_what_is_no_json(self):
+    def test_ignores_invalid_section(self):
         self.write(x=1)
         self.client.secret['data']['a'] = '%%%'
         self.assertEqual({}, self.state.read('a', fresh=True))
@@ -215,7 +212,7 @@ class TestState(base.BaseTestCase):
         self.assertEqual({}, self.state.read('a', fresh=True))
         self.assertEqual({'y': 1}, self.write(y=1))
 
-    def test_edits_that_fail_change_nothing(self):
+    def test_failing_edit_changes_nothing(self):
         self.write(x=1)
 
         def edit(section):
@@ -226,16 +223,16 @@ class TestState(base.BaseTestCase):
         self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
 
 
-class TestOfOneVM(base.BaseTestCase):
+class TestSecretOfOneVM(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.cluster = Cluster(vm=VM)
         self.client = self.cluster.client
-        self.where = state_secret.place(self.cluster)
+        self.where = state_secret.location(self.cluster)
         self.state = state_secret.StateSecret(self.cluster, self.where)
 
-    def test_it_goes_with_the_vm(self):
+    def test_vm_owns_secret(self):
         self.assertEqual(('default', 'vm-a-bmc-state'), self.where)
         self.state.update('a', lambda section: section.update(x=1))
         self.assertEqual([{
@@ -243,10 +240,11 @@ class TestOfOneVM(base.BaseTestCase):
             'name': 'vm-a', 'uid': 'uid-1'}],
             self.client.secret['metadata']['ownerReferences'])
 
-    def test_the_configuration_may_say_where(self):
-        self.assertEqual(('a', 'b'), state_secret.place(self.cluster, 'a/b'))
+    def test_configured_location(self):
+        self.assertEqual(('a', 'b'),
+                         state_secret.location(self.cluster, 'a/b'))
 
-    def test_a_new_vm_has_no_memory_of_the_old_one(self):
+    def test_ignores_secret_of_deleted_vm_of_same_name(self):
         self.state.update('a', lambda section: section.update(x=1))
         self.cluster.there = Machine()
         self.cluster.there.uid = 'uid-2'
@@ -256,7 +254,7 @@ class TestOfOneVM(base.BaseTestCase):
         self.assertEqual('uid-2', self.client.secret['metadata'][
             'ownerReferences'][0]['uid'])
 
-    def test_no_vm(self):
+    def test_missing_vm(self):
         self.cluster.there = None
         self.assertEqual({}, self.state.read('a'))
         self.assertRaises(errors.MachineNotFound, self.state.update, 'a',

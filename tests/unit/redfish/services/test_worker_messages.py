@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers are processes here: what counts is what a dead one leaves."""
+"""Tests for messages between workers, some of them processes."""
 
 import os
 import queue
@@ -14,7 +14,7 @@ from oslotest import base
 
 from sushy_kubevirt.redfish.services import worker_messages
 
-# Another worker: says what it hears, leads if it can.
+# Another worker: prints what it receives, and when it becomes leader.
 _WORKER = '''
 import os, sys
 from sushy_kubevirt.redfish.services import worker_messages
@@ -31,23 +31,23 @@ for line in sys.stdin:
 '''
 
 
-class TestBus(base.BaseTestCase):
+class TestWorkerMessages(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        # Longer than the path of a socket may be.
+        # Longer than a socket address may be.
         self.folder = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'x' * 120)
         os.mkdir(self.folder)
 
-    def bus(self):
+    def worker(self):
         one = worker_messages.WorkerMessages(self.folder)
         heard = queue.Queue()
         one.subscribe('news', lambda message: heard.put(message['text']))
         self.addCleanup(one.close)
         return one, heard
 
-    def worker(self):
+    def worker_process(self):
         process = subprocess.Popen(
             [sys.executable, '-c', _WORKER, self.folder], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -59,22 +59,22 @@ class TestBus(base.BaseTestCase):
         self.addCleanup(end)
         return process
 
-    def test_what_is_no_message_is_passed_over(self):
-        one, heard = self.bus()
+    def test_ignores_invalid_messages(self):
+        one, heard = self.worker()
         one.start()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             for data in (b'', b'x', b'[]', b'[[], {}]', b'[{}, {}]',
                          b'["news", 5]', b'["news", {}]', b'{"a": 1}',
                          b'\xff' * 100, b'[' * 50000):
-                stranger.sendto(data, one._path(one._name))
-        other, _heard = self.bus()
+                sender.sendto(data, one._path(one._name))
+        other, _heard = self.worker()
         other.start()
         other.publish('news', {'text': 'still here'})
         self.assertEqual('still here', heard.get(timeout=10))
 
-    def test_all_hear_it_once(self):
-        one, heard_one = self.bus()
-        two, heard_two = self.bus()
+    def test_delivers_once_to_every_worker(self):
+        one, heard_one = self.worker()
+        two, heard_two = self.worker()
         one.start()
         two.start()
         for number in range(50):
@@ -85,16 +85,16 @@ class TestBus(base.BaseTestCase):
                              [heard.get(timeout=30) for _ in range(50)])
             self.assertTrue(heard.empty())
 
-    def test_before_the_start_it_is_alone(self):
-        one, heard = self.bus()
+    def test_delivers_to_itself_before_start(self):
+        one, heard = self.worker()
         one.publish('news', {'text': 'a'})
         self.assertEqual('a', heard.get_nowait())
 
-    def test_a_successor_leads_when_the_leader_is_killed(self):
-        other = self.worker()
+    def test_elects_successor_of_killed_leader(self):
+        other = self.worker_process()
         said = {other.stdout.readline().strip() for _ in range(2)}
         self.assertEqual({'ready', 'leads'}, said)
-        one, heard = self.bus()
+        one, heard = self.worker()
         leads = threading.Event()
         one.on_elected(leads.set)
         one.start()
@@ -106,50 +106,50 @@ class TestBus(base.BaseTestCase):
         os.kill(other.pid, signal.SIGKILL)
         self.assertTrue(leads.wait(30))
         self.assertTrue(one.is_leader)
-        # Its socket is still there, and in nobody's way.
+        # Its socket is left behind and removed by the next message.
         other.wait()
         one.publish('news', {'text': 'x'})
         self.assertEqual(1, len([name for name in os.listdir(self.folder)
                                  if name.endswith('.worker')]))
 
-    def test_one_that_closes_hands_the_lead_on(self):
-        one, _ = self.bus()
+    def test_elects_successor_of_closed_leader(self):
+        one, _ = self.worker()
         leads = threading.Event()
         one.on_elected(leads.set)
         one.start()
         one.campaign()
         self.assertTrue(leads.wait(30))
-        other = self.worker()
+        other = self.worker_process()
         self.assertEqual('ready', other.stdout.readline().strip())
         one.close()
         self.assertEqual('leads', other.stdout.readline().strip())
         one.close()
-        one.publish('news', {'text': 'to nobody'})
+        one.publish('news', {'text': 'to no worker'})
 
-    def test_one_that_does_not_listen_is_passed_over(self):
+    def test_skips_worker_with_full_queue(self):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'sushy_kubevirt.redfish.services.worker_messages.SEND_SECONDS',
                 0.01,
             )
         )
-        other = self.worker()
+        other = self.worker_process()
         self.assertTrue(other.stdout.readline())
         os.kill(other.pid, signal.SIGSTOP)
-        one, heard = self.bus()
+        one, heard = self.worker()
         one.start()
         for number in range(300):
             one.publish('news', {'text': number})
         self.assertEqual(300, heard.qsize())
         os.kill(other.pid, signal.SIGCONT)
 
-    def test_a_callback_that_fails_disturbs_no_other(self):
-        one, heard = self.bus()
+    def test_failing_callback_does_not_affect_others(self):
+        one, heard = self.worker()
         one._callbacks['news'].insert(0, lambda message: 1 / 0)
         one.publish('news', {'text': 'a'})
         self.assertEqual('a', heard.get_nowait())
 
-    def test_too_long(self):
-        one, _ = self.bus()
+    def test_refuses_too_long_message(self):
+        one, _ = self.worker()
         self.assertRaises(ValueError, one.publish, 'news',
                           {'text': 'x' * worker_messages.LONGEST})

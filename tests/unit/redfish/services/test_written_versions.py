@@ -35,7 +35,7 @@ class TestWrites(base.BaseTestCase):
         self.one.record('a', '12')
         with mock.patch.object(written_versions.time, 'monotonic',
                                return_value=written_versions.time.monotonic()
-                               + written_versions.LASTS):
+                               + written_versions.VALID_SECONDS):
             self.assertEqual(0, self.two.latest('a'))
 
     def test_what_cannot_be_compared(self):

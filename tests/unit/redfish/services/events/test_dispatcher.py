@@ -66,7 +66,7 @@ class DispatcherTestCase(base.BaseTestCase):
                 self.cluster, ('default', 's'), line),
             line, folder, event_options.EventOptions(log=False, **more))
         self.addCleanup(one.close)
-        one.bus = line
+        one.line = line
         told = queue.Queue()
         one.streams.take = told.put
         line.start()
@@ -114,7 +114,7 @@ class TestEvents(DispatcherTestCase):
         two._queue.put(self.record())
         self.assertRaises(queue.Empty, told_two.get, timeout=0.2)
         one.close()
-        one.bus.close()
+        one.line.close()
         self.leads(two)
         # No worker of this emulator has just been started.
         self.assertEqual(['TestMessage'], self.keys(told_two, 1))

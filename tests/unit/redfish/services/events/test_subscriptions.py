@@ -20,7 +20,7 @@ class State:
     def read(self, section, fresh=False):
         return self.sections.get(section) or {}
 
-    known = read
+    cached = read
 
     def update(self, section, edit):
         edit(self.sections.setdefault(section, {}))
@@ -46,7 +46,7 @@ class TestGarbage(base.BaseTestCase):
                 [['X-A', 'b\r\nX-C: d']], [['X\r\n', 'b']], [[5, 6]])]
         store = self.store(good=GOOD, **{
             'bad-%d' % number: data for number, data in enumerate(bad)})
-        for found in store.all(), store.known():
+        for found in store.all(), store.cached():
             self.assertEqual(['good'], [one.id for one in found])
         for number in range(len(bad)):
             self.assertIsNone(store.get('bad-%d' % number))
@@ -77,10 +77,10 @@ class TestGarbage(base.BaseTestCase):
                       {'interval': 0}, {'interval': True},
                       {'enabled': 'no'}, {'more': 1}):
             self.assertEqual(service_settings.Settings(),
-                             service_settings.known(State(events=given)))
+                             service_settings.cached(State(events=given)))
         self.assertEqual(
             service_settings.Settings(attempts=5, enabled=False),
-            service_settings.known(
+            service_settings.cached(
                 State(events={'attempts': 5, 'enabled': False})
             ),
         )
