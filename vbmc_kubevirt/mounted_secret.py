@@ -3,7 +3,7 @@
 
 Kubernetes mounts a Secret as a directory of symbolic links and replaces
 their target atomically. Checking the files on access takes microseconds and
-needs no watcher. While the Secret is missing or invalid, nobody can log in.
+needs no watcher. While the Secret is missing or invalid, no login is possible.
 """
 
 import logging
@@ -64,7 +64,7 @@ class MountedAccount:
 
     @property
     def problem(self):
-        """Why nobody can log in, a sentence; '' if the Secret is valid."""
+        """Why no login is possible, a sentence; '' if the Secret is valid."""
         self.current()
         return self._problem
 
@@ -90,7 +90,7 @@ class MountedAccount:
             account = None
             problem = f'Secret mounted at {self.folder} is unusable: {exc}'
             if problem != self._problem:
-                LOG.error('%s. Nobody can log in until it is corrected',
+                LOG.error('%s. No login is possible until it is corrected',
                           problem)
         else:
             problem = ''

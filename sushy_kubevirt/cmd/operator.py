@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``sushy-kubevirt-operator``."""
+"""``sushy-kubevirt-operator``: the operator for VirtualMachineBMCs."""
 
 import asyncio
 import logging
@@ -16,24 +16,24 @@ LOG = logging.getLogger(__name__)
 
 
 def main(arguments=None):
-    """Run the operator until a signal ends it.
+    """Run the operator until SIGTERM or SIGINT.
 
-    :param arguments: list of words; None for those of the process
+    :param arguments: list of words, without the program's name; None for
+        those of the process
     :returns: exit status: 0 after SIGTERM or SIGINT, else 1
     """
     options = command_line.parse(arguments)
     logs.configure(options.log_format, options.log_level)
-    # Nobody else may read what is ever written to /tmp.
+    # Files that libraries write to /tmp must not be readable by other users.
     os.umask(0o077)
     try:
-        way = connection.Connection.from_options(
-            options.kubeconfig, options.context)
-        asyncio.run(process.run(options, way))
+        asyncio.run(process.run(options, connection.Connection.from_options(
+            options.kubeconfig, options.context)))
     except (errors.MachineError, OSError) as e:
         LOG.error('%s', e)
         return 1
     except KeyboardInterrupt:
-        # Ctrl-C before there was a handler for it.
+        # Ctrl-C before the signal handler was installed.
         pass
     except Exception:
         LOG.exception('Unexpected error, which is a bug of the operator')

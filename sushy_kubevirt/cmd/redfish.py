@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sushy-kubevirt-redfish``: sushy-emulator as it runs in a BMC's pod.
+"""``sushy-kubevirt-redfish``: Redfish container of a BMC pod, for one VM.
 
-The application is sushy-tools' own with this project's plugin, configured by
-the file that SUSHY_EMULATOR_CONFIG names, as under any WSGI server. The rest
-of the command is in `pod.process`. This module defers the import of rarely
-used modules, because there is one such process for each VM.
+Serves sushy-tools' application with this project's plugin, configured by the
+file in SUSHY_EMULATOR_CONFIG, as under any WSGI server. This module only
+defers imports, to save memory in each VM's pod; `pod.process` does the rest.
 """
 
 import sys
@@ -13,9 +12,9 @@ from sushy_kubevirt.pod import lazy_modules
 
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
-#: What is needed rarely or never: the other drivers and what they need, what
-#: is for another kind of accounts, and large modules of the standard library
-#: that others import for a function or two.
+#: Modules that are loaded on first use: other drivers and their dependencies,
+#: modules for other kinds of accounts, and large modules of the standard
+#: library of which importers use a function or two.
 RARE = (
     'libvirt', 'openstack', 'requests', 'webob',
     _DRIVERS + 'systems.fakedriver', _DRIVERS + 'systems.ironicdriver',
@@ -33,7 +32,7 @@ def main(argv=None):
     :returns: exit code
     """
     lazy_modules.load(*RARE)
-    # Imports the rest.
+    # Imported after `load`, as it imports modules of the list.
     from sushy_kubevirt.pod import process
     return process.main(sys.argv[1:] if argv is None else argv)
 

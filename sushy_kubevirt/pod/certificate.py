@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of the Redfish server, with the certificate as it is on disk now.
+"""TLS certificate of the Redfish server, reloaded when its files change.
 
-Whoever mounts certificates renews them while the server runs. The files are
-looked at when somebody connects, which costs a few calls of the kernel, and
-nothing while nobody does.
+A mounted Secret is renewed while the server runs. The files are checked with
+`os.stat` on each connection, so an idle server does nothing.
 """
 
 import logging
@@ -12,84 +11,84 @@ import ssl
 
 LOG = logging.getLogger(__name__)
 
-#: OpenSSL keeps sessions of TLS 1.2 for clients that come again, thousands
-#: of them at some KiB each. After so many, it begins anew.
-_SESSIONS = 200
+#: Number of cached TLS 1.2 sessions after which a new context, with an empty
+#: cache, is made. OpenSSL would cache thousands, at some KiB each.
+_MAX_SESSIONS = 200
 
 
 class Certificate:
-    """A certificate and its key, in files.
+    """A certificate and its key, in files. Not thread-safe.
 
-    For one thread.
-
-    :param certificate: path; PEM, with what leads to its authority
+    :param certificate: path; PEM, with the intermediate certificates
     :param key: path; PEM, without a password
-    :raises: OSError if they cannot be used, with both in its text
+    :raises: OSError if they cannot be used; its text has both paths
     """
 
     def __init__(self, certificate, key):
         self._paths = (certificate, key)
-        self._seen = self._look()
-        self._refused = None
+        self._loaded_stamps = self._stamps()
+        self._rejected_stamps = None
         try:
             self._context = self._load()
         except OSError as exc:
             raise OSError(exc.errno, 'The certificate %s and its key %s '
-                          'cannot be used: %s' % (*self._paths, _why(exc))
+                          'cannot be used: %s' % (*self._paths, _reason(exc))
                           ) from None
 
     def context(self):
-        """What to serve the next connection with.
+        """Return the context for the next connection.
 
-        Files that cannot be used, as while they are being written, leave the
-        certificate that there was.
+        If the present files cannot be used, for example while they are being
+        written, the previous certificate stays in use.
 
         :returns: `ssl.SSLContext`
         """
-        seen = self._look()
-        full = self._context.session_stats()['number'] >= _SESSIONS
-        if seen not in (self._seen, self._refused) or (
-                full and seen == self._seen):
-            self._take(seen)
+        stamps = self._stamps()
+        full = self._context.session_stats()['number'] >= _MAX_SESSIONS
+        if stamps not in (self._loaded_stamps, self._rejected_stamps) or (
+                full and stamps == self._loaded_stamps):
+            self._reload(stamps)
         return self._context
 
-    def _take(self, seen):
+    def _reload(self, stamps):
         try:
-            made = self._load()
+            context = self._load()
         except OSError as exc:
-            self._refused = seen
+            self._rejected_stamps = stamps
             LOG.error('The certificate %s and its key cannot be used; the '
-                      'one read before still is: %s', self._paths[0],
-                      _why(exc))
+                      'previous certificate stays in use: %s',
+                      self._paths[0], _reason(exc))
             return
-        if self._look() != seen:
-            # Changed meanwhile, so the two may not belong together.
+        if self._stamps() != stamps:
+            # Changed meanwhile: certificate and key may not belong together.
             return
-        if seen != self._seen:
+        if stamps != self._loaded_stamps:
             LOG.info('The certificate %s was renewed', self._paths[0])
-        self._context, self._seen, self._refused = made, seen, None
+        self._context = context
+        self._loaded_stamps, self._rejected_stamps = stamps, None
 
-    def _look(self):
-        """What changes with the files; of one that is not there, None."""
+    def _stamps(self):
+        """:returns: list that changes with the files; None for a missing one
+        """
         found = []
         for path in self._paths:
             try:
-                about = os.stat(path)
+                stat = os.stat(path)
             except OSError:
                 found.append(None)
             else:
-                found.append((about.st_dev, about.st_ino, about.st_mtime_ns,
-                              about.st_size))
+                found.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns,
+                              stat.st_size))
         return found
 
     def _load(self):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A password would be asked for on a terminal that there is not.
+        # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(*self._paths, password='')
         return context
 
 
-def _why(exc):
-    # An `ssl.SSLError` is an OSError, too.
+def _reason(exc):
+    # `ssl.SSLError` is a subclass of OSError and has a `reason`.
     return getattr(exc, 'reason', None) or exc.strerror

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of ``sushy-kubevirt-redfish``: what it starts, and its end."""
+"""The process ``sushy-kubevirt-redfish``: reads settings, starts and stops.
+
+It serves sushy-emulator's application with `http_server`, and probes and
+metrics with `health`.
+"""
 
 import ipaddress
 import logging
@@ -27,17 +31,17 @@ def main(argv):
     :returns: exit code
     """
     if argv:
-        _explain(argv)
+        _parse_arguments(argv)
     if not os.environ.get(_CONFIG):
         return _fail(f'{_CONFIG} has to name a config file')
     port = os.environ.get(_HEALTH_PORT) or '8081'
     if not port.isdecimal() or int(port) > 65535:
         return _fail(f'{_HEALTH_PORT} has to be a TCP port, not {port!r}')
-    # Before the application, which makes its own otherwise.
+    # Before Flask's application is created, which else adds a handler.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr,
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
-    # Reads the config file, and starts to watch.
+    # The import reads the config file and starts the watches.
     from sushy_tools.emulator import main as emulator
     try:
         return _serve(emulator.app, int(port))
@@ -51,34 +55,36 @@ def _serve(app, health_port):
     cert = app.config.get('SUSHY_EMULATOR_SSL_CERT')
     key = app.config.get('SUSHY_EMULATOR_SSL_KEY')
     tls = certificate.Certificate(cert, key) if cert and key else None
-    serving = http_server.Server(everywhere(address), port, app, tls)
+    server = http_server.Server(listen_address(address), port, app, tls)
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: serving.stop())
-    asked = redfish_probe.Probe(address, serving.port, tls is not None)
-    told = health.Server(
-        address, health_port, asked.live, lambda: _unready(app, asked),
-        metrics.Metrics(app, lambda: serving.connections).text)
-    told.start()
+        signal.signal(signum, lambda *_: server.stop())
+    probe = redfish_probe.Probe(address, server.port, tls is not None)
+    health_server = health.Server(
+        address, health_port, probe.live,
+        lambda: _readiness_problem(app, probe),
+        metrics.Metrics(app, lambda: server.connections).text)
+    health_server.start()
     host = f'[{address}]' if ':' in address else address
     LOG.info('Redfish on %s://%s:%d, probes and metrics on http://%s:%d',
-             'http' if tls is None else 'https', host, serving.port, host,
-             told.port)
+             'http' if tls is None else 'https', host, server.port, host,
+             health_server.port)
     try:
-        serving.serve()
+        server.serve()
     finally:
-        told.close()
+        health_server.close()
         app.sushy_kubevirt.close()
     return 0
 
 
-def everywhere(address):
-    """Where to listen in a pod: at all of its addresses.
+def listen_address(address):
+    """Choose the address to listen on in a pod: all of its addresses.
 
-    ``kubectl port-forward`` comes to a pod's loopback. Where pods are
-    processes of one machine, as in the sandbox, each has an address of that
-    alone, and keeps to it.
+    ``kubectl port-forward`` connects to a pod's loopback address. In the
+    sandbox, pods are processes of one machine, each with a loopback address
+    of its own, and listen on that one only.
 
-    :param address: the pod's
+    :param address: IP address of the pod
+    :returns: IP address; the wildcard address unless it is a loopback one
     """
     found = ipaddress.ip_address(address)
     if found.is_loopback:
@@ -86,24 +92,24 @@ def everywhere(address):
     return '0.0.0.0' if found.version == 4 else '::'
 
 
-def _unready(app, asked):
-    """Why clients would not be served, a sentence; '' if they are."""
+def _readiness_problem(app, probe):
+    """:returns: why the BMC is not ready, a sentence; '' if it is"""
     login = app.sushy_kubevirt.services.login
     if login.required and not login.accounts():
-        return 'Nobody can log in: the Secret has no usable account.'
-    return asked.ready() or app.systems.cluster.watch_problem
+        return 'No login is possible: the Secret has no usable account.'
+    return probe.ready() or app.systems.cluster.watch_problem
 
 
-def _explain(argv):
-    # Neither is wanted in a pod.
+def _parse_arguments(argv):
+    # Imported here because a pod passes no arguments.
     import argparse
     from importlib import metadata
 
     parser = argparse.ArgumentParser(
         prog=_PROGRAM, description='Serve Redfish for one KubeVirt VM, as in '
-        'the pod of a BMC. What there is to set is in the config file of '
-        'sushy-emulator that %s names; %s is the TCP port for probes and '
-        'metrics (/livez, /readyz, /metrics), 8081 if it is not set.'
+        'the pod of a BMC. Settings are environment variables: %s is the '
+        'path of a config file of sushy-emulator, %s the TCP port for probes '
+        'and metrics (/livez, /readyz, /metrics), 8081 if it is not set.'
         % (_CONFIG, _HEALTH_PORT))
     parser.add_argument('--version', action='version', version='%s %s' % (
         _PROGRAM, metadata.version('sushy-kubevirt')))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Redfish is served, found out as a client would.
+"""Checks by a request whether the Redfish server answers.
 
-By the very port that clients use, with TLS if they have it, and through the
-whole application: `health` has a port of its own, which would answer though
-this one did not any more.
+The request uses the port, the TLS and the application that clients use. The
+port of `health`, where the result is read, would answer even if this one did
+not.
 """
 
 import contextlib
@@ -13,14 +13,13 @@ import time
 
 from sushy_kubevirt.pod import http_server
 
-#: Seconds for an answer.
+#: Seconds until the response must be complete.
 TIMEOUT_SECONDS = 3
 
-#: Seconds for which an answer tells that Redfish is served, and that the
-#: process lives. There is a pod for each VM, and to ask costs some
-#: milliseconds.
-_READY_FOR = 25
-_LIVE_FOR = 60
+#: Seconds for which a successful request is reused by the readiness and the
+#: liveness probe. A request costs some milliseconds, in each VM's pod.
+_READY_SECONDS = 25
+_LIVE_SECONDS = 60
 
 _REQUEST = (
     'GET /redfish/v1/ HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\n'
@@ -28,11 +27,11 @@ _REQUEST = (
 
 
 class Probe:
-    """Asks a server for its service root. For one thread.
+    """Requests the service root of a server. Not thread-safe.
 
-    :param address: where it listens
-    :param port: TCP
-    :param tls: whether it speaks HTTPS
+    :param address: IP address that the server listens on
+    :param port: its TCP port
+    :param tls: whether it serves HTTPS
     """
 
     def __init__(self, address, port, tls):
@@ -40,39 +39,45 @@ class Probe:
         self._context = self._session = None
         if tls:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            # It is this process that answers, under any of its names.
+            # The server is this process; its certificate may have any name.
             self._context.check_hostname = False
             self._context.verify_mode = ssl.CERT_NONE
-            # To come back with a known session is cheapest with this one.
+            # Resuming a session is cheapest with TLS 1.2.
             self._context.maximum_version = ssl.TLSVersion.TLSv1_2
-        self._answered = None
+        self._succeeded_at = None
 
     def live(self):
-        """What is wrong with the server, a sentence; '' if nothing is."""
-        return '' if self._answered_in(_LIVE_FOR) else self._try()
+        """Check the server unless it answered in the last minute.
+
+        :returns: why it does not answer, a sentence; '' if it does
+        """
+        return '' if self._succeeded_within(_LIVE_SECONDS) else self._check()
 
     def ready(self):
-        """The same, of a moment ago."""
-        return '' if self._answered_in(_READY_FOR) else self._try()
+        """Check the server unless it answered in the last 25 seconds.
 
-    def _answered_in(self, seconds):
-        return (self._answered is not None
-                and time.monotonic() - self._answered < seconds)
+        :returns: why it does not answer, a sentence; '' if it does
+        """
+        return '' if self._succeeded_within(_READY_SECONDS) else self._check()
 
-    def _try(self):
+    def _succeeded_within(self, seconds):
+        return (self._succeeded_at is not None
+                and time.monotonic() - self._succeeded_at < seconds)
+
+    def _check(self):
         try:
-            line = self._ask()
+            line = self._request()
         except OSError as exc:
             return 'Redfish does not answer on port %d: %s' % (
                 self._where[1], exc.strerror or exc)
         if line.split(b' ')[1:2] != [b'200']:
             return 'Redfish answers with %s' % (
                 line.decode('latin-1') or 'nothing')
-        self._answered = time.monotonic()
+        self._succeeded_at = time.monotonic()
         return ''
 
-    def _ask(self):
-        """:returns: the first line of the answer"""
+    def _request(self):
+        """:returns: status line of the response, bytes"""
         end = time.monotonic() + TIMEOUT_SECONDS
         with contextlib.ExitStack() as stack:
             sock = stack.enter_context(
@@ -82,14 +87,14 @@ class Probe:
                 sock = stack.enter_context(self._context.wrap_socket(
                     sock, session=self._session))
             sock.sendall(_REQUEST)
-            answer = b''
+            response = b''
             while True:
                 sock.settimeout(max(0.001, end - time.monotonic()))
                 read = sock.recv(65536)
                 if not read:
                     break
-                answer += read
+                response += read
             if self._context is not None:
-                # To spare both sides half of the next handshake.
+                # The next handshake resumes it, at half of the cost.
                 self._session = sock.session
-            return answer.partition(b'\r\n')[0]
+            return response.partition(b'\r\n')[0]

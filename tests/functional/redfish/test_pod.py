@@ -206,7 +206,7 @@ class RedfishPodTestCase(Case):
         self.pod.auth.write(username=b'admin')
         self.addCleanup(self.pod.set_password, self.pod.password)
         self.until('readiness', lambda: self.pod.probe('/readyz')[0], 503)
-        self.assertIn('Nobody can log in', self.pod.probe('/readyz')[1])
+        self.assertIn('No login is possible', self.pod.probe('/readyz')[1])
         self.assertEqual((200, 'ok'), self.pod.probe('/livez'))
         self.assertEqual(401, self.pod.request('GET', SYSTEM).status_code)
         self.pod.set_password(self.pod.password)

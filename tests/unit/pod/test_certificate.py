@@ -112,7 +112,7 @@ class CertificateTestCase(base.BaseTestCase):
         self.mount(self.made[0], 1)
         one = self.load()
         first = one.context()
-        with mock.patch.object(certificate, '_SESSIONS', 0):
+        with mock.patch.object(certificate, '_MAX_SESSIONS', 0):
             self.assertIsNot(first, one.context())
         self.assertNotIn('was renewed', self.log.output)
 

@@ -161,7 +161,7 @@ class ServerTestCase(Case):
 
     def test_long_body_is_the_applications_matter(self):
         # It is not read before, so nobody has to send it at once.
-        self.set('_LONGEST', 3)
+        self.set('_MAX_BODY_BYTES', 3)
         sock = self.send(b'POST /wait HTTP/1.1\r\nHost: x\r\n'
                          b'Content-Length: 4\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
@@ -186,7 +186,7 @@ class ServerTestCase(Case):
         # Chunks of a byte are lines, too.
         self.assertHungUp(self.send(
             b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
-            b'1\r\nx\r\n' * http_server._LINES))
+            b'1\r\nx\r\n' * http_server._MAX_LINE_BYTES))
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual(200, self.get()[0])
 
@@ -218,7 +218,7 @@ class ServerTestCase(Case):
                 read.append(len(found))
                 return found
         self.set('_DiscardReader', Waste)
-        self.set('_LONGEST', 3)
+        self.set('_MAX_BODY_BYTES', 3)
         body = b'x' * 2 ** 20
         # The application does not read it.
         self.app.go_on.set()
@@ -376,7 +376,7 @@ class EndTestCase(Case):
         self.server.stop()
         self.thread.join(TIMEOUT)
         self.assertFalse(self.thread.is_alive())
-        self.assertIn('1 requests were not done with', self.log.output)
+        self.assertIn('1 requests were not completed', self.log.output)
 
     def test_streams_end(self):
         sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
@@ -427,7 +427,7 @@ class TLSTestCase(Case):
 
     def test_probe(self):
         asked = redfish_probe.Probe('127.0.0.1', self.server.port, True)
-        with mock.patch.object(redfish_probe, '_READY_FOR', -1):
+        with mock.patch.object(redfish_probe, '_READY_SECONDS', -1):
             for _ in range(3):
                 self.assertEqual('', asked.ready())
         context = self.CERTIFICATE.context()
@@ -446,10 +446,10 @@ class ProbeTestCase(Case):
         self.end()
         # That it answered is good for a while.
         self.assertEqual('', asked.ready())
-        with mock.patch.object(redfish_probe, '_READY_FOR', -1):
+        with mock.patch.object(redfish_probe, '_READY_SECONDS', -1):
             self.assertIn('does not answer', asked.ready())
             self.assertEqual('', asked.live())
-            with mock.patch.object(redfish_probe, '_LIVE_FOR', -1):
+            with mock.patch.object(redfish_probe, '_LIVE_SECONDS', -1):
                 self.assertIn('does not answer', asked.live())
 
     def test_asked_but_now_and_then(self):

@@ -145,7 +145,7 @@ class RareTestCase(base.BaseTestCase):
             from sushy_tools.emulator import main
             import sys
             loaded = [name for name in redfish.RARE if name in sys.modules
-                      and not lazy_modules._waits(sys.modules[name])]
+                      and not lazy_modules._is_deferred(sys.modules[name])]
             print(' '.join(loaded))
             # They are there, as upstream's choice of a driver wants them.
             assert main.novadriver.is_loaded and main.ironicdriver.is_loaded

@@ -54,4 +54,4 @@ class RunningTestCase(base.BaseTestCase):
                 ('0.0.0.0', '0.0.0.0'), ('127.54.0.9', '127.54.0.9'),
                 ('::1', '::1')):
             with self.subTest(address=address):
-                self.assertEqual(wanted, process.everywhere(address))
+                self.assertEqual(wanted, process.listen_address(address))
