@@ -21,13 +21,13 @@ UEFI, LEGACY = boot.Mode.UEFI, boot.Mode.LEGACY
 DEVICES = {'Pxe': 'interface:default', 'Hdd': 'disk:root', 'Cd': 'cdrom:cd'}
 
 
-def empty(spec):
-    """Take the medium out of the CD-ROM."""
+def remove_medium(spec):
+    """Remove the medium from the CD-ROM."""
     spec['volumes'] = [volume for volume in spec['volumes']
                        if volume['name'] != 'cd']
 
 
-def numbered(spec):
+def set_boot_orders(spec):
     devices = spec['domain']['devices']
     devices['disks'][0]['bootOrder'] = 3
     devices['interfaces'][0]['bootOrder'] = 7
@@ -35,7 +35,7 @@ def numbered(spec):
 
 class OnceTestCase(boot_case.BootTestCase):
 
-    def test_every_class_under_every_strategy(self):
+    def test_boots_every_class_once_under_every_strategy(self):
         bmc = self.bmc()
         for strategy, target in itertools.product(
                 ('Halted', 'RerunOnFailure', 'Manual', 'Always'),
@@ -50,74 +50,76 @@ class OnceTestCase(boot_case.BootTestCase):
                              machine.boot())
             self.stays(lambda: self.strategy(machine.name)
                        == spec['runStrategy'], 0.1)
-            booted = self.start_over(
+            booted = self.boot_new_vmi(
                 machine, R.FORCE_RESTART if strategy == 'Always' else R.ON)
             self.assertEqual(target.value, booted['class'], strategy)
             after = {'Halted': 'RerunOnFailure'}.get(strategy)
-            self.until('over', lambda: machine.boot().enabled is DISABLED)
-            # The guest's own reboot ends up on the restored order.
+            self.until('override disabled',
+                       lambda: machine.boot().enabled is DISABLED)
+            # A reboot by the guest uses the restored order.
             booted = self.guest_reboots(machine, True)
             self.assertEqual('Hdd', booted['class'])
             self.becomes(machine, ON)
-            self.is_restored(machine.name, spec, after)
-            # And a guest that shuts down stays off, as before.
+            self.wait_restored(machine.name, spec, after)
+            # A guest that shuts down stays off, as before the override.
             if strategy != 'Always':
                 self.sandbox.guest_does(machine.name, 'shutdown')
                 self.becomes(machine, OFF)
                 self.stays(lambda: machine.power_state() is OFF, 0.3)
 
-    def test_without_any_boot_order_before(self):
+    def test_leaves_no_boot_order_where_there_was_none(self):
         machine = self.machine('Manual')
         machine.set_boot(CD, ONCE)
-        self.start_over(machine, R.ON)
-        self.until('over', lambda: machine.boot().enabled is DISABLED)
+        self.boot_new_vmi(machine, R.ON)
+        self.until('override disabled',
+                   lambda: machine.boot().enabled is DISABLED)
         devices = self.spec(machine.name)['template']['spec']['domain'][
             'devices']
         for device in devices['disks'] + devices['interfaces']:
             self.assertNotIn('bootOrder', device)
 
-    def test_order_before_comes_back(self):
-        machine = self.machine('Manual', change=numbered)
+    def test_restores_previous_boot_order(self):
+        machine = self.machine('Manual', change=set_boot_orders)
         spec = self.spec(machine.name)
         machine.set_boot(CD, ONCE)
-        booted = self.start_over(machine, R.ON)
+        booted = self.boot_new_vmi(machine, R.ON)
         self.assertEqual('Cd', booted['class'])
         booted = self.guest_reboots(machine, True)
         self.assertEqual('Hdd', booted['class'])
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
-    def test_there_is_something_to_fall_back_to(self):
+    def test_falls_back_to_disk_if_target_does_not_boot(self):
         machine = self.machine('Manual', annotations={
             machine_case.UNBOOTABLE: 'default,cd'})
         for target in (PXE, CD):
             machine.set_boot(target, ONCE)
-            booted = self.start_over(
+            booted = self.boot_new_vmi(
                 machine, R.ON if machine.power_state() is OFF
                 else R.FORCE_RESTART)
             self.assertEqual('Hdd', booted['class'])
             self.assertEqual(DEVICES[target.value], booted['tried'][0])
 
-    def test_volume_without_a_disk_is_one_to_fall_back_to(self):
+    def test_falls_back_to_volume_without_disk(self):
         machine = self.machine('Manual', change=lambda spec: spec['domain'][
             'devices']['disks'].pop(0), annotations={
                 machine_case.UNBOOTABLE: 'default,cd'})
         spec = self.spec(machine.name)
         self.assertIn(HDD, machine.boot_targets())
         machine.set_boot(PXE, ONCE)
-        booted = self.start_over(machine, R.ON)
+        booted = self.boot_new_vmi(machine, R.ON)
         self.assertEqual(('Hdd', DEVICES['Pxe']),
                          (booted['class'], booted['tried'][0]))
         self.guest_reboots(machine, True)
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
-    def test_empty_drive_is_a_target(self):
-        machine = self.machine('Manual', change=empty)
+    def test_empty_drive_is_boot_target(self):
+        machine = self.machine('Manual', change=remove_medium)
         self.assertIn(CD, machine.boot_targets())
         machine.set_boot(CD, ONCE)
-        booted = self.start_over(machine, R.ON)
+        booted = self.boot_new_vmi(machine, R.ON)
         self.assertEqual(['cdrom:cd', 'disk:root'], booted['tried'])
 
-    def test_whoever_starts_it(self):
+    def test_virtctl_start_boots_override_once(self):
         bmc = self.bmc()
         for strategy, action in (('Halted', 'virtctl start'),
                                  ('Manual', 'virtctl start'),
@@ -129,56 +131,58 @@ class OnceTestCase(boot_case.BootTestCase):
                 self.becomes(machine, ON)
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)
-            self.assertEqual('Pxe', self.start_over(machine, action)['class'])
-            self.until('over', lambda: machine.boot().enabled is DISABLED)
+            booted = self.boot_new_vmi(machine, action)
+            self.assertEqual('Pxe', booted['class'])
+            self.until('override disabled',
+                       lambda: machine.boot().enabled is DISABLED)
             self.assertEqual('Hdd',
                              self.guest_reboots(machine, True)['class'])
             after = {'Halted': 'Always'}.get(strategy)
-            self.is_restored(machine.name, spec, after)
+            self.wait_restored(machine.name, spec, after)
 
-    def test_graceful_restart(self):
+    def test_graceful_restart_boots_override(self):
         machine = self.machine('RerunOnFailure', off=False)
         machine.set_boot(PXE, ONCE)
         self.assertEqual(
-            'Pxe', self.start_over(machine, R.GRACEFUL_RESTART)['class'])
+            'Pxe', self.boot_new_vmi(machine, R.GRACEFUL_RESTART)['class'])
 
-    def test_running_field(self):
+    def test_restores_vm_with_running_field(self):
         machine = self.machine(None, running=False)
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
-        self.assertEqual('Pxe', self.start_over(machine, R.ON)['class'])
+        self.assertEqual('Pxe', self.boot_new_vmi(machine, R.ON)['class'])
         self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
         spec['running'] = True
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
-    def test_run_strategy_once(self):
+    def test_restores_vm_with_run_strategy_once(self):
         machine = self.machine('Once', off=False)
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
-        self.boots_next(machine, 'Pxe')
-        self.is_restored(machine.name, spec)
+        self.assert_next_boot(machine, 'Pxe')
+        self.wait_restored(machine.name, spec)
 
-    def test_own_reboot_policy_comes_back(self):
+    def test_restores_reboot_policy(self):
         for policy in ('Terminate', 'Reboot'):
             machine = self.machine('Manual', change=lambda spec: spec[
                 'domain'].update(rebootPolicy=policy))
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)
-            self.start_over(machine, R.ON)
+            self.boot_new_vmi(machine, R.ON)
             self.assertEqual('Hdd',
                              self.guest_reboots(machine, True)['class'])
-            self.is_restored(machine.name, spec)
+            self.wait_restored(machine.name, spec)
 
-    def test_running_vmi_does_not_use_it_up(self):
+    def test_guest_reboot_does_not_consume_override(self):
         machine = self.machine('Always', off=False)
         machine.set_boot(PXE, ONCE)
         for _ in range(2):
             self.assertEqual('Hdd',
                              self.guest_reboots(machine, False)['class'])
         self.stays(lambda: machine.boot().enabled is ONCE, 0.3)
-        self.boots_next(machine, 'Pxe')
+        self.assert_next_boot(machine, 'Pxe')
 
-    def test_start_that_hangs_does_not_use_it_up(self):
+    def test_unschedulable_start_does_not_consume_override(self):
         bmc = self.bmc()
         for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
             machine = self.machine(strategy, bmc)
@@ -203,10 +207,10 @@ class OnceTestCase(boot_case.BootTestCase):
             self.becomes(machine, ON)
             self.assertEqual('Hdd',
                              self.guest_reboots(machine, True)['class'])
-            self.is_restored(machine.name, spec, {
+            self.wait_restored(machine.name, spec, {
                 'Halted': 'RerunOnFailure'}.get(strategy))
 
-    def test_machine_switched_off_in_that_boot(self):
+    def test_restores_after_power_off_in_one_time_boot(self):
         bmc = self.bmc()
         for strategy, off in itertools.product(
                 ('RerunOnFailure', 'Manual', 'Always'),
@@ -214,16 +218,16 @@ class OnceTestCase(boot_case.BootTestCase):
             machine = self.machine(strategy, bmc)
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)
-            self.assertEqual('Pxe', self.start_over(machine, R.ON)['class'])
+            self.assertEqual('Pxe', self.boot_new_vmi(machine, R.ON)['class'])
             machine.reset(off)
             self.becomes(machine, OFF)
             self.stays(lambda: machine.power_state() is OFF, 0.4)
             if strategy != 'Always':
-                self.is_restored(machine.name, spec)
-            self.assertEqual('Hdd', self.start_over(machine, R.ON)['class'])
-            self.is_restored(machine.name, spec, strategy)
+                self.wait_restored(machine.name, spec)
+            self.assertEqual('Hdd', self.boot_new_vmi(machine, R.ON)['class'])
+            self.wait_restored(machine.name, spec, strategy)
 
-    def test_switched_off_before_its_guest_ran(self):
+    def test_disables_override_after_power_off_before_boot(self):
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
@@ -231,78 +235,80 @@ class OnceTestCase(boot_case.BootTestCase):
         machine.reset(R.FORCE_OFF)
         self.becomes(machine, OFF)
         machine.set_boot(enabled=DISABLED)
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
-    def test_stopped_by_somebody_else_in_that_boot(self):
+    def test_restores_after_virtctl_stop_in_one_time_boot(self):
         machine = self.machine('RerunOnFailure')
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
-        self.start_over(machine, R.ON)
-        self.until('over', lambda: machine.boot().enabled is DISABLED)
+        self.boot_new_vmi(machine, R.ON)
+        self.until('override disabled',
+                   lambda: machine.boot().enabled is DISABLED)
         self.sandbox.do(machine.name, 'stop')
         self.sandbox.wait_stopped(machine.name)
         self.stays(lambda: machine.power_state() is OFF, 0.3)
-        self.assertEqual('Hdd', self.start_over(machine, R.ON)['class'])
-        self.is_restored(machine.name, spec)
+        self.assertEqual('Hdd', self.boot_new_vmi(machine, R.ON)['class'])
+        self.wait_restored(machine.name, spec)
 
-    def test_guest_that_shuts_down_in_that_boot_comes_back(self):
-        # The price, see `keeper`.
+    def test_guest_shutdown_in_one_time_boot_starts_it_again(self):
+        # A known cost, see `one_time_boot`.
         machine = self.machine('RerunOnFailure')
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
-        self.start_over(machine, R.ON)
-        self.until('over', lambda: machine.boot().enabled is DISABLED)
-        self.put_back(machine.name)
+        self.boot_new_vmi(machine, R.ON)
+        self.until('override disabled',
+                   lambda: machine.boot().enabled is DISABLED)
+        self.wait_override_removed(machine.name)
         self.sandbox.guest_does(machine.name, 'shutdown')
         self.assertEqual('Hdd',
                          self.sandbox.wait_boot(machine.name, 3)['class'])
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
-    def test_next_override_in_that_boot(self):
+    def test_sets_next_override_in_one_time_boot(self):
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
-        self.start_over(machine, R.ON)
+        self.boot_new_vmi(machine, R.ON)
         machine.set_boot(CD, ONCE)
         self.assertEqual('Cd', self.guest_reboots(machine, True)['class'])
         self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
 
-class MindTestCase(boot_case.BootTestCase):
-    """Overrides that are replaced, taken away, and met by others' edits."""
+class ChangedOverrideTestCase(boot_case.BootTestCase):
+    """Overrides that are replaced, removed, or edited by other clients."""
 
-    def test_replacing_does_not_forget_what_was_before(self):
-        machine = self.machine('Manual', change=numbered)
+    def test_replaced_override_restores_original_spec(self):
+        machine = self.machine('Manual', change=set_boot_orders)
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
         machine.set_boot(CD, ONCE, UEFI)
         machine.set_boot(PXE, CONTINUOUS, LEGACY)
         machine.set_boot(CD, ONCE)
-        booted = self.start_over(machine, R.ON)
+        booted = self.boot_new_vmi(machine, R.ON)
         self.assertEqual(('Cd', 'bios'),
                          (booted['class'], booted['firmware']))
-        self.until('over', lambda: machine.boot()
+        self.until('continuous override', lambda: machine.boot()
                    == boot.BootState(PXE, CONTINUOUS, LEGACY))
-        self.boots_next(machine, 'Pxe')
+        self.assert_next_boot(machine, 'Pxe')
         machine.set_boot(NONE)
         self.assertEqual(spec, dict(self.spec(machine.name),
                                     runStrategy='Manual'))
 
-    def test_continuous(self):
+    def test_continuous_override_lasts_until_disabled(self):
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
         machine.set_boot(CD)
-        self.assertEqual('Cd', self.start_over(machine, R.ON)['class'])
-        self.boots_next(machine, 'Cd')
+        self.assertEqual('Cd', self.boot_new_vmi(machine, R.ON)['class'])
+        self.assert_next_boot(machine, 'Cd')
         self.assertEqual('Cd', self.guest_reboots(machine, False)['class'])
         self.assertEqual(boot.BootState(CD, CONTINUOUS, LEGACY),
                          machine.boot())
         machine.set_boot(enabled=DISABLED)
-        self.boots_next(machine, 'Hdd')
-        self.is_restored(machine.name, spec)
+        self.assert_next_boot(machine, 'Hdd')
+        self.wait_restored(machine.name, spec)
 
-    def test_edits_of_others_stand(self):
+    def test_keeps_edits_of_other_clients(self):
         machine = self.machine('Manual')
         machine.set_boot(PXE, ONCE)
         self.sandbox.patch('virtualmachines', machine.name, [
@@ -314,15 +320,16 @@ class MindTestCase(boot_case.BootTestCase):
             {'op': 'remove',
              'path': '/spec/template/spec/domain/devices/disks/1'},
             {'op': 'remove', 'path': '/spec/template/spec/volumes/1'}])
-        self.assertEqual('Pxe', self.start_over(machine, R.ON)['class'])
-        # It reads as over a moment before it is put back.
-        self.until('over', lambda: [('root', None), ('more', 9)] == [
-            (disk['name'], disk.get('bootOrder')) for disk in self.spec(
-                machine.name)['template']['spec']['domain']['devices'][
-                    'disks']])
+        self.assertEqual('Pxe', self.boot_new_vmi(machine, R.ON)['class'])
+        # The override reads as disabled before the spec is restored.
+        self.until('restored boot order', lambda: [
+            ('root', None), ('more', 9)] == [
+                (disk['name'], disk.get('bootOrder')) for disk in self.spec(
+                    machine.name)['template']['spec']['domain']['devices'][
+                        'disks']])
         self.assertIs(DISABLED, machine.boot().enabled)
 
-    def test_no_device(self):
+    def test_refuses_target_without_device(self):
         machine = self.machine('Manual', change=lambda spec: (
             spec['networks'].clear(),
             spec['domain']['devices']['interfaces'].clear(),
@@ -334,7 +341,7 @@ class MindTestCase(boot_case.BootTestCase):
                               ONCE)
         self.assertEqual(('None', 'Hdd', 'Cd', 'UefiHttp'), e.allowed)
 
-    def test_nothing_starts_stops_or_reboots_by_itself(self):
+    def test_set_boot_does_not_start_stop_or_reboot(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted'):
             machine = self.machine(strategy, bmc)
@@ -355,30 +362,30 @@ class MindTestCase(boot_case.BootTestCase):
 
 class FirmwareTestCase(boot_case.BootTestCase):
 
-    def test_mode_for_once(self):
+    def test_one_time_mode_is_restored(self):
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE, UEFI)
         self.assertIs(UEFI, machine.boot().mode)
-        booted = self.start_over(machine, R.ON)
+        booted = self.boot_new_vmi(machine, R.ON)
         self.assertEqual(('Pxe', 'efi'),
                          (booted['class'], booted['firmware']))
         booted = self.guest_reboots(machine, True)
         self.assertEqual(('Hdd', 'bios'),
                          (booted['class'], booted['firmware']))
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
-    def test_mode_for_good_and_back(self):
+    def test_persistent_mode_change_and_back(self):
         machine = self.machine('Manual', change=lambda spec: spec[
             'domain']['firmware'].update(bootloader={
                 'efi': {'secureBoot': False, 'persistent': True}}))
         spec = self.spec(machine.name)
         machine.set_boot(mode=LEGACY)
         self.assertEqual('bios',
-                         self.start_over(machine, R.ON)['firmware'])
-        self.boots_next(machine, 'Hdd', 'bios')
+                         self.boot_new_vmi(machine, R.ON)['firmware'])
+        self.assert_next_boot(machine, 'Hdd', 'bios')
         machine.set_boot(mode=UEFI)
-        self.boots_next(machine, 'Hdd', 'efi')
+        self.assert_next_boot(machine, 'Hdd', 'efi')
         self.assertEqual(spec, self.spec(machine.name))
 
     def test_secure_boot(self):
@@ -389,21 +396,21 @@ class FirmwareTestCase(boot_case.BootTestCase):
         machine.set_secure_boot(True)
         self.assertTrue(machine.secure_boot())
         self.assertEqual('efi-secure',
-                         self.start_over(machine, R.ON)['firmware'])
+                         self.boot_new_vmi(machine, R.ON)['firmware'])
         machine.set_boot(PXE, ONCE, LEGACY)
-        self.boots_next(machine, 'Pxe', 'bios')
-        self.until('over', lambda: machine.secure_boot())
+        self.assert_next_boot(machine, 'Pxe', 'bios')
+        self.until('secure boot', lambda: machine.secure_boot())
         self.assertEqual('efi-secure',
                          self.guest_reboots(machine, True)['firmware'])
         machine.set_secure_boot(False)
-        self.boots_next(machine, 'Hdd', 'efi')
+        self.assert_next_boot(machine, 'Hdd', 'efi')
 
 
 class WithoutGateTestCase(boot_case.BootTestCase):
 
     GATE = False
 
-    def test_once(self):
+    def test_boots_once_but_guest_reboot_repeats_override(self):
         bmc = self.bmc()
         for strategy in ('Halted', 'RerunOnFailure', 'Manual', 'Always'):
             machine = self.machine(strategy, bmc)
@@ -412,38 +419,38 @@ class WithoutGateTestCase(boot_case.BootTestCase):
                 self.becomes(machine, ON)
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)
-            booted = self.start_over(
+            booted = self.boot_new_vmi(
                 machine, R.FORCE_RESTART if strategy == 'Always' else R.ON)
             self.assertEqual('Pxe', booted['class'], strategy)
-            self.is_restored(machine.name, spec, {
+            self.wait_restored(machine.name, spec, {
                 'Halted': 'RerunOnFailure'}.get(strategy))
-            # The price: a reboot keeps its VMI, and so what it boots.
+            # A known cost: a reboot keeps the VMI and its override.
             self.assertEqual('Pxe',
                              self.guest_reboots(machine, False)['class'])
-            self.boots_next(machine, 'Hdd')
+            self.assert_next_boot(machine, 'Hdd')
 
-    def test_guest_that_shuts_down_stays_off(self):
+    def test_guest_shutdown_leaves_vm_off(self):
         machine = self.machine('Halted')
         machine.set_boot(PXE, ONCE)
-        self.start_over(machine, R.ON)
+        self.boot_new_vmi(machine, R.ON)
         self.sandbox.guest_does(machine.name, 'shutdown')
         self.becomes(machine, OFF)
         self.stays(lambda: machine.power_state() is OFF)
 
-    def test_gate_that_is_switched_off_while_it_waits(self):
+    def test_disables_override_after_gate_is_disabled(self):
         names = ['DeclarativeHotplugVolumes', 'RebootPolicy']
         self.sandbox.set_gates(on=names)
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
         machine.set_boot(PXE, ONCE)
         self.sandbox.set_gates(on=names[:1], off=names[1:])
-        # Taking it away is the way out that KubeVirt leaves.
+        # KubeVirt still accepts the removal of rebootPolicy.
         machine.set_boot(enabled=DISABLED)
-        self.is_restored(machine.name, spec)
+        self.wait_restored(machine.name, spec)
 
 
 LateOnceTestCase = lagging_controllers.lagging(
     OnceTestCase,
-    'test_order_before_comes_back',
-    'test_machine_switched_off_in_that_boot',
-    'test_next_override_in_that_boot')
+    'test_restores_previous_boot_order',
+    'test_restores_after_power_off_in_one_time_boot',
+    'test_sets_next_override_in_one_time_boot')

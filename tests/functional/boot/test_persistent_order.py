@@ -26,8 +26,8 @@ class OrderTestCase(machine_case.MachineTestCase):
         self.sandbox.set_gates(
             on=['DeclarativeHotplugVolumes', 'RebootPolicy'])
 
-    def boots(self, machine, action):
-        """:returns: the class of device that the guest boots then"""
+    def boot_class(self, machine, action):
+        """Reset a machine and return the class of device that it boots."""
         name = machine.name
         count, uid = len(self.sandbox.boots(name)), self.uid(name)
         machine.reset(action)
@@ -38,80 +38,80 @@ class OrderTestCase(machine_case.MachineTestCase):
     def template(self, name):
         return self.sandbox.vm(name)['spec']['template']
 
-    def is_clean(self, name, template):
-        self.until('the order of its owner',
+    def wait_restored(self, name, template):
+        self.until('original template',
                    lambda: self.template(name) == template)
         self.assertEqual({}, self.annotations(name))
 
 
 class BootOrderTestCase(OrderTestCase):
 
-    def test_order(self):
+    def test_order_lasts_until_default_is_set(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
         self.assertEqual((ROOT,), machine.boot_order())
         machine.set_boot(order=(NIC, ROOT))
         self.assertEqual((NIC, ROOT), machine.boot_order())
-        # It is no override.
+        # A persistent order is not an override.
         self.assertIs(boot.Enabled.DISABLED, machine.boot().enabled)
-        self.assertEqual('Pxe', self.boots(machine, R.ON))
-        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
+        self.assertEqual('Pxe', self.boot_class(machine, R.ON))
+        self.assertEqual('Pxe', self.boot_class(machine, R.FORCE_RESTART))
         machine.set_boot(order=(CD,))
-        self.assertEqual('Cd', self.boots(machine, R.FORCE_RESTART))
+        self.assertEqual('Cd', self.boot_class(machine, R.FORCE_RESTART))
         machine.set_default_boot_order()
-        self.assertEqual('Hdd', self.boots(machine, R.FORCE_RESTART))
-        self.is_clean(machine.name, template)
+        self.assertEqual('Hdd', self.boot_class(machine, R.FORCE_RESTART))
+        self.wait_restored(machine.name, template)
 
-    def test_under_an_override_for_one_boot(self):
+    def test_order_applies_after_one_time_override(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
         machine.set_boot(order=(NIC, ROOT))
         self.assertIs(boot.Enabled.ONCE, machine.boot().enabled)
-        self.assertEqual('Cd', self.boots(machine, R.ON))
-        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
-        # The other way about, and in one.
+        self.assertEqual('Cd', self.boot_class(machine, R.ON))
+        self.assertEqual('Pxe', self.boot_class(machine, R.FORCE_RESTART))
+        # Override and order in one request; then the default order.
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE,
                          order=(ROOT, NIC))
         self.assertEqual((ROOT, NIC), machine.boot_order())
-        self.assertEqual('Cd', self.boots(machine, R.FORCE_RESTART))
-        self.assertEqual('Hdd', self.boots(machine, R.FORCE_RESTART))
+        self.assertEqual('Cd', self.boot_class(machine, R.FORCE_RESTART))
+        self.assertEqual('Hdd', self.boot_class(machine, R.FORCE_RESTART))
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
         machine.set_default_boot_order()
-        self.assertEqual('Cd', self.boots(machine, R.FORCE_RESTART))
-        self.assertEqual('Hdd', self.boots(machine, R.FORCE_RESTART))
-        self.is_clean(machine.name, template)
+        self.assertEqual('Cd', self.boot_class(machine, R.FORCE_RESTART))
+        self.assertEqual('Hdd', self.boot_class(machine, R.FORCE_RESTART))
+        self.wait_restored(machine.name, template)
 
-    def test_under_a_lasting_override(self):
+    def test_order_applies_after_continuous_override(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
         machine.set_boot(boot.Target.CD, boot.Enabled.CONTINUOUS)
         machine.set_boot(order=(NIC,))
         self.assertIs(boot.Enabled.CONTINUOUS, machine.boot().enabled)
-        self.assertEqual('Cd', self.boots(machine, R.ON))
+        self.assertEqual('Cd', self.boot_class(machine, R.ON))
         machine.set_boot(enabled=boot.Enabled.DISABLED)
-        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
+        self.assertEqual('Pxe', self.boot_class(machine, R.FORCE_RESTART))
         machine.set_default_boot_order()
-        self.is_clean(machine.name, template)
+        self.wait_restored(machine.name, template)
 
-    def test_set_in_the_boot_of_an_override(self):
+    def test_order_set_in_one_time_boot_applies_next(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
-        self.assertEqual('Cd', self.boots(machine, R.ON))
+        self.assertEqual('Cd', self.boot_class(machine, R.ON))
         machine.set_boot(order=(NIC, ROOT))
         # The guest's reboot ends that boot.
         before = len(self.sandbox.boots(machine.name))
-        self.put_back(machine.name)
+        self.wait_override_removed(machine.name)
         self.sandbox.guest_does(machine.name, 'reboot')
         self.assertEqual('Pxe', self.sandbox.wait_boot(
             machine.name, before + 1)['class'])
         machine.set_default_boot_order()
-        self.until('its strategy',
+        self.until('original run strategy',
                    lambda: self.strategy(machine.name) == 'Manual')
-        self.is_clean(machine.name, template)
+        self.wait_restored(machine.name, template)
 
-    def test_each_write(self):
+    def test_set_order_survives_each_fault(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
         for moment in machine_case.BAD_MOMENTS:
@@ -122,9 +122,9 @@ class BootOrderTestCase(OrderTestCase):
             self.assertEqual((NIC, ROOT), machine.boot_order())
             self.sandbox.clear_faults()
             machine.set_default_boot_order()
-            self.is_clean(machine.name, template)
+            self.wait_restored(machine.name, template)
 
-    def test_several_bmcs_at_once(self):
+    def test_several_bmcs_set_order_at_once(self):
         name = self.machine('Manual').name
         template = self.template(name)
         failures = []
@@ -152,40 +152,39 @@ class BootOrderTestCase(OrderTestCase):
         self.assertIn(machine.boot_order(),
                       ((NIC, ROOT), (CD,), (ROOT, CD, NIC)))
         machine.set_default_boot_order()
-        self.is_clean(name, template)
+        self.wait_restored(name, template)
 
-    def test_killed_after_a_write(self):
+    def test_order_survives_kill_after_write(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
         name = machine.name
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
-        self.assertFalse(self.drive(name, 'order', NIC, ROOT, writes=1))
+        self.assertFalse(self.run_bmc(name, 'order', NIC, ROOT, writes=1))
         self.until('the order', lambda: machine.boot_order() == (NIC, ROOT))
-        # Another one finds it done, and writes nothing.
-        self.assertTrue(self.drive(name, 'order', NIC, ROOT, writes=1))
-        self.assertEqual('Cd', self.boots(machine, R.ON))
-        self.assertEqual('Pxe', self.boots(machine, R.FORCE_RESTART))
-        self.assertFalse(self.drive(name, 'order', writes=1))
-        self.is_clean(name, template)
+        # The next process finds it done and writes nothing.
+        self.assertTrue(self.run_bmc(name, 'order', NIC, ROOT, writes=1))
+        self.assertEqual('Cd', self.boot_class(machine, R.ON))
+        self.assertEqual('Pxe', self.boot_class(machine, R.FORCE_RESTART))
+        self.assertFalse(self.run_bmc(name, 'order', writes=1))
+        self.wait_restored(name, template)
 
-    def test_begun_between_any_two_writes(self):
+    def test_order_set_by_killed_bmc_in_one_time_boot(self):
         """The BMC that set the order, or a reconciler, ends the override."""
-        away = self.bmc(keeper=False)
-        machine = self.machine('Manual', away)
+        machine = self.machine('Manual', self.bmc(keeper=False))
         template = self.template(machine.name)
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
-        self.assertEqual('Cd', self.boots(machine, R.ON))
-        self.assertFalse(self.drive(machine.name, 'order', NIC, ROOT,
-                                    writes=1))
-        here = self.bmc().machine(machine.name)
-        self.until('used up', lambda: here.boot().enabled
+        self.assertEqual('Cd', self.boot_class(machine, R.ON))
+        self.assertFalse(self.run_bmc(machine.name, 'order', NIC, ROOT,
+                                      writes=1))
+        other = self.bmc().machine(machine.name)
+        self.until('override disabled', lambda: other.boot().enabled
                    is boot.Enabled.DISABLED)
-        self.assertEqual((NIC, ROOT), here.boot_order())
-        self.assertEqual('Pxe', self.boots(here, R.FORCE_RESTART))
-        here.set_default_boot_order()
-        self.until('its strategy',
+        self.assertEqual((NIC, ROOT), other.boot_order())
+        self.assertEqual('Pxe', self.boot_class(other, R.FORCE_RESTART))
+        other.set_default_boot_order()
+        self.until('original run strategy',
                    lambda: self.strategy(machine.name) == 'Manual')
-        self.is_clean(machine.name, template)
+        self.wait_restored(machine.name, template)
 
 
 class PolicyTestCase(OrderTestCase):
@@ -195,11 +194,11 @@ class PolicyTestCase(OrderTestCase):
         self.sandbox.guest_does(machine.name, 'crash')
         return uid
 
-    def comes_back(self, machine, uid):
+    def wait_restarted(self, machine, uid):
         self.sandbox.wait_running(machine.name, other_than=uid)
         self.becomes(machine, ON)
 
-    def test_of_a_machine_that_is_on(self):
+    def test_policy_changes_only_restart_after_crash(self):
         machine = self.machine('Manual', off=False)
         uid = self.uid(machine.name)
         for policy in (Policy.ALWAYS_ON, Policy.ALWAYS_OFF,
@@ -207,11 +206,11 @@ class PolicyTestCase(OrderTestCase):
             machine.set_power_restore_policy(policy)
             self.assertIs(policy, machine.power_restore_policy())
             self.stays(lambda: self.uid(machine.name) == uid, 0.3)
-        self.comes_back(machine, self.crash(machine))
+        self.wait_restarted(machine, self.crash(machine))
         self.sandbox.guest_does(machine.name, 'shutdown')
         self.sandbox.wait_stopped(machine.name)
         self.becomes(machine, OFF)
-        # Off as it is, nothing starts it.
+        # No policy starts a machine that is off.
         before = len(self.sandbox.boots(machine.name))
         for policy in (Policy.ALWAYS_ON, Policy.ALWAYS_OFF,
                        Policy.LAST_STATE, Policy.ALWAYS_ON):
@@ -222,13 +221,13 @@ class PolicyTestCase(OrderTestCase):
         machine.reset(R.ON)
         self.sandbox.wait_running(machine.name)
         self.assertEqual('Always', self.strategy(machine.name))
-        self.comes_back(machine, self.crash(machine))
+        self.wait_restarted(machine, self.crash(machine))
         machine.set_power_restore_policy(Policy.ALWAYS_OFF)
         self.crash(machine)
         self.becomes(machine, OFF)
         self.stays(lambda: machine.power_state() is OFF)
 
-    def test_during_a_start(self):
+    def test_sets_policy_during_start(self):
         for strategy in ('Always', 'RerunOnFailure'):
             machine = self.machine(strategy)
             machine.reset(R.ON)
@@ -237,31 +236,31 @@ class PolicyTestCase(OrderTestCase):
             self.assertEqual('Manual', self.strategy(machine.name))
             self.becomes(machine, ON)
 
-    def test_in_the_boot_of_an_override(self):
+    def test_sets_policy_in_one_time_boot(self):
         machine = self.machine('RerunOnFailure')
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
-        self.assertEqual('Cd', self.boots(machine, R.ON))
+        self.assertEqual('Cd', self.boot_class(machine, R.ON))
         machine.set_power_restore_policy(Policy.ALWAYS_OFF)
         self.assertIs(Policy.ALWAYS_OFF, machine.power_restore_policy())
         before = len(self.sandbox.boots(machine.name))
-        self.put_back(machine.name)
+        self.wait_override_removed(machine.name)
         self.sandbox.guest_does(machine.name, 'reboot')
         self.assertEqual('Hdd', self.sandbox.wait_boot(
             machine.name, before + 1)['class'])
-        self.until('its strategy',
+        self.until('original run strategy',
                    lambda: self.strategy(machine.name) == 'Manual')
 
-    def test_killed_after_a_write(self):
+    def test_policy_survives_kill_after_write(self):
         machine = self.machine('Manual')
         spec = copy.deepcopy(self.sandbox.vm(machine.name)['spec'])
-        self.assertFalse(self.drive(machine.name, 'policy', 'AlwaysOn',
-                                    writes=1))
+        self.assertFalse(self.run_bmc(machine.name, 'policy', 'AlwaysOn',
+                                      writes=1))
         self.until('the policy', lambda: machine.power_restore_policy()
                    is Policy.ALWAYS_ON)
         self.stays(lambda: machine.power_state() is OFF)
-        self.assertTrue(self.drive(machine.name, 'policy', 'AlwaysOn',
-                                   writes=1))
-        self.assertFalse(self.drive(machine.name, 'policy', 'AlwaysOff',
-                                    writes=1))
+        self.assertTrue(self.run_bmc(machine.name, 'policy', 'AlwaysOn',
+                                     writes=1))
+        self.assertFalse(self.run_bmc(machine.name, 'policy', 'AlwaysOff',
+                                      writes=1))
         self.assertEqual(spec, self.sandbox.vm(machine.name)['spec'])
         self.assertEqual({}, self.annotations(machine.name))

@@ -19,7 +19,7 @@ IPXE = 'Open Source Network Boot Firmware'
 
 
 class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
-    """``uuid`` is the machine's; its emulator serves it."""
+    """A machine with QEMU, served by ``emulator`` under ``uuid``."""
 
     def make(self, **options):
         super().make(run_strategy='Halted', **options)
@@ -29,16 +29,20 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
             'GET', SYSTEMS + self.uuid).status_code == 200)
 
     def until(self, condition, timeout=60):
-        """Wait for what only asking again can tell."""
+        """Poll until a function returns a true value; return that value."""
         deadline = time.monotonic() + timeout
         while not (found := condition()):
             if time.monotonic() >= deadline:
-                raise AssertionError(f'not so within {timeout:g} s')
+                raise AssertionError(f'condition not met within {timeout:g} s')
             time.sleep(0.05)
         return found
 
     def boots(self, what, mark=0):
-        """Wait until an image has booted; the place after its banner."""
+        """Wait for an image's banner on the console.
+
+        :param mark: position in the console's output to search from.
+        :returns: the position after the banner.
+        """
         found = self.console.wait('%s by %s on %s' % (
             what, self.FIRMWARE, self.uuid), mark, timeout=120)
         return mark + found.end()
@@ -87,18 +91,18 @@ class RedfishTestCase(_Machine):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), server='gunicorn', settings={
-                # Everything is on this machine here.
+                # The web server with the images is on this host.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
 
-    def test_an_iso_once(self):
-        """Then the guest reboots, and the next time the BMC resets it."""
+    def test_iso_boots_once(self):
+        """Boot the ISO once, then the disk after a reboot by the guest."""
         self.make()
         self.emulator.reset(self.uuid, 'On')
         mark = self.boots(qemu.DISK)
-        # It comes into the drive of the machine that runs,
+        # The ISO is attached to the running machine, but not booted
+        # without an override.
         self.insert()
         self.until(lambda: self._drive_holds('SUSHY_ISO'))
-        # and changes nothing until it is asked for.
         self.once('Cd')
         mark = self.console.mark()
         self.emulator.reset(self.uuid, 'ForceRestart')
@@ -107,13 +111,13 @@ class RedfishTestCase(_Machine):
         self.console.say('reboot')
         mark = self.boots(qemu.DISK, mark)
         if self.FIRMWARE == 'BIOS':
-            mark = self._again(mark)
-        # A guest that holds the medium has it until it lets go.
+            mark = self._boot_again_after_bmc_reset(mark)
+        # A guest keeps the medium as long as it has the drive open.
         self.until(lambda: self._drive_holds('SUSHY_ISO'))
         self.console.say('hold')
         self.console.wait('held', mark)
         self.eject()
-        time.sleep(2)  # longer than it takes where nobody holds it
+        time.sleep(2)  # longer than an eject of a closed drive takes
         self.assertTrue(self._drive_holds('SUSHY_ISO'))
         self.console.say('release')
         self.until(lambda: self._drive_holds(''))
@@ -121,9 +125,9 @@ class RedfishTestCase(_Machine):
         self.console.wait('power button', mark)
         self.power('Off')
 
-    def _again(self, mark):
+    def _boot_again_after_bmc_reset(self, mark):
         self.once('Cd')
-        # The BMC itself starts again, which changes nothing.
+        # A reset of the BMC keeps the override.
         self.emulator.request(
             'POST', '/redfish/v1/Managers/%s/Actions/Manager.Reset'
             % self.uuid, {}, expect=(200, 202, 204))
@@ -140,8 +144,8 @@ class RedfishTestCase(_Machine):
         return 'disk sr0' in self.console.said[mark:] and (
             'SUSHY_ISO' in self.console.said[mark:]) == bool(name)
 
-    def test_the_emulator_is_killed(self):
-        """Between the restart and the ISO, and before the reboot."""
+    def test_iso_boots_once_while_emulator_is_killed(self):
+        """Kill it between restart and ISO, and before the reboot."""
         self.make()
         self.insert()
         self.once('Cd')
@@ -159,11 +163,11 @@ class RedfishTestCase(_Machine):
         self.eject()
 
     def _kill(self):
-        """End it, and its workers, as a power failure would."""
+        """Kill the emulator and its workers, as a power failure would."""
         self.emulator.process.kill()
         self.emulator.cleanUp()
 
-    def test_pxe_once(self):
+    def test_pxe_boots_once(self):
         """The NIC's boot ROM runs once; it finds no boot server."""
         self.make()
         self.once('Pxe')
@@ -172,15 +176,15 @@ class RedfishTestCase(_Machine):
         self.console.wait('net0: 52:54:00:12:34:56')
         mark = self.console.mark()
         if self.FIRMWARE == 'BIOS':
-            # UEFI firmware tries all there is, for minutes.
+            # UEFI firmware tries every boot option for minutes.
             mark = self.boots(qemu.DISK)
         self.until(lambda: self.override() == 'Disabled')
         self.emulator.reset(self.uuid, 'ForceRestart')
         self.boots(qemu.DISK, mark)
         self.assertNotIn(IPXE, self.console.said[mark:])
 
-    def test_an_order(self):
-        """It lasts, until the order of the VM's owner is brought back."""
+    def test_boot_order_lasts_until_default_is_set(self):
+        """The order lasts until the default order is restored."""
         self.make()
         self.insert()
         where = SYSTEMS + self.uuid
@@ -210,9 +214,9 @@ class UefiTestCase(RedfishTestCase):
     def make(self):
         super().make(efi=True)
 
-    # One of them is enough for what no firmware has a part in.
-    test_the_emulator_is_killed = None
-    test_an_order = None
+    # The firmware has no influence on these.
+    test_iso_boots_once_while_emulator_is_killed = None
+    test_boot_order_lasts_until_default_is_set = None
 
 
 class IpmiTestCase(_Machine):
@@ -228,10 +232,10 @@ class IpmiTestCase(_Machine):
     def ipmi(self, *words):
         return self.vbmcd.ipmi(self.name, *words)
 
-    def test_an_iso_once(self):
+    def test_iso_boots_once(self):
         self.make()
         self.vbmcd.add(self.name)
-        # There is no drive to fill before it has a medium.
+        # The machine has no CD-ROM drive until a medium is inserted.
         self.insert()
         self.ipmi('chassis', 'bootdev', 'cdrom')
         self.ipmi('mc', 'reset', 'cold')

@@ -136,7 +136,7 @@ class MediaAccessTestCase(media_case.UploadingTestCase):
                 username=self.images.USER, password=self.images.PASSWORD))
             self.comes(one, media_case.S.READY)
         # What was begun and given up may have been made or not.
-        self.drive(machine.name, 'insert', 'USBStick', self.url(), writes=2)
+        self.run_bmc(machine.name, 'insert', 'USBStick', self.url(), writes=2)
         self.until('no half insert', lambda: '"gone"' not in (
             self.remembered(machine)) and '"next"' not in (
             self.remembered(machine)))

@@ -114,7 +114,7 @@ class DriveTestCase(media_case.MediaTestCase):
             self.becomes(machine, ON)
             self.until('over', lambda: machine.boot().enabled
                        is boot.Enabled.DISABLED)
-            self.put_back(machine.name)
+            self.wait_override_removed(machine.name)
             self.sandbox.guest_does(machine.name, 'reboot')
             self.assertEqual('Hdd', self.sandbox.wait_boot(
                 machine.name, 2)['class'])

@@ -27,7 +27,7 @@ class DeathTestCase(media_case.MediaTestCase):
         :yields: after each, whether it finished
         """
         for writes in itertools.count(1):
-            finished = self.drive(machine.name, *words, writes=writes)
+            finished = self.run_bmc(machine.name, *words, writes=writes)
             yield finished
             if finished:
                 self.assertGreater(writes, 2)
@@ -78,8 +78,8 @@ class DeathTestCase(media_case.MediaTestCase):
         machine.insert_media('Cd', self.source())
         for number in itertools.count():
             url = self.url()
-            finished = self.drive(machine.name, 'insert', 'Cd', url,
-                                  writes=number + 1)
+            finished = self.run_bmc(machine.name, 'insert', 'Cd', url,
+                                    writes=number + 1)
             successor = self.bmc()
             other = successor.machine(machine.name)
             self.until('no half insert', lambda: '"next"' not in (
@@ -98,7 +98,7 @@ class DeathTestCase(media_case.MediaTestCase):
                                change=media_case.drop_drive)
         for number in itertools.count(1):
             machine.insert_media('Cd', self.source())
-            finished = self.drive(machine.name, 'eject', 'Cd', writes=number)
+            finished = self.run_bmc(machine.name, 'eject', 'Cd', writes=number)
             successor = self.bmc()
             self.assertIsNone(successor.machine(machine.name).medium('Cd'))
             self.nothing_left(machine)
@@ -110,7 +110,7 @@ class DeathTestCase(media_case.MediaTestCase):
     def test_next_insert_does_not_wait_for_what_was_given_up(self):
         bmc = self.bmc({'lapse_seconds': 20})
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
-        self.drive(machine.name, 'insert', 'Cd', self.url(), writes=2)
+        self.run_bmc(machine.name, 'insert', 'Cd', self.url(), writes=2)
         began = time.monotonic()
         machine.insert_media('Cd', self.source())
         self.comes(machine, S.READY)
@@ -124,8 +124,8 @@ class DeathTestCase(media_case.MediaTestCase):
         bmc = self.bmc({'lapse_seconds': 60}, keeper=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for number in range(5):
-            self.drive(machine.name, 'insert', 'Cd', self.url(),
-                       writes=1 + number % 3)
+            self.run_bmc(machine.name, 'insert', 'Cd', self.url(),
+                         writes=1 + number % 3)
         machine.insert_media('Cd', self.source())
         self.assertEqual([machine.medium('Cd').data_volume],
                          self.data_volumes(machine))

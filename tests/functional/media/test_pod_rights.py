@@ -147,7 +147,7 @@ class NamedDeathTestCase(NamedMixin, media_case.MediaTestCase):
     def test_insert(self):
         name = self.make('Halted', change=media_case.drop_medium)
         for writes in itertools.count(1):
-            finished = self.drive(
+            finished = self.run_bmc(
                 name, 'insert', 'Cd', self.images.url + '/private/k.iso',
                 self.images.USER, self.images.PASSWORD, writes=writes)
             machine = self.handle(self.bmc_of(name), name)

@@ -175,7 +175,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.until('no drive', lambda: self.drive_of(machine, 'bmc-http')
                    == (None, None))
         self.stays(lambda: self.data_volumes(machine), 1.5)
-        self.put_back(machine.name)
+        self.wait_override_removed(machine.name)
         self.sandbox.guest_does(machine.name, 'reboot')
         self.assertEqual('Hdd', self.sandbox.wait_boot(machine.name, 2)[
             'class'])

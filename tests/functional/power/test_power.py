@@ -485,8 +485,8 @@ class KilledTestCase(machine_case.MachineTestCase):
                 (R.ON, 'Halted', True, ON)):
             for writes in (1, 2, 3):
                 machine = self.machine(strategy, bmc, off=off)
-                finished = self.drive(machine.name, 'reset', action.value,
-                                      writes=writes)
+                finished = self.run_bmc(machine.name, 'reset', action.value,
+                                        writes=writes)
                 if not finished or action is not R.FORCE_RESTART:
                     try:
                         machine.reset(action)
@@ -507,8 +507,8 @@ class KilledTestCase(machine_case.MachineTestCase):
         # Killed between remembering and stopping: it runs on, and another
         # VMI makes what is remembered stale.
         machine = self.machine('Always', off=False)
-        self.assertFalse(self.drive(machine.name, 'reset', 'ForceOff',
-                                    writes=1))
+        self.assertFalse(self.run_bmc(machine.name, 'reset', 'ForceOff',
+                                      writes=1))
         self.stays(lambda: machine.power_state() is ON)
         self.sandbox.do(machine.name, 'restart')
         self.until('forgotten', lambda: not self.annotations(machine.name))
