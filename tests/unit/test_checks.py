@@ -156,8 +156,9 @@ class MainTestCase(base.BaseTestCase):
     def test_left_running_process_is_killed_and_is_a_failure(self):
         # A separate process, because it looks for child processes.
         done = subprocess.run(
-            [sys.executable, '-c', LEAVES_ORPHAN], text=True, cwd=checkout.ROOT,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
+            [sys.executable, '-c', LEAVES_ORPHAN], text=True,
+            cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, timeout=60)
         lines = done.stdout.splitlines()
         self.assertEqual((1, '1 passed, 1 failed'),
                          (done.returncode, lines[-1]))

@@ -28,8 +28,8 @@ class CertificateTestCase(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def mount(self, made, number):
-        """As Kubernetes does it: one link is turned."""
-        folder = self.folder / ('..%d' % number)
+        """Replace the mounted files by one symlink, as kubelet does."""
+        folder = self.folder / f'..{number}'
         folder.mkdir()
         (folder / 'tls.crt').write_bytes(made.certificate)
         (folder / 'tls.key').write_bytes(made.key)
@@ -44,8 +44,8 @@ class CertificateTestCase(base.BaseTestCase):
         return certificate.Certificate(str(self.folder / 'tls.crt'),
                                        str(self.folder / 'tls.key'))
 
-    def assertServes(self, made, one):
-        """A client that trusts one authority alone is served."""
+    def assert_serves(self, made, one):
+        """Check with a client that trusts only the CA of `made`."""
         client = ssl.create_default_context(cadata=made.ca.decode())
         ours, theirs = socket.socketpair()
 
@@ -62,43 +62,43 @@ class CertificateTestCase(base.BaseTestCase):
         finally:
             thread.join()
 
-    def test_renewed(self):
+    def test_serves_renewed_certificate(self):
         self.mount(self.made[0], 1)
         one = self.load()
         first = one.context()
-        self.assertServes(self.made[0], one)
+        self.assert_serves(self.made[0], one)
         self.assertIs(first, one.context())
         self.mount(self.made[1], 2)
-        self.assertServes(self.made[1], one)
+        self.assert_serves(self.made[1], one)
         self.assertIn('was renewed', self.log.output)
 
-    def test_what_cannot_be_used_leaves_the_old_one(self):
+    def test_unusable_renewal_keeps_old_certificate(self):
         self.mount(self.made[0], 1)
         one = self.load()
         (self.folder / '..1' / 'tls.crt').write_bytes(b'nonsense')
         for _ in range(3):
-            self.assertServes(self.made[0], one)
+            self.assert_serves(self.made[0], one)
         self.assertEqual(1, self.log.output.count('cannot be used'))
         self.assertNotIn('nonsense', self.log.output)
         self.mount(self.made[1], 2)
-        self.assertServes(self.made[1], one)
+        self.assert_serves(self.made[1], one)
 
-    def test_key_of_another(self):
+    def test_mismatched_key_keeps_old_certificate(self):
         self.mount(self.made[0], 1)
         one = self.load()
         (self.folder / '..1' / 'tls.key').write_bytes(self.made[1].key)
-        self.assertServes(self.made[0], one)
+        self.assert_serves(self.made[0], one)
         (self.folder / '..1' / 'tls.crt').write_bytes(
             self.made[1].certificate)
-        self.assertServes(self.made[1], one)
+        self.assert_serves(self.made[1], one)
 
-    def test_gone(self):
+    def test_missing_file_keeps_old_certificate(self):
         self.mount(self.made[0], 1)
         one = self.load()
         (self.folder / 'tls.crt').unlink()
-        self.assertServes(self.made[0], one)
+        self.assert_serves(self.made[0], one)
 
-    def test_unusable_at_the_start(self):
+    def test_unusable_certificate_at_start_raises_error(self):
         error = self.assertRaises(OSError, self.load)
         self.assertIn('tls.crt', error.strerror)
         self.assertIn('No such file', error.strerror)
@@ -108,7 +108,7 @@ class CertificateTestCase(base.BaseTestCase):
         self.assertIn('tls.crt', error.strerror)
         self.assertNotIn('nonsense', error.strerror)
 
-    def test_sessions_are_not_kept_for_ever(self):
+    def test_makes_new_context_when_tls_sessions_expire(self):
         self.mount(self.made[0], 1)
         one = self.load()
         first = one.context()
@@ -116,7 +116,7 @@ class CertificateTestCase(base.BaseTestCase):
             self.assertIsNot(first, one.context())
         self.assertNotIn('was renewed', self.log.output)
 
-    def test_no_old_protocols(self):
+    def test_requires_tls_1_2(self):
         self.mount(self.made[0], 1)
         self.assertEqual(ssl.TLSVersion.TLSv1_2,
                          self.load().context().minimum_version)

@@ -37,17 +37,17 @@ class HealthTestCase(base.BaseTestCase):
         self.addCleanup(found.close)
         return found
 
-    def test_well(self):
+    def test_healthy(self):
         self.assertEqual((200, b'ok\n'), self.ask('/livez'))
         self.assertEqual((200, b'ok\n'), self.ask('/readyz?verbose'))
         self.assertEqual((200, b'one 1\n'), self.ask('/metrics'))
 
-    def test_unwell_says_why(self):
+    def test_unready_response_contains_reason(self):
         self.ready.return_value = 'The watch broke.'
         self.assertEqual((503, b'The watch broke.\n'), self.ask('/readyz'))
         self.assertEqual(200, self.ask('/livez')[0])
 
-    def test_a_probe_that_fails_is_no_end(self):
+    def test_exception_in_probe_gets_500(self):
         logging.getLogger(health.__name__).setLevel(logging.CRITICAL)
         self.addCleanup(logging.getLogger(health.__name__).setLevel,
                         logging.NOTSET)
@@ -56,7 +56,7 @@ class HealthTestCase(base.BaseTestCase):
                          self.ask('/livez'))
         self.assertEqual(200, self.ask('/readyz')[0])
 
-    def test_other_requests(self):
+    def test_rejects_other_requests(self):
         self.assertEqual(404, self.ask('/')[0])
         self.assertEqual(405, self.ask('/livez', 'POST')[0])
         self.assertEqual((200, b''), self.ask('/livez', 'HEAD'))
@@ -64,41 +64,41 @@ class HealthTestCase(base.BaseTestCase):
         sock.sendall(b'\x16\x03\x01 hello\r\n\r\n')
         self.assertIn(b' 400 ', sock.recv(100))
 
-    def test_in_pieces(self):
+    def test_accepts_request_in_pieces(self):
         sock = self.connect()
         for piece in b'GET /livez HT', b'TP/1.1\r\nHost: x\r', b'\n\r\n':
             sock.sendall(piece)
         answer = sock.makefile('rb').read()
         self.assertTrue(answer.endswith(b'\r\n\r\nok\n'), answer)
 
-    def test_large_answer_to_a_slow_reader(self):
+    def test_slow_reader_does_not_block_other_requests(self):
         self.metrics.return_value = b'x' * 8_000_000
         sock = self.connect()
         sock.sendall(b'GET /metrics HTTP/1.1\r\n\r\n')
-        # Another one is served meanwhile.
+        # Another request is served in the meantime.
         self.assertEqual(200, self.ask('/livez')[0])
         body = sock.makefile('rb').read().partition(b'\r\n\r\n')[2]
         self.assertEqual(self.metrics.return_value, body)
 
-    def test_endless_request(self):
+    def test_rejects_endless_request_head(self):
         sock = self.connect()
         sock.sendall(b'GET /livez HTTP/1.1\r\nX: ' + b'y' * 9000)
         self.assertIn(b' 400 ', sock.recv(100))
 
-    def test_silent_clients_are_hung_up_on(self):
+    def test_disconnects_silent_clients(self):
         with mock.patch.object(health, 'TIMEOUT_SECONDS', 0.05):
             sock = self.connect()
             self.assertEqual(b'', sock.recv(1))
 
-    def test_too_many_end_the_oldest(self):
-        # Long before its time.
+    def test_closes_oldest_connection_above_limit(self):
+        # The limit closes it, not the timeout.
         with mock.patch.multiple(health, MAX_CONNECTIONS=3,
                                  TIMEOUT_SECONDS=600):
             many = [self.connect() for _ in range(8)]
             self.assertEqual(b'', many[0].recv(1))
             self.assertEqual(200, self.ask('/livez')[0])
 
-    def test_close(self):
+    def test_close_ends_connections_and_listener(self):
         sock = self.connect()
         self.ask('/livez')
         self.server.close()
@@ -106,12 +106,12 @@ class HealthTestCase(base.BaseTestCase):
         self.assertEqual(b'', sock.recv(1))
         self.assertRaises(ConnectionRefusedError, self.connect)
 
-    def test_taken_port(self):
+    def test_error_names_port_in_use(self):
         other = health.Server(self.ADDRESS, self.server.port, None, None,
                               None)
         error = self.assertRaises(OSError, other.start)
-        self.assertIn('TCP port %d on %s' % (
-            self.server.port, self.ADDRESS), str(error))
+        self.assertIn(f'TCP port {self.server.port} on {self.ADDRESS}',
+                      str(error))
 
 
 class HealthIPv6TestCase(HealthTestCase):

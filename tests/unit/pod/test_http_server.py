@@ -20,10 +20,10 @@ TIMEOUT = 30
 
 
 class Application:
-    """Says what it was asked; waits, streams or fails when told to."""
+    """WSGI application whose behaviour depends on the path."""
 
     def __init__(self):
-        self.go_on = threading.Event()
+        self.unblock = threading.Event()
         self.asked = threading.Semaphore(0)
 
     def __call__(self, environ, start_response):
@@ -31,7 +31,7 @@ class Application:
         length = environ.get('CONTENT_LENGTH', '')
         self.asked.release()
         if path == '/wait':
-            self.go_on.wait(TIMEOUT)
+            self.unblock.wait(TIMEOUT)
         if path == '/fail':
             raise ValueError('secret')
         kind = ('text/event-stream; charset=utf-8' if path == '/stream'
@@ -48,12 +48,12 @@ class Application:
         }).encode()]
 
     def stream(self):
-        while not self.go_on.is_set():
+        while not self.unblock.is_set():
             yield b': \n'
-            self.go_on.wait(0.05)
+            self.unblock.wait(0.05)
 
 
-class Case(base.BaseTestCase):
+class HttpServerTestCase(base.BaseTestCase):
 
     CERTIFICATE = None
 
@@ -68,7 +68,7 @@ class Case(base.BaseTestCase):
         self.addCleanup(self.end)
 
     def end(self):
-        self.app.go_on.set()
+        self.app.unblock.set()
         self.server.stop()
         self.thread.join(TIMEOUT)
         self.assertFalse(self.thread.is_alive())
@@ -91,7 +91,7 @@ class Case(base.BaseTestCase):
         return sock
 
     def answer(self, sock):
-        """(code, body) of what comes until the end."""
+        """Read a response to its end; return (status code, body)."""
         data = sock.makefile('rb').read()
         head, _, body = data.partition(b'\r\n\r\n')
         return int(head.split()[1]), body
@@ -101,7 +101,7 @@ class Case(base.BaseTestCase):
             b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
             % path.encode()))
 
-    def assertHungUp(self, sock):
+    def assert_closed(self, sock):
         try:
             self.assertEqual(b'', sock.recv(1))
         except ConnectionResetError:
@@ -114,31 +114,31 @@ class Case(base.BaseTestCase):
             time.sleep(0.005)
 
 
-class ServerTestCase(Case):
+class RequestTestCase(HttpServerTestCase):
 
-    def test_nobody_is_asked_what_it_is_called(self):
+    def test_makes_no_dns_query(self):
         with mock.patch('socket.getfqdn', side_effect=AssertionError):
             http_server.Server('127.0.0.1', 0, self.app).server_close()
 
-    def test_get(self):
+    def test_serves_get_request(self):
         code, body = self.get()
         self.assertEqual(200, code)
         self.assertIn(b'"scheme": "http"', body)
         self.assertIn('127.0.0.1 "GET /x HTTP/1.1" 200', self.log.output)
         self.wait_for(lambda: self.server.connections == 0)
 
-    def test_body(self):
+    def test_body_in_pieces(self):
         sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 4'
                          b'\r\n\r\n', b'ab', b'cd')
         self.assertIn(b'"body": "abcd"', self.answer(sock)[1])
 
-    def test_body_in_chunks(self):
+    def test_chunked_body(self):
         sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
                          b'Transfer-Encoding: chunked\r\n\r\n',
                          b'4\r\nabcd\r\n0\r\n\r\n')
         self.assertEqual(200, self.answer(sock)[0])
 
-    def test_body_that_is_asked_for(self):
+    def test_answers_expect_100_continue(self):
         sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 4\r\n'
                          b'Expect: 100-continue\r\n\r\n')
         self.assertEqual(b'HTTP/1.1 100 Continue\r\n\r\n',
@@ -147,7 +147,7 @@ class ServerTestCase(Case):
         sock.sendall(b'abcd')
         self.assertIn(b'"body": "abcd"', self.answer(sock)[1])
 
-    def test_odd_bodies(self):
+    def test_malformed_bodies_cause_no_traceback(self):
         for head, body in ((b'Content-Length: -1', b''),
                            (b'Content-Length: \xb2', b''),
                            (b'Content-Length: x', b''),
@@ -159,17 +159,17 @@ class ServerTestCase(Case):
         self.assertEqual(200, self.get()[0])
         self.assertNotIn('Traceback', self.log.output)
 
-    def test_long_body_is_the_applications_matter(self):
-        # It is not read before, so nobody has to send it at once.
+    def test_application_reads_long_body_itself(self):
+        # The server does not read it before it calls the application.
         self.set('_MAX_BODY_BYTES', 3)
         sock = self.send(b'POST /wait HTTP/1.1\r\nHost: x\r\n'
                          b'Content-Length: 4\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
-        self.app.go_on.set()
+        self.app.unblock.set()
         sock.sendall(b'abcd')
         self.assertIn(b'abcd', self.answer(sock)[1])
 
-    def test_heads_have_an_end(self):
+    def test_limits_request_head(self):
         line = b'X: ' + b'x' * 2000 + b'\r\n'
         self.assertEqual(200, self.answer(self.send(
             b'GET /x HTTP/1.1\r\n' + line * 8 + b'\r\n'))[0])
@@ -181,26 +181,26 @@ class ServerTestCase(Case):
                 found = self.answer(sock)[0]
             except (ConnectionError, IndexError):
                 found = None
-            # What comes after the answer may have the kernel throw it away.
+            # Unread data may make the kernel drop the response (RST).
             self.assertIn(found, (code, None))
-        # Chunks of a byte are lines, too.
-        self.assertHungUp(self.send(
+        # The limit counts lines of chunks as well.
+        self.assert_closed(self.send(
             b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
             b'1\r\nx\r\n' * http_server._MAX_LINE_BYTES))
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual(200, self.get()[0])
 
-    def test_chunk_that_ends_too_early(self):
-        # What Werkzeug makes of it is the memory behind it.
+    def test_truncated_chunk_closes_connection(self):
+        # Werkzeug would return uninitialized memory instead.
         for number in 4, 40, 10 ** 6:
             sock = self.send(b'POST /x HTTP/1.1\r\n'
                              b'Transfer-Encoding: chunked\r\n\r\n'
                              b'%x\r\nabc' % number)
             sock.shutdown(socket.SHUT_WR)
-            self.assertHungUp(sock)
+            self.assert_closed(sock)
             self.assertFalse(self.app.asked.acquire(blocking=False))
 
-    def test_refused_before_the_application(self):
+    def test_rejects_invalid_requests_before_application(self):
         for head, code in (
                 (b'POST /x HTTP/1.1\r\nContent-Length: ' + b'9' * 5000, 413),
                 (b'GET http://[ HTTP/1.1', 400)):
@@ -209,7 +209,7 @@ class ServerTestCase(Case):
         self.assertFalse(self.app.asked.acquire(blocking=False))
         self.assertNotIn('Traceback', self.log.output)
 
-    def test_what_is_thrown_away_is_not_kept(self):
+    def test_discards_unread_body_in_small_pieces(self):
         read = []
 
         class Waste(http_server._DiscardReader):
@@ -221,7 +221,7 @@ class ServerTestCase(Case):
         self.set('_MAX_BODY_BYTES', 3)
         body = b'x' * 2 ** 20
         # The application does not read it.
-        self.app.go_on.set()
+        self.app.unblock.set()
         sock = self.send(b'POST /stream HTTP/1.1\r\nContent-Length: %d'
                          b'\r\n\r\n' % len(body), body)
         sock.shutdown(socket.SHUT_WR)
@@ -230,35 +230,35 @@ class ServerTestCase(Case):
         self.assertTrue(read)
         self.assertLessEqual(max(read), http_server._DISCARD_BYTES)
 
-    def test_failure_is_the_servers_own(self):
+    def test_exception_in_application_gets_500(self):
         code, body = self.get('/fail')
         self.assertEqual(500, code)
         self.assertNotIn(b'secret', body)
         self.assertEqual(200, self.get()[0])
 
-    def test_no_version_is_told(self):
+    def test_server_header_has_no_version(self):
         sock = self.send(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertIn(b'\r\nServer: sushy-kubevirt\r\n',
                       sock.makefile('rb').read())
 
-    def test_control_characters_stay_out_of_the_log(self):
+    def test_escapes_control_characters_in_log(self):
         self.answer(self.send(b'GET /\x1b[31m HTTP/1.1\r\n\r\n'))
         self.assertNotIn('\x1b', self.log.output)
         self.assertIn(r'\x1b', self.log.output)
 
-    def test_probes_are_no_news(self):
+    def test_probes_are_not_logged(self):
         asked = redfish_probe.Probe('127.0.0.1', self.server.port, False)
         self.assertEqual('', asked.ready())
         self.assertEqual('', self.log.output)
 
 
-class PatienceTestCase(Case):
+class LimitsTestCase(HttpServerTestCase):
 
-    def test_silent(self):
+    def test_disconnects_silent_client(self):
         self.set('REQUEST_SECONDS', 0.1)
-        self.assertHungUp(self.connect())
+        self.assert_closed(self.connect())
 
-    def test_head_drop_by_drop(self):
+    def test_disconnects_client_that_sends_head_slowly(self):
         self.set('REQUEST_SECONDS', 0.3)
         sock = self.connect()
         begin = time.monotonic()
@@ -270,106 +270,106 @@ class PatienceTestCase(Case):
             pass
         self.assertLess(time.monotonic() - begin, TIMEOUT)
 
-    def test_body_that_does_not_come(self):
+    def test_disconnects_client_that_does_not_send_body(self):
         self.set('REQUEST_SECONDS', 0.2)
         sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
-        self.assertHungUp(sock)
-        # The application never heard of it.
+        self.assert_closed(sock)
+        # The application was not called.
         self.assertFalse(self.app.asked.acquire(blocking=False))
 
-    def test_body_that_ends_too_early(self):
+    def test_truncated_body_closes_connection(self):
         sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
         sock.shutdown(socket.SHUT_WR)
-        self.assertHungUp(sock)
+        self.assert_closed(sock)
         self.assertFalse(self.app.asked.acquire(blocking=False))
 
-    def test_answer_takes_its_time(self):
+    def test_request_timeout_does_not_apply_to_response(self):
         self.set('REQUEST_SECONDS', 1)
         sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         time.sleep(1.2)
-        self.app.go_on.set()
+        self.app.unblock.set()
         self.assertEqual(200, self.answer(sock)[0])
 
-    def test_answer_is_not_waited_for_without_end(self):
+    def test_slow_response_closes_connection(self):
         self.set('ANSWER_SECONDS', 0.1)
         sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
-        self.assertHungUp(sock)
+        self.assert_closed(sock)
 
-    def test_stream_has_no_end(self):
+    def test_timeouts_do_not_apply_to_streams(self):
         self.set('ANSWER_SECONDS', 1)
         self.set('REQUEST_SECONDS', 1)
         sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
-        # Some thirty lines, or fewer on a busy machine.
+        # About 30 lines, fewer on a busy machine.
         time.sleep(1.5)
-        self.app.go_on.set()
+        self.app.unblock.set()
         self.assertGreater(sock.makefile('rb').read().count(b': \n'), 5)
 
-    def test_one_too_many_ends_the_oldest_silent_one(self):
+    def test_closes_oldest_idle_connection_above_limit(self):
         self.set('MAX_CONNECTIONS', 3)
         busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         silent = [self.connect() for _ in range(2)]
         self.wait_for(lambda: self.server.connections == 3)
         self.assertEqual(200, self.get()[0])
-        self.assertHungUp(silent[0])
-        self.app.go_on.set()
+        self.assert_closed(silent[0])
+        self.app.unblock.set()
         self.assertEqual(200, self.answer(busy)[0])
 
-    def test_all_are_busy(self):
+    def test_rejects_connection_when_all_are_busy(self):
         self.set('MAX_CONNECTIONS', 2)
         busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(2)]
         for _ in busy:
             self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
-        self.assertHungUp(self.connect())
-        self.app.go_on.set()
+        self.assert_closed(self.connect())
+        self.app.unblock.set()
         for each in busy:
             self.assertEqual(200, self.answer(each)[0])
         self.assertEqual(200, self.get()[0])
 
-    def test_who_does_not_take_the_answer(self):
+    def test_disconnects_client_that_does_not_read_response(self):
         self.set('SEND_SECONDS', 0.2)
         sock = self.send(b'GET /large HTTP/1.1\r\n\r\n')
         self.wait_for(lambda: self.server.connections == 1)
         self.wait_for(lambda: self.server.connections == 0)
         sock.close()
 
-    def test_who_does_not_take_the_answer_makes_room(self):
+    def test_unread_responses_do_not_block_new_connections(self):
         self.set('MAX_CONNECTIONS', 2)
         for _ in range(5):
             self.send(b'GET /large HTTP/1.1\r\n\r\n')
             self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         self.assertEqual(200, self.get()[0])
 
-    def test_who_does_not_stop_sending(self):
+    def test_client_that_keeps_sending_is_closed(self):
         sock = self.send(b'GET /x HTTP/1.1\r\n\r\n', b'x' * 100)
         self.assertEqual(200, self.answer(sock)[0])
         self.wait_for(lambda: self.server.connections == 0)
 
-    def test_crowd_of_silent_ones(self):
+    def test_many_idle_connections_do_not_block_requests(self):
         self.set('MAX_CONNECTIONS', 8)
         crowd = [self.connect() for _ in range(40)]
         self.assertEqual(200, self.get()[0])
-        self.assertHungUp(crowd[0])
+        self.assert_closed(crowd[0])
 
 
-class EndTestCase(Case):
+class StopTestCase(HttpServerTestCase):
 
-    def test_requests_are_answered_first(self):
+    def test_stop_completes_running_requests(self):
         busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         silent = self.connect()
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         self.wait_for(lambda: self.server.connections == 2)
         self.server.stop()
-        self.assertHungUp(silent)
+        self.assert_closed(silent)
         self.wait_for(lambda: self.server.socket.fileno() == -1)
         self.assertRaises(ConnectionRefusedError, self.connect)
-        self.app.go_on.set()
+        self.app.unblock.set()
         self.assertEqual(200, self.answer(busy)[0])
         self.thread.join(TIMEOUT)
         self.assertFalse(self.thread.is_alive())
 
-    def test_not_for_ever(self):
+    def test_stop_abandons_requests_after_grace_period(self):
         self.set('GRACE_SECONDS', 0.1)
         self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
@@ -378,7 +378,7 @@ class EndTestCase(Case):
         self.assertFalse(self.thread.is_alive())
         self.assertIn('1 requests were not completed', self.log.output)
 
-    def test_streams_end(self):
+    def test_stop_ends_streams(self):
         sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
         self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
         sock.recv(1)
@@ -389,7 +389,7 @@ class EndTestCase(Case):
                         http_server.GRACE_SECONDS / 2)
 
 
-class TLSTestCase(Case):
+class TLSTestCase(HttpServerTestCase):
 
     @classmethod
     def setUpClass(cls):
@@ -403,7 +403,7 @@ class TLSTestCase(Case):
         cls.context = ssl.create_default_context(cadata=made.ca.decode())
         cls.CERTIFICATE = certificate.Certificate(*map(str, files))
 
-    def test_get(self):
+    def test_serves_get_request(self):
         sock = self.context.wrap_socket(
             self.connect(), server_hostname='localhost')
         self.addCleanup(sock.close)
@@ -412,20 +412,20 @@ class TLSTestCase(Case):
         self.assertEqual(200, code)
         self.assertIn(b'"scheme": "https"', body)
 
-    def test_who_does_not_shake_hands_keeps_nobody_waiting(self):
+    def test_missing_handshake_does_not_block_other_clients(self):
         self.connect()
-        self.test_get()
+        self.test_serves_get_request()
 
-    def test_handshake_has_its_time(self):
+    def test_handshake_timeout(self):
         self.set('REQUEST_SECONDS', 0.1)
-        self.assertHungUp(self.connect())
+        self.assert_closed(self.connect())
 
-    def test_no_tls(self):
+    def test_plain_http_is_not_served(self):
         sock = self.send(b'GET / HTTP/1.1\r\n\r\n')
         self.assertNotIn(b'200', sock.makefile('rb').read())
-        self.test_get()
+        self.test_serves_get_request()
 
-    def test_probe(self):
+    def test_probe_reuses_tls_session(self):
         asked = redfish_probe.Probe('127.0.0.1', self.server.port, True)
         with mock.patch.object(redfish_probe, '_READY_SECONDS', -1):
             for _ in range(3):
@@ -434,17 +434,17 @@ class TLSTestCase(Case):
         self.assertEqual(2, context.session_stats()['hits'])
 
 
-class ProbeTestCase(Case):
+class ProbeTestCase(HttpServerTestCase):
 
     def ask(self, **options):
         return redfish_probe.Probe(
             '127.0.0.1', self.server.port, False, **options)
 
-    def test_server_is_gone(self):
+    def test_unready_before_not_live_when_server_stops(self):
         asked = self.ask()
         self.assertEqual('', asked.live())
         self.end()
-        # That it answered is good for a while.
+        # The last success is valid for some seconds.
         self.assertEqual('', asked.ready())
         with mock.patch.object(redfish_probe, '_READY_SECONDS', -1):
             self.assertIn('does not answer', asked.ready())
@@ -452,20 +452,20 @@ class ProbeTestCase(Case):
             with mock.patch.object(redfish_probe, '_LIVE_SECONDS', -1):
                 self.assertIn('does not answer', asked.live())
 
-    def test_asked_but_now_and_then(self):
+    def test_caches_successful_probe(self):
         asked = self.ask()
         for _ in range(3):
             self.assertEqual('', asked.ready())
         self.assertTrue(self.app.asked.acquire(blocking=False))
         self.assertFalse(self.app.asked.acquire(blocking=False))
 
-    def test_another_code(self):
+    def test_unready_after_status_500(self):
         with mock.patch.object(
             redfish_probe, '_REQUEST', b'GET /fail HTTP/1.1\r\n' b'\r\n'
         ):
             self.assertIn('answers with HTTP/1.1 500', self.ask().ready())
 
-    def test_no_answer_in_time(self):
+    def test_unready_after_timeout(self):
         with mock.patch.object(
             redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n' b'\r\n'
         ), mock.patch.object(redfish_probe, 'TIMEOUT_SECONDS', 0.1):

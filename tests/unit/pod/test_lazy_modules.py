@@ -13,7 +13,7 @@ from sushy_kubevirt.cmd import redfish
 from sushy_kubevirt.pod import lazy_modules
 
 
-class LaterTestCase(base.BaseTestCase):
+class LazyModulesTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -23,9 +23,9 @@ class LaterTestCase(base.BaseTestCase):
         sys.path.insert(0, folder.name)
         self.addCleanup(sys.path.remove, folder.name)
         before = list(sys.meta_path), set(sys.modules)
-        self.addCleanup(self._put_back, *before)
+        self.addCleanup(self.restore_modules, *before)
 
-    def _put_back(self, finders, names):
+    def restore_modules(self, finders, names):
         sys.meta_path[:] = finders
         for name in set(sys.modules) - names:
             if name.partition('.')[0].startswith('sample'):
@@ -38,7 +38,7 @@ class LaterTestCase(base.BaseTestCase):
         importlib.invalidate_caches()
 
     def loads(self):
-        """How often ``sample`` was loaded: it writes that down."""
+        """Return how often ``sample`` was loaded; it counts in a file."""
         try:
             return (self.folder / 'loads').read_text().count('x')
         except FileNotFoundError:
@@ -46,11 +46,11 @@ class LaterTestCase(base.BaseTestCase):
 
     def sample(self, text='value = 7\n'):
         self.write('sample.py', (
-            "with open(%r, 'a') as stream:\n    stream.write('x')\n"
-            % str(self.folder / 'loads')) + text)
+            f"with open({str(self.folder / 'loads')!r}, 'a') as stream:\n"
+            "    stream.write('x')\n") + text)
         lazy_modules.load('sample')
 
-    def test_not_before_it_is_used(self):
+    def test_loads_module_at_first_use(self):
         self.sample()
         sample = importlib.import_module('sample')
         again = importlib.import_module('sample')
@@ -62,36 +62,36 @@ class LaterTestCase(base.BaseTestCase):
         self.assertEqual(1, self.loads())
         self.assertNotIn('__getattr__', vars(sample))
 
-    def test_from(self):
+    def test_from_import_loads_module(self):
         self.sample()
         names = {}
         exec('from sample import value', names)
         self.assertEqual(7, names['value'])
 
-    def test_missing_attribute(self):
+    def test_missing_attribute_raises_attribute_error(self):
         self.sample()
         sample = importlib.import_module('sample')
         self.assertFalse(hasattr(sample, 'nothing'))
         self.assertRaises(AttributeError, getattr, sample, 'nothing')
         self.assertEqual(1, self.loads())
 
-    def test_not_installed(self):
+    def test_missing_module_raises_module_not_found_error(self):
         lazy_modules.load('sample_none')
         self.assertRaises(ModuleNotFoundError, importlib.import_module,
                           'sample_none')
 
-    def test_one_that_fails_is_tried_again(self):
+    def test_retries_failed_import(self):
         self.sample('import sample_none\nvalue = 7\n')
         sample = importlib.import_module('sample')
         self.assertRaises(ModuleNotFoundError, getattr, sample, 'value')
         self.write('sample_none.py', '')
         self.assertEqual(7, sample.value)
 
-    def test_package_and_what_is_below(self):
+    def test_submodule_loads_its_lazy_package(self):
         self.write('sample_package/__init__.py', 'first = 1\n')
         self.write('sample_package/below.py', """
             import sample_package
-            # Not by way of the package's attributes.
+            # vars() does not call the package's __getattr__.
             assert 'first' in vars(sample_package)
             second = 2
             """)
@@ -99,7 +99,7 @@ class LaterTestCase(base.BaseTestCase):
         below = importlib.import_module('sample_package.below')
         self.assertEqual(2, below.second)
 
-    def test_one_below(self):
+    def test_lazy_submodule(self):
         self.write('sample_package/__init__.py', 'first = 1\n')
         self.write('sample_package/below.py', 'second = 2\n')
         lazy_modules.load('sample_package.below')
@@ -107,14 +107,14 @@ class LaterTestCase(base.BaseTestCase):
         self.assertNotIn('second', vars(below))
         self.assertEqual(2, below.second)
 
-    def test_own_hook(self):
+    def test_keeps_getattr_of_module(self):
         self.sample('def __getattr__(name):\n    return name.upper()\n')
         sample = importlib.import_module('sample')
         self.assertEqual('X', sample.x)
         self.assertEqual('Y', sample.y)
         self.assertEqual(1, self.loads())
 
-    def test_threads(self):
+    def test_concurrent_uses_load_once(self):
         self.sample('import time\ntime.sleep(0.05)\nvalue = 7\n')
         sample = importlib.import_module('sample')
         found = []
@@ -127,17 +127,17 @@ class LaterTestCase(base.BaseTestCase):
         self.assertEqual([7] * 8, found)
         self.assertEqual(1, self.loads())
 
-    def test_uses_itself_while_it_loads(self):
+    def test_module_can_import_itself_while_loading(self):
         self.sample('import sample\nseen = hasattr(sample, "later")\n'
                     'later = 1\n')
         sample = importlib.import_module('sample')
         self.assertFalse(sample.seen)
 
 
-class RareTestCase(base.BaseTestCase):
+class RareModulesTestCase(base.BaseTestCase):
 
-    def test_upstream_works_and_leaves_them(self):
-        # A list that has become wrong is no error, but dear.
+    def test_rare_modules_stay_unloaded_in_emulator(self):
+        # An outdated list causes no error, but costs memory.
         code = textwrap.dedent("""
             from sushy_kubevirt.cmd import redfish
             from sushy_kubevirt.pod import lazy_modules
@@ -147,7 +147,7 @@ class RareTestCase(base.BaseTestCase):
             loaded = [name for name in redfish.RARE if name in sys.modules
                       and not lazy_modules._is_deferred(sys.modules[name])]
             print(' '.join(loaded))
-            # They are there, as upstream's choice of a driver wants them.
+            # They can be used, as upstream's selection of a driver does.
             assert main.novadriver.is_loaded and main.ironicdriver.is_loaded
             assert main.novadriver.openstack.connection.Connection
             assert main.fakedriver.FakeDriver.initialize
@@ -155,11 +155,11 @@ class RareTestCase(base.BaseTestCase):
         done = subprocess.run([sys.executable, '-c', code], text=True,
                               capture_output=True, timeout=60)
         self.assertEqual('', done.stderr)
-        # Not shutil: some releases of tempfile use it as they load.
-        dear = {'libvirt', 'openstack', 'requests', 'webob', 'argparse',
-                'html'}
-        self.assertEqual(set(), dear & set(done.stdout.split()))
+        # Not shutil: some releases of tempfile use it during import.
+        expensive = {'libvirt', 'openstack', 'requests', 'webob', 'argparse',
+                     'html'}
+        self.assertEqual(set(), expensive & set(done.stdout.split()))
 
-    def test_no_module_of_ours(self):
+    def test_rare_modules_are_not_of_this_project(self):
         self.assertEqual([], [name for name in redfish.RARE
                               if name.startswith('sushy_kubevirt')])

@@ -25,11 +25,12 @@ class MetricsTestCase(base.BaseTestCase):
         return None
 
     def requests(self, route, method, code):
-        found = self.line('virtbmc_redfish_requests_total{route="%s",'
-                          'method="%s",code="%s"}' % (route, method, code))
+        found = self.line(
+            f'virtbmc_redfish_requests_total{{route="{route}",'
+            f'method="{method}",code="{code}"}}')
         return 0 if found is None else int(found.rpartition(' ')[2])
 
-    def test_requests_by_rule(self):
+    def test_counts_requests_by_url_rule(self):
         rule = '/redfish/v1/Systems/<identity>'
         for identity in fakes.A, fakes.A, 'nobody', 'nobody-else':
             self.client.get('/redfish/v1/Systems/' + identity)
@@ -37,23 +38,23 @@ class MetricsTestCase(base.BaseTestCase):
         self.assertEqual(2, self.requests(rule, 'GET', 404))
         self.assertNotIn(b'nobody', self.metrics.text())
 
-    def test_what_clients_make_up_is_one(self):
+    def test_unknown_paths_and_methods_share_one_label(self):
         for number in range(5):
-            self.client.get('/made/up/%d' % number)
-            self.client.open('/redfish/v1/', method='MADEUP%d' % number)
+            self.client.get(f'/made/up/{number}')
+            self.client.open('/redfish/v1/', method=f'MADEUP{number}')
         self.assertEqual(5, self.requests('none', 'GET', 404))
         text = self.metrics.text().decode()
         self.assertEqual(1, text.count('method="other"'))
         self.assertNotIn('MADEUP', text)
 
-    def test_a_view_that_fails_counts_too(self):
-        self.client.get('/redfish')     # puts our views in
+    def test_counts_failed_requests(self):
+        self.client.get('/redfish')     # installs our views
         with mock.patch.dict(self.app.view_functions, {
                 'root_resource': mock.Mock(side_effect=KeyError('x'))}):
             self.client.get('/redfish/v1/')
         self.assertEqual(1, self.requests('/redfish/v1/', 'GET', 500))
 
-    def test_the_others(self):
+    def test_sessions_connections_api_calls_and_cache_age(self):
         self.assertEqual('virtbmc_redfish_sessions 0',
                          self.line('virtbmc_redfish_sessions'))
         self.assertEqual('virtbmc_redfish_connections 4',

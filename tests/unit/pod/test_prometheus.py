@@ -9,7 +9,7 @@ class ExpositionTestCase(base.BaseTestCase):
     def text(self, *metrics):
         return prometheus.text(metrics).decode().splitlines()
 
-    def test_counter(self):
+    def test_counter_without_labels(self):
         plain = prometheus.Counter('a_total', 'All of them.')
         self.assertEqual(['# HELP a_total All of them.',
                           '# TYPE a_total counter', 'a_total 0'],
@@ -18,7 +18,7 @@ class ExpositionTestCase(base.BaseTestCase):
         plain.add(number=2)
         self.assertEqual('a_total 3', self.text(plain)[-1])
 
-    def test_labels(self):
+    def test_counter_with_labels(self):
         counter = prometheus.Counter('b_total', 'B.', ('route', 'code'))
         self.assertEqual(2, len(self.text(counter)))
         counter.add('/x', 200)
@@ -28,7 +28,7 @@ class ExpositionTestCase(base.BaseTestCase):
                           'b_total{route="/x",code="404"} 1'],
                          self.text(counter)[2:])
 
-    def test_values_are_escaped(self):
+    def test_escapes_label_values(self):
         counter = prometheus.Counter('c_total', 'C.', ('x',))
         counter.add('a"b\\c\nd')
         self.assertEqual(r'c_total{x="a\"b\\c\nd"} 1',
@@ -44,7 +44,7 @@ class ExpositionTestCase(base.BaseTestCase):
         self.assertEqual(['# TYPE h_total counter',
                           'h_total{verb="get"} 2'], self.text(counts)[1:])
 
-    def test_process(self):
+    def test_process_metrics(self):
         lines = self.text(*prometheus.process())
         values = {line.split()[0]: float(line.split()[1])
                   for line in lines if not line.startswith('#')}

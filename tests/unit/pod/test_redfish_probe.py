@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Redfish is served, as a client sees it."""
+"""Probes of the Redfish server: health as a client sees it."""
 
 import contextlib
 import socket
@@ -14,9 +14,9 @@ from sushy_kubevirt.pod import redfish_probe
 class ProbeTestCase(base.BaseTestCase):
 
     def serve(self, *answers):
-        """A server that gives these answers, one a connection.
+        """Start a server that sends these responses, one per connection.
 
-        :returns: its port; it listens no more after the last of them
+        :returns: its port, which closes after the last response
         """
         listener = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(listener.close)
@@ -39,14 +39,14 @@ class ProbeTestCase(base.BaseTestCase):
     def probe(self, *answers):
         return redfish_probe.Probe('127.0.0.1', self.serve(*answers), False)
 
-    def test_well_and_remembered(self):
+    def test_caches_success(self):
         one = self.probe(b'HTTP/1.1 200 OK\r\n\r\n')
-        # Nobody answers a second time.
+        # The server answers only once.
         for _ in range(2):
             self.assertEqual('', one.ready())
             self.assertEqual('', one.live())
 
-    def test_asked_again_in_time(self):
+    def test_readiness_expires_before_liveness(self):
         one = self.probe(b'HTTP/1.1 200 OK\r\n\r\n',
                          b'HTTP/1.1 503 Unavailable\r\n\r\n')
         with mock.patch.object(redfish_probe.time, 'monotonic') as now:
@@ -56,22 +56,22 @@ class ProbeTestCase(base.BaseTestCase):
             self.assertEqual('', one.live())
             self.assertIn('503', one.ready())
 
-    def test_another_answer(self):
+    def test_unexpected_response_is_reported(self):
         for answer in (b'HTTP/1.1 500 Internal Server Error\r\n\r\n',
                        b'hello\r\n', b'\r\n'):
             self.assertIn('Redfish answers with',
                           self.probe(answer).live())
 
-    def test_no_answer(self):
+    def test_timeout_is_reported(self):
         with mock.patch.object(redfish_probe, 'TIMEOUT_SECONDS', 0.1):
             self.assertIn('does not answer', self.probe(b'').live())
 
-    def test_nobody_there(self):
-        # Bound, so that nobody else is there either.
+    def test_closed_port_is_reported(self):
+        # Bound but not listening: no other program can listen there.
         with socket.socket() as bound:
             bound.bind(('127.0.0.1', 0))
             port = bound.getsockname()[1]
             self.assertIn(
-                'does not answer on port %d' % port,
+                f'does not answer on port {port}',
                 redfish_probe.Probe('127.0.0.1', port, False).live(),
             )
