@@ -43,7 +43,7 @@ def get(vm):
     :param vm: the VM
     :returns: dict: name: string, number or boolean; {} by default
     """
-    return _sound(_loaded(vm, ATTRIBUTES))
+    return _primitives(_load(vm, ATTRIBUTES))
 
 
 def current(vm, vmi):
@@ -54,16 +54,16 @@ def current(vm, vmi):
     :returns: dict like that of `get`; the same as `get` while the machine is
         off
     """
-    before = _loaded(vm, BEFORE)
+    before = _load(vm, BEFORE)
     if (run_strategy.is_active(vmi)
             and before.get('vmi') == vmi['metadata']['uid']
             and isinstance(before.get('values'), dict)):
-        return _sound(before['values'])
+        return _primitives(before['values'])
     return get(vm)
 
 
-def _loaded(vm, key):
-    # Anyone who may edit the VM may have written it.
+def _load(vm, key):
+    # Anyone who may edit the VM may have written the annotation.
     try:
         values = json.loads(_annotations(vm).get(key) or '{}')
     except (ValueError, RecursionError):
@@ -71,7 +71,7 @@ def _loaded(vm, key):
     return values if isinstance(values, dict) else {}
 
 
-def _sound(values):
+def _primitives(values):
     return {name: value for name, value in values.items()
             if _is_primitive(value)}
 
@@ -122,8 +122,8 @@ def _change(machine, changed):
         text = json.dumps(new, sort_keys=True)
         if len(text) > LARGEST:
             raise errors.InvalidValue(
-                'Attributes', '...', message='The attributes are larger than '
-                '%d bytes together' % LARGEST)
+                'Attributes', '...', message='All attributes together are '
+                f'larger than {LARGEST} bytes')
         before = None
         if run_strategy.is_active(vmi) and current(vm, vmi) != new:
             before = json.dumps({'vmi': vmi['metadata']['uid'],
@@ -170,8 +170,8 @@ def set_asset_tag(machine, tag):
     """
     if len(tag) > LONGEST_TAG:
         raise errors.InvalidValue(
-            'AssetTag', tag, message='An asset tag has at most %d characters'
-            % LONGEST_TAG)
+            'AssetTag', tag,
+            message=f'An asset tag has at most {LONGEST_TAG} characters')
     _annotate(machine, lambda vm, vmi: {ASSET_TAG: tag or None})
 
 

@@ -127,10 +127,10 @@ def set(machine, values):
         raise errors.InvalidValue(
             SECURE_BOOT, secure,
             message='Secure Boot needs Boot Mode UEFI')
-    notes = {name: value for name, value in values.items()
-             if name not in _BY_NAME}
-    if notes:
-        attributes.set(machine, notes)
+    others = {name: value for name, value in values.items()
+              if name not in _BY_NAME}
+    if others:
+        attributes.set(machine, others)
     if mode is not None and mode != present[BOOT_MODE]:
         boot.set(machine, mode=firmware.Mode(mode))
     if secure is not None:

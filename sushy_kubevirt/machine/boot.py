@@ -32,7 +32,7 @@ class Target(enum.Enum):
     """Redfish's ``BootSourceOverrideTarget``: the values a VM supports."""
 
     NONE = 'None'
-    """No override: the order the VM's owner wrote."""
+    """No override: the VM's persistent boot order."""
 
     PXE = 'Pxe'
     """The network interfaces first."""
@@ -54,10 +54,10 @@ class Enabled(enum.Enum):
     """No override."""
 
     ONCE = 'Once'
-    """For the next boot alone."""
+    """Override for the next boot only."""
 
     CONTINUOUS = 'Continuous'
-    """Until it is changed."""
+    """Override for all boots until it is changed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +130,7 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
     def step(vm, vmi):
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == id_:
-            return      # an earlier try was applied but its response lost
+            return      # an earlier attempt was applied, its response lost
         terminate = (_needs_once(pending, target, enabled, mode)
                      and _may_terminate(machine, vm))
         try:

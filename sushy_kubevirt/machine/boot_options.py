@@ -109,7 +109,7 @@ def _chosen(vm, references):
     if not references:
         raise errors.InvalidValue(
             'BootOrder', list(references), message='A boot order needs at '
-            'least one device; there are %s' % ', '.join(sorted(known)))
+            f'least one device; there are {", ".join(sorted(known))}')
     for reference in references:
         if reference not in known:
             raise errors.InvalidValue('BootOrder', reference, sorted(known))
@@ -121,8 +121,8 @@ def _chosen(vm, references):
 
 
 def _without_overrides(vm):
-    if boot_overrides.once(
-            vm) is None and boot_overrides.continuous(vm) is None:
+    if (boot_overrides.once(vm) is None
+            and boot_overrides.continuous(vm) is None):
         # The usual case. A copy would cost more than everything else here.
         return vm
     vm = copy.deepcopy(vm)

@@ -22,7 +22,7 @@ _TARGETS = tuple(each.value for each in boot_order.Class)
 _MODES = tuple(each.value for each in firmware.Mode)
 
 #: Classes of devices that a VM may have only while a medium is inserted.
-_COME_AND_GO = (boot_order.Class.CD, boot_order.Class.HTTP)
+_REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.HTTP)
 
 
 def once(vm):
@@ -52,7 +52,7 @@ def active_continuous(vm):
         if first is not None and first.value == layer['target']:
             return layer
         class_ = boot_order.Class(layer['target'])
-        if (class_ in _COME_AND_GO
+        if (class_ in _REMOVABLE_CLASSES
                 and class_ not in boot_order.classes(template)):
             return layer
     return None
@@ -72,7 +72,7 @@ def boot_started(vm, vmi):
     :param vmi: its VMI, or None
     """
     if _carries(vm, vmi):
-        return _handed_over(vmi)
+        return _was_assigned(vmi)
     status = vm.get('status') or {}
     return (not status.get('startFailure')
             and (status.get('observedGeneration') or 0)
@@ -83,7 +83,8 @@ def _carries(vm, vmi):
     return vmi is not None and annotations.boot_once_id(vmi) == once(vm)['id']
 
 
-def _handed_over(vmi):
+def _was_assigned(vmi):
+    """Return whether a VMI was assigned to a node."""
     # KubeVirt sets nodeName in the transition from Scheduling to Scheduled.
     # Failed is not in the list: a VMI may fail before that transition.
     return bool((vmi.get('status') or {}).get('nodeName')
@@ -102,7 +103,7 @@ def preserve_once(vm, vmi):
     :param vmi: its VMI
     """
     layer = once(vm)
-    if layer is not None and _carries(vm, vmi) and not _handed_over(vmi):
+    if layer is not None and _carries(vm, vmi) and not _was_assigned(vmi):
         layer = dict(layer, id=new_id(),
                      generation=vm['metadata'].get('generation', 0) + 1)
         annotations.set_boot_once_id(vm['spec']['template'], layer['id'])
@@ -293,10 +294,10 @@ def _layers(vm):
     """
     layers = annotations.read(vm, annotations.BOOT)
     found = {}
-    for name, is_sound in (('once', _is_once), ('continuous', _is_lasting),
+    for name, is_valid in (('once', _is_once), ('continuous', _is_continuous),
                            ('order', lambda layer: True)):
         layer = layers.get(name)
-        if isinstance(layer, dict) and is_sound(layer) and _are_changes(
+        if isinstance(layer, dict) and is_valid(layer) and _are_changes(
                 layer.get('changes', {})):
             found[name] = layer
     return found
@@ -309,7 +310,7 @@ def _is_once(layer):
             and layer.get('mode') in (None, *_MODES))
 
 
-def _is_lasting(layer):
+def _is_continuous(layer):
     return layer.get('target') in _TARGETS
 
 
@@ -329,13 +330,13 @@ def _are_changes(changes):
                          lambda value: isinstance(value, str)))
 
 
-def _is_pair(pair, is_sound):
+def _is_pair(pair, is_valid):
     """Return whether a JSON value is [old, new], each of which may be null.
 
-    :param is_sound: function that checks a value that is not null
+    :param is_valid: function that checks a value that is not null
     """
     return (isinstance(pair, list) and len(pair) == 2
-            and all(value is None or is_sound(value) for value in pair))
+            and all(value is None or is_valid(value) for value in pair))
 
 
 def _is_number(value):

@@ -17,10 +17,10 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
-from sushy_kubevirt.machine import machine as machine_module
+from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
-from sushy_kubevirt.machine import options as options_module
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import vm_cache
 
 LOG = logging.getLogger(__name__)
@@ -44,17 +44,17 @@ class Cluster:
     :param connection: a `connection.Connection`
     :param namespaces: names; empty for all namespaces
     :param label_selector: only VMs with these labels
-    :param options: an `options.Options`; None for the defaults
+    :param options: an `options.Options`
     :param vm: 'namespace/name': only this VM, regardless of its labels
     :raises: `errors.ConfigError` if ``vm`` has another form
     """
 
     def __init__(self, connection, namespaces=(), label_selector='',
-                 options=None, vm=None):
+                 options=options.Options(), vm=None):
         if vm and '/' not in vm:
             raise errors.ConfigError(
-                f'The VM {vm} has to be named as namespace/name')
-        self.options = options or options_module.Options()
+                f'The VM {vm!r} has to be given as namespace/name')
+        self.options = options
         self._client = client.Client(connection, self.options)
         #: Record of the newest version of each VM that this process and
         #: those beside it have written: has the methods ``record`` and
@@ -179,7 +179,7 @@ class Cluster:
         identity = self._cache.identity(key)
         if identity is None:
             return None
-        return machine_module.Machine(self, *key, *identity)
+        return machine.Machine(self, *key, *identity)
 
     def wait_ready(self, timeout=None):
         """Wait until all VMs and VMIs of the scope are listed.
@@ -229,7 +229,7 @@ class Cluster:
         """
         machines = {}
 
-        def tell(key, vm, vmi):
+        def notify(key, vm, vmi):
             if vm is None:
                 machine = machines.pop(key, None)
             else:
@@ -239,7 +239,7 @@ class Cluster:
             if machine is not None:
                 callback(machine, vm, vmi)
 
-        self._cache.subscribe(tell)
+        self._cache.subscribe(notify)
 
     # For `machine.Machine`
 
@@ -316,10 +316,12 @@ class Cluster:
             expanded = self._client.expand_spec(
                 machine.namespace, machine.name)
         except errors.Unavailable as e:
-            LOG.info('Sizes of %s: %s', machine.qualified_name, e)
+            LOG.info('%s: CPU and memory of its instance type could not be '
+                     'read: %s', machine.qualified_name, e)
             return sizes
         except errors.MachineError as e:
-            LOG.warning('Sizes of %s are unknown while it is off: %s',
+            LOG.warning('%s: CPU and memory of its instance type are not '
+                        'shown while it is off: %s',
                         machine.qualified_name, e)
         else:
             domain = expanded['spec']['template']['spec']['domain']

@@ -155,10 +155,11 @@ def edit_secure_boot(vm, enabled, vmi=None):
     if secure_boot(vm, vmi) == enabled:
         return
     if mode(vm, vmi) is Mode.LEGACY:
+        metadata = vm['metadata']
         raise errors.WrongState(
-            'Secure boot of %s/%s cannot be switched on: it boots in Legacy '
-            'mode; set its boot mode to UEFI first'
-            % (vm['metadata'].get('namespace'), vm['metadata']['name']))
+            f'Secure boot of {metadata.get("namespace")}/{metadata["name"]} '
+            'cannot be switched on: it boots in Legacy mode; set its boot '
+            'mode to UEFI first')
     template = vm['spec']['template']
     new = copy.deepcopy(bootloader(template)) or {'efi': {}}
     new['efi']['secureBoot'] = enabled

@@ -47,10 +47,12 @@ class Machine:
 
     @property
     def qualified_name(self):
+        """'namespace/name' of the VM."""
         return f'{self.namespace}/{self.name}'
 
     @property
     def options(self):
+        """The cluster's `options.Options`."""
         return self.cluster.options
 
     @property
@@ -157,9 +159,9 @@ class Machine:
         :returns: a `power_state.Problem` with KubeVirt's message, or None
         """
         vm, vmi = self.objects()
-        return device_status.problem(
-            self.cluster.media.media(vm, vmi), vm, vmi
-        ) or (power_state.problem(vm, vmi))
+        return (device_status.problem(
+            self.cluster.media.media(vm, vmi), vm, vmi)
+            or power_state.problem(vm, vmi))
 
     def reset(self, reset_type):
         """Change the power, see `reset.reset`.
@@ -249,6 +251,7 @@ class Machine:
         return firmware.secure_boot(vm, vmi)
 
     def set_secure_boot(self, enabled):
+        """Switch secure boot on or off, see `boot.set_secure_boot`."""
         boot.set_secure_boot(self, enabled)
 
     # Virtual media
@@ -348,6 +351,7 @@ class Machine:
         return attributes.asset_tag(self.objects()[0])
 
     def set_asset_tag(self, tag):
+        """Set the asset tag, see `attributes.set_asset_tag`."""
         attributes.set_asset_tag(self, tag)
 
     def indicator(self):
@@ -355,6 +359,7 @@ class Machine:
         return attributes.indicator(self.objects()[0])
 
     def set_indicator(self, state):
+        """Set the indicator LED, see `attributes.set_indicator`."""
         attributes.set_indicator(self, state)
 
     def __repr__(self):

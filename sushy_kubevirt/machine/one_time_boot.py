@@ -46,11 +46,11 @@ def desired_vm(vm, vmi):
             annotations.BOOT in kept or annotations.RUN_STRATEGY in kept):
         return None
     once = boot_overrides.once(vm)
-    over = once is not None and boot_overrides.boot_started(vm, vmi)
-    if not over and annotations.RUN_STRATEGY not in kept:
+    started = once is not None and boot_overrides.boot_started(vm, vmi)
+    if not started and annotations.RUN_STRATEGY not in kept:
         return None
     edited = copy.deepcopy(vm)
-    if over:
+    if started:
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
@@ -127,7 +127,7 @@ def _restore_run_strategy(vm, vmi):
     :param vm: a VM, which is changed
     :param vmi: its VMI, or None
     """
-    remembered, about = run_strategy.saved(vm)
+    remembered, saved_for = run_strategy.saved(vm)
     strategy = run_strategy.of(vm)
     uid = vmi['metadata']['uid'] if vmi is not None else None
     if remembered is None:
@@ -142,11 +142,11 @@ def _restore_run_strategy(vm, vmi):
     elif strategy == remembered:
         # Always or Once saved for this VMI: a BMC is about to stop it.
         if strategy in run_strategy.OFF_AFTER_SHUTDOWN or uid not in (
-                None, about):
+                None, saved_for):
             run_strategy.clear_saved(vm)
     elif strategy == run_strategy.ALWAYS:
-        waits = about is None and boot_overrides.once(vm) is not None
-        if uid not in (None, about) and not waits:
+        waits = saved_for is None and boot_overrides.once(vm) is not None
+        if uid not in (None, saved_for) and not waits:
             vm['spec']['runStrategy'] = remembered
             run_strategy.clear_saved(vm)
     else:
@@ -215,5 +215,5 @@ class OneTimeBootReconciler:
         if edited is None:
             return
         json_patch.send(machine, vm, edited)
-        LOG.info('%s: restored the boot settings and run strategy that were '
-                 'due', machine.qualified_name)
+        LOG.info('%s: boot settings and run strategy of its one-time boot '
+                 'restored', machine.qualified_name)

@@ -38,11 +38,11 @@ def vmi_ended(vmi):
 
 
 def vmi_seen():
-    """Return the `WaitCondition` that KubeVirt has noticed the VMI.
+    """Return the `WaitCondition` that KubeVirt has observed the VMI.
 
     KubeVirt drops a stop request before that, see `run_strategy.vmi_seen`.
     """
-    return WaitCondition('KubeVirt to notice the VMI', lambda vm, vmi: (
+    return WaitCondition('KubeVirt to observe the VMI', lambda vm, vmi: (
         vmi is None or run_strategy.vmi_seen(vm)))
 
 
@@ -64,7 +64,8 @@ def run(machine, step):
                 vm = json_patch.send(machine, vm, edited)
             except errors.Rejected as e:
                 # The power action does not depend on it.
-                LOG.warning('%s could not be put right: %s',
+                LOG.warning('%s: settings of an earlier one-time boot could '
+                            'not be restored, the power action goes on: %s',
                             machine.qualified_name, e)
         return step(vm, vmi)
 
@@ -76,12 +77,12 @@ def run(machine, step):
         left = deadline - time.monotonic()
         if left <= 0 or not machine.wait(awaited.met, left):
             raise errors.Unavailable(
-                '%s still waits for %s; try again later'
-                % (machine.qualified_name, awaited.what), retry_after=5)
+                f'{machine.qualified_name} still waits for {awaited.what}; '
+                'try again later', retry_after=5)
 
 
 def migration_target_error(machine):
     """Return the error for a VM that is the target of a migration."""
     return errors.WrongState(
-        '%s is the target of a migration; its power is decided at the source'
-        % machine.qualified_name)
+        f'{machine.qualified_name} is the target of a migration; change the '
+        'power of the VM at the source instead')

@@ -113,8 +113,7 @@ def force_off(machine):
     :raises: `errors.WrongState` for the target of a migration
     """
     power_action.run(
-        machine, lambda vm, vmi: _off_step(
-            machine, vm, vmi, True))
+        machine, lambda vm, vmi: _off_step(machine, vm, vmi, True))
 
 
 def shut_down(machine):
@@ -124,8 +123,7 @@ def shut_down(machine):
     :raises: `errors.WrongState` for the target of a migration
     """
     power_action.run(
-        machine, lambda vm, vmi: _off_step(
-            machine, vm, vmi, False))
+        machine, lambda vm, vmi: _off_step(machine, vm, vmi, False))
 
 
 def _off_step(machine, vm, vmi, force):
@@ -137,7 +135,7 @@ def _off_step(machine, vm, vmi, force):
         if _cancel_start(machine, vm, vmi):
             # KubeVirt may have carried the start out meanwhile: check again.
             return power_action.WaitCondition(
-                'another look', lambda vm, vmi: True)
+                'its start to be cancelled', lambda vm, vmi: True)
         return None
     if (run_strategy.stopping(vm, vmi) and not run_strategy.starting(vm, vmi)
             and (not force or grace_period(vmi) == 0)):
@@ -162,21 +160,19 @@ def _prepare_stop(machine, vm, vmi):
         before the stop or None)
     """
     strategy = run_strategy.of(vm)
-    remembered, about = run_strategy.saved(vm)
+    remembered, saved_for = run_strategy.saved(vm)
     uid = vmi['metadata']['uid']
     edited = copy.deepcopy(vm)
     boot_overrides.preserve_once(edited, vmi)
-    if (
-        strategy in run_strategy.LOST_BY_STOP
-        and not run_strategy.uses_running_field(vm)
-    ):
+    if (strategy in run_strategy.LOST_BY_STOP
+            and not run_strategy.uses_running_field(vm)):
         if (strategy == run_strategy.ALWAYS
                 and remembered not in (None, run_strategy.ALWAYS)):
             # Always was set for the one-time boot, which ends here. The
             # change of strategy does not affect an existing VMI.
             edited['spec']['runStrategy'] = strategy = remembered
             run_strategy.clear_saved(edited)
-        elif (remembered, about) != (strategy, uid):
+        elif (remembered, saved_for) != (strategy, uid):
             run_strategy.save(edited, strategy, uid)
     vm = json_patch.send(machine, vm, edited)
     if (strategy == run_strategy.RERUN_ON_FAILURE
@@ -184,7 +180,7 @@ def _prepare_stop(machine, vm, vmi):
         # A VM stopped before KubeVirt has observed this strategy looks like
         # one that was just given it, and would be started.
         return vm, power_action.WaitCondition(
-            'KubeVirt to take its run strategy in',
+            'KubeVirt to observe its run strategy',
             lambda vm, vmi: vmi is None or run_strategy.observed(vm))
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
             and not run_strategy.vmi_seen(vm)):

@@ -36,13 +36,13 @@ class Policy(enum.Enum):
     """Redfish's ``PowerRestorePolicy``."""
 
     ALWAYS_ON = 'AlwaysOn'
-    """It comes back whatever it was."""
+    """Power on after a failure, whatever the state was before."""
 
     ALWAYS_OFF = 'AlwaysOff'
-    """It stays off."""
+    """Stay off after a failure."""
 
     LAST_STATE = 'LastState'
-    """It is what it was."""
+    """Restore the state before the failure."""
 
 
 _STRATEGY = {
@@ -85,8 +85,7 @@ def set(machine, policy):
     """
     strategy_to_set = _STRATEGY[policy]
     power_action.run(
-        machine, lambda vm, vmi: _step(
-            machine, vm, vmi, strategy_to_set))
+        machine, lambda vm, vmi: _step(machine, vm, vmi, strategy_to_set))
 
 
 def _step(machine, vm, vmi, strategy_to_set):
@@ -94,19 +93,15 @@ def _step(machine, vm, vmi, strategy_to_set):
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
     edited = copy.deepcopy(vm)
-    there = (run_strategy.is_active(vmi)
-             and not run_strategy.stopping(vm, vmi))
-    if there:
+    if run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi):
         _while_on(edited, vmi, strategy_to_set)
     elif not run_strategy.starting(vm, vmi):
         _while_off(edited, vmi, strategy_to_set)
-    elif (
-        strategy_to_set != strategy
-        and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
-        and run_strategy.saved(vm)[0] != strategy_to_set
-    ):
+    elif (strategy_to_set != strategy
+            and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
+            and run_strategy.saved(vm)[0] != strategy_to_set):
         # KubeVirt might not complete the start under the new strategy.
-        return power_action.WaitCondition('its start', lambda vm, vmi: (
+        return power_action.WaitCondition('it to start', lambda vm, vmi: (
             run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi)
             or not run_strategy.starting(vm, vmi)))
     elif strategy_to_set == run_strategy.ALWAYS:
@@ -116,14 +111,15 @@ def _step(machine, vm, vmi, strategy_to_set):
 
 
 def _while_on(vm, vmi, strategy_to_set):
-    remembered, about = run_strategy.saved(vm)
+    remembered, saved_for = run_strategy.saved(vm)
     waits = run_strategy.of(vm) == run_strategy.ALWAYS and remembered not in (
         None, run_strategy.ALWAYS)
     if strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN and (
             waits or _ends_at_reboot(vmi)):
         _set_strategy(vm, run_strategy.ALWAYS)
         run_strategy.save(
-            vm, strategy_to_set, about if waits else vmi['metadata']['uid'])
+            vm, strategy_to_set,
+            saved_for if waits else vmi['metadata']['uid'])
     else:
         _set_strategy(vm, strategy_to_set)
 

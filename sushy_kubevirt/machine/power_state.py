@@ -14,56 +14,57 @@ class PowerState(enum.Enum):
     """Values of Redfish's ``PowerState``."""
 
     ON = 'On'
-    """The guest runs."""
+    """The guest is running."""
 
     OFF = 'Off'
-    """No guest runs and none is on its way, or none that can come."""
+    """No guest is running, and none is starting or its start failed."""
 
     POWERING_ON = 'PoweringOn'
-    """A VMI is on its way."""
+    """A VMI is starting or will be created."""
 
     POWERING_OFF = 'PoweringOff'
-    """The VMI is ending. Another one may follow."""
+    """The VMI is being stopped, possibly for a restart."""
 
     PAUSED = 'Paused'
-    """The guest is there and its vCPUs stand still."""
+    """The guest's vCPUs are paused."""
 
 
 class ResetType(enum.Enum):
     """Values of Redfish's ``ResetType``."""
 
     ON = 'On'
-    """Switch on."""
+    """Power on, or resume a paused guest."""
 
     FORCE_ON = 'ForceOn'
-    """Switch on; the same here."""
+    """The same as ``On``."""
 
     FORCE_OFF = 'ForceOff'
-    """Pull the plug."""
+    """Stop the guest with grace period 0."""
 
     GRACEFUL_SHUTDOWN = 'GracefulShutdown'
     """Ask the guest to shut down, within its own grace period."""
 
     FORCE_RESTART = 'ForceRestart'
-    """Begin anew at once, with pending changes of boot and firmware."""
+    """Replace the VMI at once; applies pending boot and firmware settings."""
 
     GRACEFUL_RESTART = 'GracefulRestart'
-    """Ask the guest to shut down, then start."""
+    """Ask the guest to shut down, then start a new VMI."""
 
     POWER_CYCLE = 'PowerCycle'
-    """Off at once, then on."""
+    """The same as ``ForceRestart``."""
 
     PUSH_POWER_BUTTON = 'PushPowerButton'
-    """Ask a guest to shut down, or switch on."""
+    """``GracefulShutdown`` of a machine that is on, ``On`` of one that is off.
+    """
 
     PAUSE = 'Pause'
-    """Let the vCPUs stand still."""
+    """Pause the guest's vCPUs."""
 
     RESUME = 'Resume'
-    """Let them go on."""
+    """Resume the guest's vCPUs."""
 
     NMI = 'Nmi'
-    """A diagnostic interrupt, which KubeVirt has no way to give."""
+    """A diagnostic interrupt, which KubeVirt does not support."""
 
 
 #: The ResetTypes that KubeVirt supports.
@@ -105,7 +106,7 @@ def state(vm, vmi):
     if not run_strategy.is_active(vmi):
         if problem(vm, vmi):
             return PowerState.OFF
-        if run_strategy.starting(vm, vmi) or _just_made(vm, vmi):
+        if run_strategy.starting(vm, vmi) or _was_just_created(vm, vmi):
             return PowerState.POWERING_ON
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
@@ -120,10 +121,10 @@ def state(vm, vmi):
     return PowerState.POWERING_ON
 
 
-def _just_made(vm, vmi):
+def _was_just_created(vm, vmi):
     # The VM's status reports a VMI that the watch has not delivered yet.
-    said = (vm.get('status') or {}).get('printableStatus')
-    return (vmi is None and said == 'Starting'
+    status = (vm.get('status') or {}).get('printableStatus')
+    return (vmi is None and status == 'Starting'
             and run_strategy.of(vm) != run_strategy.HALTED)
 
 
@@ -138,51 +139,51 @@ def problem(vm, vmi):
         if (run_strategy.phase(vmi) in ('Running', 'Unknown')
                 or run_strategy.stopping(vm, vmi)):
             return None
-        return _of_vmi(vm, vmi)
+        return _vmi_problem(vm, vmi)
     if not run_strategy.starting(vm, vmi):
         return None
-    return _of_vm(vm)
+    return _vm_problem(vm)
 
 
-def _of_vmi(vm, vmi):
+def _vmi_problem(vm, vmi):
     for reason, (type_, cause) in _STUCK.items():
         condition = _condition(vmi, type_, 'False')
         if condition and condition.get('reason') == cause:
-            return Problem(reason, _sentence(condition, reason))
+            return Problem(reason, _message(condition, reason))
     condition = _condition(vmi, 'Synchronized', 'False')
     if condition and (condition.get('reason') or '').startswith('Failed'):
         # Other reasons describe steps of a start that are not finished.
         return Problem(condition['reason'],
-                       _sentence(condition, condition['reason']))
-    return _of_volumes(vm)
+                       _message(condition, condition['reason']))
+    return _volume_problem(vm)
 
 
-def _of_vm(vm):
+def _vm_problem(vm):
     failure = _condition(vm, 'Failure', 'True')
     status = vm.get('status') or {}
     failures = status.get('startFailure')
     if failures and status.get('printableStatus') == 'CrashLoopBackOff':
-        message = ('It failed to start and is tried again later '
-                   '(failures in a row: %s)'
-                   % failures.get('consecutiveFailCount', 1))
+        count = failures.get('consecutiveFailCount', 1)
+        message = ('It failed to start, and KubeVirt will try again '
+                   f'(consecutive failures: {count})')
         if failure:
-            message += ': ' + _sentence(failure, 'Failure')
+            message += ': ' + _message(failure, 'Failure')
         return Problem('CrashLoopBackOff', message)
     if failure:
         reason = failure.get('reason') or 'Failure'
-        return Problem(reason, _sentence(failure, reason))
-    return _of_volumes(vm)
+        return Problem(reason, _message(failure, reason))
+    return _volume_problem(vm)
 
 
-def _of_volumes(vm):
+def _volume_problem(vm):
     # The only such status without a condition of the VMI.
-    said = (vm.get('status') or {}).get('printableStatus')
-    if said != 'DataVolumeError':
+    status = (vm.get('status') or {}).get('printableStatus')
+    if status != 'DataVolumeError':
         return None
     condition = _condition(vm, 'DataVolumesReady', 'False')
-    return Problem(said, '%s. The VM\'s virtual media, or kubectl get '
-                   'datavolumes, tell which and why'
-                   % _sentence(condition or {}, said).rstrip('.'))
+    message = _message(condition or {}, status).rstrip('.')
+    return Problem(status, f'{message}. See the VM\'s virtual media and '
+                   'kubectl get datavolumes for the volume and the reason')
 
 
 def _condition(obj, type_, status):
@@ -193,5 +194,5 @@ def _condition(obj, type_, status):
     return None
 
 
-def _sentence(condition, reason):
-    return condition.get('message') or f'KubeVirt says {reason}'
+def _message(condition, reason):
+    return condition.get('message') or f'KubeVirt reports {reason}'

@@ -30,8 +30,8 @@ def reset(machine, reset_type):
     action = _ACTIONS.get(reset_type)
     if action is None:
         raise errors.Unsupported(
-            f'KubeVirt cannot do {reset_type.value} to a VM')
-    LOG.info('%s of %s', reset_type.value, machine.qualified_name)
+            f'KubeVirt VMs do not support the ResetType {reset_type.value}')
+    LOG.info('%s: ResetType %s', machine.qualified_name, reset_type.value)
     action(machine)
 
 
@@ -45,11 +45,8 @@ def _push_power_button(machine):
 
 
 def _pause(machine):
-    _set_paused(
-        machine,
-        power_state.PowerState.ON,
-        'pause',
-        power_state.PowerState.PAUSED)
+    _set_paused(machine, power_state.PowerState.ON,
+                'pause', power_state.PowerState.PAUSED)
 
 
 def _resume(machine):
@@ -63,10 +60,10 @@ def _set_paused(machine, before, action, after):
         if state is after:
             return
         if state is not before:
+            done = 'paused' if action == 'pause' else 'resumed'
             raise errors.WrongState(
-                '%s is %s; only a machine that is %s can %s' % (
-                    machine.qualified_name, state.value, before.value,
-                    'be paused' if action == 'pause' else 'be resumed'))
+                f'{machine.qualified_name} is {state.value}; only a machine '
+                f'that is {before.value} can be {done}')
         try:
             machine.call(action, resource=api_resources.VMI)
         except errors.AccessDenied as e:

@@ -46,11 +46,7 @@ def _run_restart(machine, force):
         power_on_off.on(machine)
     elif restart.one_time_boot:
         machine.write(
-            lambda vm,
-            vmi: _run_restarted_under_always(
-                machine,
-                vm,
-                vmi))
+            lambda vm, vmi: _run_restarted_under_always(machine, vm, vmi))
 
 
 class _Restart:
@@ -104,8 +100,8 @@ class _Restart:
             self.power_cycle = True
         else:
             self._refuse(errors.WrongState(
-                '%s is shutting down and cannot be restarted'
-                % self._machine.qualified_name))
+                f'{self._machine.qualified_name} is shutting down and cannot '
+                'be restarted'))
 
     def _restart(self, vm, vmi):
         edited = copy.deepcopy(vm)
@@ -131,16 +127,14 @@ def _run_restarted_under_always(machine, vm, vmi):
     # Always would start again after its guest shut down. If this process ends
     # before this step, the one-time boot reconciler does it.
     strategy = run_strategy.of(vm)
-    if (
-        strategy in run_strategy.OFF_AFTER_SHUTDOWN
-        and boot_overrides.ends_at_reboot(vm)
-        and run_strategy.starting(vm, vmi)
-    ):
+    if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
+            and boot_overrides.ends_at_reboot(vm)
+            and run_strategy.starting(vm, vmi)):
         power_on_off.run_under_always(machine, vm, strategy)
 
 
 def _off(machine, vm):
-    said = (vm.get('status') or {}).get('printableStatus') or 'nothing'
+    status = (vm.get('status') or {}).get('printableStatus') or 'unknown'
     return errors.WrongState(
-        '%s is off (KubeVirt says %s) and cannot be restarted; switch it on'
-        % (machine.qualified_name, said))
+        f'{machine.qualified_name} is off (printableStatus: {status}) and '
+        'cannot be restarted; power it on')

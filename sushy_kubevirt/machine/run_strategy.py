@@ -51,6 +51,7 @@ def requests(vm):
 
 
 def start_requested(vm):
+    """Return True if a start is among the `requests`."""
     return any(request.get('action') == 'Start' for request in requests(vm))
 
 
@@ -66,7 +67,7 @@ def phase(vmi):
 
 
 def is_active(vmi):
-    """Return True for a VMI that is starting or running, has not ended."""
+    """Return True for a VMI that has not ended."""
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 
 
@@ -145,10 +146,10 @@ def saved(vm):
     :returns: (run strategy, uid of the VMI it was saved for or None);
         (None, None) if none is saved
     """
-    memory = annotations.read(vm, annotations.RUN_STRATEGY)
-    strategy = memory.get('runStrategy')
+    found = annotations.read(vm, annotations.RUN_STRATEGY)
+    strategy = found.get('runStrategy')
     if strategy in STARTABLE + (ONCE,):
-        return strategy, memory.get('vmi')
+        return strategy, found.get('vmi')
     return None, None
 
 

@@ -76,6 +76,7 @@ class VmCache:
             each.start()
 
     def close(self):
+        """Stop the watches and end all waiting."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -147,8 +148,9 @@ class VmCache:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise errors.Unavailable(
-                        'The API server has not listed the VMs in %g s'
-                        % timeout, retry_after=self._options.watch_backoff)
+                        'The API server has not listed the VMs in '
+                        f'{timeout:g} s',
+                        retry_after=self._options.watch_backoff)
                 self._condition.wait(left)
 
     # Reading
@@ -255,6 +257,7 @@ class VmCache:
         self._put(self._vms, obj)
 
     def put_vmi(self, obj):
+        """Cache the response to a read of a VMI."""
         self._put(self._vmis, obj)
 
     def _put(self, objects, obj):
@@ -272,6 +275,7 @@ class VmCache:
         self._drop(self._vms, self._vms.discard_deleted, key, uid)
 
     def discard_vmi(self, key, uid):
+        """Remove a VMI that the API no longer has."""
         self._drop(self._vmis, self._vmis.discard_deleted, key, uid)
 
     def relist(self):
@@ -428,7 +432,8 @@ class VmCache:
                 try:
                     callback(key, vm, vmi)
                 except Exception:
-                    LOG.exception('Notification of %s/%s failed', *key)
+                    LOG.exception('A subscriber failed to process a change '
+                                  'of %s/%s', *key)
 
 
 def firmware_uuid(vm):

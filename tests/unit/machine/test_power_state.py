@@ -161,7 +161,7 @@ class ProblemTestCase(base.BaseTestCase):
                       startFailure={'consecutiveFailCount': 3})
         problem = power_state.problem(vm, None)
         self.assertEqual('CrashLoopBackOff', problem.reason)
-        self.assertIn('in a row: 3', problem.message)
+        self.assertIn('consecutive failures: 3', problem.message)
         self.assertIs(OFF, power_state.state(vm, None))
 
     def test_data_volume_error(self):

@@ -83,7 +83,7 @@ class UnnoticedVmiTestCase(test_reset.ResetTestCase):
             machine.on_wait = []
             e = self.assertRaises(errors.Unavailable, reset.reset, machine,
                                   action)
-            self.assertIn('notice the VMI', str(e))
+            self.assertIn('observe the VMI', str(e))
             self.assertEqual([], sent(machine))
 
     def test_stop_under_always_does_not_wait(self):
