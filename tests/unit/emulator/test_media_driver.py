@@ -18,8 +18,8 @@ class TestDriver(base.BaseTestCase):
         self.assertEqual(['Cd', 'USBStick'], self.driver.devices)
         self.assertEqual('<kubevirt-vmedia>', self.driver.driver)
 
-    def test_methods_of_upstream_are_refused(self):
-        """No view calls them; a new one of upstream's gets 501."""
+    def test_upstream_methods_are_not_supported(self):
+        """No view of ours calls them; a new upstream view would get 501."""
         for name, member in inspect.getmembers(vmedia.BaseDriver):
             if name.startswith('_') or name in ('driver', 'devices'):
                 continue

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugin touches of upstream, and that it still is as it was read.
+"""The parts of sushy-tools that the plugin replaces or depends on.
 
-A test of `TestUpstream` that fails says: sushy-tools has moved, read what
-`plugin` replaces again.
+If a test of `TestUpstream` fails, sushy-tools has changed: check `plugin`
+against the new version.
 """
 
 import base64
@@ -30,7 +30,7 @@ from sushy_kubevirt.redfish import routes
 from tests.unit.redfish import base as redfish
 from tests.unit.redfish import fakes
 
-# Asked of a process of its own: in this one the plugin may be in already.
+# Runs in a separate process, because the plugin may be enabled in this one.
 UPSTREAM = '''
 import inspect, json
 from sushy_tools.emulator import main
@@ -69,16 +69,16 @@ class TestUpstream(base.BaseTestCase):
                 name: value for name, value in os.environ.items()
                 if not name.startswith('SUSHY_')}).stdout)
 
-    def test_application(self):
+    def test_application_properties(self):
         self.assertTrue(issubclass(main.Application, flask.Flask))
         self.assertEqual(
             ['systems', 'vmedia', 'feature_set', 'chassis', 'indicators'],
             self.upstream['properties'])
-        # Flask's, which upstream calls and does not replace.
+        # Methods of Flask that upstream does not override.
         self.assertEqual([], self.upstream['own'])
 
-    def test_configure(self):
-        """The file is read first; the middleware takes self.wsgi_app."""
+    def test_order_of_configuration(self):
+        """The file is read first; the middleware wraps self.wsgi_app."""
         source = self.upstream['configure']
         self.assertLess(source.index('from_pyfile'),
                         source.index('RedfishAuthMiddleware'))
@@ -86,8 +86,8 @@ class TestUpstream(base.BaseTestCase):
                       source)
         self.assertIn("SUSHY_EMULATOR_CONFIG", self.upstream['init'])
 
-    def test_drivers(self):
-        """What the stock drivers are given."""
+    def test_arguments_of_stock_drivers(self):
+        """The stock drivers get config, logger and a cloud or URI."""
         source = ' '.join(self.upstream['systems'].split())
         for text in (
                 'fakedriver.FakeDriver.initialize( self.config, '
@@ -103,8 +103,8 @@ class TestUpstream(base.BaseTestCase):
                 "get('SUSHY_EMULATOR_LIBVIRT_URI', '')"):
             self.assertIn(text, source)
 
-    def test_routes(self):
-        """Every endpoint we answer, its rule and its arguments."""
+    def test_rules_of_replaced_endpoints(self):
+        """Each endpoint that we replace has the expected rule."""
         system = '/redfish/v1/Systems'
         one = system + '/<identity>'
         rules = {
@@ -144,10 +144,9 @@ class TestUpstream(base.BaseTestCase):
         for endpoint, rule in rules.items():
             self.assertEqual(rule, self.upstream['rules'].get(endpoint))
 
-    def test_every_route_of_a_system_is_known(self):
-        """A new one of upstream's wants a look: ours, or theirs to answer?
-        """
-        theirs = {'VirtualMedia.' + name for name in (
+    def test_every_upstream_route_is_known(self):
+        """For a new upstream route, decide whether to replace it."""
+        media_views = {'VirtualMedia.' + name for name in (
             'virtual_media_collection_resource', 'virtual_media_resource',
             'virtual_media_patch', 'virtual_media_certificates',
             'virtual_media_add_certificate', 'virtual_media_get_certificate',
@@ -156,7 +155,8 @@ class TestUpstream(base.BaseTestCase):
         found = {endpoint for endpoint, rule in self.upstream['rules'].items()
                  if rule.startswith(('/redfish/v1/Systems/<',
                                      '/redfish/v1/Managers/<'))}
-        self.assertEqual(set(), found - theirs - routes.replaced_endpoints())
+        self.assertEqual(
+            set(), found - media_views - routes.replaced_endpoints())
 
     def test_media(self):
         methods = {name for name in dir(vmedia.BaseDriver)
@@ -172,15 +172,15 @@ class TestUpstream(base.BaseTestCase):
                          self.upstream['middleware'])
         self.assertTrue(hasattr(auth_basic, 'authenticate'))
 
-    def test_access(self):
-        """Upstream's own check does not stand in the way of ours."""
+    def test_upstream_check_of_allowed_instances(self):
+        """Upstream's check reads the same option as ours."""
         self.assertIn("SUSHY_EMULATOR_ALLOWED_INSTANCES",
                       inspect.getsource(api_utils.instance_denied))
 
 
 class TestSelection(redfish.RedfishTestCase):
 
-    def test_twice(self):
+    def test_enable_is_idempotent(self):
         before = dict(vars(main.Application))
         plugin.enable()
         self.assertEqual(before, dict(vars(main.Application)))
@@ -191,14 +191,14 @@ class TestSelection(redfish.RedfishTestCase):
         self.assertEqual(3, exc.code)
 
     def test_media(self):
-        made = self.app.vmedia
-        self.assertIsInstance(made, media_driver.KubeVirtDriver)
-        self.assertIs(made, self.app.vmedia)
+        driver = self.app.vmedia
+        self.assertIsInstance(driver, media_driver.KubeVirtDriver)
+        self.assertIs(driver, self.app.vmedia)
         fakes.application(self, fakes.Cluster(fakes.Machine(fakes.B, 'b')))
-        self.assertIsNot(made, self.app.vmedia)
+        self.assertIsNot(driver, self.app.vmedia)
         self.assertIsInstance(self.app.vmedia, media_driver.KubeVirtDriver)
 
-    def test_many_first_requests(self):
+    def test_concurrent_first_requests_install_routes_once(self):
         installed = []
         self.useFixture(fixtures.MockPatchObject(
             routes, 'install', lambda app: installed.append(app)))
@@ -213,11 +213,11 @@ class TestSelection(redfish.RedfishTestCase):
         with futures.ThreadPoolExecutor(8) as pool:
             answers = [pool.submit(first) for _ in range(8)]
             self.assertEqual([True] * 8,
-                             [answer.result(10) for answer in answers])
+                             [response.result(10) for response in answers])
         self.assertEqual([self.app], installed)
 
-    def test_stock_driver_with_its_own_options(self):
-        # A list that upstream takes and the kubevirt driver would not.
+    def test_stock_driver_ignores_our_option_rules(self):
+        # A list that upstream accepts and the kubevirt driver does not.
         self.app.config.update({
             plugin.DRIVER: 'fake',
             'SUSHY_EMULATOR_ALLOWED_INSTANCES': ['a-name']})
@@ -225,8 +225,8 @@ class TestSelection(redfish.RedfishTestCase):
         state.check()
         self.assertEqual('<fake>', state.systems(None).driver)
 
-    def test_second_config_file(self):
-        """--config names another driver than SUSHY_EMULATOR_CONFIG did."""
+    def test_driver_of_second_config_file(self):
+        """--config may name another driver than SUSHY_EMULATOR_CONFIG."""
         state = plugin._State(self.app)
         state.use(self.app.systems)
         self.app.config[plugin.DRIVER] = 'fake'
@@ -236,7 +236,7 @@ class TestSelection(redfish.RedfishTestCase):
         state.check()
         self.assertEqual('upstream', state.systems(lambda app: 'upstream'))
 
-    def test_same_options_same_driver(self):
+    def test_driver_is_kept_for_same_options(self):
         driver = self.app.systems
         self.app.sushy_kubevirt.check()
         self.assertIs(driver, self.app.systems)
@@ -244,7 +244,7 @@ class TestSelection(redfish.RedfishTestCase):
 
 
 class TestAuthentication(redfish.RedfishTestCase):
-    """Upstream's middleware steps aside for ours, and for ours alone."""
+    """Upstream's middleware is replaced only for the kubevirt driver."""
 
     def setUp(self):
         super().setUp()
@@ -257,24 +257,23 @@ class TestAuthentication(redfish.RedfishTestCase):
         self.app.wsgi_app = main.RedfishAuthMiddleware(
             self.app.wsgi_app, path)
 
-    def test_ours(self):
+    def test_our_driver_replaces_upstream_authentication(self):
         self.wrap(self.passwords)
-        # It would refuse this one.
+        # Upstream would refuse this request.
         self.get(path='/redfish/v1/Systems')
 
-    def test_ours_reads_the_file_itself(self):
-        """And tells of it at the start: see `services.site`."""
+    def test_our_driver_reads_auth_file_itself(self):
         self.wrap('/no/such/file')
         self.get(path='/redfish/v1/Systems')
 
-    def test_stock(self):
+    def test_stock_driver_uses_upstream_authentication(self):
         self.app.config[plugin.DRIVER] = 'fake'
         state = self.app.sushy_kubevirt
         self.addCleanup(setattr, state, '_ours', state._ours)
         state._ours = None
         self.assertRaises(error.ConfigInvalid, self.wrap, '/no/such/file')
         self.wrap(self.passwords)
-        answer = self.client.get('/redfish/v1/Systems', headers={
+        response = self.client.get('/redfish/v1/Systems', headers={
             'Authorization': 'Basic ' + base64.b64encode(
                 b'admin:wrong').decode()})
-        self.assertEqual(401, answer.status_code)
+        self.assertEqual(401, response.status_code)

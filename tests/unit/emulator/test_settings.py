@@ -32,7 +32,7 @@ class TestSettings(base.BaseTestCase):
         self.assertTrue(found.power_off)
         self.assertEqual('RerunOnFailure', found.machine.run_strategy)
 
-    def test_all(self):
+    def test_reads_all_options(self):
         found = self.read(
             SUSHY_EMULATOR_KUBEVIRT_KUBECONFIG='/k',
             SUSHY_EMULATOR_KUBEVIRT_CONTEXT='c',
@@ -70,7 +70,7 @@ class TestSettings(base.BaseTestCase):
             self.assertEqual(expected, self.read(**{
                 'SUSHY_EMULATOR_' + name: value
                 for name, value in options_.items()}).accounts)
-        # An option that would let everybody in if it were overlooked.
+        # A value that is ignored would disable authentication.
         for value in '', [], [''], 7, [7], {'/a'}, False, True:
             self.refused(SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS=value)
         for value in '', 7, ['/a']:
@@ -95,7 +95,7 @@ class TestSettings(base.BaseTestCase):
         for value in ('proxy', 7, ['10.0.0.1/8'], [''], {'a': 1}):
             self.refused(**{name: value})
 
-    def test_media(self):
+    def test_reads_all_media_options(self):
         self.assertEqual(options.MediaOptions(), self.read().machine.media)
         file = self.create_tempfiles([('ca', CERTIFICATE)])[0]
         prefix = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
@@ -130,7 +130,7 @@ class TestSettings(base.BaseTestCase):
         self.assertEqual((False, 600), read(False))
         self.assertEqual((False, 600), read(0))
 
-    def test_media_refused(self):
+    def test_invalid_media_options(self):
         file = self.create_tempfiles([('none', 'no certificate')])[0]
         for name, values in (
                 ('MODE', ('download', True, [])),
@@ -156,11 +156,11 @@ class TestSettings(base.BaseTestCase):
         self.assertEqual(('a',), self.read(
             SUSHY_EMULATOR_KUBEVIRT_NAMESPACES='a').namespaces)
 
-    def test_nobody_allowed(self):
+    def test_empty_list_allows_no_machine(self):
         self.assertEqual(frozenset(), self.read(
             SUSHY_EMULATOR_ALLOWED_INSTANCES=[]).allowed)
 
-    def test_names_are_allowed_of_one_namespace(self):
+    def test_names_need_namespace_in_several_namespaces(self):
         for namespaces in (None, ['a']):
             self.assertEqual({'vm'}, self.read(
                 SUSHY_EMULATOR_KUBEVIRT_NAMESPACES=namespaces,
@@ -172,11 +172,11 @@ class TestSettings(base.BaseTestCase):
                 SUSHY_EMULATOR_ALLOWED_INSTANCES=['vm', 'a/b'])
             self.assertIn("vm must be given as 'namespace/name'", str(exc))
 
-    def test_unknown(self):
+    def test_unknown_option(self):
         self.refused('SUSHY_EMULATOR_KUBEVIRT_NAMESPACES',
                      SUSHY_EMULATOR_KUBEVIRT_NAMESPACE='a')
 
-    def test_wrong(self):
+    def test_invalid_values(self):
         for name, *values in (
                 ('KUBEVIRT_KUBECONFIG', '', 5),
                 ('KUBEVIRT_NAMESPACES', 'A B', [], ['A B'], [1], {}),
@@ -189,27 +189,27 @@ class TestSettings(base.BaseTestCase):
             for value in values:
                 self.refused(repr(value), **{'SUSHY_EMULATOR_' + name: value})
 
-    def test_all_problems_at_once(self):
+    def test_reports_all_problems_at_once(self):
         self.refused(SUSHY_EMULATOR_KUBEVIRT_CONTEXT='',
                      SUSHY_EMULATOR_KUBEVIRT_VM='vm')
 
-    def test_vm_and_namespaces(self):
+    def test_vm_and_namespaces_exclude_each_other(self):
         self.refused(SUSHY_EMULATOR_KUBEVIRT_VM='a/b',
                      SUSHY_EMULATOR_KUBEVIRT_NAMESPACES=['a'])
 
 
 class TestConfigFile(base.BaseTestCase):
 
-    def test_every_option_is_there(self):
+    def test_config_file_has_every_option(self):
         text = CONFIG.read_text()
-        named = set(re.findall(r'^# (SUSHY_EMULATOR_KUBEVIRT_\w+) = ', text,
-                               re.MULTILINE))
-        self.assertEqual(set(settings.OPTIONS), named)
+        options_in_file = set(re.findall(
+            r'^# (SUSHY_EMULATOR_KUBEVIRT_\w+) = ', text, re.MULTILINE))
+        self.assertEqual(set(settings.OPTIONS), options_in_file)
 
-    def test_defaults_are_told_as_they_are(self):
-        said = {}
+    def test_config_file_has_actual_defaults(self):
+        documented = {}
         for name, value in re.findall(
                 r'^# (SUSHY_EMULATOR_\w+) = (.*)$', CONFIG.read_text(),
                 re.MULTILINE):
-            said[name] = eval(value, {})
-        self.assertEqual(settings.Settings(), settings.read(said))
+            documented[name] = eval(value, {})
+        self.assertEqual(settings.Settings(), settings.read(documented))

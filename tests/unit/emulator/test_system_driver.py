@@ -22,8 +22,8 @@ class TestDriver(base.BaseTestCase):
         self.driver = system_driver.KubeVirtDriver.initialize(
             {}, logging.getLogger('test'))(self.cluster)
 
-    def test_methods_of_upstream_are_refused(self):
-        """No view calls them; a new one of upstream's gets 501."""
+    def test_upstream_methods_are_not_supported(self):
+        """No view of ours calls them; a new upstream view would get 501."""
         for name, member in inspect.getmembers(
                 upstream.AbstractSystemsDriver):
             if name.startswith('_') or name in ('driver', 'initialize'):
@@ -38,19 +38,20 @@ class TestDriver(base.BaseTestCase):
                               getattr(self.driver, name), *arguments)
         self.assertEqual([], self.machine.calls)
 
-    def test_uuid_of_the_service(self):
-        def made(**config):
+    def test_service_uuid_depends_on_scope(self):
+        def uuid_of(**config):
             return system_driver.KubeVirtDriver.initialize(
                 {'SUSHY_EMULATOR_KUBEVIRT_' + name: value
                  for name, value in config.items()},
                 logging.getLogger('test'))(self.cluster).uuid_of_service
 
-        self.assertEqual(self.driver.uuid_of_service, made())
-        uuids = {made(), made(VM='default/vm-a'), made(VM='default/vm-b'),
-                 made(NAMESPACES='default'), made(LABEL_SELECTOR='x=y')}
+        self.assertEqual(self.driver.uuid_of_service, uuid_of())
+        uuids = {uuid_of(), uuid_of(VM='default/vm-a'),
+                 uuid_of(VM='default/vm-b'),
+                 uuid_of(NAMESPACES='default'), uuid_of(LABEL_SELECTOR='x=y')}
         self.assertEqual(5, len(uuids))
 
-    def test_identity(self):
+    def test_machine_by_uuid_name_or_qualified_name(self):
         self.assertEqual('<kubevirt>', self.driver.driver)
         self.assertEqual([fakes.A, fakes.B], [
             machine.uuid for machine in self.driver.machines()])

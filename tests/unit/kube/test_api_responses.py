@@ -4,10 +4,11 @@ from oslotest import base
 from sushy_kubevirt.kube import api_responses
 
 
-class ParsedTestCase(base.BaseTestCase):
+class ParseTestCase(base.BaseTestCase):
 
-    def test_what_is_nested_too_deep(self):
-        # As deep as an API server takes it; brackets in texts do not count.
+    def test_parses_deeply_nested_json(self):
+        # The deepest nesting that an API server accepts; brackets in strings
+        # do not count.
         deep = '{"f:]}[\\"{":[' * 4990 + '{"a": 1}, "]"' + ']}' * 4990
         text = ('{"items": [{"metadata": {"name": "a", "managedFields": [%s, '
                 '1]}}, {"metadata": {"name": "b", "text": "}\\\\\\"]"}}]}'
@@ -19,6 +20,6 @@ class ParsedTestCase(base.BaseTestCase):
         self.assertEqual(['f:]}[\"{'], list(first))
         self.assertEqual({'name': 'b', 'text': '}\\"]'}, other['metadata'])
 
-    def test_what_is_none(self):
+    def test_invalid_json_is_a_value_error(self):
         for data in b'', b'{', b'[' * 5000, b'nothing':
             self.assertRaises(ValueError, api_responses.parse, data)

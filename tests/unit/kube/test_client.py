@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What answers, and the lack of one, mean."""
+"""Requests, and how responses and connection faults map to errors."""
 
 import socket
 from unittest import mock
@@ -39,16 +39,16 @@ class ClientTestCase(base.BaseTestCase):
         self.api.rule('GET', VM, (code, {'message': message}, headers))
         return self.assertRaises(error, self.get)
 
-    def test_an_object_is_read(self):
+    def test_get(self):
         self.assertEqual('a', self.get()['metadata']['name'])
 
-    def test_a_collection_is_read_in_pages(self):
+    def test_lists_in_pages(self):
         for name in 'bcde':
             self.api.put('virtualmachines', api.vm(name))
         pages = list(self.client.pages(api_resources.VM))
         self.assertEqual([2, 2, 1], [len(items) for items, _ in pages])
 
-    def test_an_object_is_made_by_its_name(self):
+    def test_named_create_is_server_side_apply(self):
         body = {'metadata': {'name': 'b', 'namespace': 'default'}}
         for code in (201, 409):
             self.api.rule('PATCH', '/virtualmachines/b', (code, body))
@@ -62,12 +62,12 @@ class ClientTestCase(base.BaseTestCase):
             self.assertEqual(('PATCH', client.APPLY, 'sushy-kubevirt'), (
                 method, headers['Content-Type'], query['fieldManager']))
             self.assertNotIn('force', query)
-            # One that is there is never changed.
+            # The version makes the apply fail for an existing object.
             self.assertEqual('1', sent['metadata']['resourceVersion'])
         self.assertNotIn('resourceVersion', body['metadata'])
 
-    def test_an_answer_of_any_kind_is_accepted(self):
-        # virt-api has no other for its actions.
+    def test_action_accepts_any_content_type(self):
+        # virt-api responds with 406 to clients that accept only JSON.
         self.api.rule('PUT', '/start', (202, b'', None))
         self.assertEqual({}, self.client.action(
             api_resources.VM, 'default', 'a', 'start'))
@@ -75,11 +75,11 @@ class ClientTestCase(base.BaseTestCase):
         self.assertEqual('application/json', accepted.split(',')[0])
         self.assertIn('*/*', [each.strip() for each in accepted.split(',')])
 
-    def test_no_such_object(self):
+    def test_object_not_found(self):
         self.assertRaises(errors.ObjectNotFound, self.client.get,
                           api_resources.VM, 'default', 'none')
 
-    def test_plain_text_of_what_stands_behind_the_server_is_told(self):
+    def test_error_contains_plain_text_but_no_html(self):
         self.api.rule('GET', VM, (503, b'service unavailable\n', {
             'Content-Type': 'text/plain; charset=utf-8'}))
         e = self.assertRaises(errors.ServerError, self.get)
@@ -89,7 +89,7 @@ class ClientTestCase(base.BaseTestCase):
         e = self.assertRaises(errors.ServerError, self.get)
         self.assertNotIn('html', str(e))
 
-    def test_a_denial_names_verb_resource_and_namespace(self):
+    def test_denial_names_verb_resource_and_namespace(self):
         e = self.refused(errors.AccessDenied, 403,
                          'User "x" cannot get resource')
         self.assertEqual(
@@ -97,7 +97,7 @@ class ClientTestCase(base.BaseTestCase):
             (e.verb, e.resource, e.namespace))
         self.assertIn('cannot get', str(e))
 
-    def test_a_denied_action_names_the_subresource(self):
+    def test_denied_action_names_subresource(self):
         self.api.rule('PUT', '/start', (403, {'message': 'cannot update'}))
         e = self.assertRaises(
             errors.AccessDenied, self.client.action, api_resources.VM,
@@ -106,11 +106,11 @@ class ClientTestCase(base.BaseTestCase):
             ('update', 'virtualmachines/start.subresources.kubevirt.io'),
             (e.verb, e.resource))
 
-    def test_admission_that_forbids_is_no_lack_of_rights(self):
+    def test_admission_forbidden_is_rejected(self):
         e = self.refused(errors.Rejected, 403, DENIED + 'not on Mondays')
         self.assertEqual('not on Mondays', str(e))
 
-    def test_a_patch_of_another_object(self):
+    def test_patch_with_changed_uid_is_a_conflict(self):
         for text in (
                 'the server rejected our request due to an error in our '
                 'request',
@@ -118,28 +118,28 @@ class ClientTestCase(base.BaseTestCase):
                 'field is immutable'):
             self.refused(errors.Conflict, 422, text)
 
-    def test_what_admission_refuses_comes_with_its_words(self):
+    def test_admission_invalid_is_rejected_with_message(self):
         e = self.refused(errors.Rejected, 422, DENIED + 'SMM is needed')
         self.assertEqual('SMM is needed', str(e))
 
-    def test_a_conflict(self):
+    def test_conflict(self):
         e = self.refused(errors.Conflict, 409, 'VM is not running')
         self.assertIn('VM is not running', str(e))
 
-    def test_a_patch_whose_test_fails_is_a_conflict(self):
+    def test_patch_whose_test_fails_is_a_conflict(self):
         self.assertRaises(errors.Conflict, self.patch, {
             'op': 'test', 'path': '/metadata/uid', 'value': 'another'})
 
-    def test_a_busy_server_says_when_to_come_again(self):
+    def test_too_many_requests_has_retry_after(self):
         e = self.refused(errors.TooManyRequests, 429, 'busy',
                          {'Retry-After': '7'})
         self.assertEqual(7, e.retry_after)
 
-    def test_a_failing_server(self):
+    def test_server_error(self):
         self.refused(errors.ServerError, 500, 'already underway')
         self.refused(errors.ServerError, 503)
 
-    def test_no_server_means_surely_not_done(self):
+    def test_refused_connection_is_not_maybe_done(self):
         with socket.socket() as taken:
             taken.bind(('127.0.0.1', 0))
             free = client.Client(connection.Connection(
@@ -152,7 +152,7 @@ class ClientTestCase(base.BaseTestCase):
         self.assertFalse(e.maybe_done)
         self.assertIn('Connection refused', str(e))
 
-    def test_an_answer_lost_means_maybe_done(self):
+    def test_lost_response_is_maybe_done(self):
         self.api.rule('PUT', '/start', 'drop-after')
         e = self.assertRaises(
             errors.ConnectionLost, self.client.action, api_resources.VM,
@@ -160,70 +160,70 @@ class ClientTestCase(base.BaseTestCase):
         self.assertTrue(e.maybe_done)
         self.assertEqual(1, self.api.count('PUT'))
 
-    def test_no_answer_in_time_means_maybe_done(self):
+    def test_timeout_is_maybe_done(self):
         self.api.rule('PUT', '/start', 'hang')
         e = self.assertRaises(
             errors.Unavailable, self.client.action, api_resources.VM,
             'default', 'a', 'start')
         self.assertTrue(e.maybe_done)
 
-    def test_a_read_survives_one_reset(self):
+    def test_read_is_retried_after_reset(self):
         self.api.rule('GET', VM, 'reset')
         self.get()
         self.assertEqual(2, self.api.count('GET', VM))
 
-    def test_a_refused_token_is_renewed_once(self):
+    def test_refused_token_is_renewed_once(self):
         tokens = iter(['old', 'new', 'never'])
         self.api.token = 'new'
-        way = connection.Connection(lambda: connection.Access(
+        conn = connection.Connection(lambda: connection.Access(
             server='http://127.0.0.1:%d' % self.api.port,
             authorization='Bearer ' + next(tokens)))
-        way._renewed_at -= connection.RENEW_SECONDS
-        mine = client.Client(way, self.options)
-        mine.get(api_resources.VM, 'default', 'a')
+        conn._renewed_at -= connection.RENEW_SECONDS
+        own_client = client.Client(conn, self.options)
+        own_client.get(api_resources.VM, 'default', 'a')
         self.assertEqual(2, self.api.count('GET', VM))
         self.api.token = 'other'
-        self.assertRaises(errors.AccessDenied, mine.get, api_resources.VM,
-                          'default', 'a')
+        self.assertRaises(errors.AccessDenied, own_client.get,
+                          api_resources.VM, 'default', 'a')
 
-    def test_a_watch_tells_events_and_ends(self):
+    def test_watch_yields_events_and_ends(self):
         self.options = options.Options(watch_seconds=1)
-        mine = client.Client(self.api.connection(), self.options)
-        watch = mine.watch(api_resources.VM, version='0')
+        own_client = client.Client(self.api.connection(), self.options)
+        watch = own_client.watch(api_resources.VM, version='0')
         self.assertEqual([('ADDED', 'a')], [
             (kind, obj['metadata']['name']) for kind, obj in watch])
 
-    def test_a_watch_from_too_old_a_version(self):
+    def test_watch_from_expired_version(self):
         self.api.oldest = 50
         watch = self.client.watch(api_resources.VM, version='1')
         self.assertRaises(errors.WatchExpired, list, watch)
 
-    def test_a_watch_that_breaks(self):
+    def test_broken_watch_is_unavailable(self):
         watch = self.client.watch(api_resources.VM, version='0')
         events = iter(watch)
         next(events)
         self.api.cut()
         self.assertRaises(errors.Unavailable, next, events)
 
-    def test_a_watch_that_is_silent(self):
+    def test_silent_watch_expires_after_bookmarks(self):
         self.options = options.Options(watch_seconds=3)
-        mine = client.Client(self.api.connection(), self.options)
-        self.addCleanup(mine.close)
+        own_client = client.Client(self.api.connection(), self.options)
+        self.addCleanup(own_client.close)
         self.api.log.append((200, 'virtualmachines', 'BOOKMARK', {
             'metadata': {'resourceVersion': '200', 'namespace': '',
                          'name': ''}}))
         with mock.patch.object(client, 'WATCH_SILENCE', 0.5):
-            marked = mine.watch(api_resources.VM, version='150')
+            marked = own_client.watch(api_resources.VM, version='150')
             self.assertEqual('BOOKMARK', next(iter(marked))[0])
             marked.stop()
-            # Long before the server would end it.
-            watch = mine.watch(api_resources.VM, version='200')
+            # Before the server would end the watch.
+            watch = own_client.watch(api_resources.VM, version='200')
             self.assertRaises(errors.WatchExpired, list, watch)
-            # A server may have none to send for long.
-            self.assertEqual([], list(mine.watch(
+            # From then on silence is allowed until the next bookmark.
+            self.assertEqual([], list(own_client.watch(
                 api_resources.VM, version='200')))
 
-    def test_a_watch_is_stopped_from_outside(self):
+    def test_stop_ends_watch(self):
         watch = self.client.watch(api_resources.VM, version='0')
         events = iter(watch)
         next(events)
@@ -235,12 +235,12 @@ class ClientTestCase(base.BaseTestCase):
 
     def test_secrets_are_in_no_message(self):
         self.api.rule('GET', VM, 'reset', times=2)
-        mine = client.Client(self.api.connection(
+        own_client = client.Client(self.api.connection(
             authorization='Bearer secret'), self.options)
-        e = self.assertRaises(errors.Unavailable, mine.get, api_resources.VM,
-                              'default', 'a')
+        e = self.assertRaises(errors.Unavailable, own_client.get,
+                              api_resources.VM, 'default', 'a')
         self.assertNotIn('secret', str(e) + repr(e))
-        self.assertNotIn('secret', repr(mine._connection.access()))
+        self.assertNotIn('secret', repr(own_client._connection.access()))
 
 
 class _Fixture:

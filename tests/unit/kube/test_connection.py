@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubeconfigs, accounts and credentials, through the real child process."""
+"""Kubeconfigs, service accounts and credentials, read by a child process."""
 
 import json
 import os
@@ -63,54 +63,54 @@ class ConnectionTestCase(base.BaseTestCase):
     def access(self, *args):
         return connection.Connection.from_options(*args).access()
 
-    # Which way
+    # Choice of the configuration
 
-    def test_a_file_is_named(self):
+    def test_kubeconfig_given_by_path(self):
         access = self.access(self.file(kubeconfig(namespace='lab')))
         self.assertEqual(
             ('https://127.0.0.1:1', 'Bearer secret', 'lab', 'one'),
             (access.server, access.authorization, access.namespace,
              access.context))
 
-    def test_no_such_file(self):
+    def test_missing_file_is_named_in_error(self):
         self.assertIn('/no/such', self.refused('/no/such'))
 
-    def test_no_kubeconfig_but_something_else(self):
+    def test_file_that_is_no_kubeconfig(self):
         for content in ('hello', '[]', 'contexts: 5\ncurrent-context: a'):
             path = self.file(content)
             text = self.refused(path)
             self.assertIn(path, text)
             self.assertIn('does not look like one', text)
 
-    def test_no_server(self):
+    def test_cluster_without_server_url(self):
         for server in ('', '192.0.2.1'):
             text = self.refused(self.file(kubeconfig(server=server)))
             self.assertIn('cluster one needs a server', text)
 
-    def test_no_way_at_all(self):
+    def test_error_without_any_configuration(self):
         text = self.refused()
         self.assertIn('~/.kube/config', text)
         self.assertIn('$KUBECONFIG', text)
 
-    def test_no_such_context(self):
+    def test_unknown_context(self):
         text = self.refused(self.file(kubeconfig()), 'other')
         self.assertIn('no context other', text)
         self.assertIn('one', text)
 
-    def test_no_current_context(self):
+    def test_missing_current_context(self):
         text = self.refused(self.file(kubeconfig(current=None)))
         self.assertIn('name one of: one', text)
 
-    def test_no_kubeconfig_at_all(self):
+    def test_invalid_file_is_named_in_error(self):
         for content in ('', '[1, 2', 'hello'):
             path = self.file(content)
             self.assertIn(path, self.refused(path))
 
-    def test_the_home_directory(self):
+    def test_kubeconfig_in_home_directory(self):
         self.file(kubeconfig(), '.kube/config')
         self.assertEqual('Bearer secret', self.access().authorization)
 
-    def test_several_files_the_first_wins(self):
+    def test_first_of_several_files_wins(self):
         first = self.file(kubeconfig(), 'first')
         second = self.file(kubeconfig(
             {'token': 'two'}, name='two', current='two'), 'second')
@@ -120,12 +120,12 @@ class ConnectionTestCase(base.BaseTestCase):
         self.assertEqual('Bearer two', self.access(
             None, 'two').authorization)
 
-    def test_the_variable_names_no_file(self):
+    def test_kubeconfig_variable_with_missing_file(self):
         self.useFixture(fixtures.EnvironmentVariable(
             'KUBECONFIG', '/no/such'))
         self.assertIn('/no/such', self.refused())
 
-    def test_the_account_of_a_pod(self):
+    def test_service_account_of_pod(self):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.kube.connection.ACCOUNT_DIR', self.dir))
         self.useFixture(fixtures.MonkeyPatch(
@@ -137,14 +137,14 @@ class ConnectionTestCase(base.BaseTestCase):
         self.file('CA', 'ca.crt')
         self.file('lab', 'namespace')
         self.file('first\n', 'token')
-        way = connection.Connection.from_options()
+        conn = connection.Connection.from_options()
         self.assertEqual(('https://[fd00::1]:6443', 'CA', 'lab'), (
-            way.server, way.access().ca, way.namespace))
-        self.assertEqual('Bearer first', way.access().authorization)
+            conn.server, conn.access().ca, conn.namespace))
+        self.assertEqual('Bearer first', conn.access().authorization)
         self.file('second', 'token')
-        self.assertEqual('Bearer second', way.access().authorization)
+        self.assertEqual('Bearer second', conn.access().authorization)
 
-    def test_the_account_of_a_pod_elsewhere(self):
+    def test_service_account_in_other_directory(self):
         folder = os.path.join(self.dir, 'elsewhere')
         for name, value in (
                 ('KUBECONFIG', '/no/such'),
@@ -154,35 +154,35 @@ class ConnectionTestCase(base.BaseTestCase):
         self.assertIn(folder, self.refused())
         for name in 'ca.crt', 'namespace', 'token':
             self.file(name, 'elsewhere/' + name)
-        way = connection.Connection.from_options()
-        self.assertEqual('Bearer token', way.access().authorization)
-        # Outside a pod it says nothing.
+        conn = connection.Connection.from_options()
+        self.assertEqual('Bearer token', conn.access().authorization)
+        # Outside a pod the variable is ignored.
         self.useFixture(fixtures.EnvironmentVariable(
             'KUBERNETES_SERVICE_HOST'))
         self.assertIn('/no/such', self.refused())
 
-    # What it says
+    # Content of the configuration
 
-    def test_a_token_file_is_read_again(self):
+    def test_token_file_is_read_again(self):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.kube.connection.TOKEN_SECONDS', 0))
         self.file('first', 'token')
-        way = connection.Connection.from_options(
+        conn = connection.Connection.from_options(
             self.file(kubeconfig({'tokenFile': 'token'})))
-        self.assertEqual('Bearer first', way.access().authorization)
+        self.assertEqual('Bearer first', conn.access().authorization)
         self.file('second', 'token')
-        self.assertEqual('Bearer second', way.access().authorization)
+        self.assertEqual('Bearer second', conn.access().authorization)
 
-    def test_a_token_that_was_refused_is_read_again_at_once(self):
+    def test_refused_token_is_read_again_at_once(self):
         self.file('first', 'token')
-        way = connection.Connection.from_options(
+        conn = connection.Connection.from_options(
             self.file(kubeconfig({'tokenFile': 'token'})))
-        seen = way.access()
-        self.assertIs(seen, way.renew(seen))
+        seen = conn.access()
+        self.assertIs(seen, conn.renew(seen))
         self.file('second', 'token')
-        self.assertEqual('Bearer first', way.access().authorization)
-        self.assertEqual('Bearer second', way.renew(seen).authorization)
-        self.assertEqual('Bearer second', way.access().authorization)
+        self.assertEqual('Bearer first', conn.access().authorization)
+        self.assertEqual('Bearer second', conn.renew(seen).authorization)
+        self.assertEqual('Bearer second', conn.access().authorization)
 
     def test_proxy_server_name_and_no_verification(self):
         access = self.access(self.file(kubeconfig(cluster={
@@ -191,7 +191,7 @@ class ConnectionTestCase(base.BaseTestCase):
         self.assertEqual(('http://proxy:3128', 'kube', True), (
             access.proxy, access.tls_server_name, access.insecure))
 
-    def test_the_proxy_of_the_environment(self):
+    def test_proxy_of_environment(self):
         path = self.file(kubeconfig(server='https://kube.example:6443'))
         self.useFixture(fixtures.EnvironmentVariable(
             'HTTPS_PROXY', 'http://proxy:3128'))
@@ -200,14 +200,14 @@ class ConnectionTestCase(base.BaseTestCase):
             'NO_PROXY', 'kube.example'))
         self.assertIsNone(self.access(path).proxy)
 
-    def test_a_password(self):
+    def test_username_and_password(self):
         access = self.access(self.file(kubeconfig(
             {'username': 'u', 'password': 'p'})))
         self.assertEqual('Basic dTpw', access.authorization)
 
     # Exec plugins
 
-    def test_a_plugins_token_is_renewed_before_it_expires(self):
+    def test_token_of_plugin_is_renewed_before_expiry(self):
         expiry = time.strftime('%Y-%m-%dT%H:%M:%SZ',
                                time.gmtime(time.time() + 3600))
         user = self.plugin(
@@ -217,21 +217,21 @@ class ConnectionTestCase(base.BaseTestCase):
             '"kind": "ExecCredential", "status": {"token": "t\'$n\'", '
             '"expirationTimestamp": "%(expiry)s"}}\'\n'
             % {'dir': shlex.quote(self.dir), 'expiry': expiry})
-        way = connection.Connection.from_options(self.file(kubeconfig(user)))
-        self.assertEqual('Bearer t0', way.access().authorization)
-        self.assertEqual('Bearer t0', way.access().authorization)
-        way._renew_at = way._renewed_at = time.time() - 1
-        way._renewed_at = time.monotonic() - connection.RENEW_SECONDS
-        self.assertEqual('Bearer t1', way.access().authorization)
-        self.assertEqual('Bearer t1', way.access().authorization)
+        conn = connection.Connection.from_options(self.file(kubeconfig(user)))
+        self.assertEqual('Bearer t0', conn.access().authorization)
+        self.assertEqual('Bearer t0', conn.access().authorization)
+        conn._renew_at = conn._renewed_at = time.time() - 1
+        conn._renewed_at = time.monotonic() - connection.RENEW_SECONDS
+        self.assertEqual('Bearer t1', conn.access().authorization)
+        self.assertEqual('Bearer t1', conn.access().authorization)
 
-    def test_a_plugin_that_fails_is_told_of(self):
+    def test_error_of_failing_plugin(self):
         user = self.plugin('echo please log in first >&2; exit 3\n')
         text = self.refused(self.file(kubeconfig(user)))
         self.assertIn('plugin', text)
         self.assertIn('please log in first', text)
 
-    def test_a_plugin_that_is_not_there(self):
+    def test_missing_plugin(self):
         user = self.plugin('')
         user['exec']['command'] = 'no-such-plugin'
         text = self.refused(self.file(kubeconfig(user)))
@@ -239,45 +239,45 @@ class ConnectionTestCase(base.BaseTestCase):
 
     # Renewal
 
-    def test_credentials_are_not_fetched_over_and_over(self):
-        made = []
+    def test_renewal_is_rate_limited(self):
+        reads = []
 
         def read():
-            made.append(1)
+            reads.append(1)
             return connection.Access('https://x')
 
-        way = connection.Connection(read)
-        seen = way.access()
+        conn = connection.Connection(read)
+        seen = conn.access()
         for _ in range(5):
-            self.assertIs(seen, way.renew(seen))
-        self.assertEqual(1, len(made))
+            self.assertIs(seen, conn.renew(seen))
+        self.assertEqual(1, len(reads))
 
-    def test_old_credentials_serve_until_they_end(self):
+    def test_credentials_are_used_until_expiry_if_renewal_fails(self):
         expiry = time.time() + 100
-        answers = [connection.Access('https://x', expiry=expiry)]
+        accesses = [connection.Access('https://x', expiry=expiry)]
 
         def read():
-            if not answers:
+            if not accesses:
                 raise errors.ConfigError('the identity provider is away')
-            return answers.pop()
+            return accesses.pop()
 
-        way = connection.Connection(read)
-        way._renew_at = time.time() - 1
-        way._renewed_at -= connection.RENEW_SECONDS
-        seen = way.access()
+        conn = connection.Connection(read)
+        conn._renew_at = time.time() - 1
+        conn._renewed_at -= connection.RENEW_SECONDS
+        seen = conn.access()
         self.assertEqual(expiry, seen.expiry)
-        way._renew_at = time.time() - 1
-        way._renewed_at -= connection.RENEW_SECONDS
-        way._access = connection.Access('https://x', expiry=time.time() - 1)
-        self.assertRaises(errors.ConfigError, way.access)
+        conn._renew_at = time.time() - 1
+        conn._renewed_at -= connection.RENEW_SECONDS
+        conn._access = connection.Access('https://x', expiry=time.time() - 1)
+        self.assertRaises(errors.ConfigError, conn.access)
 
-    def test_refused_again_and_again_they_are_fetched_less_often(self):
-        way = connection.Connection(lambda: connection.Access('https://x'))
-        seen = way.access()
+    def test_renewal_of_refused_credentials_backs_off(self):
+        conn = connection.Connection(lambda: connection.Access('https://x'))
+        seen = conn.access()
         for _ in range(10):
-            way._renewed_at = -10 ** 6
-            self.assertIs(seen, way.renew(seen))
-        self.assertEqual(connection.LONGEST_RENEW_SECONDS, way._pause)
+            conn._renewed_at = -10 ** 6
+            self.assertIs(seen, conn.renew(seen))
+        self.assertEqual(connection.LONGEST_RENEW_SECONDS, conn._pause)
 
     def test_secrets_are_not_shown(self):
         access = self.access(self.file(kubeconfig()))

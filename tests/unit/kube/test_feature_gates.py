@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gates as KubeVirt reads them, and without the right to read them."""
+"""Feature gates as KubeVirt evaluates them, and without permission to read."""
 
 from oslotest import base
 
@@ -31,7 +31,7 @@ class GatesTestCase(base.BaseTestCase):
         return feature_gates.Gates(client.Client(
             self.api.connection(), opts), opts)
 
-    def test_as_kubevirt_reads_them(self):
+    def test_gate_by_version_and_configuration(self):
         for version, named, disabled, on in (
                 ('v1.9.0', (), (), True),
                 ('v1.9.0', (), ('RebootPolicy',), False),
@@ -46,28 +46,28 @@ class GatesTestCase(base.BaseTestCase):
                 (None, ('RebootPolicy',), (), True),
                 (None, (), (), False)):
             self.kubevirt(version, named, disabled)
-            mine = self.gates()
-            self.assertIs(on, mine.enabled('RebootPolicy'),
+            gates = self.gates()
+            self.assertIs(on, gates.enabled('RebootPolicy'),
                           (version, named, disabled))
-            self.assertEqual(version, mine.version)
+            self.assertEqual(version, gates.version)
 
-    def test_not_allowed_to_ask_means_off(self):
+    def test_disabled_if_reading_is_forbidden(self):
         self.kubevirt('v1.9.0')
         self.api.rule('GET', 'kubevirts', (403, {'message': 'no'}), 9)
-        mine = self.gates(gates_seconds=-1)
-        self.assertFalse(mine.enabled('RebootPolicy'))
-        self.assertFalse(mine.enabled('RebootPolicy'))
-        self.assertIsNone(mine.version)
+        gates = self.gates(gates_seconds=-1)
+        self.assertFalse(gates.enabled('RebootPolicy'))
+        self.assertFalse(gates.enabled('RebootPolicy'))
+        self.assertIsNone(gates.version)
 
-    def test_an_answer_serves_for_a_while(self):
+    def test_result_is_cached(self):
         self.kubevirt('v1.9.0')
-        mine = self.gates()
+        gates = self.gates()
         for _ in range(3):
-            mine.enabled('RebootPolicy')
-            mine.enabled('DeclarativeHotplugVolumes')
+            gates.enabled('RebootPolicy')
+            gates.enabled('DeclarativeHotplugVolumes')
         self.assertEqual(1, self.api.count('GET', 'kubevirts'))
 
-    def test_no_answer_is_no_off(self):
+    def test_unavailable_if_api_fails(self):
         self.api.rule('GET', 'kubevirts', (503, {}), 9)
         self.assertRaises(errors.Unavailable, self.gates().enabled,
                           'RebootPolicy')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newer version wins, whichever way it comes."""
+"""The newer version of an object wins, from a list, an event or a write."""
 
 from oslotest import base
 
@@ -11,73 +11,74 @@ from tests.unit.machine import api
 KEY = ('default', 'a')
 
 
-class StoreTestCase(base.BaseTestCase):
+class ObjectCacheTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store = object_cache.ObjectCache(trim.vm, vm_cache.firmware_uuid)
+        self.cache = object_cache.ObjectCache(trim.vm, vm_cache.firmware_uuid)
 
-    def held(self):
-        entry = self.store.get(KEY)
+    def cached_version(self):
+        entry = self.cache.get(KEY)
         return entry and entry.unpack()['metadata']['resourceVersion']
 
     def put(self, version, uid='u'):
-        return self.store.put(api.vm('a', version=version, uid=uid))
+        return self.cache.put(api.vm('a', version=version, uid=uid))
 
-    def test_an_older_version_never_replaces_a_newer(self):
+    def test_older_version_does_not_replace_newer(self):
         self.assertTrue(self.put('20'))
         self.assertFalse(self.put('9'))
         self.assertFalse(self.put('20'))
-        self.assertEqual('20', self.held())
+        self.assertEqual('20', self.cached_version())
 
     def test_versions_are_compared_as_numbers(self):
         self.put('9')
         self.assertTrue(self.put('10'))
-        self.assertEqual('10', self.held())
+        self.assertEqual('10', self.cached_version())
 
-    def test_a_late_event_does_not_bring_a_deleted_object_back(self):
+    def test_late_event_does_not_restore_deleted_object(self):
         self.put('5')
-        self.store.remove(api.vm('a', version='7', uid='u'))
+        self.cache.remove(api.vm('a', version='7', uid='u'))
         self.assertFalse(self.put('6'))
-        self.assertIsNone(self.held())
+        self.assertIsNone(self.cached_version())
 
-    def test_an_object_that_matches_again_comes_back(self):
-        # What leaves a label selector is told as deleted, and may return.
+    def test_object_that_matches_selector_again_is_cached(self):
+        # An object that leaves a label selector is reported as deleted.
         self.put('5')
-        self.store.remove(api.vm('a', version='7', uid='u'))
+        self.cache.remove(api.vm('a', version='7', uid='u'))
         self.assertTrue(self.put('8'))
 
-    def test_a_late_deletion_of_the_predecessor_spares_the_successor(self):
+    def test_late_deletion_of_predecessor_is_ignored(self):
         self.put('5', uid='old')
         self.put('9', uid='new')
         self.assertEqual(
-            [], self.store.remove(api.vm('a', version='8', uid='old')))
-        self.assertEqual('9', self.held())
+            [], self.cache.remove(api.vm('a', version='8', uid='old')))
+        self.assertEqual('9', self.cached_version())
 
-    def test_what_the_api_has_no_more_stays_gone(self):
+    def test_object_missing_in_api_stays_deleted(self):
         self.put('5')
-        self.store.discard_deleted(KEY, 'u')
+        self.cache.discard_deleted(KEY, 'u')
         self.assertFalse(self.put('6'))
         self.assertTrue(self.put('7', uid='another'))
 
-    def test_a_list_takes_out_what_it_lacks_but_not_what_is_newer(self):
+    def test_list_removes_missing_but_not_newer_objects(self):
         self.put('5')
-        self.store.put(api.vm('b', version='30'))
-        gone = self.store.retain_listed(lambda key: True, set(), '20')
-        self.assertEqual([KEY], [entry.key for entry in gone])
-        self.assertIsNotNone(self.store.get(('default', 'b')))
+        self.cache.put(api.vm('b', version='30'))
+        removed = self.cache.retain_listed(lambda key: True, set(), '20')
+        self.assertEqual([KEY], [entry.key for entry in removed])
+        self.assertIsNotNone(self.cache.get(('default', 'b')))
 
-    def test_a_list_of_one_namespace_spares_the_others(self):
+    def test_list_of_one_namespace_keeps_others(self):
         self.put('5')
-        gone = self.store.retain_listed(lambda key: key[0] == 'x', set(), '20')
-        self.assertEqual([], gone)
+        removed = self.cache.retain_listed(
+            lambda key: key[0] == 'x', set(), '20')
+        self.assertEqual([], removed)
 
-    def test_what_nobody_asks_for_is_not_kept(self):
+    def test_unused_and_secret_fields_are_trimmed(self):
         vm = api.vm('a')
         vm['spec']['template']['spec']['volumes'] = [
             {'name': 'init', 'cloudInitNoCloud': {'userData': 'password'}}]
-        self.store.put(vm)
-        text = str(self.store.get(KEY).unpack())
+        self.cache.put(vm)
+        text = str(self.cache.get(KEY).unpack())
         self.assertNotIn('managedFields', text)
         self.assertNotIn('password', text)
         self.assertIn('cloudInitNoCloud', text)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities as the kubernetes library reads them."""
+"""Quantities, compared with the parser of the kubernetes package."""
 
 import decimal
 
-from kubernetes.utils import quantity as theirs
+from kubernetes import utils
 from oslotest import base
 
 from sushy_kubevirt.kube import quantity
@@ -11,20 +11,20 @@ from sushy_kubevirt.kube import quantity
 
 class QuantityTestCase(base.BaseTestCase):
 
-    def test_the_same_as_the_library(self):
+    def test_same_result_as_kubernetes_library(self):
         for text in ('64Mi', '1.5Gi', '500m', '1e3', '2', '0.1', '1k', '3E',
                      '3Ei', '.5', '5.', '1500000u', '7n', '12Pi', 3, '0'):
-            exact = theirs.parse_quantity(text)
+            exact = utils.parse_quantity(text)
             self.assertEqual(
                 int(exact.to_integral_value(decimal.ROUND_CEILING)),
                 quantity.to_int(text), text)
 
-    def test_what_is_none(self):
+    def test_invalid_quantities(self):
         for text in ('', 'x', '1ki', '1 Mi', '1Mi2', None, '--1', '1mi'):
             self.assertIsNone(quantity.to_int(text), text)
 
-    def test_what_no_machine_has(self):
-        # Kubernetes takes them, and caps them at the same number.
+    def test_huge_quantities_are_capped_or_invalid(self):
+        # Kubernetes accepts these and caps them at the same number.
         for text in ('1e30', '1e999', '100Ei', '9' * 40):
             self.assertEqual(2 ** 63 - 1, quantity.to_int(text), text)
         for text in ('1e999999999', '1e-999999999', '9' * 100000):

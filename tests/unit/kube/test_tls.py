@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS as a kubeconfig wants it: a CA, a name, a certificate of one's own."""
+"""TLS options of a kubeconfig: CA, server name, client certificate, proxy."""
 
 import base64
 import datetime
@@ -37,7 +37,7 @@ class Authority:
         self.pem = self._pem(self._sign(self.name, self.key, None, True))
 
     def issue(self, name, *names):
-        """:returns: certificate and key, PEM texts"""
+        """Return a certificate and its key as PEM strings."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = self._sign(x509.Name([x509.NameAttribute(
             x509.NameOID.COMMON_NAME, name)]), key, names, False)
@@ -66,12 +66,12 @@ class Authority:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    seen = None
+    client_names = None
 
     def do_GET(self):
         peer = self.connection.getpeercert() or {}
-        self.seen.append(dict(x[0] for x in peer.get('subject', ())).get(
-            'commonName'))
+        subject = dict(x[0] for x in peer.get('subject', ()))
+        self.client_names.append(subject.get('commonName'))
         body = b'{"metadata": {"name": "a"}}'
         self.send_response(200)
         self.send_header('Content-Length', str(len(body)))
@@ -83,9 +83,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _Proxy(socketserver.StreamRequestHandler):
-    """CONNECT, and nothing else."""
+    """An HTTP proxy that supports only CONNECT."""
 
-    seen = None
+    requests = None
 
     def handle(self):
         request = self.rfile.readline().split()
@@ -93,17 +93,17 @@ class _Proxy(socketserver.StreamRequestHandler):
         while line := self.rfile.readline().decode().strip():
             if line.lower().startswith('proxy-authorization:'):
                 auth = line.split()[-1]
-        self.seen.append((request[1].decode(), auth))
+        self.requests.append((request[1].decode(), auth))
         host, port = request[1].rsplit(b':', 1)
         with socket.create_connection((host, int(port))) as there:
             self.wfile.write(b'HTTP/1.1 200 OK\r\n\r\n')
-            ways = {self.connection: there, there: self.connection}
+            targets = {self.connection: there, there: self.connection}
             while True:
-                for ready in select.select(list(ways), [], [])[0]:
+                for ready in select.select(list(targets), [], [])[0]:
                     data = ready.recv(65536)
                     if not data:
                         return
-                    ways[ready].sendall(data)
+                    targets[ready].sendall(data)
 
 
 class TlsTestCase(base.BaseTestCase):
@@ -114,10 +114,10 @@ class TlsTestCase(base.BaseTestCase):
         for name in ('HTTPS_PROXY', 'https_proxy', 'KUBECONFIG'):
             self.useFixture(fixtures.EnvironmentVariable(name))
         self.ca = Authority()
-        self.seen = []
+        self.client_names = []
         self.server = http.server.ThreadingHTTPServer(
             ('127.0.0.1', 0),
-            type('Handler', (_Handler,), {'seen': self.seen}))
+            type('Handler', (_Handler,), {'client_names': self.client_names}))
         self.server.handle_error = lambda *args: None
 
     def serve(self, *names, clients=None):
@@ -156,56 +156,56 @@ class TlsTestCase(base.BaseTestCase):
                 'cluster': 'x', 'user': 'x'}}]}))
 
     def get(self, cluster, user=None):
-        mine = client.Client(
+        kube_client = client.Client(
             connection.Connection.from_options(
                 self.kubeconfig(cluster, user)),
             options.Options(request_timeout=5))
-        self.addCleanup(mine.close)
-        return mine.get(api_resources.VM, 'default', 'a')
+        self.addCleanup(kube_client.close)
+        return kube_client.get(api_resources.VM, 'default', 'a')
 
     def data(self, text):
         return base64.b64encode(text.encode()).decode()
 
-    def trusted(self):
+    def trusted_cluster(self):
         return {'certificate-authority-data': self.data(self.ca.pem)}
 
-    def test_a_ca_in_the_file_or_beside_it(self):
+    def test_ca_inline_or_in_a_file(self):
         self.serve('127.0.0.1')
-        self.get(self.trusted())
+        self.get(self.trusted_cluster())
         self.file('ca.pem', self.ca.pem)
         self.get({'certificate-authority': 'ca.pem'})
 
-    def test_another_ca(self):
+    def test_certificate_of_untrusted_ca(self):
         self.serve('127.0.0.1')
         e = self.assertRaises(errors.Unavailable, self.get, {
             'certificate-authority-data': self.data(Authority().pem)})
         self.assertIn('certificate verify failed', str(e))
-        self.assertEqual([], self.seen)
+        self.assertEqual([], self.client_names)
 
-    def test_another_name(self):
+    def test_tls_server_name(self):
         self.serve('kube.example')
-        self.assertRaises(errors.Unavailable, self.get, self.trusted())
-        self.get({**self.trusted(), 'tls-server-name': 'kube.example'})
+        self.assertRaises(errors.Unavailable, self.get, self.trusted_cluster())
+        self.get({**self.trusted_cluster(), 'tls-server-name': 'kube.example'})
 
-    def test_nothing_verified(self):
+    def test_insecure_skip_tls_verify(self):
         self.serve('elsewhere.example')
         self.get({'insecure-skip-tls-verify': True})
 
-    def test_a_certificate_of_ones_own(self):
+    def test_client_certificate(self):
         others = Authority()
         self.serve('127.0.0.1', clients=others)
         certificate, key = others.issue('bmc')
-        self.get(self.trusted(), {
+        self.get(self.trusted_cluster(), {
             'client-certificate-data': self.data(certificate),
             'client-key-data': self.data(key)})
         self.file('c.pem', certificate)
         self.file('k.pem', key)
-        self.get(self.trusted(), {'client-certificate': 'c.pem',
-                                  'client-key': 'k.pem'})
-        self.assertEqual(['bmc', 'bmc'], self.seen)
-        self.assertRaises(errors.Unavailable, self.get, self.trusted())
+        self.get(self.trusted_cluster(), {'client-certificate': 'c.pem',
+                                          'client-key': 'k.pem'})
+        self.assertEqual(['bmc', 'bmc'], self.client_names)
+        self.assertRaises(errors.Unavailable, self.get, self.trusted_cluster())
 
-    def test_a_certificate_that_is_replaced(self):
+    def test_ca_file_is_read_again(self):
         self.serve('127.0.0.1')
         ca = self.file('ca.pem', Authority().pem)
         where = 'https://127.0.0.1:%d' % self.server.server_port
@@ -214,21 +214,21 @@ class TlsTestCase(base.BaseTestCase):
             with open(ca) as f:
                 return connection.Access(where, ca=f.read())
 
-        way = connection.Connection(read)
-        mine = client.Client(way, options.Options(request_timeout=5))
-        self.addCleanup(mine.close)
+        conn = connection.Connection(read)
+        kube_client = client.Client(conn, options.Options(request_timeout=5))
+        self.addCleanup(kube_client.close)
         self.file('ca.pem', self.ca.pem)
-        way._renewed_at -= connection.RENEW_SECONDS
-        mine.get(api_resources.VM, 'default', 'a')
+        conn._renewed_at -= connection.RENEW_SECONDS
+        kube_client.get(api_resources.VM, 'default', 'a')
 
-    def test_a_proxy(self):
+    def test_proxy_url(self):
         self.serve('127.0.0.1')
-        through = []
+        proxied = []
         proxy = socketserver.ThreadingTCPServer(
-            ('127.0.0.1', 0), type('Proxy', (_Proxy,), {'seen': through}))
+            ('127.0.0.1', 0), type('Proxy', (_Proxy,), {'requests': proxied}))
         proxy.daemon_threads = True
         self.run_server(proxy)
-        self.get({**self.trusted(), 'proxy-url':
+        self.get({**self.trusted_cluster(), 'proxy-url':
                   'http://me:p%%40ss@127.0.0.1:%d' % proxy.server_address[1]})
         self.assertEqual([('127.0.0.1:%d' % self.server.server_port,
-                           self.data('me:p@ss'))], through)
+                           self.data('me:p@ss'))], proxied)

@@ -11,7 +11,7 @@ from sushy_kubevirt.machine import options
 
 
 class Client:
-    """Lists nothing, and breaks each watch with the next error."""
+    """A fake client: lists are empty, each watch raises the next error."""
 
     def __init__(self, *faults):
         self.faults = list(faults)
@@ -45,8 +45,8 @@ class Sink:
 
 class WatcherTestCase(base.BaseTestCase):
 
-    def follow(self, client):
-        """Follow until the faults are over."""
+    def run_watcher(self, client):
+        """Run a watcher until all faults have been raised."""
         client.watcher = made = watcher.Watcher(
             client, options.Options(watch_backoff=0.01), api_resources.VM, '',
             '', '', Sink())
@@ -56,37 +56,39 @@ class WatcherTestCase(base.BaseTestCase):
 
     def calls(self, fault):
         client = Client(fault)
-        self.follow(client)
+        self.run_watcher(client)
         return client.calls[:4]
 
-    def test_what_the_server_cannot_tell_is_listed(self):
+    def test_lists_again_after_expired_or_failed_watch(self):
         for fault in (errors.WatchExpired('410'), errors.ServerError('500')):
             self.assertEqual(['list', 'watch', 'list', 'watch'],
                              self.calls(fault))
 
-    def test_broken_connection_costs_no_list(self):
+    def test_resumes_watch_after_broken_connection(self):
         self.assertEqual(['list', 'watch', 'watch'],
                          self.calls(errors.Unavailable('broke'))[:3])
 
-    def test_only_the_first_list_counts_as_heard_when_it_is_done(self):
-        """Reads would go to the API until the watch has begun, else; and
-        from a cache that no watch keeps, if each list counted.
+    def test_only_first_list_ends_broken_state(self):
+        """The first complete list makes the cache current.
+
+        Otherwise reads would go to the API until the watch starts. If later
+        lists counted too, reads would use a cache that no watch updates.
         """
-        ages = []
+        broken_since = []
 
         class Slow(Client):
 
             def pages(self, *args):
-                # As if it had begun long ago.
+                # As if it had been broken for a long time.
                 self.watcher.broken_since = 0.0
                 return super().pages(*args)
 
             def watch(self, *args):
-                ages.append(self.watcher.broken_since)
-                if len(ages) < 3:
+                broken_since.append(self.watcher.broken_since)
+                if len(broken_since) < 3:
                     raise errors.ServerError('500')
                 return super().watch(*args)
 
-        self.follow(Slow())
-        self.assertGreater(ages[0], 0)
-        self.assertEqual([0.0, 0.0], ages[1:3])
+        self.run_watcher(Slow())
+        self.assertGreater(broken_since[0], 0)
+        self.assertEqual([0.0, 0.0], broken_since[1:3])
