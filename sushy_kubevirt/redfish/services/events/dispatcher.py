@@ -121,7 +121,8 @@ class EventDispatcher:
             if self._started:
                 return
             self._started = True
-        # Whoever leads has to know who wants to be told, and what was.
+        # Load the subscriptions and ask for the history: this worker may
+        # become the leader, which needs both.
         self._state.cached('')
         self._worker_messages.publish(_JOINED, {})
         threading.Thread(target=self._run, daemon=True,
@@ -130,6 +131,7 @@ class EventDispatcher:
                          name='events-first').start()
 
     def close(self):
+        """Stop the threads and streams of this worker."""
         self._queue.put(None)
         self.streams.close()
         self.log.close()
@@ -188,7 +190,7 @@ class EventDispatcher:
         while not self._cluster.closing.is_set():
             try:
                 self._cluster.wait_ready(MATCH_SECONDS)
-                self._machine_events.begin()
+                self._machine_events.start()
             except errors.MachineError as e:
                 LOG.info('Events are not observed yet: %s; retrying', e)
                 if not isinstance(e, errors.Unavailable):
@@ -201,9 +203,9 @@ class EventDispatcher:
 
     def _run(self):
         while True:
-            waits = [seconds for seconds in (self._machine_events.doubt(),
-                                             self._remind())
-                     if seconds is not None]
+            waits = [seconds for seconds in (
+                self._machine_events.report_removed_overrides(),
+                self._remind()) if seconds is not None]
             try:
                 item = self._queue.get(timeout=min(waits, default=None))
             except queue.Empty:

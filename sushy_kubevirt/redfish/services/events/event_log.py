@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a machine: Kubernetes' Events about it, and ours among them.
+"""The log of a machine: Kubernetes Events about it, including our own.
 
-Nothing is kept here. What KubeVirt and CDI say of a VM, its VMI and its
-media, Kubernetes keeps for a while (an hour, unless its administrator says
-otherwise); the leader puts what it tells beside that, under names that follow
-from the events, so that it does not matter how often that is done. Reading
-asks the API.
+Entries are not stored here. Kubernetes keeps the Events of KubeVirt and CDI
+about a VM, its VMI and its media for a limited time (one hour by default).
+The leader adds each Redfish event as an Event whose name is derived from the
+event's id, so that repeated writes have no effect. Entries are read from the
+API.
 """
 
 import dataclasses
@@ -26,18 +26,22 @@ LOG = logging.getLogger(__name__)
 COMPONENT = 'sushy-kubevirt'
 ANNOTATION = api_resources.PREFIX + 'event'
 
-#: Entries that are shown, the newest.
+#: Largest number of entries of a log; older ones are not shown.
 MOST = 1000
 
-#: Seconds that what was read serves further reads: of each entry of a
-#: collection, for one.
+#: Seconds for which entries are cached: clients read a collection and then
+#: each of its entries.
 FRESH_SECONDS = 2.0
 
-#: Seconds without a try after one was refused.
+#: Seconds without writes after the API denied one.
 PAUSE = 60.0
 
 _SEVERITIES = ('OK', 'Warning', 'Critical')
+
+#: Largest number of records that wait to be written.
 _WAITING = 1000
+
+#: Characters of an Event's message; the API allows 1024 bytes.
 _LONGEST = 1000
 _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
@@ -45,18 +49,19 @@ _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One entry.
+    """An entry of a log.
 
-    :param id: name of the Event
-    :param created: when it happened (last), ISO 8601
+    :param id: name of the Kubernetes Event
+    :param created: time of the (last) occurrence, ISO 8601
     :param severity: ``OK``, ``Warning`` or ``Critical``
-    :param text: what
-    :param by: who says so, such as ``virtualmachine-controller``
-    :param reason: one word
-    :param message_id: of ours, or of that for Events of Kubernetes
-    :param args: of that message
-    :param origin: path of the resource ours is about, else ''
-    :param event: EventId of ours, else ''
+    :param text: the message
+    :param by: the reporting component, such as ``virtualmachine-controller``
+    :param reason: the Event's reason, one word
+    :param message_id: MessageId; that of `messages.KUBERNETES` for Events of
+        other components
+    :param args: tuple of the message's arguments
+    :param origin: path of the resource a Redfish event is about, else ''
+    :param event: EventId of a Redfish event, else ''
     """
 
     id: str
@@ -72,7 +77,7 @@ class Entry:
 
 
 class Log:
-    """The logs of all machines.
+    """The logs of all machines. Thread-safe.
 
     :param cluster: a `cluster.Cluster`
     """
@@ -82,6 +87,7 @@ class Log:
         self.after_fork()
 
     def after_fork(self):
+        """Reset the state; threads exist in the parent only."""
         self._lock = threading.Lock()
         self._queue = None
         self._pause_until = 0
@@ -90,12 +96,12 @@ class Log:
     # Writing
 
     def record(self, record):
-        """Keep an event, later, by a thread of its own.
+        """Write an event to the log, in a background thread.
 
-        :param record: a `records.Record`
+        :param record: an `event_record.Record`
         """
         if not record.uid and not self._cluster.vm:
-            return      # about no VM, or nobody knows which
+            return      # not about a VM
         with self._lock:
             if self._queue is None:
                 self._queue = queue.Queue(_WAITING)
@@ -104,12 +110,14 @@ class Log:
         try:
             self._queue.put_nowait(record)
         except queue.Full:
-            LOG.info('The log lacks an event: %s', record.text)
+            LOG.info('%d events wait to be logged; not logged: %s',
+                     _WAITING, record.text)
 
     def close(self):
+        """Stop the background thread."""
         with self._lock:
             if self._queue is not None:
-                # A full queue has a thread that looks at `closing`.
+                # If the queue is full, the thread ends because of `closing`.
                 try:
                     self._queue.put_nowait(None)
                 except queue.Full:
@@ -125,14 +133,21 @@ class Log:
             try:
                 self._write(record)
             except errors.AccessDenied as e:
-                LOG.warning('The log of the systems lacks events: %s', e)
+                LOG.warning('Events are missing in the logs of the systems; '
+                            'next try in %d s: %s', PAUSE, e)
                 self._pause_until = time.monotonic() + PAUSE
             except errors.MachineError as e:
-                LOG.info('The log lacks an event: %s', e)
+                LOG.info('Event %s of %s was not logged: %s', record.key,
+                         record.system or 'the service', e)
             except Exception:
-                LOG.exception('The log lacks an event')
+                LOG.exception('Event %s of %s was not logged', record.key,
+                              record.system or 'the service')
 
     def _write(self, record):
+        """Create the Kubernetes Event of a record.
+
+        :raises: `errors.MachineError`
+        """
         body = self._event(record)
         namespace = body['metadata']['namespace']
 
@@ -141,7 +156,7 @@ class Log:
                 self._cluster.client.create(
                     api_resources.EVENT, namespace, body)
             except errors.Conflict:
-                pass    # it is there
+                pass    # it exists already
 
         retry.run(step, self._cluster.options, self._cluster.closing)
         self._read.pop(body['involvedObject']['uid'], None)
@@ -178,10 +193,10 @@ class Log:
     # Reading
 
     def entries(self, machine):
-        """What there is about a machine.
+        """Read the log of a machine.
 
         :param machine: a `machine.Machine`
-        :returns: tuple of `Entry`, the oldest first
+        :returns: tuple of `Entry`, oldest first
         :raises: `errors.MachineError`
         """
         known = self._read.get(machine.uid)
@@ -197,8 +212,9 @@ class Log:
         return known[1]
 
     def clear(self, machine):
-        """Delete those of ours.
+        """Delete the machine's Events that this service created.
 
+        :param machine: a `machine.Machine`
         :raises: `errors.MachineError`
         """
         for event in self._events(machine):
@@ -212,7 +228,10 @@ class Log:
         self._read.pop(machine.uid, None)
 
     def _events(self, machine):
-        """The Events about a machine, each once."""
+        """List the Events about a machine, its VMI and its media.
+
+        :returns: iterable of dict, each Event once
+        """
         vm, _ = machine.objects()
         born = vm['metadata'].get('creationTimestamp') or ''
         names = {machine.name: None}
@@ -230,7 +249,7 @@ class Log:
                     if about.get('uid') != machine.uid:
                         continue
                 elif _when(event) < born:
-                    continue    # of a VM that had the name before
+                    continue    # of a deleted VM of the same name
                 found[event['metadata']['name']] = event
         return found.values()
 
@@ -272,7 +291,7 @@ def _ours(event):
             args=tuple(map(str, ours['args'])), origin=str(ours['origin']),
             event=str(ours['id']))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None     # whoever may write Events may have written it
+        return None     # another client wrote an invalid annotation
 
 
 def _theirs(event):

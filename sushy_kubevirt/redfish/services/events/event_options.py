@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration says about events."""
+"""Options of the event service."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class EventOptions:
-    """Settings of a `hub.Events`.
+    """Options of a `dispatcher.EventDispatcher`.
 
-    What hosts events may be sent to is said like where images may come from,
-    see `kubevirt.media.addresses`.
+    Hosts are given in the form used for image servers, see
+    `sushy_kubevirt.machine.media.url_policy`.
     """
 
-    #: Names, ``*.domain``, addresses and networks that events may be sent
-    #: to; empty for all but those below.
+    #: Destinations that are allowed: host names, ``*.domain``, IP addresses
+    #: and networks. If empty, all that are not denied.
     allowed_hosts: tuple = ()
 
-    #: Those they may never be sent to.
+    #: Destinations that are denied, in the same form.
     denied_hosts: tuple = ()
 
-    #: Whether they may be sent to this very host, and to its link.
+    #: Whether loopback and link-local addresses are allowed.
     allow_loopback: bool = False
     allow_link_local: bool = False
 
-    #: How many subscriptions there may be, and how many open streams.
+    #: Largest number of subscriptions, and of open streams.
     subscriptions: int = 200
     streams: int = 8
 
-    #: Whether what happens to a VM is kept as Events of Kubernetes, which
+    #: Whether events of a VM are also written as Kubernetes Events, which
     #: its log shows.
     log: bool = True

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to machines, seen by the watch.
+"""Detects changes of machines and creates events for them.
 
-It does not matter who did it: each state of a VM is compared with the one
-before, so a state that is told again (by a list, by a watch that was renewed)
-is no event, nor is what there is at first.
+Each state of a VM that the watch delivers is compared with the previous one,
+whoever changed it. States found at startup, and states delivered again after
+a list or a new watch, create no events.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ from sushy_kubevirt.redfish.services.events import messages
 
 _SYSTEM = 'ComputerSystem'
 
-#: A one-time override that is gone from a VM was used if a VMI made with it
-#: is there. The watches of VMs and VMIs are two, so such a VMI may be heard
-#: of a moment later.
-DOUBT_SECONDS = 1.0
+#: Seconds to wait for a VMI after a one-time override disappeared from a VM.
+#: The override was used if a VMI was created with it, but the VMI's watch may
+#: deliver later than the VM's.
+VMI_WAIT_SECONDS = 1.0
 
 _POWER = {
     power_state.PowerState.ON: messages.POWERED_ON,
@@ -35,32 +35,45 @@ _POWER = {
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """What was seen of a machine last."""
+    """The last observed state of a machine."""
 
     machine: object
     power: power_state.PowerState
     problem: power_state.Problem | None
     boot: boot.BootState
     once: str | None    # id of the one-time override
-    begun: bool         # its boot has begun with a VMI that was not seen
+    begun: bool         # its boot has begun, with a VMI not yet observed
     vmi: str | None     # uid
 
 
+@dataclasses.dataclass(frozen=True)
+class _RemovedOverride:
+    """A one-time override that disappeared before a VMI was observed."""
+
+    due: float          # when to report it as removed (time.monotonic)
+    id: str | None
+    target: boot.Target
+    seed: tuple         # see `event_record.make`
+
+
 def system_path(machine):
-    """The path of a machine as a system."""
+    """Return the path of a machine's ComputerSystem."""
     return f'{event_record.SYSTEMS}/{machine.uuid}'
 
 
 def _boot(vm, vmi, before):
-    """What a machine boots next, told more steadily than `boot.state` does.
+    """Return a machine's boot override without the steps of a VM's start.
 
-    Of a VMI that is made, KubeVirt's count in the VM tells first, and then
-    the VMI that it is not handed to a node yet. An override counts as used
-    when its VMI has come so far, or when it is gone with that count.
+    `boot.state` shows an override as used as soon as KubeVirt counts the VM's
+    generation as observed, and then as pending again while the new VMI is not
+    handed to a node. Here it counts as used once the VMI is handed to a node,
+    or once the override is gone and the generation is counted.
 
+    :param vm: dict
+    :param vmi: dict or None
     :param before: `_Seen` or None
     :returns: (`boot.BootState`, id of the one-time override or None, whether
-        the count says that its boot has begun)
+        its boot has begun according to the observed generation alone)
     """
     state = boot.state(vm, vmi)
     once = boot_overrides.once(vm)
@@ -72,64 +85,64 @@ def _boot(vm, vmi, before):
         return state, id_, False
     if (before is not None and before.once == id_
             and before.boot.enabled is not boot.Enabled.ONCE):
-        return state, id_, False    # that it was used has been told
+        return state, id_, False    # its use was reported already
     return boot.BootState(boot.Target(once.get('target', 'None')),
                           boot.Enabled.ONCE, state.mode), id_, True
 
 
 class MachineEvents:
-    """Compares, and hands on what happened.
+    """Compares states of machines and emits events.
 
     :param cluster: a `cluster.Cluster`
-    :param allows: function of a machine: whether clients may know of it
-    :param tell: function of a `event_record.Record`; must not block
-    :param wake: function that makes `doubt` be called
+    :param allows: function of a machine: whether clients may see it
+    :param emit: function of an `event_record.Record`; must not block
+    :param wake: function that causes a call of `report_removed_overrides`
     """
 
-    def __init__(self, cluster, allows, tell, wake):
+    def __init__(self, cluster, allows, emit, wake):
         self._cluster = cluster
         self._allows = allows
-        self._tell = tell
+        self._emit = emit
         self._wake = wake
         self._seen = {}         # (namespace, name): _Seen
-        self._doubts = {}       # key: (time, override's id, target, seed)
-        self._first = set()     # uids of those there are at first
+        self._removed = {}      # (namespace, name): _RemovedOverride
+        self._first = set()     # uids of the machines found at startup
 
-    def begin(self):
-        """Take in what there is, and compare from then on.
+    def start(self):
+        """Record the current states and emit events for changes of them.
 
-        To be called once everything was listed.
+        To be called once the caches are filled.
         """
         self._first = {machine.uid for machine in self._cluster.machines()}
         self._cluster.subscribe(self._changed)
         media.subscribe(self._cluster, self._media)
 
-    def doubt(self):
-        """Decide about overrides that are gone.
+    def report_removed_overrides(self):
+        """Emit events for one-time overrides that were removed unused.
 
-        :returns: seconds until this is to be called again, or None
+        :returns: seconds until the next call is needed, or None
         """
         now = time.monotonic()
-        due = [key for key, doubt in tuple(self._doubts.items())
-               if doubt[0] <= now]
+        due = [key for key, removed in tuple(self._removed.items())
+               if removed.due <= now]
         for key in due:
-            doubt = self._doubts.pop(key, None)
+            removed = self._removed.pop(key, None)
             seen = self._seen.get(key)
-            if doubt is not None and seen is not None:
-                self._boot(seen.machine, messages.BOOT_REMOVED, doubt[3],
-                           doubt[2].value)
-        waiting = [doubt[0] for doubt in tuple(self._doubts.values())]
+            if removed is not None and seen is not None:
+                self._boot(seen.machine, messages.BOOT_REMOVED, removed.seed,
+                           removed.target.value)
+        waiting = [removed.due for removed in tuple(self._removed.values())]
         return max(0.01, min(waiting) - now) if waiting else None
 
     # Machines
 
     def _changed(self, machine, vm, vmi):
-        """Told by the watch, see `cluster.Cluster.subscribe`."""
+        """Process a changed VM or VMI, see `cluster.Cluster.subscribe`."""
         key = (machine.namespace, machine.name)
         before = self._seen.get(key)
         if vm is None:
             if before is not None and before.machine.uid == machine.uid:
-                self._gone(key, before)
+                self._deleted(key, before)
             return
         if not self._allows(machine):
             return
@@ -143,8 +156,8 @@ class MachineEvents:
         seed = tuple(obj['metadata'].get('resourceVersion', '')
                      for obj in (vm, vmi) if obj is not None)
         if before is not None and before.machine.uid != machine.uid:
-            # Made anew under its old name while nobody watched.
-            self._gone(key, before)
+            # Deleted and created again while there was no watch.
+            self._deleted(key, before)
             before = None
         self._seen[key] = now
         if before is None:
@@ -158,9 +171,9 @@ class MachineEvents:
         self._compare_problem(before, now, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
-    def _gone(self, key, seen):
+    def _deleted(self, key, seen):
         del self._seen[key]
-        self._doubts.pop(key, None)
+        self._removed.pop(key, None)
         self._record(seen.machine, messages.REMOVED, event_record.REMOVED, (),
                      (seen.machine.uid,))
 
@@ -169,7 +182,8 @@ class MachineEvents:
         stable = True
         if now.power in (power_state.PowerState.ON,
                          power_state.PowerState.PAUSED):
-            # The VMI tells that, whichever watch is the faster.
+            # The VMI determines this state, so the seed is the same in all
+            # workers, whichever watch delivers first.
             seed = now.vmi, vmi['metadata'].get('resourceVersion', '')
         elif now.power is power_state.PowerState.OFF and (
             now.vmi or before.vmi
@@ -196,11 +210,11 @@ class MachineEvents:
         machine = now.machine
         seed = (now.once or before.once or seed[0],)
         mark = annotations.boot_once_id(vmi) if vmi is not None else None
-        doubt = self._doubts.get(key)
-        if doubt is not None and mark == doubt[1]:
-            del self._doubts[key]
-            self._boot(machine, messages.BOOT_CONSUMED, (doubt[1],),
-                       doubt[2].value)
+        removed = self._removed.get(key)
+        if removed is not None and mark == removed.id:
+            del self._removed[key]
+            self._boot(machine, messages.BOOT_CONSUMED, (removed.id,),
+                       removed.target.value)
         was, is_ = before.boot, now.boot
         if (was.target, was.enabled) == (is_.target, is_.enabled):
             return
@@ -211,8 +225,9 @@ class MachineEvents:
                            was.target.value)
                 return
             if is_.enabled is boot.Enabled.DISABLED:
-                self._doubts[key] = (time.monotonic() + DOUBT_SECONDS,
-                                     before.once, was.target, seed)
+                self._removed[key] = _RemovedOverride(
+                    time.monotonic() + VMI_WAIT_SECONDS, before.once,
+                    was.target, seed)
                 self._wake()
                 return
         if is_.enabled is boot.Enabled.DISABLED:
@@ -228,14 +243,14 @@ class MachineEvents:
 
     def _record(self, machine, message, type_, args, seed, origin='',
                 resource_type=_SYSTEM, stable=True):
-        self._tell(event_record.make(
+        self._emit(event_record.make(
             message, type_, args, origin or system_path(machine),
             resource_type, machine, seed, stable))
 
     # Media
 
     def _media(self, machine, device, old, new):
-        """Told by the watch, see `media.subscribe`."""
+        """Process a changed medium, see `media.subscribe`."""
         if not self._allows(machine) or old == new:
             return
         again = old is not None and new is not None and (
@@ -261,14 +276,14 @@ class MachineEvents:
             self._task(machine, messages.TASK_ABORTED, new)
 
     def _medium(self, machine, device, message, medium, *more):
-        # The drive of HTTP boot is none of the devices that clients see.
+        # Clients do not see the drive of HTTP boot as a device.
         about = {} if device == media.HTTP_BOOT.id else {
             'origin': f'{system_path(machine)}/VirtualMedia/{device}',
             'resource_type': 'VirtualMedia'}
         self._record(
             machine, message, event_record.ALERT
             if message is messages.MEDIA_FAILED else event_record.UPDATED,
-            # Without the query, where signatures stand.
+            # Without the query, which may contain a signature.
             (machine.qualified_name, medium.url.partition('?')[0], device,
              *more),
             (medium.since, medium.task, medium.data_volume), **about)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients may set about the event service itself."""
+"""Settings of the event service that clients may change."""
 
 import dataclasses
 
 _SECTION = 'events'
 
-#: Limits of what may be set.
+#: Lowest and highest value of each number.
 ATTEMPTS = (0, 100)
 INTERVAL = (1, 3600)
 _LIMITS = {'attempts': ATTEMPTS, 'interval': INTERVAL}
@@ -13,11 +13,11 @@ _LIMITS = {'attempts': ATTEMPTS, 'interval': INTERVAL}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings.
+    """Settings of the event service.
 
-    :param enabled: whether events are sent
-    :param attempts: tries after the first, DeliveryRetryAttempts
-    :param interval: seconds between them, DeliveryRetryIntervalSeconds
+    :param enabled: ServiceEnabled, whether events are sent
+    :param attempts: DeliveryRetryAttempts, retries after the first try
+    :param interval: DeliveryRetryIntervalSeconds, seconds between retries
     """
 
     enabled: bool = True
@@ -26,13 +26,14 @@ class Settings:
 
 
 def cached(state):
-    """The settings, as far as they are known: at once, without an error.
+    """Return the cached settings, without blocking or failing.
 
-    :param state: a `state.State`
+    :param state: a `state_secret.StateSecret`
+    :returns: a `Settings`; defaults for values that are absent or invalid
     """
     data = state.cached(_SECTION)
     fields = {field.name: field for field in dataclasses.fields(Settings)}
-    # Others may have written it: what could not have been set is left out.
+    # Other clients of Kubernetes may have written invalid values.
     return Settings(**{name: value for name, value in data.items()
                        if name in fields
                        and type(value) is fields[name].type
@@ -44,8 +45,10 @@ def _is_within(value, limits):
 
 
 def change(state, **values):
-    """Change some.
+    """Change settings.
 
-    :param values: fields of `Settings`, checked by the caller
+    :param state: a `state_secret.StateSecret`
+    :param values: fields of `Settings`, validated by the caller
+    :raises: `errors.MachineError`
     """
     state.update(_SECTION, lambda section: section.update(values))

@@ -55,7 +55,7 @@ class DispatcherTestCase(base.BaseTestCase):
         self.addCleanup(self.cluster.closing.set)
 
     def worker(self, **more):
-        """A worker, and a queue of what its streams are given."""
+        """Start a worker. :returns: (it, queue of records it streams)"""
         folder = shared_directory.SharedDirectory(self.config)
         folder.make()
         self.addCleanup(folder.close)
@@ -67,19 +67,19 @@ class DispatcherTestCase(base.BaseTestCase):
             line, folder, event_options.EventOptions(log=False, **more))
         self.addCleanup(one.close)
         one.line = line
-        told = queue.Queue()
-        one.streams.take = told.put
+        streamed = queue.Queue()
+        one.streams.take = streamed.put
         line.start()
         one.start()
-        return one, told
+        return one, streamed
 
-    def leads(self, one):
+    def wait_for_leader(self, one):
         with fixtures.Timeout(30, gentle=True):
             while not one._is_leader:
                 threading.Event().wait(0.01)
 
-    def keys(self, told, count):
-        return [told.get(timeout=30).key for _ in range(count)]
+    def keys(self, streamed, count):
+        return [streamed.get(timeout=30).key for _ in range(count)]
 
     def record(self, text='x'):
         return event_record.make(messages.TEST, event_record.OTHER, (text,))
@@ -87,89 +87,89 @@ class DispatcherTestCase(base.BaseTestCase):
 
 class TestEvents(DispatcherTestCase):
 
-    def test_what_all_notice_is_told_once(self):
-        one, told_one = self.worker()
-        self.leads(one)
-        # Before the other is there, who would be told of it too.
-        self.assertEqual(['ServiceStarted'], self.keys(told_one, 1))
-        two, told_two = self.worker()
+    def test_publishes_event_of_all_workers_once(self):
+        one, streamed_one = self.worker()
+        self.wait_for_leader(one)
+        # Published before the second worker starts.
+        self.assertEqual(['ServiceStarted'], self.keys(streamed_one, 1))
+        two, streamed_two = self.worker()
         for number in range(5):
             record = self.record(str(number))
             for each in (one, two):
                 each._queue.put(record)
-        for told in (told_one, told_two):
-            self.assertEqual(['TestMessage'] * 5, self.keys(told, 5))
-            self.assertRaises(queue.Empty, told.get, timeout=0.2)
+        for streamed in (streamed_one, streamed_two):
+            self.assertEqual(['TestMessage'] * 5, self.keys(streamed, 5))
+            self.assertRaises(queue.Empty, streamed.get, timeout=0.2)
         self.assertEqual([record.id for record in one.history()[-5:]],
                          [record.id for record in two.history()[-5:]])
         numbers = [record.number for record in one.history()]
         self.assertEqual(sorted(set(numbers)), numbers)
 
-    def test_what_a_dead_leader_did_not_tell(self):
-        one, told_one = self.worker()
-        self.leads(one)
-        self.keys(told_one, 1)
-        two, told_two = self.worker()
-        # Noticed by the second before the first has died without a word.
+    def test_new_leader_publishes_unpublished_event(self):
+        one, streamed_one = self.worker()
+        self.wait_for_leader(one)
+        self.keys(streamed_one, 1)
+        two, streamed_two = self.worker()
+        # Observed by the second; the first ends without publishing it.
         two._queue.put(self.record())
-        self.assertRaises(queue.Empty, told_two.get, timeout=0.2)
+        self.assertRaises(queue.Empty, streamed_two.get, timeout=0.2)
         one.close()
         one.line.close()
-        self.leads(two)
-        # No worker of this emulator has just been started.
-        self.assertEqual(['TestMessage'], self.keys(told_two, 1))
+        self.wait_for_leader(two)
+        # No second ServiceStarted: this emulator has been running.
+        self.assertEqual(['TestMessage'], self.keys(streamed_two, 1))
 
-    def test_what_the_leader_missed(self):
-        self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.redfish.services.events.dispatcher.LATE', 0.1))
-        one, told_one = self.worker()
-        self.leads(one)
-        self.keys(told_one, 1)
-        two, told_two = self.worker()
-        three, told_three = self.worker()
+    def test_leader_publishes_event_it_missed(self):
+        self.useFixture(fixtures.MockPatchObject(
+            dispatcher, 'REMIND_SECONDS', 0.1))
+        one, streamed_one = self.worker()
+        self.wait_for_leader(one)
+        self.keys(streamed_one, 1)
+        two, streamed_two = self.worker()
+        three, streamed_three = self.worker()
         record = self.record()
-        # It was not there yet when the others noticed.
+        # The leader did not observe the event.
         for each in (two, three):
             each._queue.put(record)
-        for told in (told_one, told_two, told_three):
-            self.assertEqual(['TestMessage'], self.keys(told, 1))
-            self.assertRaises(queue.Empty, told.get, timeout=0.3)
+        for streamed in (streamed_one, streamed_two, streamed_three):
+            self.assertEqual(['TestMessage'], self.keys(streamed, 1))
+            self.assertRaises(queue.Empty, streamed.get, timeout=0.3)
 
-    def test_a_login(self):
-        one, told_one = self.worker()
-        self.leads(one)
-        self.keys(told_one, 1)
-        two, told_two = self.worker()
+    def test_publishes_refused_login(self):
+        one, streamed_one = self.worker()
+        self.wait_for_leader(one)
+        self.keys(streamed_one, 1)
+        two, streamed_two = self.worker()
         two.login_failed('me', '192.0.2.1')
-        for told in (told_one, told_two):
-            self.assertEqual(['LoginFailed'], self.keys(told, 1))
+        for streamed in (streamed_one, streamed_two):
+            self.assertEqual(['LoginFailed'], self.keys(streamed, 1))
 
-    def test_the_past(self):
-        one, told_one = self.worker()
-        self.leads(one)
+    def test_new_worker_receives_history(self):
+        one, streamed_one = self.worker()
+        self.wait_for_leader(one)
         for number in range(45):
             one.emit(self.record(str(number)))
-        self.keys(told_one, 46)
+        self.keys(streamed_one, 46)
         one._marks['sub'] = (7, 1)
-        two, told_two = self.worker()
+        two, streamed_two = self.worker()
         with fixtures.Timeout(30, gentle=True):
             while len(two.history()) < 46:
                 threading.Event().wait(0.01)
         self.assertEqual(one.history(), two.history())
         self.assertEqual(1, two.failures('sub'))
-        # It was told of, and is no news.
-        self.assertTrue(told_two.empty())
+        # The history is not streamed again.
+        self.assertTrue(streamed_two.empty())
 
-    def test_switched_off(self):
-        one, told = self.worker()
-        self.leads(one)
-        self.keys(told, 1)
+    def test_disabled_service_sends_nothing(self):
+        one, streamed = self.worker()
+        self.wait_for_leader(one)
+        self.keys(streamed, 1)
         one.set(enabled=False)
         one.emit(self.record())
-        self.assertRaises(queue.Empty, told.get, timeout=0.2)
+        self.assertRaises(queue.Empty, streamed.get, timeout=0.2)
         one.set(enabled=True)
         one.emit(self.record())
-        self.assertEqual(['TestMessage'], self.keys(told, 1))
+        self.assertEqual(['TestMessage'], self.keys(streamed, 1))
 
 
 class TestStreams(DispatcherTestCase):
@@ -187,7 +187,7 @@ class TestStreams(DispatcherTestCase):
     def open(self, all_, **more):
         return all_.open(filters.Expression(''), '192.0.2.1:5', **more)
 
-    def test_one(self):
+    def test_stream(self):
         all_ = self.streams()
         one = self.open(all_)
         self.assertTrue(next(one).startswith(b':'))
@@ -201,7 +201,7 @@ class TestStreams(DispatcherTestCase):
         self.assertIsNone(all_.get(one.shown.id))
         self.assertRaises(StopIteration, next, one)
 
-    def test_other_workers_know(self):
+    def test_streams_of_other_workers_are_visible(self):
         here, there = self.streams(), self.streams()
         one = self.open(here)
         self.assertEqual((one.shown,), there.all())
@@ -211,7 +211,7 @@ class TestStreams(DispatcherTestCase):
         one.close()
         self.assertFalse(there.remove(one.shown.id))
 
-    def test_limit(self):
+    def test_limits_number_of_streams(self):
         all_ = self.streams(streams=2)
         first = self.open(all_)
         self.open(all_)
@@ -219,7 +219,7 @@ class TestStreams(DispatcherTestCase):
         first.close()
         self.open(all_)
 
-    def test_who_left_or_may_not_stay(self):
+    def test_ends_for_disconnected_or_unauthorized_client(self):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'sushy_kubevirt.redfish.services.events'
@@ -238,18 +238,18 @@ class TestStreams(DispatcherTestCase):
         next(one)
         self.assertTrue(next(one).startswith(b':'))
 
-    def test_who_has_logged_out_is_told_nothing_more(self):
+    def test_ends_after_logout_even_if_events_wait(self):
         all_ = self.streams()
         answers = [True, False]
         one = self.open(all_, welcome=lambda: answers.pop(0))
         next(one)
         for _ in range(2):
             all_.take(event_record.make(messages.TEST, event_record.OTHER))
-        # Both are there at once: it is never silent.
+        # With both in the queue there is no idle time between them.
         self.assertTrue(next(one).startswith(b'id: '))
         self.assertRaises(StopIteration, next, one)
 
-    def test_one_that_reads_nothing_is_cut(self):
+    def test_disconnects_client_that_reads_nothing(self):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'sushy_kubevirt.redfish.services.events'
@@ -271,7 +271,7 @@ class TestStreams(DispatcherTestCase):
         self.assertTrue(full.wait(10))
         self.assertFalse(done.is_set())
 
-    def test_one_that_does_not_keep_up(self):
+    def test_ends_when_queue_is_full(self):
         all_ = self.streams()
         one = self.open(all_)
         next(one)

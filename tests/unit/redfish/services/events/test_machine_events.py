@@ -62,26 +62,26 @@ class WatchingTestCase(base.BaseTestCase):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'sushy_kubevirt.redfish.services.events'
-                '.machine_events.DOUBT_SECONDS',
+                '.machine_events.VMI_WAIT_SECONDS',
                 0,
             )
         )
-        self.told = []
+        self.emitted = []
         self.woken = []
         self.allowed = True
         self.vm = new_vm()
         self.cluster = Cluster(self.vm)
         self.watching = machine_events.MachineEvents(
-            self.cluster, lambda machine: self.allowed, self.told.append,
+            self.cluster, lambda machine: self.allowed, self.emitted.append,
             lambda: self.woken.append(1))
-        self.watching.begin()
+        self.watching.start()
 
     def see(self, vm, vmi=None, machine=None):
         self.cluster.callback(machine or Machine(vm), vm, vmi)
 
     def keys(self):
-        found = [record.key for record in self.told]
-        del self.told[:]
+        found = [record.key for record in self.emitted]
+        del self.emitted[:]
         return found
 
     def running(self, vm, **more):
@@ -95,12 +95,12 @@ class WatchingTestCase(base.BaseTestCase):
 
 class TestMachines(WatchingTestCase):
 
-    def test_what_there_is_at_first_is_no_news(self):
+    def test_startup_creates_no_events(self):
         self.assertEqual([], self.keys())
         self.see(self.vm)
         self.assertEqual([], self.keys())
 
-    def test_come_and_go(self):
+    def test_created_and_removed(self):
         other = new_vm('other', 'u-2')
         self.see(other)
         self.assertEqual(['ResourceCreated'], self.keys())
@@ -108,14 +108,14 @@ class TestMachines(WatchingTestCase):
         self.see(None, machine=Machine(other))
         self.assertEqual(['ResourceRemoved'], self.keys())
 
-    def test_made_anew_while_nobody_looked(self):
+    def test_recreated_while_not_watched(self):
         self.see(new_vm(uid='u-2'))
         self.assertEqual(['ResourceRemoved', 'ResourceCreated'], self.keys())
-        # The old one's end is told late.
+        # A late event of the deleted VM is ignored.
         self.see(None, machine=Machine(self.vm))
         self.assertEqual([], self.keys())
 
-    def test_those_that_nobody_may_know_of(self):
+    def test_ignores_disallowed_machines(self):
         self.allowed = False
         self.see(new_vm('secret', 'u-9'))
         self.assertEqual([], self.keys())
@@ -125,7 +125,7 @@ class TestMachines(WatchingTestCase):
 
         vmi = self.running(vm)
         self.see(vm, vmi)
-        [record] = self.told
+        [record] = self.emitted
         self.assertEqual(('ResourcePoweredOn', ('default/vm',), 'u-1'),
                          (record.key, record.args, record.uid))
         self.keys()
@@ -161,10 +161,10 @@ class TestBoot(WatchingTestCase):
                          sorted(self.keys()))
         self.see(self.taken_off(vm), vmi)
         self.see(self.taken_off(vm))
-        self.watching.doubt()
+        self.watching.report_removed_overrides()
         self.assertEqual(['ResourcePoweredOff'], self.keys())
 
-    def test_the_vm_tells_first(self):
+    def test_vm_status_arrives_before_vmi(self):
         vm = self.once()
         vm['status']['observedGeneration'] = 2
         self.assertIs(boot.Enabled.DISABLED, boot.state(vm, None).enabled)
@@ -177,29 +177,29 @@ class TestBoot(WatchingTestCase):
         self.assertEqual(['BootOverrideConsumed', 'ResourcePoweredOn'],
                          sorted(self.keys()))
 
-    def test_its_vmi_came_and_went_unseen(self):
+    def test_consumed_by_unobserved_vmi(self):
         vm = self.once()
         vm['status']['observedGeneration'] = 2
         self.see(vm)
         self.see(self.taken_off(vm))
-        self.watching.doubt()
+        self.watching.report_removed_overrides()
         self.assertEqual(['BootOverrideConsumed'], self.keys())
 
-    def test_taken_off_before_its_vmi_is_heard_of(self):
+    def test_consumed_by_vmi_that_arrives_late(self):
         vm = self.once()
         self.see(self.taken_off(vm))
         self.assertEqual([], self.keys())
         self.assertTrue(self.woken)
         self.see(self.taken_off(vm), self.running(vm))
         self.assertIn('BootOverrideConsumed', self.keys())
-        self.watching.doubt()
+        self.watching.report_removed_overrides()
         self.assertEqual([], self.keys())
 
     def test_removed(self):
         self.see(self.taken_off(self.once()))
-        self.watching.doubt()
+        self.watching.report_removed_overrides()
         self.assertEqual(['BootOverrideRemoved'], self.keys())
-        self.assertIsNone(self.watching.doubt())
+        self.assertIsNone(self.watching.report_removed_overrides())
 
     def test_continuous(self):
         vm = copy.deepcopy(self.vm)
@@ -250,7 +250,7 @@ class TestMedia(WatchingTestCase):
                              message='404')
         self.cluster.media.callback(Machine(self.vm), 'Cd', self.medium(),
                                     failed)
-        [record, task] = self.told
+        [record, task] = self.emitted
         self.assertEqual('MediaImportFailed', record.key)
         self.assertIn('(Error): 404', record.text)
         self.assertEqual('TaskAborted', task.key)
@@ -262,12 +262,12 @@ class TestMedia(WatchingTestCase):
     def test_what_it_is_about(self):
         medium = self.medium(url='http://x/a.iso?signature=s3cret')
         for device, end in (('Cd', '/VirtualMedia/Cd'), ('HttpBoot', '')):
-            self.told.clear()
+            self.emitted.clear()
             self.cluster.media.callback(Machine(self.vm), device, None,
                                         medium)
-            self.assertTrue(self.told[0].origin.endswith(
-                self.told[0].origin.split('/')[4] + end))
-            self.assertEqual('http://x/a.iso', self.told[0].args[1])
+            self.assertTrue(self.emitted[0].origin.endswith(
+                self.emitted[0].origin.split('/')[4] + end))
+            self.assertEqual('http://x/a.iso', self.emitted[0].args[1])
 
     def test_at_first(self):
         ready = self.medium(media.State.READY)
