@@ -128,7 +128,7 @@ class FaultTestCase(boot_case.BootTestCase):
     def test_set_boot_survives_each_fault(self):
         machine = self.machine('Manual')
         spec = self.spec(machine.name)
-        for moment in machine_case.BAD_MOMENTS:
+        for moment in machine_case.WRITE_FAULTS:
             self.sandbox.fault(moment, verb='PATCH',
                                where=f'virtualmachines/{machine.name}$')
             machine.set_boot(PXE, ONCE)
@@ -141,7 +141,7 @@ class FaultTestCase(boot_case.BootTestCase):
 
     def test_reconciler_survives_each_fault(self):
         bmc = self.bmc()
-        for moment in machine_case.BAD_MOMENTS:
+        for moment in machine_case.WRITE_FAULTS:
             machine = self.machine('Manual', bmc)
             spec = self.spec(machine.name)
             machine.set_boot(PXE, ONCE)

@@ -114,7 +114,7 @@ class BootOrderTestCase(OrderTestCase):
     def test_set_order_survives_each_fault(self):
         machine = self.machine('Manual')
         template = self.template(machine.name)
-        for moment in machine_case.BAD_MOMENTS:
+        for moment in machine_case.WRITE_FAULTS:
             self.sandbox.fault(moment, verb='PATCH',
                                where=f'virtualmachines/{machine.name}$')
             machine.set_boot(order=(NIC, ROOT))

@@ -16,20 +16,19 @@ from tests.fixtures import vbmcd
 
 MANIFEST = checkout.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
 
-#: Granted for what this test does not do: taking back a start that has not
-#: begun, starting a VM of run strategy Once again, and the sizes of a VM with
-#: an instance type that is off. The machine's own tests do.
+#: Used only by other tests: cancelling a start that has not begun, starting a
+#: VM with run strategy Once again, and the sizes of a VM with an instance type
+#: that is off.
 RARE = {
     ('patch', 'virtualmachines.kubevirt.io/status'),
     ('delete', 'virtualmachineinstances.kubevirt.io'),
     ('get', 'virtualmachines.subresources.kubevirt.io/expand-spec'),
 }
 
-#: What everybody may ask for: which kinds there are (ClusterRole
-#: ``system:discovery``).
+#: Allowed for every account by ClusterRole ``system:discovery``.
 OPEN = {('get', 'discovery')}
 
-#: Granted for virtual media, which `MediaAccessTestCase` uses all of.
+#: For virtual media; `MediaAccessTestCase` uses all of them.
 MEDIA = {
     *((verb, 'datavolumes.cdi.kubevirt.io') for verb in (
         'create', 'get', 'list', 'watch', 'patch', 'delete')),
@@ -39,8 +38,8 @@ MEDIA = {
     ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io'),
 }
 
-#: Granted for what the emulator's services keep and tell; their own tests
-#: use it.
+#: For the state and the Events of the emulator's services; their own tests
+#: use these.
 SERVICES = {
     ('get', 'secrets'), ('patch', 'secrets'), ('create', 'secrets'),
     ('create', 'events'), ('list', 'events'), ('delete', 'events'),
@@ -48,7 +47,7 @@ SERVICES = {
 
 
 def granted():
-    """Read what the manifest allows.
+    """Read the permissions of the manifest.
 
     :returns: set of (verb, resource), resources as the sandbox's counts
         name them.
@@ -74,11 +73,11 @@ class AccessTestCase(base.EmulatorTestCase):
             self.sandbox.bmc_account()))
 
     def wait_power(self, state):
-        # By the emulator: its reads cost no call, a watch would count.
+        # Poll the emulator: its reads make no API call, unlike a watch.
         deadline = time.monotonic() + 30
         while self.emulator.system(self.uuid)['PowerState'] != state:
             self.assertLess(time.monotonic(), deadline,
-                            f'{state} does not come')
+                            f'no power state {state}')
             time.sleep(0.05)
 
     def reset(self, reset_type, state):
@@ -90,7 +89,7 @@ class AccessTestCase(base.EmulatorTestCase):
             'Boot': {'BootSourceOverride' + name: value
                      for name, value in values.items()}})
 
-    def test_no_more_and_no_less(self):
+    def test_bmc_uses_exactly_the_granted_permissions(self):
         self.uuid = self.emulator.systems()[0].rpartition('/')[2]
         self.sandbox.reset_stats()
         self.vbmcd.add('vm-0')
@@ -123,7 +122,7 @@ class AccessTestCase(base.EmulatorTestCase):
 
 class MediaAccessTestCase(media_case.UploadingTestCase):
 
-    def test_no_more_and_no_less(self):
+    def test_media_use_exactly_the_granted_permissions(self):
         bmc = self.uploading()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         self.sandbox.reset_stats()
@@ -135,9 +134,9 @@ class MediaAccessTestCase(media_case.UploadingTestCase):
                 self.url(f'private/{mode}.iso'),
                 username=self.images.USER, password=self.images.PASSWORD))
             self.comes(one, media_case.S.READY)
-        # What was begun and given up may have been made or not.
+        # The killed insert leaves objects that the next BMC removes.
         self.run_bmc(machine.name, 'insert', 'USBStick', self.url(), writes=2)
-        self.until('no half insert', lambda: '"gone"' not in (
+        self.until('unfinished insert removed', lambda: '"gone"' not in (
             self.remembered(machine)) and '"next"' not in (
             self.remembered(machine)))
         machine.eject_media('Cd')
@@ -145,7 +144,7 @@ class MediaAccessTestCase(media_case.UploadingTestCase):
         used = {(verb, resource)
                 for verb, counts in self.sandbox.stats()['calls'].items()
                 for resource in counts}
-        # The test's own looks are its own.
+        # This call is the test's own.
         used -= {('list', 'persistentvolumeclaims')}
         self.assertEqual(set(), used - granted() - OPEN)
         self.assertEqual(set(), MEDIA - used)

@@ -22,7 +22,7 @@ from tests.fixtures import image_server
 from tests.fixtures import vbmcd
 
 KUBECTL = shutil.which('kubectl')
-WHO = 'system:serviceaccount:default:emulator-virtbmc'
+USER = 'system:serviceaccount:default:emulator-virtbmc'
 
 
 class BmcAccountTestCase(base.SandboxTestCase):
@@ -42,7 +42,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
     def make(self):
         self.name = 'vm-' + os.urandom(4).hex()
         vm = machines.vm(self.name, 'Halted')
-        # Without the installer that the VM comes with.
+        # Remove the medium in the VM's CD-ROM.
         del vm['spec']['template']['spec']['volumes'][1]
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
@@ -56,11 +56,11 @@ class BmcAccountTestCase(base.SandboxTestCase):
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE)
 
-    def test_both_do_their_work(self):
+    def test_emulator_and_daemon_are_denied_nothing(self):
         self.make()
         self.sandbox.reset_stats()
         self.vbmcd.add(self.name)
-        # By Redfish: a medium, a boot from it, power.
+        # Redfish: insert a medium, boot from it.
         device = f'/redfish/v1/Systems/{self.uuid}/VirtualMedia/Cd'
         self.emulator.request(
             'POST', device + '/Actions/VirtualMedia.InsertMedia',
@@ -73,7 +73,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
         first = self.sandbox.wait_running(self.name)
         self.sandbox.wait('datavolumes', self.name + '-bmc-cd-0', lambda dv:
                           dv and dv['status'].get('phase') == 'Succeeded')
-        # By IPMI: another boot device, a power cycle, power off.
+        # IPMI: another boot device, a power cycle, power off.
         self.vbmcd.ipmi(self.name, 'chassis', 'bootdev', 'pxe')
         self.vbmcd.ipmi(self.name, 'chassis', 'power', 'cycle')
         self.sandbox.wait_running(self.name,
@@ -89,7 +89,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
         self.assertEqual({}, self.sandbox.stats()['refused'])
 
     @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
-    def test_everything_else_is_refused(self):
+    def test_other_calls_are_denied(self):
         self.make()
         for name in ('sushy-kubevirt-state', 'private'):
             if self.sandbox.get('secrets', name) is None:
@@ -98,7 +98,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
                       ['vm', self.name], ['kubevirts', '-A']):
             done = self.kubectl('get', *words)
             self.assertEqual(0, done.returncode, done.stderr)
-        cannot = f'User "{WHO}" cannot '
+        cannot = f'User "{USER}" cannot '
         for sentence, words in (
                 ('get resource "secrets" in API group "" in the namespace '
                  '"default"', ['get', 'secret', 'private']),
@@ -126,8 +126,8 @@ class BmcAccountTestCase(base.SandboxTestCase):
             self.assertIn(cannot + sentence, done.stderr)
 
     @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
-    def test_what_one_can_do_is_told(self):
-        self.assertIn(WHO, self.kubectl('auth', 'whoami').stdout)
+    def test_can_i_reports_permissions(self):
+        self.assertIn(USER, self.kubectl('auth', 'whoami').stdout)
         for answer, words in (
                 ('yes', ['patch', 'virtualmachines']),
                 ('no', ['delete', 'virtualmachines']),
@@ -140,7 +140,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
                 ('no', ['patch', 'virtualmachines', '-n', 'kube-system'])):
             done = self.kubectl('auth', 'can-i', *words)
             self.assertEqual(answer, done.stdout.strip(), done.stderr)
-            done = self.kubectl('auth', 'can-i', *words, '--as', WHO,
+            done = self.kubectl('auth', 'can-i', *words, '--as', USER,
                                 administrator=True)
             self.assertEqual(answer, done.stdout.strip(), done.stderr)
         listed = self.kubectl('auth', 'can-i', '--list').stdout
@@ -150,7 +150,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
                                listed.splitlines() if line.strip()])
 
     @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
-    def test_accounts_and_roles_by_kubectl(self):
+    def test_kubectl_manages_accounts_and_roles(self):
         def administrate(*words):
             done = self.kubectl(*words, administrator=True)
             self.assertEqual(0, done.returncode, done.stderr)

@@ -30,14 +30,14 @@ class Bmcs(base.SandboxTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # Before there is a BMC: it remembers for a while which there are.
+        # Before the BMCs start, because they cache the feature gates.
         cls.sandbox.set_gates(**cls.GATES)
         account = cls.sandbox.bmc_account()
         cls.emulator = cls.share(emulator.Emulator(account))
         cls.vbmcd = cls.share(vbmcd.Vbmcd(account))
 
     def make(self, run_strategy='Halted', **spec):
-        """Have a VM of the test's own, with a BMC of either protocol."""
+        """Create a VM with a BMC of each protocol."""
         self.name = next(_names)
         self.vm = self.sandbox.create('virtualmachines', machines.vm(
             self.name, run_strategy, **spec))
@@ -68,13 +68,13 @@ class Bmcs(base.SandboxTestCase):
         return [boot['class'] for boot in self.sandbox.boots(self.name)]
 
     def wait_restored(self):
-        """Wait until the next VMI is made as it was before an override."""
+        """Wait until the VMI template is as it was before an override."""
         return self.sandbox.wait(
             'virtualmachines', self.name, lambda vm:
             vm['spec']['template'] == self.vm['spec']['template'])
 
-    def wait_forgotten(self, run_strategy='RerunOnFailure'):
-        """Wait until nothing of an override is left on the VM."""
+    def wait_removed(self, run_strategy='RerunOnFailure'):
+        """Wait until no trace of an override is left on the VM."""
         return self.sandbox.wait(
             'virtualmachines', self.name, lambda vm:
             vm['spec']['template'] == self.vm['spec']['template']
@@ -89,8 +89,8 @@ class Bmcs(base.SandboxTestCase):
 
 class PowerTestCase(Bmcs):
 
-    def test_run_strategies(self):
-        """What a VM ran under it runs under again."""
+    def test_power_on_restores_run_strategy(self):
+        """Power-on restores the run strategy."""
         for strategy, off in (('Always', 'Halted'), ('Manual', 'Manual'),
                               ('RerunOnFailure', 'RerunOnFailure')):
             self.make(strategy)
@@ -105,8 +105,8 @@ class PowerTestCase(Bmcs):
             self.assertEqual(strategy, self.sandbox.vm(self.name)['spec'][
                 'runStrategy'])
 
-    def test_running(self):
-        """A VM of the old kind stays one."""
+    def test_power_keeps_running_field(self):
+        """A VM with the deprecated field ``running`` keeps it."""
         self.make(None, running=False)
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
@@ -117,7 +117,7 @@ class PowerTestCase(Bmcs):
         self.sandbox.wait_stopped(self.name)
         self.assertFalse(self.sandbox.vm(self.name)['spec']['running'])
 
-    def test_guest_crashes(self):
+    def test_crashed_guest_restarts(self):
         self.make()
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
@@ -127,7 +127,7 @@ class PowerTestCase(Bmcs):
         self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
         self.assertIn('on', self.ipmi('power', 'status'))
 
-    def test_paused(self):
+    def test_paused_is_on_for_ipmi(self):
         self.make()
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
@@ -138,7 +138,7 @@ class PowerTestCase(Bmcs):
         self.emulator.reset(machines.uuid_of(self.vm), 'Resume')
         self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
 
-    def test_made_again_under_its_name(self):
+    def test_recreated_vm(self):
         self.make()
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
@@ -152,7 +152,7 @@ class PowerTestCase(Bmcs):
         self.sandbox.wait_running(self.name)
         self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
 
-    def test_persistent_set_by_ipmi_and_taken_back_by_redfish(self):
+    def test_persistent_override_set_by_ipmi_removed_by_redfish(self):
         self.make()
         self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
         boot = self.system().boot
@@ -170,29 +170,29 @@ class PowerTestCase(Bmcs):
         self.ipmi('power', 'cycle')
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 3)['class'])
 
-    def test_reads_ask_nothing_of_the_cluster(self):
+    def test_reads_make_no_api_call(self):
         self.make()
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
         path = '/redfish/v1/Systems/' + machines.uuid_of(self.vm)
-        ways = [path + part for part in (
+        paths = [path + part for part in (
             '', '/EthernetInterfaces', '/SimpleStorage', '/Processors',
             '/BIOS', '/SecureBoot')] + ['/redfish/v1/Systems']
-        for way in ways:
-            self.emulator.request('GET', way, expect=200)
+        for path in paths:
+            self.emulator.request('GET', path, expect=200)
         self.wait_restored()
         self.sandbox.reset_stats()
-        for way in ways * 3:
-            self.emulator.request('GET', way, expect=200)
+        for path in paths * 3:
+            self.emulator.request('GET', path, expect=200)
         self.ipmi('power', 'status')
         self.boot_parameter()
         self.assertEqual({}, self.sandbox.calls())
 
 
 class Once:
-    """What a cluster with the gate RebootPolicy does, and one without."""
+    """Mixin with tests that pass with and without gate RebootPolicy."""
 
-    def test_set_by_redfish_and_run_by_ipmi(self):
+    def test_override_set_by_redfish_started_by_ipmi(self):
         self.make()
         self.once()
         parameter = self.boot_parameter()
@@ -209,9 +209,9 @@ class Once:
         self.assertIn('No override', self.boot_parameter())
         self.ipmi('power', 'reset')
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
-        self.wait_forgotten()
+        self.wait_removed()
 
-    def test_set_by_ipmi_and_run_by_redfish(self):
+    def test_override_set_by_ipmi_started_by_redfish(self):
         self.make()
         self.ipmi('chassis', 'bootdev', 'cdrom', 'options=efiboot')
         boot = self.system().boot
@@ -227,9 +227,9 @@ class Once:
         second = self.sandbox.wait_boot(self.name, 2)
         self.assertEqual(('Hdd', 'bios'),
                          (second['class'], second['firmware']))
-        self.wait_forgotten()
+        self.wait_removed()
 
-    def test_pending_one_is_replaced_by_the_other(self):
+    def test_ipmi_replaces_override_of_redfish(self):
         self.make()
         self.once()
         self.ipmi('chassis', 'bootdev', 'cdrom')
@@ -239,10 +239,10 @@ class Once:
             (boot.target, boot.enabled))
         self.ipmi('power', 'on')
         self.assertEqual('Cd', self.sandbox.wait_boot(self.name, 1)['class'])
-        # What the first replaced is what the second brings back.
+        # The original order is restored, not the first override.
         self.wait_restored()
 
-    def test_starts_and_stops_nothing(self):
+    def test_override_does_not_change_power_state(self):
         self.make()
         self.once()
         self.ipmi('chassis', 'bootdev', 'cdrom')
@@ -255,11 +255,11 @@ class Once:
         self.ipmi('power', 'off')
         self.sandbox.wait_stopped(self.name)
         self.once()
-        # RerunOnFailure, and stopped: it must stay that way.
+        # Under RerunOnFailure, too, the override must not start the VM.
         self.assertIsNone(self.sandbox.vmi(self.name))
         self.assertEqual(1, len(self.boots()))
 
-    def test_on_a_running_machine(self):
+    def test_override_on_running_machine(self):
         self.make()
         self.ipmi('power', 'on')
         before = self.sandbox.wait_running(self.name)
@@ -271,11 +271,11 @@ class Once:
         self.sandbox.wait_running(self.name)
         self.ipmi('power', 'cycle')
         self.sandbox.wait_boot(self.name, 3)
-        self.wait_forgotten()
+        self.wait_removed()
         self.assertEqual(['Hdd', 'Pxe', 'Hdd'], self.boots())
 
-    def test_emulator_killed_before_the_boot(self):
-        """The other BMC puts back what the dead one changed."""
+    def test_emulator_killed_before_boot(self):
+        """The other BMC restores what the killed one changed."""
         self.make()
         self.once()
         self.emulator.process.kill()
@@ -286,7 +286,7 @@ class Once:
         self.ipmi('power', 'reset')
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
 
-    def test_all_killed_before_the_boot(self):
+    def test_all_bmcs_killed_before_boot(self):
         """A BMC that starts after the boot restores the original spec."""
         self.make()
         self.once()
@@ -296,25 +296,25 @@ class Once:
                      '{"spec": {"runStrategy": "RerunOnFailure"}}')
         self.assertEqual('Pxe', self.sandbox.wait_boot(
             self.name, 1)['class'])
-        # No BMC is running to do it.
+        # No BMC is running that could restore it.
         self.assertNotEqual(
             self.vm['spec']['template'],
             self.sandbox.vm(self.name)['spec']['template'])
-        # It gets no request.
+        # The emulator restores it without any request.
         self.restart_emulator()
         self.wait_restored()
         self.vbmcd.process.setUp()
         self.system().reset_system(sushy.RESET_FORCE_RESTART)
         self.assertEqual('Hdd', self.sandbox.wait_boot(
             self.name, 2)['class'])
-        self.wait_forgotten()
+        self.wait_removed()
 
 
 class OnceWithRebootPolicyTestCase(Once, Bmcs):
 
     GATES = {'on': ['RebootPolicy']}
 
-    def test_guest_reboots(self):
+    def test_guest_reboot_after_one_time_boot(self):
         self.make()
         self.once()
         self.ipmi('power', 'on')
@@ -325,20 +325,20 @@ class OnceWithRebootPolicyTestCase(Once, Bmcs):
         second = self.sandbox.wait_boot(self.name, 2)
         self.assertEqual(['Pxe', 'Hdd'], self.boots())
         self.assertNotEqual(first['vmi'], second['vmi'])
-        # Policy and run strategy are put back, under the running guest.
-        self.wait_forgotten()
+        # Policy and run strategy are restored while the guest runs.
+        self.wait_removed()
         self.assertEqual(second['vmi'], self.sandbox.guest(self.name)['vmi'])
-        # From then on a guest's reboot is one again.
+        # Now a reboot by the guest keeps the VMI again,
         self.sandbox.wait_running(self.name)
         self.sandbox.guest_does(self.name, 'reboot')
         self.assertEqual(second['vmi'],
                          self.sandbox.wait_boot(self.name, 3)['vmi'])
-        # And its shutdown is one.
+        # and a shutdown leaves the VM off.
         self.sandbox.guest_does(self.name, 'shutdown')
         self.sandbox.wait_stopped(self.name)
         self.assertEqual(3, len(self.boots()))
 
-    def test_power_off_in_that_boot(self):
+    def test_power_off_in_one_time_boot(self):
         self.make()
         self.once()
         self.ipmi('power', 'on')
@@ -349,11 +349,11 @@ class OnceWithRebootPolicyTestCase(Once, Bmcs):
         self.assertNotEqual('Always', stopped['spec']['runStrategy'])
         self.system().reset_system(sushy.RESET_ON)
         self.sandbox.wait_boot(self.name, 2)
-        self.wait_forgotten()
+        self.wait_removed()
         self.assertEqual(['Pxe', 'Hdd'], self.boots())
 
-    def test_guest_shuts_down_in_that_boot(self):
-        """The price: it comes up again, but as it was before."""
+    def test_guest_shutdown_in_one_time_boot(self):
+        """A known cost: the guest is started again, with its own order."""
         self.make()
         self.once()
         self.ipmi('power', 'on')
@@ -363,14 +363,14 @@ class OnceWithRebootPolicyTestCase(Once, Bmcs):
         self.sandbox.guest_does(self.name, 'shutdown')
         self.sandbox.wait_boot(self.name, 2)
         self.assertEqual(['Pxe', 'Hdd'], self.boots())
-        self.wait_forgotten()
+        self.wait_removed()
 
 
 class OnceWithoutRebootPolicyTestCase(Once, Bmcs):
 
     GATES = {'off': ['RebootPolicy']}
 
-    def test_guest_reboots(self):
+    def test_guest_reboot_after_one_time_boot(self):
         self.make()
         self.once()
         self.ipmi('power', 'on')
@@ -378,14 +378,14 @@ class OnceWithoutRebootPolicyTestCase(Once, Bmcs):
         self.wait_restored()
         self.sandbox.wait_running(self.name)
         self.sandbox.guest_does(self.name, 'reboot')
-        # The VMI stays, and with it what it was made with.
+        # The VMI stays, and with it its boot order.
         self.assertEqual(first['vmi'],
                          self.sandbox.wait_boot(self.name, 2)['vmi'])
         self.ipmi('power', 'cycle')
         self.sandbox.wait_boot(self.name, 3)
         self.assertEqual(['Pxe', 'Pxe', 'Hdd'], self.boots())
 
-    def test_guest_shuts_down_in_that_boot(self):
+    def test_guest_shutdown_in_one_time_boot(self):
         self.make()
         self.once()
         self.ipmi('power', 'on')
@@ -393,5 +393,5 @@ class OnceWithoutRebootPolicyTestCase(Once, Bmcs):
         self.sandbox.wait_running(self.name)
         self.sandbox.guest_does(self.name, 'shutdown')
         self.sandbox.wait_stopped(self.name)
-        self.wait_forgotten()
+        self.wait_removed()
         self.assertEqual(['Pxe'], self.boots())

@@ -26,23 +26,25 @@ from tests.fixtures import cluster_case
 
 MIB = 1024 * 1024
 
-#: What can happen to one call. After drop-after, it was carried out.
-BAD_MOMENTS = ('409', '429', '500', '503', 'hang', 'reset', 'drop-after')
+#: Faults of one write. With drop-after the API server executes it.
+WRITE_FAULTS = ('409', '429', '500', '503', 'hang', 'reset', 'drop-after')
 
 VMS = '/virtualmachines'
 
 
-class ReadTestCase(cluster_case.ClusterTestCase):
+class MachineTestCase(cluster_case.ClusterTestCase):
 
-    def test_a_machine_and_its_inventory(self):
+    def wait_on(self, machine):
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power_state.state(vm, vmi)
+            is power_state.PowerState.ON, 45))
+
+
+class ReadTestCase(MachineTestCase):
+
+    def test_inventory_of_running_machine(self):
         machine = self.machine('RerunOnFailure')
-        self.assertTrue(
-            machine.wait(
-                lambda vm, vmi: power_state.state(vm, vmi)
-                is power_state.PowerState.ON,
-                45,
-            )
-        )
+        self.wait_on(machine)
         vm = self.sandbox.vm(machine.name)
         self.assertEqual(
             vm['spec']['template']['spec']['domain']['firmware']['uuid'],
@@ -61,7 +63,7 @@ class ReadTestCase(cluster_case.ClusterTestCase):
              ('cd', 'cdrom', 'sata', None)],
             [(d.name, d.kind, d.bus, d.capacity_bytes) for d in seen.disks])
 
-    def test_an_instance_type_tells_the_sizes_of_a_vm_that_is_off(self):
+    def test_inventory_of_vm_with_instance_type(self):
         kind = self.sandbox.create('virtualmachineinstancetypes', {
             'apiVersion': 'instancetype.kubevirt.io/v1beta1',
             'kind': 'VirtualMachineInstancetype',
@@ -81,7 +83,7 @@ class ReadTestCase(cluster_case.ClusterTestCase):
         self.assertEqual((3, 96 * MIB),
                          (seen.cpus.total, seen.memory_bytes))
         self.until(lambda: machine.inventory().kubevirt_version)
-        # Its controller has said all it has to: the generation stays.
+        # After the controller's last update the generation stays.
         self.until(lambda: machine.objects()[0]['status'].get(
             'printableStatus') == 'Stopped')
         machine.inventory()
@@ -89,18 +91,12 @@ class ReadTestCase(cluster_case.ClusterTestCase):
         machine.inventory()
         self.assertEqual(before, self.calls())
         machine.reset(power_state.ResetType.ON)
-        self.assertTrue(
-            machine.wait(
-                lambda vm, vmi: power_state.state(vm, vmi)
-                is power_state.PowerState.ON,
-                45,
-            )
-        )
+        self.wait_on(machine)
         seen = machine.inventory()
         self.assertEqual((3, 96 * MIB),
                          (seen.cpus.total, seen.memory_bytes))
 
-    def test_reads_cost_no_call(self):
+    def test_reads_make_no_api_call(self):
         machine = self.machine()
         machine.objects()
         self.until(lambda: machine.inventory().kubevirt_version)
@@ -111,13 +107,13 @@ class ReadTestCase(cluster_case.ClusterTestCase):
             found.problem(), found.attributes(), found.indicator()
         self.assertEqual(before, self.calls())
 
-    def test_what_others_change_is_read(self):
+    def test_reads_changes_of_other_clients(self):
         machine = self.machine()
         for n in range(5):
             self.annotate(machine, str(n))
             self.until(lambda: self.annotation(machine) == str(n))
 
-    def test_a_deleted_vm_is_gone_and_its_namesake_another(self):
+    def test_recreated_vm_is_another_machine(self):
         machine = self.machine()
         c = machine.cluster
         self.sandbox.delete('virtualmachines', machine.name)
@@ -125,7 +121,7 @@ class ReadTestCase(cluster_case.ClusterTestCase):
                           lambda vm: vm is None)
         self.assertRaises(errors.MachineNotFound, machine.reset,
                           power_state.ResetType.ON)
-        # The write has seen it: no need to wait for the watch.
+        # The failed write marked it as deleted, before the watch did.
         self.assertRaises(errors.MachineNotFound, machine.objects)
         self.assertRaises(errors.MachineNotFound, c.machine, machine.name)
         self.vm(name=machine.name)
@@ -133,7 +129,7 @@ class ReadTestCase(cluster_case.ClusterTestCase):
         self.assertNotEqual(machine.uuid, c.machine(machine.name).uuid)
         self.assertRaises(errors.MachineNotFound, machine.objects)
 
-    def test_subscribers_hear_of_changes(self):
+    def test_subscribers_get_changes(self):
         c = self.cluster()
         heard = []
         vm = self.vm()
@@ -145,7 +141,7 @@ class ReadTestCase(cluster_case.ClusterTestCase):
         self.sandbox.delete('virtualmachines', name)
         self.until(lambda: (name, False, False) in heard)
 
-    def test_a_child_process_starts_anew(self):
+    def test_forked_process_opens_its_own_watches(self):
         machine = self.machine()
         machine.objects()
         read, write = os.pipe()
@@ -165,7 +161,7 @@ class ReadTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: machine.indicator() == 'Lit')
 
 
-class ScopeTestCase(cluster_case.ClusterTestCase):
+class ScopeTestCase(MachineTestCase):
 
     def test_namespaces_and_ambiguous_names(self):
         one, two, three = (self.namespace() for _ in range(3))
@@ -185,7 +181,7 @@ class ScopeTestCase(cluster_case.ClusterTestCase):
         self.assertLessEqual(
             {one, two, three}, {m.namespace for m in everywhere})
 
-    def test_a_uuid_of_two_vms_is_ambiguous(self):
+    def test_uuid_of_two_vms_is_ambiguous(self):
         a, b = self.vm(), self.vm()
         c = self.cluster()
         uuid = c.machine(a['metadata']['name']).uuid
@@ -195,21 +191,15 @@ class ScopeTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: len(c._cache.find(uuid)) == 2)
         self.assertRaises(errors.AmbiguousName, c.machine, uuid)
 
-    def test_a_label_brings_vms_in_and_takes_them_out(self):
+    def test_label_selector_follows_label_changes(self):
         vm = self.vm('RerunOnFailure', labels={'bmc': 'yes'})
         other = self.vm()
         c = self.cluster(label_selector='bmc=yes')
         self.assertEqual([vm['metadata']['name']],
                          [m.name for m in c.machines()])
-        # Its VMI has no such label.
+        # The VMI does not have the label.
         machine = c.machine(vm['metadata']['name'])
-        self.assertTrue(
-            machine.wait(
-                lambda vm, vmi: power_state.state(vm, vmi)
-                is power_state.PowerState.ON,
-                45,
-            )
-        )
+        self.wait_on(machine)
 
         def label(of, value):
             self.sandbox.patch('virtualmachines', of['metadata']['name'], {
@@ -224,7 +214,7 @@ class ScopeTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: len(c.machines()) == 2)
         self.assertIs(power_state.PowerState.ON, machine.power_state())
 
-    def test_one_vm_alone(self):
+    def test_scope_of_one_vm(self):
         vm, other = self.vm(), self.vm()
         name = vm['metadata']['name']
         c = self.cluster(vm=f'default/{name}')
@@ -234,22 +224,16 @@ class ScopeTestCase(cluster_case.ClusterTestCase):
             self.assertRaises(errors.MachineNotFound, c.machine, identity)
         machine = c.machine(name)
         machine.reset(power_state.ResetType.ON)
-        self.assertTrue(
-            machine.wait(
-                lambda vm, vmi: power_state.state(vm, vmi)
-                is power_state.PowerState.ON,
-                45,
-            )
-        )
+        self.wait_on(machine)
 
 
-class BadMomentsTestCase(cluster_case.ClusterTestCase):
+class FaultTestCase(cluster_case.ClusterTestCase):
 
     def assert_hit(self):
         [fault] = self.sandbox.faults()['faults']
         self.assertEqual(1, fault['hits'], fault)
 
-    def test_a_broken_watch_freezes_nothing(self):
+    def test_reads_changes_after_broken_watch(self):
         machine = self.machine()
         machine.objects()
         for action, verb in (('break', 'WATCH'), ('gone', 'WATCH'),
@@ -263,18 +247,18 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
             self.until(lambda: self.annotation(machine) == action)
             self.sandbox.clear_faults()
 
-    def test_a_watch_that_is_silent_for_too_long_is_given_up(self):
+    def test_lists_again_after_silent_watch(self):
         machine = self.machine(opts={'watch_seconds': 1})
         machine.objects()
-        # Opened and then without a word: as through a dead middle box.
-        # The next one is no better; it takes a list.
+        # Watches open but deliver no events, as through a dead middle box,
+        # so only a new list shows the change.
         self.sandbox.fault('hang', verb='WATCH', where=VMS, count=10 ** 6)
         self.until(lambda: self.sandbox.faults()['faults'][0]['hits'] == 1)
         self.annotate(machine, 'missed')
         self.assertNotEqual('missed', self.annotation(machine))
         self.until(lambda: self.annotation(machine) == 'missed')
 
-    def test_without_watches_reads_go_to_the_api(self):
+    def test_reads_from_api_without_watches(self):
         machine = self.machine()
         machine.objects()
         self.sandbox.fault('500', verb='WATCH', where=VMS, count=10 ** 6)
@@ -284,32 +268,32 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
             self.annotate(machine, str(n))
             self.until(lambda: self.annotation(machine) == str(n))
 
-    def test_an_outage_is_told_and_its_end_noticed(self):
+    def test_reads_raise_unavailable_only_during_outage(self):
         machine = self.machine()
         machine.objects()
         self.sandbox.outage(8)
         ends = time.monotonic() + 8
-        told = None
-        while told is None and time.monotonic() < ends:
+        raised = None
+        while raised is None and time.monotonic() < ends:
             try:
                 machine.objects()
                 time.sleep(0.02)
             except errors.Unavailable as e:
-                told = e
-        self.assertIsNotNone(told, 'nobody noticed')
-        self.assertIn('does not answer', str(told))
+                raised = e
+        self.assertIsNotNone(raised, 'no error in the outage')
+        self.assertIn('does not answer', str(raised))
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
         self.until(lambda: machine.objects() and True)
         self.until(lambda: not machine.cluster._cache.stale)
         self.annotate(machine, 'after')
         self.until(lambda: self.annotation(machine) == 'after')
 
-    def test_an_outage_spares_no_connection(self):
-        """Not even one that is being made when it begins."""
+    def test_outage_closes_all_connections(self):
+        """A connection without TLS handshake when it begins is closed too."""
         where = parse.urlsplit(self.sandbox.url)
         context = ssl.create_default_context(cafile=str(self.sandbox.ca))
         with socket.create_connection((where.hostname, where.port)) as half:
-            # Another one is served: that one was accepted before.
+            # A later connection is served, so the server has accepted this.
             self.assertTrue(self.sandbox.is_available())
             self.sandbox.outage(1)
             self.addCleanup(self.until, self.sandbox.is_available)
@@ -321,7 +305,7 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
             except OSError:
                 pass
 
-    def test_a_write_outlives_an_outage(self):
+    def test_write_survives_outage(self):
         machine = self.machine()
         machine.objects()
         self.sandbox.outage(2)
@@ -329,8 +313,8 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
         machine.set_indicator('Lit')
         self.assertEqual('Lit', machine.indicator())
 
-    def test_patches_survive_and_are_made_once(self):
-        for action in BAD_MOMENTS:
+    def test_patch_survives_each_fault_and_applies_once(self):
+        for action in WRITE_FAULTS:
             with self.subTest(action):
                 machine = self.machine()
                 machine.objects()
@@ -345,8 +329,8 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
                 self.assert_hit()
                 self.sandbox.clear_faults()
 
-    def test_restarts_survive_and_are_made_once(self):
-        for action in BAD_MOMENTS:
+    def test_restart_survives_each_fault_and_happens_once(self):
+        for action in WRITE_FAULTS:
             with self.subTest(action):
                 machine = self.machine('RerunOnFailure')
                 self.sandbox.wait_running(machine.name)
@@ -364,33 +348,32 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
                 self.assert_hit()
                 self.sandbox.clear_faults()
 
-    def test_a_deadline_is_kept(self):
+    def test_write_fails_at_deadline(self):
         machine = self.machine(opts={'write_deadline': 1})
         self.sandbox.fault('503', verb='PATCH', where=machine.name,
                            count=10 ** 6)
         began = time.monotonic()
         self.assertRaises(errors.ServerError, machine.set_indicator, 'Lit')
-        # Far from the usual deadline.
+        # Well below the default deadline.
         self.assertLess(time.monotonic() - began, 10)
 
-    def test_many_writers_lose_nothing(self):
+    def test_concurrent_writers_lose_no_update(self):
         name = self.vm()['metadata']['name']
-        mine = [self.cluster().machine(name) for _ in range(3)]
+        handles = [self.cluster().machine(name) for _ in range(3)]
         stop = threading.Event()
 
         def other():
             n = 0
             while not stop.wait(0.01):
                 n += 1
-                self.annotate(mine[0], str(n))
+                self.annotate(handles[0], str(n))
 
         def write(machine, prefix):
             for n in range(5):
                 machine.set_attributes({'%s%d' % (prefix, n): n})
 
-        # Not joined in vain if a write fails.
         threads = [threading.Thread(target=write, args=(m, p))
-                   for m, p in zip(mine, 'xyz')]
+                   for m, p in zip(handles, 'xyz')]
         disturber = threading.Thread(target=other)
         for each in threads + [disturber]:
             each.start()
@@ -401,10 +384,10 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
         found = self.cluster().machine(name).attributes()
         self.assertEqual(15, len(found) - len(bios.VM_ATTRIBUTES))
 
-    def test_restarts_of_two_bmcs_at_once(self):
+    def test_concurrent_restarts_do_not_fail(self):
         name = self.vm('RerunOnFailure')['metadata']['name']
         self.sandbox.wait_running(name)
-        mine = [self.cluster().machine(name) for _ in range(2)]
+        handles = [self.cluster().machine(name) for _ in range(2)]
         failed = []
 
         def restart(machine):
@@ -414,7 +397,7 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
                 failed.append(e)
 
         threads = [threading.Thread(target=restart, args=(m,))
-                   for m in mine]
+                   for m in handles]
         for each in threads:
             each.start()
         for each in threads:
@@ -422,9 +405,9 @@ class BadMomentsTestCase(cluster_case.ClusterTestCase):
         self.assertEqual([], failed)
 
 
-class RefusalTestCase(cluster_case.ClusterTestCase):
+class ErrorTestCase(cluster_case.ClusterTestCase):
 
-    def test_what_admission_refuses(self):
+    def test_admission_error_raises_rejected(self):
         machine = self.machine()
         e = self.assertRaises(errors.Rejected, machine.patch, [{
             'op': 'add', 'path': '/spec/template/spec/domain/devices/disks'
@@ -432,7 +415,7 @@ class RefusalTestCase(cluster_case.ClusterTestCase):
         self.assertIn('boot order > 0', str(e))
         self.assertNotIn('webhook', str(e))
 
-    def test_a_guard_that_has_passed(self):
+    def test_outdated_guard_raises_conflict(self):
         machine = self.machine()
         vm, _ = machine.fetch()
         self.annotate(machine, 'newer')
@@ -440,17 +423,17 @@ class RefusalTestCase(cluster_case.ClusterTestCase):
         self.assertRaises(errors.Conflict, machine.patch, [
             {'op': 'remove', 'path': '/metadata/annotations/none'}])
 
-    def test_a_wrong_token(self):
+    def test_wrong_token_raises_access_denied(self):
         access = self.connection.access()
-        stranger = connection.Connection(lambda: connection.Access(
+        other = connection.Connection(lambda: connection.Access(
             access.server, ca=access.ca, authorization='Bearer wrong'))
-        c = cluster.Cluster(stranger, ('default',))
+        c = cluster.Cluster(other, ('default',))
         self.addCleanup(c.close)
         e = self.assertRaises(errors.AccessDenied, c.machines)
         self.assertEqual('list', e.verb)
         self.assertNotIn('wrong', str(e))
 
-    def test_an_action_that_the_state_forbids(self):
+    def test_action_in_wrong_state_raises_conflict(self):
         machine = self.machine()
         machine.objects()
         self.assertRaises(errors.Conflict, machine.call, 'restart')
@@ -473,11 +456,11 @@ class GatesTestCase(cluster_case.ClusterTestCase):
 
 
 class ThousandTestCase(cluster_case.ClusterTestCase):
-    """As many VMs as the issue asks for."""
+    """A cluster with 1,000 VMs."""
 
     VMS = 1000
 
-    def test_a_thousand_vms(self):
+    def test_reads_of_1000_vms_make_no_api_call(self):
         c = self.cluster()
         c.wait_ready(30)
         found = c.machines()
@@ -492,9 +475,9 @@ class ThousandTestCase(cluster_case.ClusterTestCase):
         self.until(lambda: self.annotation(found[500]) == 'x')
 
 
-class WayInTestCase(cluster_case.ClusterTestCase):
+class ConnectionTestCase(cluster_case.ClusterTestCase):
 
-    def test_the_account_of_a_pod_whose_token_rotates(self):
+    def test_rotated_service_account_token(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         url = parse.urlsplit(self.sandbox.url)
         (home / 'ca.crt').write_bytes(self.sandbox.ca.read_bytes())
@@ -509,8 +492,8 @@ class WayInTestCase(cluster_case.ClusterTestCase):
                             ('TOKEN_SECONDS', 0.1)):
             self.useFixture(fixtures.MonkeyPatch(
                 'sushy_kubevirt.kube.connection.' + name, value))
-        way = connection.Connection.from_options()
-        c = cluster.Cluster(way, (way.namespace,))
+        in_cluster = connection.Connection.from_options()
+        c = cluster.Cluster(in_cluster, (in_cluster.namespace,))
         self.addCleanup(c.close)
         name = self.vm()['metadata']['name']
         self.assertRaises(errors.AccessDenied, c.machine, name)
@@ -524,7 +507,7 @@ class WayInTestCase(cluster_case.ClusterTestCase):
 
         self.until(found)
 
-    def test_the_environment_names_it(self):
+    def test_kubeconfig_from_environment(self):
         self.useFixture(fixtures.EnvironmentVariable(
             'KUBECONFIG', str(self.sandbox.kubeconfig)))
         c = cluster.Cluster(connection.Connection.from_options())

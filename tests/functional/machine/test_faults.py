@@ -19,13 +19,13 @@ from testtools import content
 from kubevirt_sandbox.testing import machines
 from tests.fixtures import base
 from tests.fixtures import emulator
-from tests.fixtures import sandbox as sandbox_
+from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
 
-#: What can happen to one call. After the last, it was carried out.
-BAD_MOMENTS = ('409', '429', '500', '503', 'reset', 'drop-after')
+#: Faults of one write. With drop-after the API server executes it.
+WRITE_FAULTS = ('409', '429', '500', '503', 'reset', 'drop-after')
 
-#: How a refusal of the API is explained.
+#: Parts of the messages that explain a denied API call.
 _REASONS = {'403': 'lacks the right to',
             '401': 'does not accept the credentials'}
 
@@ -53,7 +53,7 @@ class Redfish:
     def is_on(self):
         return self.emulator.system(self.identity)['PowerState'] == 'On'
 
-    def refused_access(self, code):
+    def assert_access_denied(self, code):
         answer = self.emulator.reset(self.identity, 'On', expect=500).json()
         self._test.assertEqual(
             'Base.1.18.AccessDenied',
@@ -61,7 +61,7 @@ class Redfish:
         self._test.assertIn(_REASONS[code], str(answer))
         self.emulator.process.wait_output('Kubernetes API denied access')
 
-    def unavailable(self):
+    def assert_unavailable(self):
         answer = self.emulator.reset(self.identity, 'ForceRestart',
                                      expect=503)
         self._test.assertTrue(answer.headers['Retry-After'].isdigit())
@@ -85,20 +85,20 @@ class Ipmi:
     def is_on(self):
         return self.vbmcd.ipmi(self.name, 'power', 'status').endswith('on')
 
-    def refused_access(self, code):
-        self._fails('Insufficient privilege level', 'power', 'on')
+    def assert_access_denied(self, code):
+        self._assert_fails('Insufficient privilege level', 'power', 'on')
         self._test.assertIn(_REASONS[code], self.vbmcd.process.output)
 
-    def unavailable(self):
-        self._fails('Node busy', 'power', 'reset')
+    def assert_unavailable(self):
+        self._assert_fails('Node busy', 'power', 'reset')
 
-    def _fails(self, reason, *words):
+    def _assert_fails(self, reason, *words):
         with testtools.ExpectedException(AssertionError, '(?s).*' + reason):
             self.vbmcd.ipmi(self.name, 'chassis', *words)
 
 
 class Faults:
-    """The tests; for a BMC of either protocol."""
+    """Mixin with the tests, for a BMC of either protocol."""
 
     VMS = 0
 
@@ -111,7 +111,7 @@ class Faults:
 
     @contextlib.contextmanager
     def case(self, name):
-        """Tell, when a test fails, with which of its cases it was."""
+        """Name the case in the details of a failed test."""
         try:
             yield
         except Exception:
@@ -119,7 +119,7 @@ class Faults:
             raise
 
     def eventually(self, condition, seconds, what):
-        """Poll until it holds. :returns: the seconds that took"""
+        """Poll until a condition is true; return the seconds that took."""
         begin = time.monotonic()
         while not condition():
             if time.monotonic() - begin > seconds:
@@ -128,7 +128,7 @@ class Faults:
         return time.monotonic() - begin
 
     def start(self):
-        """Have the guest run; returns how often it has booted."""
+        """Start the guest and return the number of its boots so far."""
         self.sandbox.patch('virtualmachines', self.name,
                            {'spec': {'runStrategy': 'RerunOnFailure'}})
         self.sandbox.wait_running(self.name)
@@ -138,10 +138,10 @@ class Faults:
     # Writes
 
     @contextlib.contextmanager
-    def bad_moment(self, action):
-        """Let the next write of each kind go wrong; see that one did."""
+    def faulty_write(self, action):
+        """Make the next write of each kind fail; check that one did."""
         self.sandbox.clear_faults()
-        # Reads stay as they are: they are told apart by their verb.
+        # Only writes fail; the verbs exclude reads.
         for verb in 'PUT', 'PATCH', 'POST':
             self.sandbox.fault(action, verb=verb,
                                where=f'/{self.name}(/|$)')
@@ -151,22 +151,22 @@ class Faults:
         self.sandbox.clear_faults()
 
     def version(self):
-        """Tell the resourceVersion everything so far has."""
+        """Return the current resourceVersion of the VMIs' collection."""
         return self.sandbox.request(
-            'GET', sandbox_.path('virtualmachineinstances'),
+            'GET', sandbox.path('virtualmachineinstances'),
             expect=200).json()['metadata']['resourceVersion']
 
-    def made_since(self, version):
-        """List the uids of all VMIs of the VM made after a version.
+    def vmis_since(self, version):
+        """List the uids of all VMIs of the VM created after a version.
 
-        The history the API keeps for watches tells it, up to a change that
-        is made to mark its end.
+        A watch from that version delivers them, up to a change that this
+        method makes to mark the end.
         """
         mark = self.sandbox.patch('virtualmachineinstances', self.name, {
             'metadata': {'annotations': {'mark': version}}})
         uids = []
         with self.sandbox.request(
-                'GET', sandbox_.path('virtualmachineinstances'), stream=True,
+                'GET', sandbox.path('virtualmachineinstances'), stream=True,
                 params={'watch': 'true', 'resourceVersion': version,
                         'fieldSelector': 'metadata.name=' + self.name},
                 expect=200) as response:
@@ -179,47 +179,47 @@ class Faults:
                         == mark['metadata']['resourceVersion']):
                     return uids
 
-    def test_power_on(self):
-        for action in BAD_MOMENTS:
+    def test_power_on_survives_each_fault(self):
+        for action in WRITE_FAULTS:
             with self.case(action):
                 version = self.version()
                 boots = len(self.sandbox.boots(self.name))
-                with self.bad_moment(action):
+                with self.faulty_write(action):
                     self.bmc.power('on')
                 self.sandbox.wait_boot(self.name, boots + 1)
                 self.sandbox.wait_running(self.name)
-                self.assertEqual(1, len(self.made_since(version)))
+                self.assertEqual(1, len(self.vmis_since(version)))
                 self.assertEqual(boots + 1,
                                  len(self.sandbox.boots(self.name)))
                 self.bmc.power('off')
                 self.sandbox.wait_stopped(self.name)
 
-    def _test_again(self, what):
+    def _test_restart(self, what):
         boots = self.start()
-        for number, action in enumerate(BAD_MOMENTS, 1):
+        for number, action in enumerate(WRITE_FAULTS, 1):
             with self.case(action):
                 version = self.version()
                 before = self.sandbox.vmi(self.name)['metadata']['uid']
-                with self.bad_moment(action):
+                with self.faulty_write(action):
                     self.bmc.power(what)
                 self.sandbox.wait_running(self.name, other_than=before)
                 self.sandbox.wait_boot(self.name, boots + number)
-                self.assertEqual(1, len(self.made_since(version)))
+                self.assertEqual(1, len(self.vmis_since(version)))
                 self.assertEqual(boots + number,
                                  len(self.sandbox.boots(self.name)))
-                self.eventually(self.bmc.is_on, 15, 'on again')
+                self.eventually(self.bmc.is_on, 15, 'on')
 
-    def test_reset(self):
-        self._test_again('reset')
+    def test_reset_survives_each_fault(self):
+        self._test_restart('reset')
 
-    def test_cycle(self):
-        self._test_again('cycle')
+    def test_cycle_survives_each_fault(self):
+        self._test_restart('cycle')
 
     def _test_off(self, what):
-        for action in BAD_MOMENTS:
+        for action in WRITE_FAULTS:
             with self.case(action):
                 boots = self.start()
-                with self.bad_moment(action):
+                with self.faulty_write(action):
                     self.bmc.power(what)
                 stopped = self.sandbox.wait_stopped(self.name)
                 self.eventually(lambda: not self.bmc.is_on(), 15, 'off')
@@ -229,25 +229,25 @@ class Faults:
                 self.sandbox.patch('virtualmachines', self.name,
                                    {'spec': {'runStrategy': 'Halted'}})
 
-    def test_power_off(self):
+    def test_power_off_survives_each_fault(self):
         self._test_off('off')
 
-    def test_soft_off(self):
+    def test_soft_off_survives_each_fault(self):
         self._test_off('soft')
 
-    def test_boot_once(self):
-        for action in BAD_MOMENTS:
+    def test_one_time_boot_survives_each_fault(self):
+        for action in WRITE_FAULTS:
             with self.case(action):
                 boots = len(self.sandbox.boots(self.name))
                 before = self.sandbox.vm(self.name)
-                with self.bad_moment(action):
+                with self.faulty_write(action):
                     self.bmc.once()
                 after = self.sandbox.vm(self.name)
-                # One change of the VM, however often it was asked for.
+                # One change of the VM, however often the write was sent.
                 self.assertEqual(before['metadata']['generation'] + 1,
                                  after['metadata']['generation'])
-                # The next write in a row is that which puts things back.
-                with self.bad_moment(action):
+                # The second fault hits the write that restores the spec.
+                with self.faulty_write(action):
                     self.bmc.power('on')
                     boot = self.sandbox.wait_boot(self.name, boots + 1)
                     self.assertEqual('Pxe', boot['class'])
@@ -260,8 +260,8 @@ class Faults:
                 self.sandbox.patch('virtualmachines', self.name,
                                    {'spec': {'runStrategy': 'Halted'}})
 
-    def test_hang(self):
-        """A write that is never answered is given up and made again."""
+    def test_write_is_repeated_after_timeout(self):
+        """A write without response is repeated after its timeout."""
         self.sandbox.fault('hang', verb='PATCH', where=f'/{self.name}$',
                            delay=2)
         begin = time.monotonic()
@@ -273,7 +273,7 @@ class Faults:
     # Reads
 
     def _test_watch(self, *actions, count=1, **more):
-        """Break the watches; see whether a change made behind is read."""
+        """Break the watches; check that later changes are read."""
         self.start()
         for action in actions:
             with self.case(action):
@@ -281,7 +281,7 @@ class Faults:
                                'virtualmachineinstances'):
                     self.sandbox.fault(action, verb='WATCH', count=count,
                                        where=f'/{plural}$', **more)
-                    # To have a look at it, the watch must begin anew.
+                    # The fault above affects new watches only.
                     self.sandbox.fault('break', verb='WATCH', count=1,
                                        where=f'/{plural}$')
                 self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
@@ -291,62 +291,61 @@ class Faults:
                 self.eventually(self.bmc.is_on, 15, 'on')
                 self.sandbox.clear_faults()
 
-    def test_broken_watch(self):
+    def test_reads_changes_after_broken_watch(self):
         self._test_watch('break', '429', '500', '503', 'reset')
 
-    def test_expired_watch(self):
+    def test_reads_changes_after_expired_watch(self):
         self._test_watch('gone')
         self._test_watch('gone', event=True)
 
-    def test_watch_that_keeps_failing(self):
+    def test_reads_changes_while_watches_fail(self):
         self._test_watch('500', 'reset', count=100)
 
-    def test_refused(self):
-        """No right to do it: said so, at once, and nothing is done."""
+    def test_denied_write_is_reported_at_once(self):
+        """A denied write is reported at once and changes nothing."""
         for action in '403', '401':
             with self.case(action):
                 self.sandbox.fault(action, verb='PATCH',
                                    where=f'/{self.name}$', count=100)
                 begin = time.monotonic()
-                self.bmc.refused_access(action)
-                # Far from the deadline of a write that is tried again.
+                self.bmc.assert_access_denied(action)
+                # Well below the deadline of a repeated write.
                 self.assertLess(time.monotonic() - begin, 15)
                 self.assertEqual('Halted', self.sandbox.vm(self.name)[
                     'spec']['runStrategy'])
                 self.sandbox.clear_faults()
-        # And when it is given the right, it does it.
+        # It succeeds when the API allows it.
         self.bmc.power('on')
         self.sandbox.wait_boot(self.name, 1)
 
-    def test_longer_outage(self):
-        """Longer than a BMC tries: it says so, and does it afterwards."""
+    def test_long_outage_is_reported(self):
+        """An outage longer than a BMC's deadline is reported as such."""
         boots = self.start()
         before = self.sandbox.vmi(self.name)['metadata']['uid']
         self.sandbox.outage(8)
-        # Said while it lasts, or it would have been done.
-        self.bmc.unavailable()
+        # A response after the outage would be a success.
+        self.bmc.assert_unavailable()
         self.eventually(self.sandbox.is_available, 20, 'API')
         self.assertEqual(boots, len(self.sandbox.boots(self.name)))
         self.eventually(self.bmc.is_on, 15, 'on')
         self.bmc.power('reset')
         self.sandbox.wait_running(self.name, other_than=before)
 
-    def test_outage(self):
+    def test_state_is_current_after_short_outage(self):
         self.start()
         threading.Timer(0.2, self.bmc.is_on).start()
         self.sandbox.outage(3)
         self.eventually(self.sandbox.is_available, 10, 'API')
-        # Behind the BMC's back: an answer of before the outage is told from
-        # one of after it.
+        # A change by another client shows whether a read is stale.
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
 
-        def off():
+        def is_off():
             try:
                 return not self.bmc.is_on()
             except AssertionError:
                 return False
 
-        self.eventually(off, 15, 'off')
+        self.eventually(is_off, 15, 'off')
         self.bmc.power('on')
         self.eventually(self.bmc.is_on, 15, 'on')
 

@@ -261,7 +261,7 @@ class BadMomentTestCase(media_case.MediaTestCase):
         bmc = self.bmc()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for action, where in itertools.product(
-                machine_case.BAD_MOMENTS,
+                machine_case.WRITE_FAULTS,
                 ('datavolumes', 'secrets', 'virtualmachines')):
             self.sandbox.clear_faults()
             for verb in ('POST', 'PATCH', 'DELETE'):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power operations as KubeVirt executes them, verified by guests' records."""
+"""Power operations, verified by the sandbox's record of guests' boots."""
 
 import threading
 
@@ -18,7 +18,7 @@ PAUSED = power_state.PowerState.PAUSED
 
 STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once')
 
-DEAF = {machine_case.IGNORE_ACPI: 'true'}
+IGNORES_ACPI = {machine_case.IGNORE_ACPI: 'true'}
 
 
 def unschedulable(spec):
@@ -53,11 +53,11 @@ class SwitchTestCase(machine_case.MachineTestCase):
             self.stays(lambda: machine.power_state() is OFF)
             machine.reset(R.ON)
             self.becomes(machine, ON)
-            self.until('nothing to remember',
+            self.until('no annotations',
                        lambda: not self.annotations(machine.name))
             self.assertEqual(after, self.strategy(machine.name))
 
-    def test_running_field(self):
+    def test_on_and_off_with_running_field(self):
         machine = self.machine(None, running=False)
         for _ in range(2):
             machine.reset(R.ON)
@@ -71,15 +71,14 @@ class SwitchTestCase(machine_case.MachineTestCase):
         self.assertNotIn('runStrategy', vm['spec'])
         self.assertEqual({}, self.annotations(machine.name))
 
-    def test_configured_strategies(self):
+    def test_on_uses_configured_run_strategy(self):
         for strategy in ('Always', 'Manual'):
             machine = self.machine('Halted', self.bmc(run_strategy=strategy))
             machine.reset(R.ON)
             self.becomes(machine, ON)
             self.assertEqual(strategy, self.strategy(machine.name))
 
-    def test_guest_that_shuts_down_stays_off_and_one_that_crashes_comes_back(
-            self):
+    def test_crashed_guest_restarts_and_shut_down_guest_stays_off(self):
         machine = self.machine('Halted')
         machine.reset(R.ON)
         self.becomes(machine, ON)
@@ -93,14 +92,14 @@ class SwitchTestCase(machine_case.MachineTestCase):
         self.becomes(machine, ON)
         self.assertEqual(3, len(self.sandbox.boots(machine.name)))
 
-    def test_power_button(self):
+    def test_power_button_toggles(self):
         machine = self.machine('Manual')
         machine.reset(R.PUSH_POWER_BUTTON)
         self.becomes(machine, ON)
         machine.reset(R.PUSH_POWER_BUTTON)
         self.becomes(machine, OFF)
 
-    def test_always_remembered_by_another_bmc(self):
+    def test_another_bmc_restores_always(self):
         name = self.machine('Always', off=False).name
         self.bmc().machine(name).reset(R.FORCE_OFF)
         self.sandbox.wait_stopped(name)
@@ -109,16 +108,17 @@ class SwitchTestCase(machine_case.MachineTestCase):
         self.sandbox.wait_running(name)
         self.assertEqual('Always', self.strategy(name))
 
-    def test_what_is_remembered_is_forgotten_when_others_decide(self):
+    def test_strategy_set_by_others_removes_annotations(self):
         machine = self.machine('Always', off=False)
         machine.reset(R.FORCE_OFF)
         self.becomes(machine, OFF)
         self.assertTrue(self.annotations(machine.name))
         self.sandbox.patch('virtualmachines', machine.name,
                            {'spec': {'runStrategy': 'Manual'}})
-        self.until('forgotten', lambda: not self.annotations(machine.name))
+        self.until('no annotations',
+                   lambda: not self.annotations(machine.name))
 
-    def test_vm_that_is_deleted(self):
+    def test_reset_of_deleted_vm_raises_not_found(self):
         machine = self.machine('Manual', off=False)
         self.sandbox.delete('virtualmachines', machine.name)
         self.sandbox.wait('virtualmachines', machine.name,
@@ -127,13 +127,13 @@ class SwitchTestCase(machine_case.MachineTestCase):
             self.assertRaises(errors.MachineNotFound, machine.reset, action)
 
 
-class InBetweenTestCase(machine_case.MachineTestCase):
+class TransitionTestCase(machine_case.MachineTestCase):
 
-    def test_plug_is_pulled_while_a_shutdown_hangs(self):
+    def test_force_off_ends_hanging_shutdown(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
             machine = self.machine(strategy, bmc, off=False, grace=600,
-                                   annotations=DEAF)
+                                   annotations=IGNORES_ACPI)
             machine.reset(R.GRACEFUL_SHUTDOWN)
             self.stays(lambda: machine.power_state() is DOWN, 0.3)
             machine.reset(R.GRACEFUL_SHUTDOWN)
@@ -143,19 +143,19 @@ class InBetweenTestCase(machine_case.MachineTestCase):
             self.stays(lambda: machine.power_state() is OFF)
             self.assertEqual(1, len(self.sandbox.boots(machine.name)))
 
-    def test_plug_is_pulled_when_the_vmi_was_deleted_by_somebody(self):
+    def test_force_off_ends_deleted_vmi(self):
         machine = self.machine('Manual', off=False, grace=600,
-                               annotations=DEAF)
+                               annotations=IGNORES_ACPI)
         self.sandbox.delete('virtualmachineinstances', machine.name)
         self.becomes(machine, DOWN)
         machine.reset(R.FORCE_OFF)
         self.becomes(machine, OFF)
 
-    def test_on_waits_for_the_end_of_a_shutdown(self):
+    def test_on_waits_for_end_of_shutdown(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
             machine = self.machine(strategy, bmc, off=False, grace=3,
-                                   annotations=DEAF)
+                                   annotations=IGNORES_ACPI)
             uid = self.uid(machine.name)
             machine.reset(R.GRACEFUL_SHUTDOWN)
             self.assertIs(DOWN, machine.power_state())
@@ -164,9 +164,9 @@ class InBetweenTestCase(machine_case.MachineTestCase):
             self.becomes(machine, ON)
             self.assertEqual(strategy, self.strategy(machine.name))
 
-    def test_on_says_that_it_still_waits(self):
+    def test_on_raises_unavailable_while_shutdown_hangs(self):
         machine = self.machine('Manual', self.bmc(write_deadline=0.5),
-                               off=False, grace=600, annotations=DEAF)
+                               off=False, grace=600, annotations=IGNORES_ACPI)
         machine.reset(R.GRACEFUL_SHUTDOWN)
         e = self.assertRaises(errors.Unavailable, machine.reset, R.ON)
         self.assertTrue(e.retry_after)
@@ -177,7 +177,7 @@ class InBetweenTestCase(machine_case.MachineTestCase):
             machine = self.machine(strategy, bmc)
             before = len(self.sandbox.boots(machine.name))
             machine.reset(R.ON)
-            # The guest is quick, and this test may not be.
+            # The guest may have booted before this line runs.
             self.assertIn(machine.power_state(), (UP, ON))
             machine.reset(R.FORCE_OFF)
             self.becomes(machine, OFF)
@@ -185,7 +185,7 @@ class InBetweenTestCase(machine_case.MachineTestCase):
             self.assertIn(len(self.sandbox.boots(machine.name)) - before,
                           (0, 1))
 
-    def test_two_bmcs_at_once_restart_once(self):
+    def test_concurrent_resets_restart_once(self):
         machine = self.machine('RerunOnFailure', off=False)
         others = [self.bmc().machine(machine.name) for _ in range(2)]
         uid = self.uid(machine.name)
@@ -202,7 +202,7 @@ class InBetweenTestCase(machine_case.MachineTestCase):
 
 class RestartTestCase(machine_case.MachineTestCase):
 
-    def test_under_every_strategy(self):
+    def test_restart_under_every_strategy(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
             machine = self.machine(strategy, bmc, off=False)
@@ -216,12 +216,12 @@ class RestartTestCase(machine_case.MachineTestCase):
                 self.becomes(machine, ON)
                 self.assertEqual(boots + 1,
                                  len(self.sandbox.boots(machine.name)))
-            self.until('its strategy again',
+            self.until('original run strategy',
                        lambda: self.strategy(machine.name) == strategy)
-            self.until('nothing to remember',
+            self.until('no annotations',
                        lambda: not self.annotations(machine.name))
 
-    def test_brings_pending_changes(self):
+    def test_restart_applies_pending_changes(self):
         machine = self.machine('Always', off=False)
         self.sandbox.patch('virtualmachines', machine.name, [{
             'op': 'add', 'value': 1, 'path': '/spec/template/spec/domain/'
@@ -230,7 +230,7 @@ class RestartTestCase(machine_case.MachineTestCase):
         self.assertEqual(
             'Pxe', self.sandbox.wait_boot(machine.name, 2)['class'])
 
-    def test_off_is_refused(self):
+    def test_restart_of_machine_that_is_off_is_refused(self):
         bmc = self.bmc()
         for strategy in STRATEGIES:
             machine = self.machine(strategy, bmc)
@@ -241,11 +241,11 @@ class RestartTestCase(machine_case.MachineTestCase):
                 self.assertIn('is off', str(e))
             self.stays(lambda: machine.power_state() is OFF, 0.2)
 
-    def test_restart_that_hangs_is_forced(self):
+    def test_force_restart_ends_hanging_restart(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual'):
             machine = self.machine(strategy, bmc, off=False, grace=600,
-                                   annotations=DEAF)
+                                   annotations=IGNORES_ACPI)
             uid = self.uid(machine.name)
             machine.reset(R.GRACEFUL_RESTART)
             self.stays(lambda: self.uid(machine.name) == uid, 0.3)
@@ -254,9 +254,9 @@ class RestartTestCase(machine_case.MachineTestCase):
             self.sandbox.wait_running(machine.name, other_than=uid)
             self.assertEqual(strategy, self.strategy(machine.name))
 
-    def test_shutdown_that_hangs_is_reset(self):
+    def test_force_restart_ends_hanging_shutdown(self):
         machine = self.machine('Manual', off=False, grace=600,
-                               annotations=DEAF)
+                               annotations=IGNORES_ACPI)
         uid = self.uid(machine.name)
         machine.reset(R.GRACEFUL_SHUTDOWN)
         self.becomes(machine, DOWN)
@@ -265,9 +265,9 @@ class RestartTestCase(machine_case.MachineTestCase):
         machine.reset(R.FORCE_RESTART)
         self.sandbox.wait_running(machine.name, other_than=uid)
 
-    def test_restart_that_hangs_is_given_up(self):
+    def test_force_off_ends_hanging_restart(self):
         machine = self.machine('Always', off=False, grace=600,
-                               annotations=DEAF)
+                               annotations=IGNORES_ACPI)
         machine.reset(R.GRACEFUL_RESTART)
         self.becomes(machine, DOWN)
         machine.reset(R.FORCE_OFF)
@@ -290,7 +290,7 @@ class PauseTestCase(machine_case.MachineTestCase):
         self.becomes(machine, ON)
         self.assertEqual(1, len(self.sandbox.boots(machine.name)))
 
-    def test_paused_machine_is_switched(self):
+    def test_paused_machine_is_reset(self):
         for action, state in ((R.FORCE_OFF, OFF), (R.FORCE_RESTART, ON),
                               (R.GRACEFUL_SHUTDOWN, OFF)):
             machine = self.machine('Manual', off=False, grace=1)
@@ -298,7 +298,7 @@ class PauseTestCase(machine_case.MachineTestCase):
             machine.reset(action)
             self.becomes(machine, state)
 
-    def test_off_is_refused(self):
+    def test_pause_of_machine_that_is_off_is_refused(self):
         machine = self.machine('Manual')
         for action in (R.PAUSE, R.RESUME):
             self.assertRaises(errors.WrongState, machine.reset, action)
@@ -306,7 +306,7 @@ class PauseTestCase(machine_case.MachineTestCase):
 
 class ProblemTestCase(machine_case.MachineTestCase):
 
-    def stuck(self, strategy, reason, bmc, **kwargs):
+    def make_failing(self, strategy, reason, bmc, **kwargs):
         name = self.make(strategy, **kwargs)
         machine = self.handle(bmc, name)
         if strategy == 'Manual':
@@ -318,46 +318,46 @@ class ProblemTestCase(machine_case.MachineTestCase):
         self.assertIs(OFF, machine.power_state())
         return machine
 
-    def stops_trying(self, machine):
+    def assert_force_off_ends_start(self, machine):
         machine.reset(R.FORCE_OFF)
         self.until('no VMI', lambda: self.uid(machine.name) is None)
         self.stays(lambda: self.uid(machine.name) is None)
         self.assertIsNone(machine.problem())
         self.assertIs(OFF, machine.power_state())
 
-    def test_no_node(self):
+    def test_unschedulable(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
-            machine = self.stuck(strategy, ('ErrorUnschedulable',), bmc,
-                                 change=unschedulable)
+            machine = self.make_failing(strategy, ('ErrorUnschedulable',), bmc,
+                                        change=unschedulable)
             self.assertIn('nodes are available', machine.problem().message)
-            self.stops_trying(machine)
+            self.assert_force_off_ends_start(machine)
             self.sandbox.patch('virtualmachines', machine.name, [{
                 'op': 'remove', 'path': '/spec/template/spec/nodeSelector'}])
             machine.reset(R.ON)
             self.becomes(machine, ON)
             self.assertEqual(strategy, self.strategy(machine.name))
 
-    def test_no_image(self):
-        machine = self.stuck('RerunOnFailure',
-                             ('ErrImagePull', 'ImagePullBackOff'),
-                             self.bmc(), change=without_image)
+    def test_image_pull_failure(self):
+        machine = self.make_failing('RerunOnFailure',
+                                    ('ErrImagePull', 'ImagePullBackOff'),
+                                    self.bmc(), change=without_image)
         self.assertIn('example.test/missing', machine.problem().message)
         machine.reset(R.ON)
         self.assertRaises(errors.WrongState, machine.reset, R.FORCE_RESTART)
-        self.stops_trying(machine)
+        self.assert_force_off_ends_start(machine)
         machine.reset(R.ON)
         self.assertTrue(machine.wait(
             lambda vm, vmi: power_state.problem(vm, vmi), 15))
-        self.stops_trying(machine)
+        self.assert_force_off_ends_start(machine)
 
     def test_crash_loop(self):
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure'):
-            machine = self.stuck(
+            machine = self.make_failing(
                 strategy, ('CrashLoopBackOff',), bmc,
                 annotations={machine_case.FAIL_START: 'true'})
-            self.stops_trying(machine)
+            self.assert_force_off_ends_start(machine)
             self.sandbox.patch('virtualmachines', machine.name, {
                 'spec': {'template': {'metadata': {'annotations': {
                     machine_case.FAIL_START: None}}}}})
@@ -365,8 +365,8 @@ class ProblemTestCase(machine_case.MachineTestCase):
             self.becomes(machine, ON, 40)
             self.assertEqual(strategy, self.strategy(machine.name))
 
-    def test_data_volume_that_cannot_be_made(self):
-        # KubeVirt tries the start that comes with a new strategy once.
+    def test_data_volume_refused_by_cdi(self):
+        # KubeVirt tries the start that a new run strategy causes once.
         machine = self.machine('RerunOnFailure')
         name = machine.name
         spec = self.sandbox.vm(name)['spec']
@@ -374,13 +374,13 @@ class ProblemTestCase(machine_case.MachineTestCase):
         self.sandbox.patch('virtualmachines', name, {'spec': {
             'runStrategy': 'Halted',
             'dataVolumeTemplates': [{
-                # CDI refuses what is smaller than 1 MiB.
+                # CDI refuses volumes smaller than 1 MiB.
                 'metadata': {'name': name}, 'spec': {
                     'source': {'blank': {}}, 'storage': {'resources': {
                         'requests': {'storage': '1Ki'}}}}}],
             'template': {'spec': {'volumes': volumes + [
                 {'name': 'more', 'dataVolume': {'name': name}}]}}}})
-        self.until('Halted is seen', lambda: self.sandbox.vm(name)[
+        self.until('status Halted', lambda: self.sandbox.vm(name)[
             'status']['runStrategy'] == 'Halted')
         machine.reset(R.ON)
         self.assertTrue(machine.wait(
@@ -389,7 +389,7 @@ class ProblemTestCase(machine_case.MachineTestCase):
         self.stays(lambda: machine.problem() is not None)
         self.assertIs(OFF, machine.power_state())
         self.assertIn('DataVolume', machine.problem().message)
-        self.stops_trying(machine)
+        self.assert_force_off_ends_start(machine)
         machine.reset(R.ON)
         self.sandbox.patch('virtualmachines', name, {'spec': {
             'dataVolumeTemplates': None,
@@ -399,10 +399,10 @@ class ProblemTestCase(machine_case.MachineTestCase):
 
 
 class FaultTestCase(machine_case.MachineTestCase):
-    """Each write survives a bad moment, and happens once."""
+    """Each write succeeds in spite of a fault and takes effect once."""
 
-    #: What is done, the strategy, whether it is off before, how many boots
-    #: follow, and by which methods it is written.
+    #: Reset type, run strategy, whether the machine is off before, number of
+    #: boots that follow, and HTTP methods of the writes.
     CASES = [
         (R.ON, 'Halted', True, 1, ('PATCH', 'PUT')),
         (R.ON, 'Manual', True, 1, ('PUT',)),
@@ -416,21 +416,22 @@ class FaultTestCase(machine_case.MachineTestCase):
         (R.FORCE_RESTART, 'Once', False, 1, ('PATCH', 'PUT')),
     ]
 
-    def test_each_write(self):
+    def test_each_write_survives_each_fault(self):
         bmc = self.bmc()
         for action, strategy, off, boots, verbs in self.CASES:
             machine = self.machine(strategy, bmc, off=off)
-            for moment in machine_case.BAD_MOMENTS:
+            for fault in machine_case.WRITE_FAULTS:
                 for verb in verbs:
                     self.sandbox.fault(
-                        moment, verb=verb,
+                        fault, verb=verb,
                         where=f'virtualmachines/{machine.name}')
-                    self.once(machine, action, boots, moment)
+                    self.reset_once(machine, action, boots, fault)
                     self.assertEqual([1], self.fault_hits())
                     self.sandbox.clear_faults()
-                    self.back(machine, strategy, off)
+                    self.restore(machine, strategy, off)
 
-    def once(self, machine, action, boots, moment):
+    def reset_once(self, machine, action, boots, fault):
+        """Reset a machine and check the number of boots that follow."""
         before = len(self.sandbox.boots(machine.name))
         uid = self.uid(machine.name)
         machine.reset(action)
@@ -439,11 +440,11 @@ class FaultTestCase(machine_case.MachineTestCase):
         else:
             self.sandbox.wait_running(machine.name, other_than=uid)
             self.becomes(machine, ON)
-        # A second time would show soon after the first.
+        # A repeated reset would show soon after the first.
         self.stays(lambda: len(self.sandbox.boots(machine.name))
-                   == before + boots, 0.3 if moment == 'drop-after' else 0.1)
+                   == before + boots, 0.3 if fault == 'drop-after' else 0.1)
 
-    def back(self, machine, strategy, off):
+    def restore(self, machine, strategy, off):
         if off:
             machine.reset(R.FORCE_OFF)
             self.becomes(machine, OFF)
@@ -455,28 +456,28 @@ class FaultTestCase(machine_case.MachineTestCase):
                                {'spec': {'runStrategy': strategy}})
             self.sandbox.wait('virtualmachines', machine.name, lambda vm: vm[
                 'status'].get('runStrategy') == strategy)
-        self.until('its strategy', lambda: self.strategy(machine.name)
+        self.until('run strategy', lambda: self.strategy(machine.name)
                    == strategy)
 
-    def test_api_that_goes_away_for_a_moment(self):
+    def test_reset_survives_short_outage(self):
         machine = self.machine('Manual')
         self.sandbox.outage(1)
         machine.reset(R.ON)
         self.becomes(machine, ON)
         self.assertEqual(1, len(self.sandbox.boots(machine.name)))
 
-    def test_api_that_stays_away(self):
+    def test_reset_raises_unavailable_in_long_outage(self):
         machine = self.machine('Manual', self.bmc(write_deadline=0.5))
         self.sandbox.outage(8)
         self.addCleanup(self.until, 'the API', self.sandbox.is_available)
-        # Else it would have been done, 8 s later.
+        # Without the deadline, reset would succeed after 8 s.
         self.assertRaises(errors.Unavailable, machine.reset, R.ON)
 
 
 class KilledTestCase(machine_case.MachineTestCase):
     """A process is killed after each write; the next one continues."""
 
-    def test_next_bmc_finishes_what_was_begun(self):
+    def test_next_bmc_finishes_reset_of_killed_one(self):
         bmc = self.bmc()
         for action, strategy, off, state in (
                 (R.FORCE_OFF, 'Always', False, OFF),
@@ -496,31 +497,32 @@ class KilledTestCase(machine_case.MachineTestCase):
                 machine.reset(R.ON)
                 self.becomes(machine, ON)
                 after = {'Halted': 'RerunOnFailure'}.get(strategy, strategy)
-                self.until('its strategy', lambda: self.strategy(
+                self.until('run strategy', lambda: self.strategy(
                     machine.name) == after)
-                self.until('nothing to remember',
+                self.until('no annotations',
                            lambda: not self.annotations(machine.name))
                 if finished:
                     break
 
-    def test_nobody_finishes_it_and_the_vm_is_right(self):
-        # Killed between remembering and stopping: it runs on, and another
-        # VMI makes what is remembered stale.
+    def test_unfinished_force_off_leaves_machine_on(self):
+        # Killed between the annotation and the stop: the machine stays on,
+        # and its next VMI makes the annotation stale.
         machine = self.machine('Always', off=False)
         self.assertFalse(self.run_bmc(machine.name, 'reset', 'ForceOff',
                                       writes=1))
         self.stays(lambda: machine.power_state() is ON)
         self.sandbox.do(machine.name, 'restart')
-        self.until('forgotten', lambda: not self.annotations(machine.name))
+        self.until('no annotations',
+                   lambda: not self.annotations(machine.name))
         self.assertEqual('Always', self.strategy(machine.name))
 
 
 LateSwitchTestCase = lagging_controllers.lagging(
     SwitchTestCase,
-    'test_always_remembered_by_another_bmc',
-    'test_vm_that_is_deleted')
-LateInBetweenTestCase = lagging_controllers.lagging(
-    InBetweenTestCase,
-    'test_on_waits_for_the_end_of_a_shutdown',
+    'test_another_bmc_restores_always',
+    'test_reset_of_deleted_vm_raises_not_found')
+LateTransitionTestCase = lagging_controllers.lagging(
+    TransitionTestCase,
+    'test_on_waits_for_end_of_shutdown',
     'test_off_while_powering_on',
-    'test_two_bmcs_at_once_restart_once')
+    'test_concurrent_resets_restart_once')
