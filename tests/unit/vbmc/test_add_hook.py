@@ -19,7 +19,7 @@ class AddHookTest(base.BaseTestCase):
         command = found(app, None, cmd_name='add')
         return command.get_parser('vbmc add').parse_args(list(words))
 
-    def test_the_installed_vbmc_has_the_options(self):
+    def test_vbmc_add_has_the_options(self):
         self.useFixture(fixtures.MonkeyPatch('os.getcwd', lambda: '/where'))
         options = self.parse('ns/vm', '--driver', 'kubevirt', '--namespace',
                              'ns', '--kubeconfig', 'sub/../k', '--context',
@@ -29,22 +29,22 @@ class AddHookTest(base.BaseTestCase):
             (options.domain_name, options.driver, options.namespace,
              options.kubeconfig, options.context, options.port))
 
-    def test_nothing_chosen_is_nothing_sent(self):
+    def test_options_default_to_none(self):
         options = self.parse('vm')
         self.assertEqual((None,) * 4, (
             options.driver, options.namespace, options.kubeconfig,
             options.context))
 
-    def test_home(self):
+    def test_expands_home_directory_in_kubeconfig(self):
         self.assertEqual(os.path.expanduser('~/k'),
                          self.parse('vm', '--kubeconfig', '~/k').kubeconfig)
 
-    def test_drivers_are_found_by_name(self):
+    def test_accepts_installed_drivers_only(self):
         self.assertEqual({'kubevirt', 'libvirt'}, set(drivers.load()))
         self.useFixture(fixtures.MockPatch('sys.stderr'))
         self.assertRaises(SystemExit, self.parse, 'vm', '--driver', 'x')
 
-    def test_the_hook_is_registered(self):
+    def test_hook_leaves_parser_and_result(self):
         manager = commandmanager.CommandManager('virtualbmc')
         self.assertEqual('virtualbmc', manager.namespace)
         hook = add_hook.AddHook(None)

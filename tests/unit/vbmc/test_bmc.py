@@ -7,7 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
-from sushy_kubevirt.machine import machine as machine_
+from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt import bmc
@@ -24,7 +24,7 @@ class BmcTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.machine = mock.create_autospec(machine_.Machine, instance=True)
+        self.machine = mock.create_autospec(machine.Machine, instance=True)
         self.machine.uuid = UUID
         self.machine.problem.return_value = None
         self.find = mock.Mock(return_value=self.machine)
@@ -44,18 +44,18 @@ class DeviceTest(BmcTestCase):
             (0, bytes((0, 0, 3, 0x14, 2, 0x80, 0, 0, 0, 0, 0))),
             self.ask(6, 1))
 
-    def test_guid(self):
+    def test_guid_is_uuid_of_vm(self):
         self.assertEqual(bytes(16), self.bmc.guid())
         code, data = self.ask(6, 0x37)
         self.assertEqual((0, UUID),
                          (code, str(uuid.UUID(bytes_le=bytes(data)))))
         self.assertEqual(data, self.bmc.guid())
 
-    def test_there_is_no_serial_console(self):
+    def test_serial_over_lan_is_unavailable(self):
         self.assertEqual((0x81, b''), self.ask(6, 0x48, 1, 1, 0, 0, 0, 0))
         self.assertEqual((0x81, b''), self.ask(6, 0x49, 1, 1, 0, 0, 0, 0))
 
-    def test_cold_reset(self):
+    def test_cold_reset_clears_set_in_progress(self):
         self.ask(0, 8, 0, 1)
         self.assertEqual((0, b''), self.ask(6, 2))
         self.reset.assert_called_once_with(self.session)
@@ -64,7 +64,7 @@ class DeviceTest(BmcTestCase):
 
 class ChassisTest(BmcTestCase):
 
-    def test_status(self):
+    def test_chassis_status_has_power_state(self):
         on = {power_state.PowerState.ON, power_state.PowerState.PAUSED,
               power_state.PowerState.POWERING_OFF}
         for state in power_state.PowerState:
@@ -72,7 +72,7 @@ class ChassisTest(BmcTestCase):
             self.assertEqual(
                 (0, bytes((0x60 | (state in on), 0, 0))), self.ask(0, 1))
 
-    def test_restore_policy(self):
+    def test_power_restore_policy(self):
         self.machine.power_state.return_value = power_state.PowerState.OFF
         for number, name in enumerate(('AlwaysOff', 'LastState',
                                        'AlwaysOn')):
@@ -88,25 +88,25 @@ class ChassisTest(BmcTestCase):
             self.assertEqual((0xCC, b''), self.ask(0, 6, number))
         self.machine.set_power_restore_policy.assert_not_called()
 
-    def test_a_vm_that_cannot_start_is_a_power_control_fault(self):
+    def test_start_failure_is_a_power_control_fault(self):
         self.machine.power_state.return_value = power_state.PowerState.OFF
         self.machine.problem.return_value = power_state.Problem(
             'ErrorUnschedulable', 'no node')
         self.assertEqual((0, bytes((0x70, 0, 0))), self.ask(0, 1))
 
-    def test_control(self):
+    def test_chassis_control(self):
         for number, value in enumerate((
                 'ForceOff', 'On', 'PowerCycle', 'ForceRestart', 'Nmi',
                 'GracefulShutdown')):
             self.assertEqual((0, b''), self.ask(0, 2, number))
             self.machine.reset.assert_called_with(power_state.ResetType(value))
 
-    def test_control_that_is_reserved(self):
+    def test_rejects_reserved_chassis_controls(self):
         for number in range(6, 16):
             self.assertEqual((0xCC, b''), self.ask(0, 2, number))
         self.machine.reset.assert_not_called()
 
-    def test_errors(self):
+    def test_maps_errors_to_completion_codes(self):
         for error, code in (
                 (errors.MachineNotFound('vm'), 0xCB),
                 (errors.AmbiguousName('vm', ('a/vm', 'b/vm')), 0xCB),
@@ -126,7 +126,7 @@ class ChassisTest(BmcTestCase):
         self.ask(0, 2, 3)
         self.assertEqual('', self.bmc.last_error)
 
-    def test_every_error_has_a_code(self):
+    def test_every_error_class_has_a_completion_code(self):
         def below(kind):
             yield kind
             for each in kind.__subclasses__():
@@ -138,7 +138,7 @@ class ChassisTest(BmcTestCase):
                 bmc.completion_code(error),
                 constants.Completion)
 
-    def test_an_error_that_lasts_is_logged_once(self):
+    def test_logs_repeated_error_once(self):
         self.find.side_effect = errors.Unavailable('away')
         with self.assertLogs('vbmc_kubevirt.bmc', logging.WARNING) as logs:
             for _number in range(5):
@@ -148,53 +148,53 @@ class ChassisTest(BmcTestCase):
 
 class BootTest(BmcTestCase):
 
-    def set(self, *data):
+    def set_flags(self, *data):
         self.machine.set_boot.reset_mock()
         answer = self.ask(0, 8, 5, *data)
         self.assertEqual(b'', answer[1])
         return answer[0]
 
-    def assertSet(self, target, enabled, mode=None):
+    def assert_boot_set(self, target, enabled, mode=None):
         self.machine.set_boot.assert_called_once_with(
             target=boot.Target(target), enabled=boot.Enabled(enabled),
             mode=mode and boot.Mode(mode))
 
-    def test_devices(self):
+    def test_sets_boot_devices(self):
         for device, target in ((1, 'Pxe'), (2, 'Hdd'), (5, 'Cd')):
-            self.assertEqual(0, self.set(0x80, device << 2, 0, 0, 0))
-            self.assertSet(target, 'Once')
-            self.assertEqual(0, self.set(0xC0, device << 2, 0, 0, 0))
-            self.assertSet(target, 'Continuous')
-            self.assertEqual(0, self.set(0xA0, device << 2, 0, 0, 0))
-            self.assertSet(target, 'Once', 'UEFI')
-            self.assertEqual(0, self.set(0xE0, device << 2, 0, 0, 0))
-            self.assertSet(target, 'Continuous', 'UEFI')
+            self.assertEqual(0, self.set_flags(0x80, device << 2, 0, 0, 0))
+            self.assert_boot_set(target, 'Once')
+            self.assertEqual(0, self.set_flags(0xC0, device << 2, 0, 0, 0))
+            self.assert_boot_set(target, 'Continuous')
+            self.assertEqual(0, self.set_flags(0xA0, device << 2, 0, 0, 0))
+            self.assert_boot_set(target, 'Once', 'UEFI')
+            self.assertEqual(0, self.set_flags(0xE0, device << 2, 0, 0, 0))
+            self.assert_boot_set(target, 'Continuous', 'UEFI')
 
-    def test_clearing(self):
+    def test_clears_boot_flags(self):
         for flags, device in ((0x80, 0), (0xC0, 0), (0, 0), (0, 4),
                               (0x60, 4)):
-            self.assertEqual(0, self.set(flags, device, 0, 0, 0))
-            self.assertSet('None', 'Disabled')
+            self.assertEqual(0, self.set_flags(flags, device, 0, 0, 0))
+            self.assert_boot_set('None', 'Disabled')
 
-    def test_other_devices_are_refused(self):
+    def test_rejects_other_boot_devices(self):
         for device in set(range(16)) - {0, 1, 2, 5}:
-            self.assertEqual(0xCC, self.set(0x80, device << 2, 0, 0, 0))
+            self.assertEqual(0xCC, self.set_flags(0x80, device << 2, 0, 0, 0))
             self.machine.set_boot.assert_not_called()
 
-    def test_short_requests(self):
+    def test_rejects_short_requests(self):
         for length in range(1, 5):
-            self.assertEqual(0xC7, self.set(*(0x80, 4, 0, 0)[:length]))
+            self.assertEqual(0xC7, self.set_flags(*(0x80, 4, 0, 0)[:length]))
         self.assertEqual((0xC7, b''), self.ask(0, 8, 0))
         self.assertEqual((0xC7, b''), self.ask(0, 8, 3))
         self.assertEqual((0xC7, b''), self.ask(0, 8, 4, 1))
         self.machine.set_boot.assert_not_called()
 
-    def test_a_device_the_vm_has_not(self):
+    def test_rejects_device_that_the_vm_lacks(self):
         self.machine.set_boot.side_effect = errors.InvalidValue(
             'BootSourceOverrideTarget', 'Cd')
-        self.assertEqual(0xCC, self.set(0x80, 5 << 2, 0, 0, 0))
+        self.assertEqual(0xCC, self.set_flags(0x80, 5 << 2, 0, 0, 0))
 
-    def test_reading(self):
+    def test_reads_boot_flags(self):
         for target, enabled, mode, flags, device in (
                 ('None', 'Disabled', 'Legacy', 0x00, 0),
                 ('None', 'Disabled', 'UEFI', 0x20, 0),
@@ -209,7 +209,7 @@ class BootTest(BmcTestCase):
                 (0, bytes((1, 5, flags, device << 2, 0, 0, 0))),
                 self.ask(0, 9, 5, 0, 0))
 
-    def test_other_parameters(self):
+    def test_other_boot_option_parameters(self):
         self.assertEqual((0, b''), self.ask(0, 8, 3, 8))
         self.assertEqual((0, bytes((1, 3, 0x1f))), self.ask(0, 9, 3, 0, 0))
         self.assertEqual((0, b''), self.ask(0, 8, 4, 1, 1))
@@ -218,7 +218,7 @@ class BootTest(BmcTestCase):
             self.assertEqual((0x80, b''), self.ask(0, 8, parameter, 0, 0))
             self.assertEqual((0x80, b''), self.ask(0, 9, parameter, 0, 0))
 
-    def test_set_in_progress_is_one_clients_at_a_time(self):
+    def test_one_client_holds_set_in_progress(self):
         other = Session()
         self.assertEqual((0, b''), self.ask(0, 8, 0, 1))
         self.assertEqual((0, bytes((1, 0, 1))), self.ask(0, 9, 0, 0, 0))

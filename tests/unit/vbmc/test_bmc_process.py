@@ -6,10 +6,10 @@ from unittest import mock
 from vbmc_kubevirt import bmc_process
 
 
-class HostTest(unittest.IsolatedAsyncioTestCase):
+class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def start(self, name):
-        """:returns: what an entry of that name is served with"""
+        """Start a BMC; return the arguments of its `BmcServer`."""
         one = bmc_process.BmcProcess(None, None, None, None, 'options')
         with mock.patch.object(
             bmc_process.bmc_server, 'BmcServer'
@@ -26,15 +26,15 @@ class HostTest(unittest.IsolatedAsyncioTestCase):
             entry.return_value.stop.assert_called_once()
             return entry.call_args.args
 
-    async def test_what_an_entry_says(self):
+    async def test_serves_vm_and_account_of_entry(self):
         for name in 'lab/vm', 'vm':
             _link, *rest, account = await self.start(name)
             self.assertEqual(['options', name, 'lab/vm'], rest)
             self.assertEqual((b'admin', b'p'), account())
-            # A session lasts as long as its account is the very same.
+            # Sessions end when the account is another tuple object.
             self.assertIs(account(), account())
 
-    async def test_a_port_that_is_taken(self):
+    async def test_start_reports_port_in_use(self):
         one = bmc_process.BmcProcess(None, None, None, None, None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(('127.0.0.1', 0))

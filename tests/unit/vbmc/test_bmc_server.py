@@ -8,7 +8,7 @@ from sushy_kubevirt.kube import errors
 from vbmc_kubevirt import bmc_server
 
 
-class LinkTest(unittest.TestCase):
+class SharedConnectionTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -16,13 +16,13 @@ class LinkTest(unittest.TestCase):
         self.make = patch.start().from_options
         self.addCleanup(patch.stop)
 
-    def test_it_is_made_once_and_late(self):
+    def test_connects_once_at_first_use(self):
         link = bmc_server.SharedConnection('/k', 'c')
         self.make.assert_not_called()
         self.assertIs(link.get(), link.get())
         self.make.assert_called_once_with('/k', 'c')
 
-    def test_it_is_not_tried_too_often(self):
+    def test_retries_failed_connection_after_pause(self):
         link = bmc_server.SharedConnection(None, None)
         self.make.side_effect = errors.ConfigError('no kubeconfig')
         for _number in range(5):
@@ -35,7 +35,7 @@ class LinkTest(unittest.TestCase):
             link.get()
 
 
-class EntryTest(unittest.TestCase):
+class BmcServerTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -48,7 +48,7 @@ class EntryTest(unittest.TestCase):
         return bmc_server.BmcServer(self.link, 'options', 'vm', 'lab/vm',
                                     lambda: None)
 
-    def test_access_to_the_vm_alone_suffices(self):
+    def test_accesses_only_its_vm(self):
         entry = self.entry()
         self.assertIsNone(entry.cluster)
         self.cluster.return_value.machine.return_value.uuid = (
@@ -60,7 +60,7 @@ class EntryTest(unittest.TestCase):
         self.cluster.return_value.machine.assert_called_with('lab/vm')
         self.assertIs(self.cluster.return_value, entry.cluster)
 
-    def test_close(self):
+    def test_closed_server_does_not_connect(self):
         entry = self.entry()
         entry.bmc.machine
         entry.close()
@@ -69,7 +69,7 @@ class EntryTest(unittest.TestCase):
 
 
 class WatchTest(unittest.IsolatedAsyncioTestCase):
-    """A BMC nobody asks watches its VM all the same."""
+    """A BMC watches its VM without waiting for an IPMI request."""
 
     async def watch(self, *results):
         entry = bmc_server.BmcServer(mock.Mock(), None, 'vm', 'lab/vm',
@@ -81,10 +81,10 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(len(results), entry.bmc.machine.call_count)
         return entry.bmc
 
-    async def test_at_once(self):
+    async def test_watch_starts_without_ipmi_request(self):
         await self.watch('machine')
 
-    async def test_until_there_is_a_way_to_the_cluster(self):
+    async def test_watch_retries_until_kubeconfig_is_valid(self):
         with self.assertLogs('vbmc_kubevirt') as logs:
             bmc = await self.watch(errors.ConfigError('no kubeconfig'),
                                    errors.ConfigError('no kubeconfig'),
@@ -92,6 +92,6 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(1, len(logs.records))
         self.assertEqual('no kubeconfig', bmc.last_error)
 
-    async def test_the_cluster_itself_tries_again(self):
+    async def test_watch_leaves_retries_to_the_cluster(self):
         bmc = await self.watch(errors.Unavailable('away'))
         self.assertEqual('away', bmc.last_error)

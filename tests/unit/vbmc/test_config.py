@@ -13,7 +13,7 @@ class SettingsTest(base.BaseTestCase):
                                       {'kubevirt': section}):
             return config.load()
 
-    def test_nothing_is_set(self):
+    def test_defaults(self):
         with fixtures.MockPatchObject(upstream, 'CONF', {}):
             loaded = config.load()
         self.assertEqual(config.Settings(), loaded)
@@ -26,7 +26,7 @@ class SettingsTest(base.BaseTestCase):
             ),
         )
 
-    def test_all_kinds(self):
+    def test_options_of_every_type(self):
         loaded = self.load(kubeconfig='/k', context='', namespace='lab',
                            run_strategy='Manual', write_deadline='5',
                            page_size='7', keeper='False')
@@ -43,7 +43,7 @@ class SettingsTest(base.BaseTestCase):
             ),
         )
 
-    def test_mistakes_are_named(self):
+    def test_error_names_option_and_value(self):
         self.assertRaisesRegex(
             upstream.VirtualBMCError, r'Unknown option kubconfig in section '
             r'\[kubevirt\]; supported: kubeconfig, ', self.load,

@@ -24,7 +24,7 @@ class EntriesTest(base.BaseTestCase):
             self.useFixture(fixtures.TempDir()).path, 'vbmc')
         self.entries = entries.Entries(self.folder)
 
-    def test_round_trip(self):
+    def test_create_load_store_remove(self):
         one = entry('lab/vm.a-b', driver='kubevirt', namespace='lab')
         self.entries.create(one)
         self.assertEqual(one, self.entries.load('lab/vm.a-b'))
@@ -35,18 +35,18 @@ class EntriesTest(base.BaseTestCase):
         self.entries.remove('lab/vm.a-b')
         self.assertEqual([], os.listdir(self.folder))
 
-    def test_none_is_left_out(self):
+    def test_omits_options_that_are_none(self):
         self.entries.create(entry(context=None))
         self.assertNotIn('context', self.entries.load('vm'))
 
-    def test_any_password(self):
+    def test_passwords_with_special_characters(self):
         for number, password in enumerate(('%', '%(port)s', '100%%', 'a=b',
                                            '#x', ';', 'schlüssel', "'\"")):
-            name = 'vm%d' % number
+            name = f'vm{number}'
             self.entries.create(entry(name, password=password))
             self.assertEqual(password, self.entries.load(name)['password'])
 
-    def test_upstream_reads_the_same(self):
+    def test_upstream_reads_our_file(self):
         self.entries.create(entry('test', password='50%',
                                   libvirt_uri='test:///default'))
         patch = mock.patch.dict(upstream_manager.CONF['default'],
@@ -58,7 +58,7 @@ class EntriesTest(base.BaseTestCase):
                          (read['password'], read['libvirt_uri'],
                           read['port'], read['active']))
 
-    def test_what_upstream_wrote_is_read(self):
+    def test_reads_file_of_upstream(self):
         patch = mock.patch.dict(upstream_manager.CONF['default'],
                                 config_dir=self.folder)
         patch.start()
@@ -76,7 +76,7 @@ class EntriesTest(base.BaseTestCase):
                              (read['domain_name'], read['libvirt_uri'],
                               read['port'], read['active']))
 
-    def test_nobody_else_can_read_it(self):
+    def test_only_owner_can_read_files(self):
         old = os.umask(0)
         self.addCleanup(os.umask, old)
         self.entries.create(entry())
@@ -92,7 +92,7 @@ class EntriesTest(base.BaseTestCase):
         self.assertEqual(['config'],
                          os.listdir(os.path.join(self.folder, 'vm')))
 
-    def test_names_that_lead_elsewhere(self):
+    def test_rejects_names_that_are_other_paths(self):
         os.mkdir(os.path.join(self.folder, '..', 'other'))
         for name in ('', '.', '..', '/', '/vm', 'lab/', 'lab/..', '../vm',
                      '../other', 'a/b/c', './vm', 'a\0b', 'a:b/c', 'a/b:c'):
@@ -101,14 +101,14 @@ class EntriesTest(base.BaseTestCase):
                 self.assertRaises(upstream.DomainNotFound, method, name)
         self.assertEqual([], os.listdir(self.folder))
 
-    def test_there_is_one_already(self):
+    def test_create_rejects_existing_name(self):
         self.entries.create(entry())
         self.assertRaisesRegex(
             upstream.VirtualBMCError, 'BMC for vm already exists',
             self.entries.create, entry(password='other'))
         self.assertEqual('pass', self.entries.load('vm')['password'])
 
-    def test_files_that_cannot_be_used(self):
+    def test_rejects_unusable_files(self):
         path = os.path.join(self.folder, 'vm')
         os.mkdir(path)
         self.assertEqual([], self.entries.names())

@@ -5,14 +5,15 @@ from oslotest import base
 from vbmc_kubevirt import manager
 from vbmc_kubevirt import upstream
 
-#: What the client sends beside what it was told.
-SENT = {'username': 'admin', 'password': 'pw', 'address': '127.0.0.1',
-        'libvirt_uri': 'qemu:///system', 'libvirt_sasl_username': None,
-        'libvirt_sasl_password': None, 'command': 'x', 'namespace': None}
+#: Options that the client always sends.
+CLIENT_OPTIONS = {
+    'username': 'admin', 'password': 'pw', 'address': '127.0.0.1',
+    'libvirt_uri': 'qemu:///system', 'libvirt_sasl_username': None,
+    'libvirt_sasl_password': None, 'command': 'x', 'namespace': None}
 
 
-class Fake:
-    """A driver that keeps what it was told."""
+class FakeDriver:
+    """Driver that records its entries."""
 
     options = ('libvirt_uri',)
     chosen = ()
@@ -45,7 +46,7 @@ class Fake:
         self.closed = True
 
 
-class Other(Fake):
+class OtherDriver(FakeDriver):
 
     options = chosen = ('namespace',)
 
@@ -65,12 +66,12 @@ class ManagerTest(base.BaseTestCase):
             upstream, 'CONF', self.conf))
         self.useFixture(fixtures.MockPatchObject(
             manager.drivers, 'load',
-            lambda: {'libvirt': Fake, 'other': Other}))
+            lambda: {'libvirt': FakeDriver, 'other': OtherDriver}))
         self.manager = manager.Manager()
 
     def add(self, name, **more):
         return self.manager.add(domain_name=name, port=6230,
-                                **dict(SENT, **more))
+                                **dict(CLIENT_OPTIONS, **more))
 
     def status(self):
         rc, rows = self.manager.list()
@@ -79,7 +80,7 @@ class ManagerTest(base.BaseTestCase):
     def driver(self, name='libvirt'):
         return self.manager._drivers[name]
 
-    def test_add_keeps_the_drivers_options_only(self):
+    def test_add_stores_only_options_of_the_driver(self):
         self.assertEqual((0, ''), self.add('vm'))
         self.assertEqual((0, ''), self.add('k', driver='other'))
         shown = dict(self.manager.show('vm')[1])
@@ -92,7 +93,7 @@ class ManagerTest(base.BaseTestCase):
         self.assertEqual('found', shown['namespace'])
         self.assertNotIn('libvirt_uri', shown)
 
-    def test_add_is_refused(self):
+    def test_add_rejects_invalid_options(self):
         self.assertEqual((1, 'There is no missing'), self.add('missing'))
         self.assertEqual((1, 'Unknown driver x; installed: libvirt, '
                           'other'), self.add('vm', driver='x'))
@@ -103,7 +104,7 @@ class ManagerTest(base.BaseTestCase):
         for port in -1, 0, 65536:
             self.assertEqual((1, f'{port} is not a valid port'),
                              self.manager.add(domain_name='vm', port=port,
-                                              **SENT))
+                                              **CLIENT_OPTIONS))
         self.assertEqual({}, self.status())
         self.add('vm')
         self.assertEqual((1, 'A BMC for vm already exists'),
@@ -119,7 +120,7 @@ class ManagerTest(base.BaseTestCase):
                                'Unknown driver unknown; installed: libvirt',
                                manager.Manager)
 
-    def test_entries_without_a_driver_are_libvirts(self):
+    def test_entry_without_driver_uses_libvirt(self):
         self.conf['drivers']['default'] = 'other'
         self.add('vm', driver='libvirt')
         entry = self.manager._entries.load('vm')
@@ -136,7 +137,7 @@ class ManagerTest(base.BaseTestCase):
         self.assertEqual((0, ''), self.manager.start('vm'))
         self.assertEqual((0, ''), self.manager.start('vm'))
         self.assertEqual({'vm': 'running'}, self.status())
-        # A new daemon finds it as it was left.
+        # A new daemon starts the BMCs that were running.
         self.manager = manager.Manager()
         self.manager.periodic()
         self.assertEqual(['vm'], list(self.driver().running))
@@ -146,29 +147,29 @@ class ManagerTest(base.BaseTestCase):
         self.assertEqual({}, self.driver().running)
         self.assertEqual({'vm': 'down'}, self.status())
 
-    def test_what_failed_is_tried_again(self):
+    def test_periodic_retries_failed_start(self):
         self.add('vm')
-        Fake.fail = 'UDP port 6230: in use'
-        self.addCleanup(setattr, Fake, 'fail', None)
+        FakeDriver.fail = 'UDP port 6230: in use'
+        self.addCleanup(setattr, FakeDriver, 'fail', None)
         self.assertEqual((1, 'UDP port 6230: in use'),
                          self.manager.start('vm'))
         self.manager.periodic()
         self.assertEqual({'vm': 'error'}, self.status())
         self.assertEqual('UDP port 6230: in use',
                          dict(self.manager.show('vm')[1])['problem'])
-        Fake.fail = None
+        FakeDriver.fail = None
         self.manager.periodic()
         self.assertEqual({'vm': 'running'}, self.status())
 
-    def test_what_failed_can_be_stopped(self):
+    def test_stop_after_failed_start(self):
         self.add('vm')
-        Fake.fail = 'no'
-        self.addCleanup(setattr, Fake, 'fail', None)
+        FakeDriver.fail = 'no'
+        self.addCleanup(setattr, FakeDriver, 'fail', None)
         self.manager.start('vm')
         self.assertEqual((0, ''), self.manager.stop('vm'))
         self.assertEqual({'vm': 'down'}, self.status())
 
-    def test_problems_are_shown(self):
+    def test_show_contains_problem(self):
         self.add('odd')
         self.manager.start('odd')
         self.assertEqual('a problem',
@@ -185,7 +186,7 @@ class ManagerTest(base.BaseTestCase):
             self.assertEqual(1, rc)
             self.assertIn(name, message)
 
-    def test_one_bad_entry_harms_no_other(self):
+    def test_invalid_entry_does_not_affect_others(self):
         self.add('a')
         self.add('b')
         self.manager.start('b')
@@ -196,19 +197,19 @@ class ManagerTest(base.BaseTestCase):
         self.assertEqual({'a': 'error', 'b': 'running'}, self.status())
         self.assertRaises(upstream.VirtualBMCError, self.manager.show, 'a')
 
-    def test_a_fault_of_a_driver_harms_no_other(self):
+    def test_exception_in_driver_does_not_affect_others(self):
         self.add('a', driver='other')
         self.add('b')
         self.manager.start('b')
         self.manager.start('a')
         self.useFixture(fixtures.MockPatchObject(
-            Other, 'start', side_effect=RuntimeError('a fault')))
+            OtherDriver, 'start', side_effect=RuntimeError('a fault')))
         self.driver().running.clear()
         self.manager.periodic()
         self.assertEqual({'a': 'error', 'b': 'running'}, self.status())
         self.assertIn('b', self.driver().running)
 
-    def test_a_driver_that_is_gone(self):
+    def test_entry_of_removed_driver_is_an_error(self):
         self.add('vm', driver='other')
         self.manager.start('vm')
         del self.manager._drivers['other']
@@ -216,7 +217,7 @@ class ManagerTest(base.BaseTestCase):
         self.manager.periodic()
         self.assertEqual({'vm': 'error'}, self.status())
 
-    def test_shutdown(self):
+    def test_shutdown_closes_drivers_and_keeps_entries(self):
         self.add('vm')
         self.manager.start('vm')
         self.manager.periodic(shutdown=True)

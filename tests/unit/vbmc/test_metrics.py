@@ -22,7 +22,7 @@ class MetricsTest(base.BaseTestCase):
         return prometheus.text(metrics.of(
             mock.Mock(server=ipmi_server, cluster=cluster))).decode()
 
-    def test_all_that_is_told(self):
+    def test_exports_commands_sessions_and_api_calls(self):
         text = self.text(mock.Mock(cache_age=1.5, calls={
             ('patch', 'virtualmachines.kubevirt.io', 200): 4}))
         for line in (
@@ -40,7 +40,7 @@ class MetricsTest(base.BaseTestCase):
                 'virtbmc_cache_age_seconds 1.5'):
             self.assertIn(line + '\n', text)
 
-    def test_before_there_is_a_cluster(self):
+    def test_exports_sessions_without_cluster(self):
         text = self.text(None)
         self.assertIn('virtbmc_ipmi_sessions 1\n', text)
         self.assertNotRegex(text, '(?m)^virtbmc_(api|cache)')

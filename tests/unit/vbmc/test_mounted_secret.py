@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets mounted as Kubernetes mounts them, and as nobody should."""
+"""Accounts in mounted Secrets and in plain folders."""
 
 import os
 import pathlib
@@ -22,9 +22,9 @@ class AccountTestCase(base.BaseTestCase):
         self.number = 0
 
     def mount(self, **files):
-        """What the kubelet does when a Secret is mounted or has changed."""
+        """Mount or update a Secret as the kubelet does."""
         self.number += 1
-        data = self.folder / ('..2026_11_%d' % self.number)
+        data = self.folder / f'..2026_11_{self.number}'
         data.mkdir()
         for name, value in files.items():
             (data / name).write_bytes(value)
@@ -46,7 +46,7 @@ class AccountTestCase(base.BaseTestCase):
 
 class MountTest(AccountTestCase):
 
-    def test_as_it_is_and_as_it_becomes(self):
+    def test_reads_account_and_follows_changes(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
         first = account.current()
@@ -59,7 +59,7 @@ class MountTest(AccountTestCase):
         self.assertNotIn('hush', self.log.output)
         self.assertNotIn('secret', self.log.output)
 
-    def test_the_same_written_again_is_the_same(self):
+    def test_rewrite_of_same_values_is_no_change(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
         first = account.current()
@@ -67,7 +67,7 @@ class MountTest(AccountTestCase):
         self.assertIs(first, account.current())
         self.assertEqual('', self.log.output)
 
-    def test_what_cannot_be_used_lets_nobody_in(self):
+    def test_unusable_values_disable_login(self):
         for files, text in (
                 ({'username': b'admin'}, 'password: No such file'),
                 ({'password': b'x'}, 'username: No such file'),
@@ -96,22 +96,22 @@ class MountTest(AccountTestCase):
             self.mount(**files)
             self.assertIsNone(account.current())
 
-    def test_what_an_editor_leaves_at_the_end(self):
+    def test_ignores_line_end_after_value(self):
         self.mount(username=b'admin\n', password=b' a b \r\n')
         self.assertEqual((b'admin', b' a b '), self.account().current())
 
-    def test_the_limits_are_in(self):
+    def test_accepts_values_of_maximum_length(self):
         self.mount(username=b'a' * 16, password='ä'.encode() * 10)
         self.assertEqual((b'a' * 16, 'ä'.encode() * 10),
                          self.account().current())
 
-    def test_a_problem_is_told_once(self):
+    def test_logs_problem_once(self):
         account = self.account()
         for _number in range(5):
             account.current()
         self.assertEqual(1, self.log.output.count('is unusable'))
 
-    def test_a_folder_that_goes_and_comes(self):
+    def test_missing_folder_disables_login(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
         account.current()
@@ -121,7 +121,7 @@ class MountTest(AccountTestCase):
         away.rename(self.folder)
         self.assertEqual((b'admin', b'secret'), account.current())
 
-    def test_replaced_while_it_is_read(self):
+    def test_never_mixes_values_of_two_versions(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
         read = account._read
@@ -137,7 +137,7 @@ class MountTest(AccountTestCase):
 
 
 class PlainFolderTest(AccountTestCase):
-    """Files that somebody writes one after the other."""
+    """Files that are written one after the other, without symlinks."""
 
     def write(self, age=0, **files):
         for name, value in files.items():
@@ -146,11 +146,11 @@ class PlainFolderTest(AccountTestCase):
             then = path.stat().st_mtime - age
             os.utime(path, (then, then))
 
-    def test_what_is_there_at_the_start_counts(self):
+    def test_reads_existing_files_at_start(self):
         self.write(username=b'admin', password=b'secret')
         self.assertEqual((b'admin', b'secret'), self.account().current())
 
-    def test_what_is_being_written_does_not(self):
+    def test_ignores_files_that_are_being_written(self):
         self.write(username=b'admin', password=b'secret')
         account = self.account()
         account.current()
@@ -160,7 +160,7 @@ class PlainFolderTest(AccountTestCase):
         self.write(age=2, username=b'admin', password=b'other')
         self.assertEqual((b'admin', b'other'), account.current())
 
-    def test_a_clock_that_goes_wrong(self):
+    def test_accepts_modification_time_in_the_future(self):
         self.write(username=b'admin', password=b'secret')
         account = self.account()
         account.current()

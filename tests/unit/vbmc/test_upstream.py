@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""virtualbmc's insides are where `upstream` touches them.
+"""The internals of virtualbmc that `upstream` depends on.
 
-A failure here after an update of virtualbmc says which touch to look at.
+After an update of virtualbmc, a failure shows what to adapt in `upstream`.
 """
 
 import inspect
@@ -20,67 +20,68 @@ from virtualbmc.cmd import vbmcd
 from virtualbmc import control
 from virtualbmc import exception
 from virtualbmc import log
-from virtualbmc import manager
+from virtualbmc import manager as upstream_manager
 from virtualbmc import utils
-from virtualbmc import vbmc as vbmc_
+import virtualbmc.vbmc
 
-from vbmc_kubevirt import manager as own
+from vbmc_kubevirt import manager
 from vbmc_kubevirt import upstream
 
 
-class TouchesTest(base.BaseTestCase):
+class InternalsTest(base.BaseTestCase):
 
-    def assertSays(self, where, *texts):
+    def assert_source(self, where, *texts):
         source = inspect.getsource(where)
         for text in texts:
             self.assertIn(text, source)
 
-    def test_application_looks_its_parts_up_when_it_runs(self):
-        self.assertSays(control.application, 'VirtualBMCManager()',
-                        'main_loop(vbmc_manager, command_dispatcher)',
-                        'vbmc_manager.periodic()',
-                        'vbmc_manager.periodic(shutdown=True)')
+    def test_application_resolves_replaced_names_at_run_time(self):
+        self.assert_source(control.application, 'VirtualBMCManager()',
+                           'main_loop(vbmc_manager, command_dispatcher)',
+                           'vbmc_manager.periodic()',
+                           'vbmc_manager.periodic(shutdown=True)')
 
-    def test_the_daemon_looks_application_up_when_it_runs(self):
-        self.assertSays(vbmcd.main, 'wrap_with_pidfile(control.application')
+    def test_daemon_resolves_application_at_run_time(self):
+        self.assert_source(vbmcd.main, 'wrap_with_pidfile(control.application')
 
-    def test_the_manager_has_what_the_dispatcher_calls(self):
+    def test_manager_has_methods_that_the_dispatcher_calls(self):
         source = inspect.getsource(control)
         for name in ('add', 'delete', 'start', 'stop', 'list', 'show',
                      'periodic'):
             self.assertIn(f'vbmc_manager.{name}(', source)
-            self.assertTrue(callable(getattr(own.Manager, name)))
+            self.assertTrue(callable(getattr(manager.Manager, name)))
         self.assertEqual(
             [], [name for name, value in vars(
-                manager.VirtualBMCManager).items()
+                upstream_manager.VirtualBMCManager).items()
                 if inspect.isfunction(value) and not name.startswith('_')
-                and not hasattr(own.Manager, name)])
+                and not hasattr(manager.Manager, name)])
 
-    def test_only_upstreams_errors_are_caught_by_the_loop(self):
-        self.assertSays(control.main_loop,
-                        'except exception.VirtualBMCError')
+    def test_main_loop_catches_virtualbmc_errors_only(self):
+        self.assert_source(control.main_loop,
+                           'except exception.VirtualBMCError')
 
-    def test_requests_are_logged_with_their_passwords(self):
-        self.assertSays(control.main_loop,
-                        "LOG.debug('Command request data: %(request)s',")
+    def test_main_loop_logs_requests_with_passwords(self):
+        self.assert_source(control.main_loop,
+                           "LOG.debug('Command request data: %(request)s',")
 
-    def test_the_pid_file_of_a_detached_daemon_says_0(self):
-        self.assertSays(vbmcd.main, 'with utils.detach_process() as pid:',
-                        'return wrap_with_pidfile(control.application, pid)')
-        self.assertSays(utils.detach_process.__enter__, 'return pid')
-        self.assertSays(utils.detach_process._change_file_creation_mask,
-                        'os.umask(0)')
+    def test_detached_daemon_writes_0_to_pid_file(self):
+        self.assert_source(
+            vbmcd.main, 'with utils.detach_process() as pid:',
+            'return wrap_with_pidfile(control.application, pid)')
+        self.assert_source(utils.detach_process.__enter__, 'return pid')
+        self.assert_source(utils.detach_process._change_file_creation_mask,
+                           'os.umask(0)')
 
-    def test_the_runner_takes_the_options_of_an_entry(self):
+    def test_runner_takes_options_of_an_entry(self):
         self.assertEqual(['bmc_config'], list(
-            inspect.signature(manager.vbmc_runner).parameters))
+            inspect.signature(upstream_manager.vbmc_runner).parameters))
         self.assertLessEqual(
             {'username', 'password', 'port', 'address', 'domain_name',
              'libvirt_uri', 'kwargs'},
-            set(inspect.signature(vbmc_.VirtualBMC).parameters))
+            set(inspect.signature(virtualbmc.vbmc.VirtualBMC).parameters))
 
-    def test_libvirt_is_imported_when_a_domain_is_served(self):
-        # In an interpreter of its own: here all is imported already.
+    def test_imports_libvirt_when_a_domain_is_served(self):
+        # A new interpreter, because this one has imported libvirt already.
         script = """
 import sys
 from vbmc_kubevirt import upstream
@@ -101,12 +102,12 @@ assert upstream.manager.VirtualBMC is vbmc.VirtualBMC
                               stderr=subprocess.STDOUT, timeout=60)
         self.assertEqual(0, done.returncode, done.stdout)
 
-    def test_the_client_sends_all_options_and_shows_any_columns(self):
+    def test_client_sends_all_options_and_prints_any_columns(self):
         self.assertEqual({'a': 1}, vbmc.ZmqClient.to_dict(
             type('Options', (), {'a': 1, '_b': 2})()))
-        self.assertSays(vbmc.ListCommand.take_action, "rsp['header']")
+        self.assert_source(vbmc.ListCommand.take_action, "rsp['header']")
 
-    def test_the_logger_stands_alone(self):
+    def test_logger_has_no_parent(self):
         self.assertIsInstance(upstream.LOG, log.VirtualBMCLogger)
         self.assertIsNone(upstream.LOG.parent)
 
@@ -132,7 +133,7 @@ class RunTest(base.BaseTestCase):
         self.addCleanup(patch.stop)
         self.addCleanup(os.umask, os.umask(0o022))
         self.addCleanup(upstream.LOG.removeFilter, upstream._mask_request)
-        # Its own handler holds the stream that stderr was once.
+        # Its handler uses the stream that stderr was at import.
         self.addCleanup(setattr, upstream.LOG, 'handlers',
                         upstream.LOG.handlers)
         upstream.LOG.handlers = [logging.NullHandler()]
@@ -159,7 +160,7 @@ class RunTest(base.BaseTestCase):
             ['--foreground']))
         return self.seen
 
-    def test_requests(self):
+    def test_dispatches_requests(self):
         class Manager:
             def periodic(self, shutdown=False):
                 pass
@@ -189,14 +190,14 @@ class RunTest(base.BaseTestCase):
         self.assertEqual(0o077, os.umask(0))
         self.assertFalse(os.path.exists(self.pid_file))
 
-    def test_pid_file(self):
+    def test_corrects_pid_file(self):
         with open(self.pid_file, 'w') as f:
             f.write('0')
         upstream._correct_pid_file()
         with open(self.pid_file) as f:
             self.assertEqual(str(os.getpid()), f.read())
 
-    def test_no_password_is_logged(self):
+    def test_masks_passwords_in_logged_requests(self):
         stream = io.StringIO()
         handler = logging.StreamHandler(stream)
         logger = logging.Logger('x', logging.DEBUG)

@@ -16,13 +16,13 @@ from vbmc_kubevirt.cmd import ipmi
 CRD = pathlib.Path(__file__).parents[4] / (
     'etc/kubernetes/crd/virtualmachinebmc.yaml')
 
-SOUND = {'VIRTBMC_VM': 'lab/node-0', 'VIRTBMC_AUTH_FOLDER': '/etc/auth'}
+REQUIRED = {'VIRTBMC_VM': 'lab/node-0', 'VIRTBMC_AUTH_FOLDER': '/etc/auth'}
 
 
 class ReadTest(base.BaseTestCase):
 
-    def test_the_least(self):
-        settings = ipmi.read(SOUND)
+    def test_defaults(self):
+        settings = ipmi.read(REQUIRED)
         self.assertEqual(
             ('lab/node-0', '/etc/auth', '::', 6230, 8082),
             (settings.vm, settings.folder, settings.address, settings.port,
@@ -34,15 +34,15 @@ class ReadTest(base.BaseTestCase):
         self.assertEqual(300, settings.machine_options.watch_seconds)
         self.assertTrue(settings.machine_options.keeper)
 
-    def test_all(self):
+    def test_reads_all_variables(self):
         settings = ipmi.read(dict(
-            SOUND, POD_IP='10.0.0.7', VIRTBMC_PORT='623',
+            REQUIRED, POD_IP='10.0.0.7', VIRTBMC_PORT='623',
             VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual'))
         self.assertEqual(('10.0.0.7', 623, 0, 'Manual'), (
             settings.address, settings.port, settings.health_port,
             settings.machine_options.run_strategy))
 
-    def test_what_cannot_be(self):
+    def test_error_names_invalid_variable(self):
         for name, value in (
                 ('VIRTBMC_VM', ''), ('VIRTBMC_VM', 'node-0'),
                 ('VIRTBMC_VM', 'a/b/c'), ('VIRTBMC_VM', 'a/b\n'),
@@ -52,10 +52,10 @@ class ReadTest(base.BaseTestCase):
                 ('VIRTBMC_RUN_STRATEGY', 'Halted'),
                 ('VIRTBMC_RUN_STRATEGY', 'once')):
             with self.assertRaisesRegex(ipmi.Invalid, name):
-                ipmi.read(dict(SOUND, **{name: value}))
+                ipmi.read(dict(REQUIRED, **{name: value}))
 
-    def test_what_the_operator_says(self):
-        # It is another room, and has the same facts once more.
+    def test_matches_deployment_of_the_operator(self):
+        # The operator does not import this package; both define names.
         for strategy in run_strategy.STARTABLE:
             bmc = bodies.bmc(runStrategy=strategy)
             container, = [one for one in deployments.deployment(
@@ -72,11 +72,11 @@ class ReadTest(base.BaseTestCase):
             self.assertEqual(strategy, settings.machine_options.run_strategy)
             self.assertEqual(config_map.WATCH_SECONDS,
                              settings.machine_options.watch_seconds)
-        least = ipmi.read(SOUND)
+        least = ipmi.read(REQUIRED)
         self.assertEqual((deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
                          (least.port, least.health_port))
 
-    def test_what_the_definition_lets_through(self):
+    def test_run_strategies_match_crd(self):
         definition = yaml.safe_load(CRD.read_text())
         spec = definition['spec']['versions'][0]['schema'][
             'openAPIV3Schema']['properties']['spec']['properties']
@@ -93,11 +93,11 @@ class MainTest(base.BaseTestCase):
                 mock.patch.dict(ipmi.os.environ, environ or {}, clear=True):
             return ipmi.main(list(argv)), out.getvalue(), err.getvalue()
 
-    def test_help(self):
+    def test_help_lists_variables(self):
         code, out, err = self.main('--help')
         self.assertEqual((0, ''), (code, err))
-        for name in (*SOUND, 'POD_IP', 'VIRTBMC_PORT', 'VIRTBMC_HEALTH_PORT',
-                     'VIRTBMC_RUN_STRATEGY'):
+        for name in (*REQUIRED, 'POD_IP', 'VIRTBMC_PORT',
+                     'VIRTBMC_HEALTH_PORT', 'VIRTBMC_RUN_STRATEGY'):
             self.assertIn(name, out)
 
     def test_version(self):
@@ -105,12 +105,12 @@ class MainTest(base.BaseTestCase):
         self.assertEqual((0, ''), (code, err))
         self.assertRegex(out, r'^sushy-kubevirt-ipmi \d+\.\d+')
 
-    def test_other_options_there_are_none(self):
+    def test_unknown_option_is_usage_error(self):
         code, out, err = self.main('--port', '1')
         self.assertEqual((2, ''), (code, out))
         self.assertIn('usage', err)
 
-    def test_an_environment_that_is_wrong(self):
+    def test_invalid_environment_is_an_error(self):
         code, out, err = self.main()
         self.assertEqual((2, ''), (code, out))
         self.assertIn('VIRTBMC_VM', err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver with its real processes; only the cluster is made up."""
+"""The driver with its real processes and a fake cluster."""
 
 import os
 import select
@@ -27,8 +27,8 @@ def entry(name='vm', **more):
                 **more)
 
 
-def answers(port):
-    """Ask for the authentication capabilities; whether an answer came."""
+def responds(port):
+    """Tell whether Get Channel Authentication Capabilities is answered."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(10)
         sock.connect(('127.0.0.1', port))
@@ -64,12 +64,12 @@ class CheckTest(DriverTestCase):
             )
         ).mock
 
-    def refused(self, text, *args, **more):
+    def assert_rejected(self, text, *args, **more):
         self.assertRaisesRegex(upstream.VirtualBMCError, text,
                                self.driver.check, entry(*args, **more))
         self.find.assert_not_called()
 
-    def test_namespaces(self):
+    def test_namespace_of_name_or_option(self):
         for name, chosen, namespace, asked in (
                 ('vm', None, 'found', (None, 'vm')),
                 ('vm', 'lab', 'lab', ('lab', 'vm')),
@@ -80,40 +80,40 @@ class CheckTest(DriverTestCase):
                                                  checked['namespace']))
             self.assertEqual(asked, self.find.call_args.args[2:4])
         self.find.reset_mock()
-        self.refused('lab/vm is not in namespace other', 'lab/vm',
-                     namespace='other')
+        self.assert_rejected('lab/vm is not in namespace other', 'lab/vm',
+                             namespace='other')
 
-    def test_names_that_cannot_be(self):
+    def test_rejects_invalid_names(self):
         for name in ('', 'VM', 'a_b', '-a', 'a-', 'a..b', 'a' * 64, 'lab/',
                      'Lab/vm', 'a.b/vm', 'a/b/c', 'vm\n', '..', '%2e'):
-            self.refused('is not a valid (VM|namespace) name', name,
-                         namespace=None)
-        self.refused('not a valid namespace name', namespace='a.b')
+            self.assert_rejected('is not a valid (VM|namespace) name', name,
+                                 namespace=None)
+        self.assert_rejected('not a valid namespace name', namespace='a.b')
 
-    def test_credentials(self):
+    def test_rejects_invalid_credentials(self):
         for option, value in (
                 ('username', ''), ('username', 'x' * 17),
                 ('password', ''), ('password', 'x' * 21),
                 ('password', 'ü' * 11), ('password', ' x'),
                 ('password', 'x\ny'), ('username', 'x\t')):
-            self.refused(f'The {option} must (have|not have)',
-                         **{option: value})
+            self.assert_rejected(f'The {option} must (have|not have)',
+                                 **{option: value})
         self.driver.check(entry(username='ü' * 8, password='ü' * 10))
 
-    def test_no_password_in_a_refusal(self):
+    def test_error_does_not_contain_password(self):
         try:
             self.driver.check(entry(password='geheim' * 5))
         except upstream.VirtualBMCError as exc:
             self.assertNotIn('geheim', str(exc))
 
-    def test_kubeconfigs(self):
+    def test_kubeconfig_must_be_a_private_file(self):
         path = self.useFixture(fixtures.TempDir()).path + '/k'
-        self.refused('/k: No such file', kubeconfig=path)
-        self.refused('is not a regular file', kubeconfig='/')
+        self.assert_rejected('/k: No such file', kubeconfig=path)
+        self.assert_rejected('is not a regular file', kubeconfig='/')
         with open(path, 'w'):
             pass
         os.chmod(path, 0o666)
-        self.refused('must belong to', kubeconfig=path)
+        self.assert_rejected('must belong to', kubeconfig=path)
         os.chmod(path, 0o600)
         self.driver.check(entry(kubeconfig=path, context='c'))
         self.assertEqual((path, 'c'), self.find.call_args.args[:2])
@@ -121,39 +121,39 @@ class CheckTest(DriverTestCase):
         self.useFixture(fixtures.MockPatch('os.geteuid', lambda: 12345))
         self.useFixture(fixtures.MockPatch(
             'os.stat', lambda path: mock.Mock(st_mode=0o100600, st_uid=7)))
-        self.refused('must belong to', kubeconfig=path)
+        self.assert_rejected('must belong to', kubeconfig=path)
 
-    def test_the_clusters_reason(self):
+    def test_error_contains_reason_of_cluster(self):
         self.find.side_effect = errors.AccessDenied('may not list VMs')
         self.assertRaisesRegex(upstream.VirtualBMCError, 'may not list VMs',
                                self.driver.check, entry())
 
 
-class ProbeTest(DriverTestCase):
+class FindTest(DriverTestCase):
 
     def find(self, seconds=10):
         return vm_check.find(None, None, None, 'vm', None, seconds)
 
-    def test_found(self):
+    def test_find_returns_namespace(self):
         self.connection.from_options.return_value.namespace = 'own'
         self.assertEqual('own', self.find())
         self.connection.from_options.return_value.namespace = None
         self.assertEqual('default', self.find())
 
-    def test_refused(self):
+    def test_find_raises_error_of_cluster(self):
         self.cluster.return_value.machine.side_effect = (
             errors.MachineNotFound('default/vm'))
         self.assertRaisesRegex(errors.MachineError, 'no VirtualMachine def',
                                self.find)
 
-    def test_late(self):
+    def test_find_times_out(self):
         started = time.monotonic()
         self.cluster.return_value.wait_ready = lambda: time.sleep(60)
         self.assertRaisesRegex(errors.Unavailable, 'not answer within 0.3 s',
                                self.find, 0.3)
         self.assertLess(time.monotonic() - started, 30)
 
-    def test_a_fault(self):
+    def test_crash_of_child_process_is_unavailable(self):
         self.cluster.side_effect = lambda *args, **more: os._exit(3)
         self.assertRaises(errors.Unavailable, self.find)
 
@@ -169,49 +169,50 @@ class ServeTest(DriverTestCase):
     def processes(self):
         return [each._process.pid for each in self.driver._processes.values()]
 
-    def test_one_process_for_all(self):
+    def test_bmcs_share_one_process(self):
         self.assertTrue(self.driver.start(self.one))
         self.assertTrue(self.driver.start(self.two))
         self.assertFalse(self.driver.start(self.one))
         self.assertEqual(1, len(self.processes()))
-        self.assertTrue(answers(self.one['port']))
-        self.assertTrue(answers(self.two['port']))
+        self.assertTrue(responds(self.one['port']))
+        self.assertTrue(responds(self.two['port']))
         self.assertEqual(upstream.RUNNING, self.driver.state('one')[0])
 
-    def test_another_connection_is_another_process(self):
+    def test_other_cluster_gets_its_own_process(self):
         self.driver.start(self.one)
         self.driver.start(dict(self.two, context='other'))
         self.assertEqual(2, len(self.processes()))
-        self.assertTrue(answers(self.two['port']))
+        self.assertTrue(responds(self.two['port']))
 
-    def test_stop_disturbs_no_other(self):
+    def test_stop_does_not_affect_other_bmcs(self):
         self.driver.start(self.one)
         self.driver.start(self.two)
         pid, = self.processes()
         self.assertTrue(self.driver.stop('one'))
         self.assertFalse(self.driver.stop('one'))
-        self.assertFalse(answers(self.one['port']))
-        self.assertTrue(answers(self.two['port']))
+        self.assertFalse(responds(self.one['port']))
+        self.assertTrue(responds(self.two['port']))
         self.assertEqual([pid], self.processes())
         self.assertTrue(self.driver.start(self.one))
-        self.assertTrue(answers(self.one['port']))
+        self.assertTrue(responds(self.one['port']))
         self.driver.stop('one')
         self.driver.stop('two')
         self.assertEqual([], self.processes())
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
 
-    def test_a_port_that_is_taken(self):
+    def test_start_rejects_port_in_use(self):
         self.driver.start(self.one)
         taken = dict(self.two, port=self.one['port'])
         self.assertRaisesRegex(
-            upstream.VirtualBMCError, 'UDP port %d on 127.0.0.1: .*in use'
-            % self.one['port'], self.driver.start, taken)
-        self.assertTrue(answers(self.one['port']))
+            upstream.VirtualBMCError,
+            f"UDP port {self.one['port']} on 127.0.0.1: .*in use",
+            self.driver.start, taken)
+        self.assertTrue(responds(self.one['port']))
         self.assertFalse(self.driver.stop('two'))
         self.driver.stop('one')
         self.assertTrue(self.driver.start(taken))
 
-    def test_a_host_that_dies_is_replaced(self):
+    def test_replaces_killed_process(self):
         self.driver.start(self.one)
         self.driver.start(self.two)
         pid, = self.processes()
@@ -221,10 +222,10 @@ class ServeTest(DriverTestCase):
         self.assertTrue(self.driver.start(self.one))
         self.assertTrue(self.driver.start(self.two))
         self.assertEqual(1, len(self.processes()))
-        self.assertTrue(answers(self.one['port']))
-        self.assertTrue(answers(self.two['port']))
+        self.assertTrue(responds(self.one['port']))
+        self.assertTrue(responds(self.two['port']))
 
-    def test_a_host_that_died_can_be_stopped(self):
+    def test_stop_after_process_was_killed(self):
         self.driver.start(self.one)
         pid, = self.processes()
         os.kill(pid, signal.SIGKILL)
@@ -232,7 +233,7 @@ class ServeTest(DriverTestCase):
         self.assertTrue(self.driver.stop('one'))
         self.assertEqual([], self.processes())
 
-    def test_a_host_that_hangs_is_replaced(self):
+    def test_replaces_hanging_process(self):
         self.useFixture(fixtures.MockPatchObject(
             kubevirt, 'CALL_SECONDS', 0.3))
         self.driver.start(self.one)
@@ -241,9 +242,9 @@ class ServeTest(DriverTestCase):
         self.assertEqual(upstream.ERROR, self.driver.state('one')[0])
         kubevirt.CALL_SECONDS = 10
         self.assertTrue(self.driver.start(self.one))
-        self.assertTrue(answers(self.one['port']))
+        self.assertTrue(responds(self.one['port']))
 
-    def test_what_went_wrong_is_known(self):
+    def test_state_contains_problem(self):
         self.cluster.return_value.machine.side_effect = errors.Unavailable(
             'The API server is away')
         self.driver.start(self.one)
@@ -255,20 +256,20 @@ class ServeTest(DriverTestCase):
         self.assertEqual((upstream.RUNNING, 'The API server is away'),
                          (status, problem))
 
-    def test_a_fault_harms_no_other(self):
+    def test_exception_does_not_affect_other_bmcs(self):
         self.driver.start(self.one)
         pid, = self.processes()
         self.assertRaisesRegex(
             upstream.VirtualBMCError, 'AttributeError', self.driver.start,
             dict(self.two, username=None))
         self.assertEqual([pid], self.processes())
-        self.assertTrue(answers(self.one['port']))
+        self.assertTrue(responds(self.one['port']))
 
-    def test_an_entry_without_a_namespace(self):
+    def test_start_rejects_entry_without_namespace(self):
         self.assertRaises(upstream.VirtualBMCError, self.driver.start,
                           entry(namespace=None))
 
-    def test_the_host_ends_with_the_daemon(self):
+    def test_process_ends_when_daemon_is_killed(self):
         here, there = os.pipe()
         daemon = os.fork()
         if not daemon:
@@ -277,15 +278,15 @@ class ServeTest(DriverTestCase):
                 os.write(there, b'%d' % self.processes()[0])
                 signal.pause()
             finally:
-                # Or it would go on as a second runner of these tests.
+                # Otherwise the child would run further tests.
                 os._exit(1)
         os.close(there)
         self.addCleanup(os.close, here)
         self.addCleanup(os.waitpid, daemon, 0)
         self.addCleanup(os.kill, daemon, signal.SIGKILL)
         pid = int(os.read(here, 20))
-        self.assertTrue(answers(self.one['port']))
+        self.assertTrue(responds(self.one['port']))
         ended = os.pidfd_open(pid)
         os.kill(daemon, signal.SIGKILL)
         self.assertTrue(select.select([ended], [], [], 30)[0])
-        self.assertFalse(answers(self.one['port']))
+        self.assertFalse(responds(self.one['port']))

@@ -28,10 +28,10 @@ class DriverTest(base.BaseTestCase):
         self.entry = {'domain_name': 'test', 'address': '127.0.0.1',
                       'port': 0, 'libvirt_uri': 'test:///default'}
 
-    def test_life(self):
+    def test_start_state_and_stop(self):
         self.assertEqual(upstream.ERROR, self.driver.state('test')[0])
         self.assertTrue(self.driver.start(self.entry))
-        # All that upstream's class asks for is there, None if not set.
+        # Options that are not set are None, as upstream's class expects.
         self.assertIn("('libvirt_sasl_username', None)",
                       os.read(self.here, 1000).decode())
         self.assertFalse(self.driver.start(self.entry))
@@ -41,7 +41,7 @@ class DriverTest(base.BaseTestCase):
         self.assertFalse(self.driver.stop('test'))
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
 
-    def test_a_process_that_ends_is_started_again(self):
+    def test_restarts_ended_process(self):
         self.driver.start(self.entry)
         process = self.driver._processes['test']
         os.read(self.here, 1000)
@@ -51,14 +51,14 @@ class DriverTest(base.BaseTestCase):
         self.assertTrue(self.driver.start(self.entry))
         self.assertEqual((upstream.RUNNING, ''), self.driver.state('test'))
 
-    def test_a_port_that_is_taken(self):
+    def test_start_rejects_port_in_use(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(('127.0.0.1', 0))
             self.entry['port'] = other.getsockname()[1]
             self.assertRaisesRegex(upstream.VirtualBMCError, 'in use',
                                    self.driver.start, self.entry)
 
-    def test_check(self):
+    def test_check_rejects_unknown_domain(self):
         self.assertEqual(self.entry, self.driver.check(self.entry))
         self.entry['domain_name'] = 'other'
         self.assertRaises(upstream.DomainNotFound, self.driver.check,
