@@ -11,8 +11,8 @@ from aiohttp import web
 
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox import faults as faults_module
-from kubevirt_sandbox import stats as stats_module
+from kubevirt_sandbox import faults
+from kubevirt_sandbox import stats
 
 
 class Control:
@@ -24,8 +24,8 @@ class Control:
     def __init__(self, server):
         self._server = server
         self._tasks = set()
-        self.faults = faults_module.Faults(server)
-        self.stats = stats_module.Stats()
+        self.faults = faults.Faults(server)
+        self.stats = stats.Stats()
         server.around = self._around
         for method, path, handler in (
                 ('GET', 'faults', self._list_faults),

@@ -6,9 +6,9 @@ import signal
 
 from kubevirt_sandbox.api import certificates
 from kubevirt_sandbox.api import core
-from kubevirt_sandbox.api import server as server_module
+from kubevirt_sandbox.api import server
 from kubevirt_sandbox import cdi
-from kubevirt_sandbox.cdi import storage as storage_module
+from kubevirt_sandbox.cdi import storage
 from kubevirt_sandbox import control
 from kubevirt_sandbox import kubeconfig
 from kubevirt_sandbox import kubevirt
@@ -22,8 +22,8 @@ def run(options):
     :raises OSError: the address or the storage folder cannot be used.
     """
     with contextlib.closing(
-            storage_module.Storage(options.storage)) as storage:
-        asyncio.run(_serve(options, storage))
+            storage.Storage(options.storage)) as claim_storage:
+        asyncio.run(_serve(options, claim_storage))
 
 
 def _inside(store):
@@ -34,28 +34,28 @@ def _inside(store):
             *('.'.join(name[:length]) for length in (1, 2, 3, 5))]
 
 
-async def _serve(options, storage):
+async def _serve(options, claim_storage):
     host, port = options.listen
     authority = certificates.Authority()
-    server = server_module.Server(ca=authority.certificate, lag=options.lag)
-    core.install(server, storage)
-    control.install(server)
-    parts = [cdi.install(server, storage, options, not options.cdi),
-             kubevirt.install(server, options, storage),
-             workloads.install(server, options)]
+    api_server = server.Server(ca=authority.certificate, lag=options.lag)
+    core.install(api_server, claim_storage)
+    control.install(api_server)
+    parts = [cdi.install(api_server, claim_storage, options, not options.cdi),
+             kubevirt.install(api_server, options, claim_storage),
+             workloads.install(api_server, options)]
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     identity = authority.issue([
-        host, 'localhost', '127.0.0.1', '::1', *_inside(server.store)])
-    await server.start(host, port, identity.context())
+        host, 'localhost', '127.0.0.1', '::1', *_inside(api_server.store)])
+    await api_server.start(host, port, identity.context())
     try:
         for part in parts:
             await part.start()
-        kubeconfig.write(options.kubeconfig, server.url, identity.ca,
-                         server.token)
-        print(f'ready {server.url}', flush=True)
+        kubeconfig.write(options.kubeconfig, api_server.url, identity.ca,
+                         api_server.token)
+        print(f'ready {api_server.url}', flush=True)
         await stopping.wait()
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,4 +64,4 @@ async def _serve(options, storage):
             signal.signal(number, signal.SIG_IGN)
         for part in reversed(parts):
             await part.stop()
-        await server.stop()
+        await api_server.stop()

@@ -20,11 +20,11 @@ import time
 import uuid
 
 from kubevirt_sandbox.api import auth
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds
-from kubevirt_sandbox.api import store as store_module
+from kubevirt_sandbox.api import store
 
 ISSUER = 'https://kubernetes.default.svc.cluster.local'
 LIFETIME, SHORTEST, LONGEST = 3600, 600, 1 << 32
@@ -38,13 +38,14 @@ _HEAD = {'alg': 'HS256', 'typ': 'JWT'}
 
 TOKEN_REQUEST = kinds.Kind(
     'authentication.k8s.io', 'v1', 'TokenRequest', 'tokenrequests',
-    'tokenrequest', schema=schemas.strict(
-        spec=schemas.strict(
-            audiences=schemas.STRINGS, expirationSeconds=schemas.INTEGER,
-            boundObjectRef=schemas.strict(
-                kind=schemas.STRING, apiVersion=schemas.STRING,
-                name=schemas.STRING, uid=schemas.STRING)),
-        status=schemas.thing()))
+    'tokenrequest', schema=core_schemas.strict(
+        spec=core_schemas.strict(
+            audiences=core_schemas.STRINGS,
+            expirationSeconds=core_schemas.INTEGER,
+            boundObjectRef=core_schemas.strict(
+                kind=core_schemas.STRING, apiVersion=core_schemas.STRING,
+                name=core_schemas.STRING, uid=core_schemas.STRING)),
+        status=core_schemas.thing()))
 
 
 def _encode(value):
@@ -180,7 +181,7 @@ class Accounts:
                 raise errors.bad_request(
                     f'{field} of the object must be {value}')
         json_copy.drop_nulls(body)
-        store_module.decode(TOKEN_REQUEST, body)
+        store.decode(TOKEN_REQUEST, body)
         spec = body.get('spec') or {}
         seconds = spec.get('expirationSeconds')
         seconds = LIFETIME if seconds is None else seconds

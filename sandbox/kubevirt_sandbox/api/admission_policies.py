@@ -9,7 +9,7 @@ or audit annotations is refused rather than taken for one that works.
 import json
 
 from kubevirt_sandbox.api import cel_rules
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import tables
@@ -25,38 +25,40 @@ REASONS = {'Unauthorized': 401, 'Forbidden': 403, 'Invalid': 422,
 _OPERATIONS = ('*', 'CREATE', 'UPDATE', 'DELETE', 'CONNECT')
 
 
-def _list(items=schemas.STRING):
+def _list(items=core_schemas.STRING):
     return {'type': 'array', 'items': items,
             'x-kubernetes-list-type': 'atomic'}
 
 
-_RULES = _list(schemas.strict(
+_RULES = _list(core_schemas.strict(
     apiGroups=_list(), apiVersions=_list(), operations=_list(),
-    resources=_list(), resourceNames=_list(), scope=schemas.STRING))
-_SELECTOR = {**schemas.strict(
-    matchLabels=schemas.TEXTS, matchExpressions=_list(schemas.strict(
-        key=schemas.STRING, operator=schemas.STRING, values=_list()))),
+    resources=_list(), resourceNames=_list(), scope=core_schemas.STRING))
+_SELECTOR = {**core_schemas.strict(
+    matchLabels=core_schemas.TEXTS, matchExpressions=_list(core_schemas.strict(
+        key=core_schemas.STRING, operator=core_schemas.STRING,
+        values=_list()))),
     'x-kubernetes-map-type': 'atomic'}
-_MATCH = schemas.strict(
+_MATCH = core_schemas.strict(
     resourceRules=_RULES, excludeResourceRules=_RULES,
-    matchPolicy=schemas.STRING, namespaceSelector=_SELECTOR,
+    matchPolicy=core_schemas.STRING, namespaceSelector=_SELECTOR,
     objectSelector=_SELECTOR)
-_NAMED = schemas.keyed(schemas.strict(
-    name=schemas.STRING, expression=schemas.STRING), 'name')
-_POLICY = schemas.strict(
-    spec=schemas.strict(
-        failurePolicy=schemas.STRING, matchConstraints=_MATCH,
+_NAMED = core_schemas.keyed(core_schemas.strict(
+    name=core_schemas.STRING, expression=core_schemas.STRING), 'name')
+_POLICY = core_schemas.strict(
+    spec=core_schemas.strict(
+        failurePolicy=core_schemas.STRING, matchConstraints=_MATCH,
         matchConditions=_NAMED, variables=_NAMED,
-        validations=_list(schemas.strict(
-            expression=schemas.STRING, message=schemas.STRING,
-            messageExpression=schemas.STRING, reason=schemas.STRING)),
-        paramKind=schemas.strict(apiVersion=schemas.STRING,
-                                 kind=schemas.STRING),
-        auditAnnotations=_list(schemas.ANYTHING)),
-    status=schemas.ANYTHING)
-_BINDING = schemas.strict(spec=schemas.strict(
-    policyName=schemas.STRING, matchResources=_MATCH,
-    validationActions=schemas.members(), paramRef=schemas.ANYTHING))
+        validations=_list(core_schemas.strict(
+            expression=core_schemas.STRING, message=core_schemas.STRING,
+            messageExpression=core_schemas.STRING,
+            reason=core_schemas.STRING)),
+        paramKind=core_schemas.strict(apiVersion=core_schemas.STRING,
+                                      kind=core_schemas.STRING),
+        auditAnnotations=_list(core_schemas.ANYTHING)),
+    status=core_schemas.ANYTHING)
+_BINDING = core_schemas.strict(spec=core_schemas.strict(
+    policyName=core_schemas.STRING, matchResources=_MATCH,
+    validationActions=core_schemas.members(), paramRef=core_schemas.ANYTHING))
 
 
 def _required(field, why=''):
@@ -201,7 +203,7 @@ _AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp',
 POLICY = kinds.Kind(
     GROUP, 'v1', 'ValidatingAdmissionPolicy', 'validatingadmissionpolicies',
     'validatingadmissionpolicy', namespaced=False, status=True,
-    unconditional_update=True, schema=schemas.about(
+    unconditional_update=True, schema=core_schemas.about(
         _POLICY, 'ValidatingAdmissionPolicy describes the definition of an '
         'admission validation policy that accepts or rejects an object '
         'without changing it.'),
@@ -212,7 +214,7 @@ POLICY = kinds.Kind(
 BINDING = kinds.Kind(
     GROUP, 'v1', 'ValidatingAdmissionPolicyBinding',
     'validatingadmissionpolicybindings', 'validatingadmissionpolicybinding',
-    namespaced=False, unconditional_update=True, schema=schemas.about(
+    namespaced=False, unconditional_update=True, schema=core_schemas.about(
         _BINDING, 'ValidatingAdmissionPolicyBinding binds the '
         'ValidatingAdmissionPolicy with paramerized resources.'),
     columns=(kinds.Column('PolicyName', jsonPath='.spec.policyName'),

@@ -9,7 +9,7 @@ import binascii
 
 from kubevirt_sandbox.api import accounts
 from kubevirt_sandbox.api import bootstrap_roles
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import crds
 from kubevirt_sandbox.api import discovery
 from kubevirt_sandbox.api import errors
@@ -159,25 +159,25 @@ def _text(name, path, priority=0):
 NAMESPACE = _kind(
     '', 'v1', 'Namespace', 'namespaces', (_text('Status', '.status.phase'),),
     namespaced=False, short_names=('ns',), status=True,
-    schema=schemas.NAMESPACE, selectable_fields=('status.phase',),
+    schema=core_schemas.NAMESPACE, selectable_fields=('status.phase',),
     mutate=namespaces.activate, validate=namespaces.refuse,
     terminate=namespaces.terminate)
 SECRET = _kind(
     '', 'v1', 'Secret', 'secrets', (
         _text('Type', '.type'),
         kinds.Column('Data', 'integer', value=_count('data'))),
-    schema=schemas.SECRET, mutate=_encode_secret,
+    schema=core_schemas.SECRET, mutate=_encode_secret,
     validate=secret_rules.checker(lambda: SECRET),
     selectable_fields=('type',))
 CONFIG_MAP = _kind(
     '', 'v1', 'ConfigMap', 'configmaps',
     (kinds.Column('Data', 'integer', value=_count('data', 'binaryData')),),
-    short_names=('cm',), schema=schemas.CONFIG_MAP,
+    short_names=('cm',), schema=core_schemas.CONFIG_MAP,
     validate=secret_rules.checker(lambda: CONFIG_MAP))
 SERVICE_ACCOUNT = _kind(
     '', 'v1', 'ServiceAccount', 'serviceaccounts',
     (kinds.Column('Secrets', 'integer', value=_count('secrets')),),
-    short_names=('sa',), schema=schemas.SERVICE_ACCOUNT)
+    short_names=('sa',), schema=core_schemas.SERVICE_ACCOUNT)
 SERVICE = _kind(
     '', 'v1', 'Service', 'services', (
         _text('Type', '.spec.type'),
@@ -206,7 +206,8 @@ NODE = _kind(
     '', 'v1', 'Node', 'nodes', (
         kinds.Column('Status', value=_node_status),
         kinds.Column('Roles', value=_roles)),
-    namespaced=False, status=True, short_names=('no',), schema=schemas.NODE,
+    namespaced=False, status=True, short_names=('no',),
+    schema=core_schemas.NODE,
     selectable_fields=('spec.unschedulable',))
 CLAIM = _kind(
     '', 'v1', 'PersistentVolumeClaim', 'persistentvolumeclaims', (
@@ -215,16 +216,16 @@ CLAIM = _kind(
         _text('Capacity', '.status.capacity.storage'),
         _text('Access Modes', '.status.accessModes[*]'),
         _text('StorageClass', '.spec.storageClassName')),
-    short_names=('pvc',), status=True, schema=schemas.CLAIM,
+    short_names=('pvc',), status=True, schema=core_schemas.CLAIM,
     mutate=volumes.complete, validate=volumes.refuse)
 EVENT = _kind(
     '', 'v1', 'Event', 'events', event_views.COLUMNS, short_names=('ev',),
-    schema=schemas.EVENT, selectable_fields=event_views.FIELDS)
+    schema=core_schemas.EVENT, selectable_fields=event_views.FIELDS)
 EVENT.columns = event_views.COLUMNS
 NEW_EVENT = event_views.new_kind(EVENT)
 LEASE = _kind(
     'coordination.k8s.io', 'v1', 'Lease', 'leases',
-    (_text('Holder', '.spec.holderIdentity'),), schema=schemas.LEASE)
+    (_text('Holder', '.spec.holderIdentity'),), schema=core_schemas.LEASE)
 
 KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
          CLAIM, volumes.STORAGE_CLASS, quotas.QUOTA, EVENT, NEW_EVENT,

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
-from kubevirt_sandbox.api import kinds as kinds_module
+from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import negotiation
 from kubevirt_sandbox.api import openapi_protobuf
 
@@ -69,7 +69,7 @@ class _Resource:
 
     plural: str
     namespaced: bool
-    kind: kinds_module.Kind | None = None
+    kind: kinds.Kind | None = None
     #: (name, (group, version, kind), verbs)
     below: list = dataclasses.field(default_factory=list)
 

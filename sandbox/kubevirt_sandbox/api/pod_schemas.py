@@ -11,21 +11,22 @@ Source: kubernetes/staging/src/k8s.io/api/core/v1/types.go and
 pkg/apis/core/v1/defaults.go (1.36).
 """
 
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 
 ANYTHING, BOOLEAN, INTEGER = (
-    schemas.ANYTHING, schemas.BOOLEAN, schemas.INTEGER)
+    core_schemas.ANYTHING, core_schemas.BOOLEAN, core_schemas.INTEGER)
 QUANTITIES, STRING, STRINGS = (
-    schemas.QUANTITIES, schemas.STRING, schemas.STRINGS)
-TEXTS, TIME = schemas.TEXTS, schemas.TIME
-about, keyed, strict = schemas.about, schemas.keyed, schemas.strict
+    core_schemas.QUANTITIES, core_schemas.STRING, core_schemas.STRINGS)
+TEXTS, TIME = core_schemas.TEXTS, core_schemas.TIME
+about, keyed, strict = (
+    core_schemas.about, core_schemas.keyed, core_schemas.strict)
 
 #: Numbers and flags that are not told when they are zero and false.
-NUMBER = {**INTEGER, schemas.OMITTED: True}
-FLAG = {**BOOLEAN, schemas.OMITTED: True}
+NUMBER = {**INTEGER, core_schemas.OMITTED: True}
+FLAG = {**BOOLEAN, core_schemas.OMITTED: True}
 
 PORT = {'x-kubernetes-int-or-string': True}
-SELECTOR = schemas.SELECTOR
+SELECTOR = core_schemas.SELECTOR
 
 
 def _or(schema, default):
@@ -44,7 +45,7 @@ def _atomic(**properties):
 _KEY = _atomic(name=STRING, key=STRING, optional=BOOLEAN)
 _FIELD = _atomic(apiVersion=_or(STRING, 'v1'), fieldPath=STRING)
 _RESOURCE = _atomic(containerName=STRING, resource=STRING,
-                    divisor=_or(schemas.QUANTITY, '0'))
+                    divisor=_or(core_schemas.QUANTITY, '0'))
 _ITEMS = _list(strict(key=STRING, path=STRING, mode=INTEGER))
 _RESOURCES = about(strict(
     limits=about(QUANTITIES, 'The most that may be used.'),
@@ -143,7 +144,8 @@ _ELSEWHERE = (
     'storageos', 'vsphereVolume')
 
 VOLUME = strict(
-    name=STRING, emptyDir=strict(medium=STRING, sizeLimit=schemas.QUANTITY),
+    name=STRING, emptyDir=strict(medium=STRING,
+                                 sizeLimit=core_schemas.QUANTITY),
     secret=strict(secretName=STRING, items=_ITEMS, defaultMode=_MODE,
                   optional=BOOLEAN),
     configMap=strict(name=STRING, items=_ITEMS, defaultMode=_MODE,
@@ -180,7 +182,7 @@ SPEC = about(strict(
     hostAliases=keyed(strict(ip=STRING, hostnames=_list(STRING)), 'ip'),
     hostIPC=FLAG, hostNetwork=FLAG, hostPID=FLAG, hostUsers=BOOLEAN,
     hostname=STRING, hostnameOverride=STRING,
-    imagePullSecrets=keyed(schemas.LOCAL_REFERENCE, 'name'),
+    imagePullSecrets=keyed(core_schemas.LOCAL_REFERENCE, 'name'),
     nodeName=about(STRING, 'The node it is on.'),
     nodeSelector={**TEXTS, 'x-kubernetes-map-type': 'atomic',
                   'description': 'Labels that its node must have.'},
@@ -220,15 +222,15 @@ _STATE = strict(
     terminated=strict(
         containerID=STRING, exitCode=INTEGER, finishedAt=TIME,
         message=STRING, reason=STRING, signal=INTEGER, startedAt=TIME))
-_STATUSES = _list(schemas.thing(
+_STATUSES = _list(core_schemas.thing(
     name=STRING, image=STRING, imageID=STRING, containerID=STRING,
     ready=BOOLEAN, started=BOOLEAN, restartCount=INTEGER, state=_STATE,
     lastState=_STATE))
 
 POD = about(strict(
     spec=SPEC,
-    status=schemas.thing(
-        phase=STRING, conditions=schemas.CONDITIONS, message=STRING,
+    status=core_schemas.thing(
+        phase=STRING, conditions=core_schemas.CONDITIONS, message=STRING,
         reason=STRING, hostIP=STRING, podIP=STRING, qosClass=STRING,
         startTime=TIME, observedGeneration=INTEGER,
         hostIPs=_list(strict(ip=STRING)),
@@ -239,4 +241,4 @@ POD = about(strict(
 #: As Deployments and ReplicaSets have it. Its metadata has more fields than
 #: anybody writes there.
 TEMPLATE = strict(
-    metadata=schemas.thing(labels=TEXTS, annotations=TEXTS), spec=SPEC)
+    metadata=core_schemas.thing(labels=TEXTS, annotations=TEXTS), spec=SPEC)

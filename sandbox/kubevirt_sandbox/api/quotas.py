@@ -7,7 +7,7 @@ pods are not counted, as pods are not made here.
 Follows ``pkg/quota`` and ``plugin/pkg/admission/resourcequota`` of
 Kubernetes 1.36.
 """
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import quantity
@@ -30,9 +30,10 @@ def _summary(obj):
 QUOTA = kinds.Kind(
     '', 'v1', 'ResourceQuota', 'resourcequotas', 'resourcequota',
     ('quota',), generation=False, unconditional_update=True, status=True,
-    schema=schemas.about(schemas.thing(
-        spec=schemas.thing(hard=schemas.QUANTITIES), status=schemas.thing(
-            hard=schemas.QUANTITIES, used=schemas.QUANTITIES)),
+    schema=core_schemas.about(core_schemas.thing(
+        spec=core_schemas.thing(hard=core_schemas.QUANTITIES),
+        status=core_schemas.thing(
+            hard=core_schemas.QUANTITIES, used=core_schemas.QUANTITIES)),
         'ResourceQuota sets aggregate quota restrictions enforced per '
         'namespace'),
     columns=(kinds.Column('Request', value=_summary),

@@ -26,7 +26,7 @@ from kubevirt_sandbox.api import protobuf
 from kubevirt_sandbox.api import query_parameters
 from kubevirt_sandbox.api import request_path
 from kubevirt_sandbox.api import selectors
-from kubevirt_sandbox.api import store as store_module
+from kubevirt_sandbox.api import store
 from kubevirt_sandbox.api import views
 from kubevirt_sandbox.api import watches
 
@@ -160,15 +160,15 @@ async def list_(call):
     """List objects, all at once or in pages of one version."""
     opts = query_parameters.ListOptions.read(call.query, False)
     view, selector = call.view(), call.selector()
-    store, shelf = call.store, call.store.shelf(call.kind)
+    shelf = call.store.shelf(call.kind)
     namespace = call.target.namespace or None
-    version, start = store.version, None
+    version, start = call.store.version, None
     if opts.token:
         if opts.version:
             raise errors.bad_request('specifying resource version is not '
                                      'allowed when using continue')
         version, start = _read_token(opts.token)
-        version = version if version >= 0 else store.version
+        version = version if version >= 0 else call.store.version
         try:
             records = shelf.at(version, namespace)
         except errors.ApiError as exc:
@@ -249,9 +249,9 @@ class Validation:
     def write(self, **more):
         """Return the :class:`store.Write` of the call."""
         call = self._call
-        return store_module.Write(call.manager(), call.user.name,
-                                  call.dry_run(), self.unknown, self.check,
-                                  identity=call.user, **more)
+        return store.Write(call.manager(), call.user.name,
+                           call.dry_run(), self.unknown, self.check,
+                           identity=call.user, **more)
 
 
 def _check_place(call, obj):
@@ -274,7 +274,7 @@ async def create(call):
                                    validation.duplicates)
     if call.kind.create:
         json_copy.drop_nulls(obj)
-        store_module.decode(call.kind, obj)
+        store.decode(call.kind, obj)
         return respond(history.encode(call.kind.create(obj, call)), 201)
     _check_place(call, obj)
     write = validation.write()
@@ -338,7 +338,7 @@ async def _delete_options(call):
         if not isinstance(body, dict):
             raise errors.bad_request('DeleteOptions must be an object')
         json_copy.drop_nulls(body)
-        store_module.decode(_DELETE_OPTIONS, body)
+        store.decode(_DELETE_OPTIONS, body)
     grace = body.get('gracePeriodSeconds')
     if grace is None and call.query.get('gracePeriodSeconds'):
         grace = query_parameters.number(call.query, 'gracePeriodSeconds')
@@ -360,7 +360,7 @@ async def _delete_options(call):
     return {'grace': grace, 'propagation': policy,
             'uid': conditions.get('uid'),
             'version': conditions.get('resourceVersion'),
-            'write': store_module.Write(
+            'write': store.Write(
                 user=call.user.name, dry_run=call.dry_run(body),
                 identity=call.user)}
 

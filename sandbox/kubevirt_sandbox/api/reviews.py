@@ -9,7 +9,7 @@ Kubernetes 1.36.
 from kubevirt_sandbox.api import accounts
 from kubevirt_sandbox.api import attributes
 from kubevirt_sandbox.api import auth
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
 
@@ -113,16 +113,17 @@ def _token(review, call):
     return review
 
 
-_RESOURCE = schemas.thing(
-    namespace=schemas.STRING, verb=schemas.STRING, group=schemas.STRING,
-    version=schemas.STRING, resource=schemas.STRING,
-    subresource=schemas.STRING, name=schemas.STRING)
-_PATH = schemas.thing(path=schemas.STRING, verb=schemas.STRING)
-_SCHEMA = schemas.about(schemas.thing(
-    spec=schemas.thing(
-        token=schemas.STRING, audiences=schemas.STRINGS,
-        namespace=schemas.STRING, user=schemas.STRING,
-        groups=schemas.STRINGS, resourceAttributes=_RESOURCE,
+_RESOURCE = core_schemas.thing(
+    namespace=core_schemas.STRING, verb=core_schemas.STRING,
+    group=core_schemas.STRING,
+    version=core_schemas.STRING, resource=core_schemas.STRING,
+    subresource=core_schemas.STRING, name=core_schemas.STRING)
+_PATH = core_schemas.thing(path=core_schemas.STRING, verb=core_schemas.STRING)
+_SCHEMA = core_schemas.about(core_schemas.thing(
+    spec=core_schemas.thing(
+        token=core_schemas.STRING, audiences=core_schemas.STRINGS,
+        namespace=core_schemas.STRING, user=core_schemas.STRING,
+        groups=core_schemas.STRINGS, resourceAttributes=_RESOURCE,
         nonResourceAttributes=_PATH)),
     'A question that is answered in its status.')
 

@@ -6,7 +6,7 @@ Follows ``pkg/apis/rbac/{v1/defaults,validation/validation}.go`` and
 """
 import json
 
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import tables
@@ -16,25 +16,28 @@ GROUP = 'rbac.authorization.k8s.io'
 _MANAGER = 'clusterrole-aggregation-controller'
 
 
-def _atomic(items=schemas.STRING):
+def _atomic(items=core_schemas.STRING):
     return {'type': 'array', 'items': items,
             'x-kubernetes-list-type': 'atomic'}
 
 
-_RULES = _atomic(schemas.strict(
+_RULES = _atomic(core_schemas.strict(
     verbs=_atomic(), apiGroups=_atomic(), resources=_atomic(),
     resourceNames=_atomic(), nonResourceURLs=_atomic()))
-_SUBJECTS = _atomic({**schemas.strict(
-    kind=schemas.STRING, apiGroup=schemas.STRING, name=schemas.STRING,
-    namespace=schemas.STRING), 'x-kubernetes-map-type': 'atomic'})
-_REFERENCE = {**schemas.strict(
-    apiGroup=schemas.STRING, kind=schemas.STRING, name=schemas.STRING),
+_SUBJECTS = _atomic({**core_schemas.strict(
+    kind=core_schemas.STRING, apiGroup=core_schemas.STRING,
+    name=core_schemas.STRING,
+    namespace=core_schemas.STRING), 'x-kubernetes-map-type': 'atomic'})
+_REFERENCE = {**core_schemas.strict(
+    apiGroup=core_schemas.STRING, kind=core_schemas.STRING,
+    name=core_schemas.STRING),
     'x-kubernetes-map-type': 'atomic'}
-_EXPRESSION = schemas.strict(key=schemas.STRING, operator=schemas.STRING,
-                             values=_atomic())
-_AGGREGATION = schemas.strict(clusterRoleSelectors=_atomic({
-    **schemas.strict(matchLabels=schemas.TEXTS,
-                     matchExpressions=_atomic(_EXPRESSION)),
+_EXPRESSION = core_schemas.strict(key=core_schemas.STRING,
+                                  operator=core_schemas.STRING,
+                                  values=_atomic())
+_AGGREGATION = core_schemas.strict(clusterRoleSelectors=_atomic({
+    **core_schemas.strict(matchLabels=core_schemas.TEXTS,
+                          matchExpressions=_atomic(_EXPRESSION)),
     'x-kubernetes-map-type': 'atomic'}))
 
 
@@ -187,28 +190,29 @@ def _kind(kind, text, schema, columns, mutate, validate):
         GROUP, 'v1', kind, kind.lower() + 's', kind.lower(),
         namespaced=not kind.startswith('Cluster'), generation=False,
         unconditional_update=True, path_names=True, columns=columns,
-        schema=schemas.about(schema, text), mutate=mutate,
+        schema=core_schemas.about(schema, text), mutate=mutate,
         validate=validate)
 
 
 ROLE = _kind(
     'Role', 'Role is a namespaced, logical grouping of PolicyRules that can '
     'be referenced as a unit by a RoleBinding.',
-    schemas.strict(rules=_RULES), (_CREATED,), None, _validate_role)
+    core_schemas.strict(rules=_RULES), (_CREATED,), None, _validate_role)
 CLUSTER_ROLE = _kind(
     'ClusterRole', 'ClusterRole is a cluster level, logical grouping of '
     'PolicyRules that can be referenced as a unit by a RoleBinding or '
     'ClusterRoleBinding.',
-    schemas.strict(rules=_RULES, aggregationRule=_AGGREGATION), (_CREATED,),
+    core_schemas.strict(rules=_RULES, aggregationRule=_AGGREGATION),
+    (_CREATED,),
     None, _validate_role)
 ROLE_BINDING = _kind(
     'RoleBinding', 'RoleBinding references a role, but does not contain it.',
-    schemas.strict(subjects=_SUBJECTS, roleRef=_REFERENCE),
+    core_schemas.strict(subjects=_SUBJECTS, roleRef=_REFERENCE),
     _BINDING_COLUMNS, _complete_binding, _validate_binding)
 CLUSTER_ROLE_BINDING = _kind(
     'ClusterRoleBinding', 'ClusterRoleBinding references a ClusterRole, but '
     'not contain it.',
-    schemas.strict(subjects=_SUBJECTS, roleRef=_REFERENCE),
+    core_schemas.strict(subjects=_SUBJECTS, roleRef=_REFERENCE),
     _BINDING_COLUMNS, _complete_binding, _validate_binding)
 
 KINDS = (ROLE, CLUSTER_ROLE, ROLE_BINDING, CLUSTER_ROLE_BINDING)

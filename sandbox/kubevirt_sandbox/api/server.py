@@ -20,14 +20,14 @@ from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import discovery
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
-from kubevirt_sandbox.api import kinds as kinds_module
+from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import negotiation
 from kubevirt_sandbox.api import openapi
 from kubevirt_sandbox.api import protobuf
 from kubevirt_sandbox.api import rbac
 from kubevirt_sandbox.api import request_path
 from kubevirt_sandbox.api import resources
-from kubevirt_sandbox.api import store as store_module
+from kubevirt_sandbox.api import store
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SubresourceRequest:
     namespace: str
     name: str
     body: dict
-    store: store_module.Store
+    store: store.Store
     user: str
     query: object
     method: str
@@ -83,12 +83,12 @@ class Server:
         seconds.
     """
 
-    def __init__(self, length=store_module.HISTORY, bookmark_seconds=60,
+    def __init__(self, length=store.HISTORY, bookmark_seconds=60,
                  ca=None, lag=0):
         self.ca = ca
         self._lag = lag
-        self.kinds = kinds_module.Registry()
-        self.store = store_module.Store(self.kinds, length)
+        self.kinds = kinds.Registry()
+        self.store = store.Store(self.kinds, length)
         self.token = secrets.token_urlsafe(32)
         self.tokens = auth.Tokens()
         self.tokens.add(self.token, ADMINISTRATOR)

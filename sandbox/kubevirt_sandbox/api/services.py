@@ -9,53 +9,59 @@ pkg/registry/core/service/strategy.go (1.36).
 import itertools
 import re
 
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 
 _TYPES = ('ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort')
 _PROTOCOLS = ('SCTP', 'TCP', 'UDP')
 _LABEL = re.compile(r'[a-z]([-a-z0-9]*[a-z0-9])?')
 
-_ATOMIC = {'type': 'array', 'items': schemas.STRING,
+_ATOMIC = {'type': 'array', 'items': core_schemas.STRING,
            'x-kubernetes-list-type': 'atomic'}
 
-_BALANCER = {**schemas.strict(ingress={
-    'type': 'array', 'items': schemas.strict(
-        ip=schemas.STRING, hostname=schemas.STRING, ipMode=schemas.STRING,
-        ports={'type': 'array', 'items': schemas.ANYTHING}),
+_BALANCER = {**core_schemas.strict(ingress={
+    'type': 'array', 'items': core_schemas.strict(
+        ip=core_schemas.STRING, hostname=core_schemas.STRING,
+        ipMode=core_schemas.STRING,
+        ports={'type': 'array', 'items': core_schemas.ANYTHING}),
     'x-kubernetes-list-type': 'atomic'}), 'default': {}}
 
-SCHEMA = schemas.about(schemas.strict(
-    spec=schemas.about(schemas.strict(
-        ports=schemas.about(schemas.keyed(schemas.strict(
-            name=schemas.STRING,
-            protocol={**schemas.STRING, 'default': 'TCP'},
-            port=schemas.about(schemas.INTEGER, 'Where it is open.'),
-            targetPort=schemas.about(
+SCHEMA = core_schemas.about(core_schemas.strict(
+    spec=core_schemas.about(core_schemas.strict(
+        ports=core_schemas.about(core_schemas.keyed(core_schemas.strict(
+            name=core_schemas.STRING,
+            protocol={**core_schemas.STRING, 'default': 'TCP'},
+            port=core_schemas.about(core_schemas.INTEGER, 'Where it is open.'),
+            targetPort=core_schemas.about(
                 {'x-kubernetes-int-or-string': True},
                 'Where it leads to in the pods: a number or a name.'),
-            nodePort={**schemas.INTEGER, schemas.OMITTED: True},
-            appProtocol=schemas.STRING),
+            nodePort={**core_schemas.INTEGER, core_schemas.OMITTED: True},
+            appProtocol=core_schemas.STRING),
             'port', 'protocol', patch='port'), 'What is open.'),
-        selector={**schemas.TEXTS, 'x-kubernetes-map-type': 'atomic',
+        selector={**core_schemas.TEXTS, 'x-kubernetes-map-type': 'atomic',
                   'description': 'Labels of the pods it leads to.'},
-        type=schemas.about({**schemas.STRING, 'default': 'ClusterIP'},
-                           'From where it can be reached.'),
-        clusterIP=schemas.STRING, clusterIPs=_ATOMIC, externalIPs=_ATOMIC,
-        externalName=schemas.STRING, externalTrafficPolicy=schemas.STRING,
-        internalTrafficPolicy=schemas.STRING,
-        healthCheckNodePort={**schemas.INTEGER, schemas.OMITTED: True},
-        ipFamilies=_ATOMIC, ipFamilyPolicy=schemas.STRING,
-        allocateLoadBalancerNodePorts=schemas.BOOLEAN,
-        loadBalancerClass=schemas.STRING, loadBalancerIP=schemas.STRING,
+        type=core_schemas.about({**core_schemas.STRING,
+                                 'default': 'ClusterIP'},
+                                'From where it can be reached.'),
+        clusterIP=core_schemas.STRING, clusterIPs=_ATOMIC, externalIPs=_ATOMIC,
+        externalName=core_schemas.STRING,
+        externalTrafficPolicy=core_schemas.STRING,
+        internalTrafficPolicy=core_schemas.STRING,
+        healthCheckNodePort={**core_schemas.INTEGER,
+                             core_schemas.OMITTED: True},
+        ipFamilies=_ATOMIC, ipFamilyPolicy=core_schemas.STRING,
+        allocateLoadBalancerNodePorts=core_schemas.BOOLEAN,
+        loadBalancerClass=core_schemas.STRING,
+        loadBalancerIP=core_schemas.STRING,
         loadBalancerSourceRanges=_ATOMIC,
-        publishNotReadyAddresses={**schemas.BOOLEAN, schemas.OMITTED: True},
-        sessionAffinity={**schemas.STRING, 'default': 'None'},
-        sessionAffinityConfig=schemas.strict(
-            clientIP=schemas.strict(timeoutSeconds=schemas.INTEGER)),
-        trafficDistribution=schemas.STRING), 'What it offers.'),
-    status={**schemas.strict(
-        conditions=schemas.CONDITIONS, loadBalancer=_BALANCER),
+        publishNotReadyAddresses={**core_schemas.BOOLEAN,
+                                  core_schemas.OMITTED: True},
+        sessionAffinity={**core_schemas.STRING, 'default': 'None'},
+        sessionAffinityConfig=core_schemas.strict(
+            clientIP=core_schemas.strict(timeoutSeconds=core_schemas.INTEGER)),
+        trafficDistribution=core_schemas.STRING), 'What it offers.'),
+    status={**core_schemas.strict(
+        conditions=core_schemas.CONDITIONS, loadBalancer=_BALANCER),
         'default': {}}),
     'Service is a named abstraction of software service consisting of local '
     'port that the proxy listens on, and the selector that determines which '

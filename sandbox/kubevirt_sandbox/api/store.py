@@ -14,7 +14,7 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import go_types
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import json_copy
-from kubevirt_sandbox.api import kinds as kinds_module
+from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import managed_fields
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import schemas
@@ -62,12 +62,12 @@ class Store:
     The store never changes objects in place after returning them. Callers
     must not change them either; they change a copy (``json_copy.copy``).
 
-    :param kinds: the :class:`kinds.Registry`.
+    :param registry: the :class:`kinds.Registry` of the served kinds.
     :param length: number of events kept for each resource.
     """
 
-    def __init__(self, kinds=None, length=HISTORY):
-        self.kinds = kinds if kinds is not None else kinds_module.Registry()
+    def __init__(self, registry, length=HISTORY):
+        self.kinds = registry
         self.version = FIRST_VERSION
         self._length = length
         self._shelves = {}
@@ -218,7 +218,7 @@ class Store:
             kind.default(obj)
         if not write.managed:
             managed_fields.track(kind, None, obj, write.manager, '')
-        admission = kinds_module.Admission(
+        admission = kinds.Admission(
             'CREATE', '', obj, None, self, write.user, write.warnings,
             write.identity)
         obj = self._admit(kind, admission, write)
@@ -265,7 +265,7 @@ class Store:
             kind.default(obj)
         if not write.managed:
             managed_fields.track(kind, old, obj, write.manager, subresource)
-        admission = kinds_module.Admission(
+        admission = kinds.Admission(
             'UPDATE', subresource, obj, old, self, write.user,
             write.warnings, write.identity)
         obj = self._admit(kind, admission, write)
@@ -327,7 +327,7 @@ class Store:
                 raise errors.conflict(
                     kind, name, f'Precondition failed: {field} in '
                     f'precondition: {wanted}, {field} in object meta: {has}')
-        admission = kinds_module.Admission(
+        admission = kinds.Admission(
             'DELETE', '', None, old, self, write.user, write.warnings,
             write.identity)
         for hook in (kind.mutate, kind.validate):

@@ -9,7 +9,7 @@ Follows ``pkg/apis/core/validation``, ``pkg/controller/volume`` and the
 admission plugins ``DefaultStorageClass`` and
 ``StorageObjectInUseProtection`` of Kubernetes 1.36.
 """
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import quantity
@@ -33,11 +33,11 @@ _MANAGER = 'kube-controller-manager'
 STORAGE_CLASS = kinds.Kind(
     'storage.k8s.io', 'v1', 'StorageClass', 'storageclasses', 'storageclass',
     ('sc',), namespaced=False, generation=False, unconditional_update=True,
-    schema=schemas.about(schemas.thing(
-        provisioner=schemas.STRING, parameters=schemas.TEXTS,
-        reclaimPolicy={**schemas.STRING, 'default': 'Delete'},
-        volumeBindingMode={**schemas.STRING, 'default': 'Immediate'},
-        allowVolumeExpansion=schemas.BOOLEAN),
+    schema=core_schemas.about(core_schemas.thing(
+        provisioner=core_schemas.STRING, parameters=core_schemas.TEXTS,
+        reclaimPolicy={**core_schemas.STRING, 'default': 'Delete'},
+        volumeBindingMode={**core_schemas.STRING, 'default': 'Immediate'},
+        allowVolumeExpansion=core_schemas.BOOLEAN),
         'StorageClass describes the parameters for a class of storage for '
         'which PersistentVolumes can be dynamically provisioned.'),
     columns=(kinds.Column('Provisioner', 'string', '.provisioner'),

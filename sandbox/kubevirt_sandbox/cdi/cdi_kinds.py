@@ -8,25 +8,25 @@ v1beta1/types.go (CDI 1.65).
 """
 import dataclasses
 
-from kubevirt_sandbox.api import kinds as api
+from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.cdi import admission
 from kubevirt_sandbox.cdi import schema
 
 GROUP, VERSION = 'cdi.kubevirt.io', 'v1beta1'
 UPLOAD_GROUP = 'upload.cdi.kubevirt.io'
 
-_AGE = api.Column('Age', 'date', '.metadata.creationTimestamp')
+_AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp')
 
 
 @dataclasses.dataclass(frozen=True)
 class Kinds:
     """The kinds of one cluster."""
 
-    data_volume: api.Kind
-    cdi: api.Kind
-    config: api.Kind
-    profile: api.Kind
-    token_request: api.Kind
+    data_volume: kinds.Kind
+    cdi: kinds.Kind
+    config: kinds.Kind
+    profile: kinds.Kind
+    token_request: kinds.Kind
 
     def __iter__(self):
         return iter((self.data_volume, self.cdi, self.config, self.profile,
@@ -50,33 +50,33 @@ def build(tokens):
     :returns: :class:`Kinds`.
     """
     return Kinds(
-        data_volume=api.Kind(
+        data_volume=kinds.Kind(
             GROUP, VERSION, 'DataVolume', 'datavolumes', 'datavolume',
             ('dv', 'dvs'), ('all',), schema=schema.DATA_VOLUME, columns=(
-                api.Column('Phase', 'string', '.status.phase', description=(
+                kinds.Column('Phase', 'string', '.status.phase', description=(
                     'The phase the data volume is in')),
-                api.Column('Progress', 'string', '.status.progress',
-                           description='Transfer progress in percentage if '
-                           'known, N/A otherwise'),
-                api.Column('Restarts', 'integer', '.status.restartCount',
-                           description='The number of times the transfer '
-                           'has been restarted.'), _AGE),
+                kinds.Column('Progress', 'string', '.status.progress',
+                             description='Transfer progress in percentage if '
+                             'known, N/A otherwise'),
+                kinds.Column('Restarts', 'integer', '.status.restartCount',
+                             description='The number of times the transfer '
+                             'has been restarted.'), _AGE),
             status=True, crd=True, validate=admission.validate),
-        cdi=api.Kind(
+        cdi=kinds.Kind(
             GROUP, VERSION, 'CDI', 'cdis', 'cdi', ('cdi', 'cdis'),
             namespaced=False, schema=schema.CDI, columns=(
-                _AGE, api.Column('Phase', 'string', '.status.phase')),
+                _AGE, kinds.Column('Phase', 'string', '.status.phase')),
             crd=True),
-        config=api.Kind(
+        config=kinds.Kind(
             GROUP, VERSION, 'CDIConfig', 'cdiconfigs', 'cdiconfig',
             namespaced=False, schema=schema.CDI_CONFIG, columns=(_AGE,),
             crd=True),
-        profile=api.Kind(
+        profile=kinds.Kind(
             GROUP, VERSION, 'StorageProfile', 'storageprofiles',
             'storageprofile', namespaced=False,
             schema=schema.STORAGE_PROFILE, columns=(_AGE,), status=True,
             crd=True),
-        token_request=api.Kind(
+        token_request=kinds.Kind(
             UPLOAD_GROUP, VERSION, 'UploadTokenRequest',
             'uploadtokenrequests', 'uploadtokenrequest', ('utr', 'utrs'),
             schema=schema.UPLOAD_TOKEN_REQUEST, generation=False,

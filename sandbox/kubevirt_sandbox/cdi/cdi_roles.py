@@ -4,8 +4,11 @@
 Source: pkg/operator/resources/cluster/rbac.go (CDI 1.65).
 """
 from kubevirt_sandbox.api import auth
-from kubevirt_sandbox.api import bootstrap_roles as b
+from kubevirt_sandbox.api import bootstrap_roles
 from kubevirt_sandbox.api import roles
+
+_rule = bootstrap_roles.rule
+_READ = bootstrap_roles.READ
 
 _LABELS = {'cdi.kubevirt.io': '', 'operator.cdi.kubevirt.io': ''}
 _GROUP = 'cdi.kubevirt.io'
@@ -13,25 +16,25 @@ _OWNED = ('datavolumes', 'dataimportcrons', 'datasources',
           'volumeimportsources', 'volumeuploadsources', 'volumeclonesources')
 _POPULATORS = ('forklift.cdi.kubevirt.io', 'ovirtvolumepopulators',
                'openstackvolumepopulators')
-_SOURCE = b.rule(['create'], _GROUP, 'datavolumes/source')
+_SOURCE = _rule(['create'], _GROUP, 'datavolumes/source')
 _WORKED = (
-    b.rule(['*'], _GROUP, *_OWNED), _SOURCE,
-    b.rule(['*'], 'upload.cdi.kubevirt.io', 'uploadtokenrequests'),
-    b.rule(['*'], *_POPULATORS))
+    _rule(['*'], _GROUP, *_OWNED), _SOURCE,
+    _rule(['*'], 'upload.cdi.kubevirt.io', 'uploadtokenrequests'),
+    _rule(['*'], *_POPULATORS))
 _READER = 'cdi.kubevirt.io:config-reader'
 
 
 def objects():
-    """(kind, object) of each."""
+    """Yield (kind, object) of each role and binding."""
     for name, rules in (('admin', _WORKED), ('edit', _WORKED), ('view', (
-            b.rule(b.READ, _GROUP, 'cdiconfigs', *_OWNED, 'objecttransfers',
-                   'storageprofiles'), b.rule(b.READ, *_POPULATORS)))):
-        yield roles.CLUSTER_ROLE, b.part(f'{_GROUP}:{name}', rules, name,
-                                         labels=_LABELS)
-    yield roles.CLUSTER_ROLE, b.role(f'{_GROUP}:clone-sourcer', (_SOURCE,),
-                                     _LABELS)
-    yield roles.CLUSTER_ROLE, b.role(_READER, (
-        b.rule(b.READ, _GROUP, 'cdiconfigs', 'storageprofiles'),), _LABELS)
+            _rule(_READ, _GROUP, 'cdiconfigs', *_OWNED, 'objecttransfers',
+                  'storageprofiles'), _rule(_READ, *_POPULATORS)))):
+        yield roles.CLUSTER_ROLE, bootstrap_roles.part(
+            f'{_GROUP}:{name}', rules, name, labels=_LABELS)
+    yield roles.CLUSTER_ROLE, bootstrap_roles.role(
+        f'{_GROUP}:clone-sourcer', (_SOURCE,), _LABELS)
+    yield roles.CLUSTER_ROLE, bootstrap_roles.role(_READER, (
+        _rule(_READ, _GROUP, 'cdiconfigs', 'storageprofiles'),), _LABELS)
     # CDI itself writes the second so, without an s.
-    yield roles.CLUSTER_ROLE_BINDING, b.binding(
+    yield roles.CLUSTER_ROLE_BINDING, bootstrap_roles.binding(
         _READER, auth.AUTHENTICATED, 'system:serviceaccount', labels=_LABELS)

@@ -4,7 +4,7 @@
 Source: staging/src/kubevirt.io/containerized-data-importer-api/pkg/apis/core/
 v1beta1/types.go (CDI 1.65).
 """
-from kubevirt_sandbox.api import core_schemas as core
+from kubevirt_sandbox.api import core_schemas
 
 QUANTITY = {
     'anyOf': [{'type': 'integer'}, {'type': 'string'}],
@@ -13,7 +13,7 @@ QUANTITY = {
                 r'(\.[0-9]+))))?$'),
     'x-kubernetes-int-or-string': True}
 
-about = core.about
+about = core_schemas.about
 
 
 def record(*required, **properties):
@@ -25,17 +25,17 @@ def record(*required, **properties):
 
 
 def _fields(*names):
-    return dict.fromkeys(names, core.STRING)
+    return dict.fromkeys(names, core_schemas.STRING)
 
 
 _STORAGE = record(
-    accessModes=core.STRINGS, resources=record(
+    accessModes=core_schemas.STRINGS, resources=record(
         limits={'type': 'object', 'additionalProperties': QUANTITY},
         requests={'type': 'object', 'additionalProperties': QUANTITY}),
     selector=record(
-        matchLabels=core.TEXTS, matchExpressions={
+        matchLabels=core_schemas.TEXTS, matchExpressions={
             'type': 'array', 'items': record(
-                'key', 'operator', values=core.STRINGS,
+                'key', 'operator', values=core_schemas.STRINGS,
                 **_fields('key', 'operator'))}),
     dataSource=record('kind', 'name', **_fields('apiGroup', 'kind', 'name')),
     dataSourceRef=record('kind', 'name', **_fields(
@@ -44,8 +44,9 @@ _STORAGE = record(
 
 _SOURCES = record(
     http=about(record(
-        'url', extraHeaders=core.STRINGS, secretExtraHeaders=core.STRINGS,
-        insecureSkipVerify=core.BOOLEAN,
+        'url', extraHeaders=core_schemas.STRINGS,
+        secretExtraHeaders=core_schemas.STRINGS,
+        insecureSkipVerify=core_schemas.BOOLEAN,
         **_fields('url', 'secretRef', 'certConfigMap', 'checksum')),
         'An HTTP or HTTPS address, with an optional Secret with user name '
         '(accessKeyId) and password (secretKey) and an optional ConfigMap '
@@ -59,7 +60,7 @@ _SOURCES = record(
     upload=about(record(), 'Filled through the upload proxy.'),
     blank=about(record(), 'An empty disk.'),
     imageio=record(
-        'diskId', 'url', insecureSkipVerify=core.BOOLEAN,
+        'diskId', 'url', insecureSkipVerify=core_schemas.BOOLEAN,
         **_fields('url', 'diskId', 'secretRef', 'certConfigMap')),
     vddk=record(**_fields(
         'url', 'uuid', 'backingFile', 'thumbprint', 'secretRef',
@@ -71,17 +72,17 @@ _SPEC = record(
     sourceRef=record('kind', 'name', **_fields('kind', 'namespace', 'name')),
     pvc=about(_STORAGE, 'The claim.'),
     storage=about(_STORAGE, 'The claim; what is missing is filled in.'),
-    contentType={**core.STRING, 'enum': ['kubevirt', 'archive']},
+    contentType={**core_schemas.STRING, 'enum': ['kubevirt', 'archive']},
     checkpoints={'type': 'array', 'items': record(
         'current', 'previous', **_fields('current', 'previous'))},
-    finalCheckpoint=core.BOOLEAN, preallocation=core.BOOLEAN,
+    finalCheckpoint=core_schemas.BOOLEAN, preallocation=core_schemas.BOOLEAN,
     **_fields('priorityClassName', 'serviceAccountName'))
 
 _STATUS = record(
-    restartCount={**core.INTEGER, 'format': 'int32'},
+    restartCount={**core_schemas.INTEGER, 'format': 'int32'},
     conditions={'type': 'array', 'items': record(
-        'status', 'type', lastTransitionTime=core.TIME,
-        lastHeartbeatTime=core.TIME,
+        'status', 'type', lastTransitionTime=core_schemas.TIME,
+        lastHeartbeatTime=core_schemas.TIME,
         **_fields('type', 'status', 'reason', 'message'))},
     **_fields('claimName', 'phase', 'progress'))
 
@@ -90,23 +91,24 @@ DATA_VOLUME = about(record('spec', spec=_SPEC, status=_STATUS), (
     'easy population of those PersistentVolumeClaims with relation to '
     'VirtualMachines'))
 
-_CONFIG = core.thing(
-    featureGates=core.STRINGS,
+_CONFIG = core_schemas.thing(
+    featureGates=core_schemas.STRINGS,
     **_fields('uploadProxyURLOverride', 'scratchSpaceStorageClass'))
-CDI = about(record('spec', spec=core.thing(config=_CONFIG),
-                   status=core.thing(phase=core.STRING,
-                                     conditions=core.CONDITIONS)),
+CDI = about(record('spec', spec=core_schemas.thing(config=_CONFIG),
+                   status=core_schemas.thing(
+                       phase=core_schemas.STRING,
+                       conditions=core_schemas.CONDITIONS)),
             'CDI is the CDI Operator CRD')
-CDI_CONFIG = about(record('spec', spec=_CONFIG, status=core.thing(
+CDI_CONFIG = about(record('spec', spec=_CONFIG, status=core_schemas.thing(
     **_fields('uploadProxyURL', 'uploadProxyCA',
               'scratchSpaceStorageClass'))),
     'CDIConfig provides a user configuration for CDI')
 STORAGE_PROFILE = about(record(
-    'spec', spec=core.thing(), status=core.thing(
+    'spec', spec=core_schemas.thing(), status=core_schemas.thing(
         **_fields('storageClass', 'provisioner', 'cloneStrategy'))),
     'StorageProfile provides a CDI specific recommendation for storage '
     'parameters')
 UPLOAD_TOKEN_REQUEST = about(record(
-    spec=record('pvcName', pvcName=core.STRING),
-    status=record(token=core.STRING)),
+    spec=record('pvcName', pvcName=core_schemas.STRING),
+    status=record(token=core_schemas.STRING)),
     'UploadTokenRequest is the CRD used to initiate a CDI upload')

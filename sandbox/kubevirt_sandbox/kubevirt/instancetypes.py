@@ -10,37 +10,39 @@ Source: pkg/instancetype (KubeVirt 1.9).
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
-from kubevirt_sandbox.api import kinds as api
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.api import kinds
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt.schema import openapi as o
+from kubevirt_sandbox.kubevirt.schema import openapi
 
 GROUP, VERSION = 'instancetype.kubevirt.io', 'v1beta1'
 
 _FIELD = 'spec.template.spec'
-_SIZES = o.record('What its machines get.', {
-    'cpu': o.record('Processors.', {
-        'guest': o.unsigned('How many.'), 'model': o.text(),
-        'maxSockets': o.unsigned(), 'dedicatedCPUPlacement': o.boolean(),
+_SIZES = openapi.record('What its machines get.', {
+    'cpu': openapi.record('Processors.', {
+        'guest': openapi.unsigned('How many.'), 'model': openapi.text(),
+        'maxSockets': openapi.unsigned(),
+        'dedicatedCPUPlacement': openapi.boolean(),
     }, required=('guest',)),
-    'memory': o.record('Memory.', {
-        'guest': o.quantity('How much.'), 'maxGuest': o.quantity(),
-        'hugepages': o.record('', {'pageSize': o.text()}),
-        'overcommitPercent': o.integer(),
+    'memory': openapi.record('Memory.', {
+        'guest': openapi.quantity('How much.'), 'maxGuest': openapi.quantity(),
+        'hugepages': openapi.record('', {'pageSize': openapi.text()}),
+        'overcommitPercent': openapi.integer(),
     }, required=('guest',)),
-    'gpus': o.many(o.anything()), 'hostDevices': o.many(o.anything()),
-    'nodeSelector': o.labels(), 'annotations': o.labels(),
-    'schedulerName': o.text(), 'ioThreadsPolicy': o.text(),
-    'launchSecurity': o.anything(),
+    'gpus': openapi.many(openapi.anything()),
+    'hostDevices': openapi.many(openapi.anything()),
+    'nodeSelector': openapi.labels(), 'annotations': openapi.labels(),
+    'schedulerName': openapi.text(), 'ioThreadsPolicy': openapi.text(),
+    'launchSecurity': openapi.anything(),
 }, required=('cpu', 'memory'))
 
 
 def _kind(kind, short_names, namespaced, spec):
     singular = kind.lower()
-    return api.Kind(
+    return kinds.Kind(
         GROUP, VERSION, kind, f'{singular}s', singular, short_names,
-        ('all',), namespaced=namespaced, crd=True, schema=o.record('', {
-            'apiVersion': o.text(), 'kind': o.text(),
+        ('all',), namespaced=namespaced, crd=True, schema=openapi.record('', {
+            'apiVersion': openapi.text(), 'kind': openapi.text(),
             'metadata': {'type': 'object'}, 'spec': spec},
             required=('spec',)))
 
@@ -52,9 +54,10 @@ CLUSTER_INSTANCETYPE = _kind('VirtualMachineClusterInstancetype', (
     False, _SIZES)
 PREFERENCE = _kind('VirtualMachinePreference', (
     'vmpref', 'vmprefs', 'vmp', 'vmps'), True,
-    o.anything('What its machines had better get.'))
-CLUSTER_PREFERENCE = _kind('VirtualMachineClusterPreference', (
-    'vmcp', 'vmcps'), False, o.anything('What its machines had better get.'))
+    openapi.anything('What its machines had better get.'))
+CLUSTER_PREFERENCE = _kind(
+    'VirtualMachineClusterPreference', ('vmcp', 'vmcps'), False,
+    openapi.anything('What its machines had better get.'))
 
 KINDS = (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE)
 _MATCHERS = {'instancetype': (INSTANCETYPE, CLUSTER_INSTANCETYPE),
@@ -63,14 +66,14 @@ _MATCHERS = {'instancetype': (INSTANCETYPE, CLUSTER_INSTANCETYPE),
 
 def check_matchers(vm):
     """The causes for which a VM's references are refused."""
-    for field, kinds in _MATCHERS.items():
+    for field, allowed in _MATCHERS.items():
         matcher = vm['spec'].get(field)
         if isinstance(matcher, dict) and not (
                 matcher.get('name') or matcher.get('inferFromVolume')):
-            word = kinds[0].kind.removeprefix('VirtualMachine')
-            yield c.Cause(
+            word = allowed[0].kind.removeprefix('VirtualMachine')
+            yield causes.Cause(
                 'Either Name or InferFromVolume should be provided within '
-                f'the {word}Matcher', f'spec.{field}', c.NOT_FOUND)
+                f'the {word}Matcher', f'spec.{field}', causes.NOT_FOUND)
 
 
 def find(store, vm, field):
@@ -168,6 +171,6 @@ def check(store, vm):
             found.append(find(store, vm, field))
         except errors.ApiError:
             found.append(None)
-    return [c.Cause(f'VM field(s) {path} conflicts with selected instance '
-                    'type', path)
+    return [causes.Cause(f'VM field(s) {path} conflicts with selected '
+                         'instance type', path)
             for path in apply(vm['spec']['template']['spec'], *found)]

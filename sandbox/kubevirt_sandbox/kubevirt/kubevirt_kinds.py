@@ -7,7 +7,7 @@ Source: pkg/virt-operator/resource/generate/components/crds.go
 
 import dataclasses
 
-from kubevirt_sandbox.api import kinds as api
+from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.kubevirt.admission import kubevirt
 from kubevirt_sandbox.kubevirt.admission import vm
 from kubevirt_sandbox.kubevirt.admission import vmi
@@ -16,11 +16,11 @@ from kubevirt_sandbox.kubevirt.schema import machine
 
 GROUP, VERSION, OLDER_VERSION = 'kubevirt.io', 'v1', 'v1alpha3'
 
-_AGE = api.Column('Age', 'date', '.metadata.creationTimestamp')
+_AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp')
 
 
 def _condition(name, kind, priority=0):
-    return api.Column(
+    return kinds.Column(
         name, 'string', f".status.conditions[?(@.type=='{kind}')].status",
         priority)
 
@@ -29,10 +29,10 @@ def _condition(name, kind, priority=0):
 class Kinds:
     """The kinds of one cluster; their hooks know its configuration."""
 
-    vm: api.Kind
-    vmi: api.Kind
-    kubevirt: api.Kind
-    others: tuple[api.Kind, ...]
+    vm: kinds.Kind
+    vmi: kinds.Kind
+    kubevirt: kinds.Kind
+    others: tuple[kinds.Kind, ...]
 
     def __iter__(self):
         return iter((self.vm, self.vmi, self.kubevirt, *self.others))
@@ -54,33 +54,33 @@ def build(config):
     """
     vms, vmis = vm.Admission(config), vmi.Admission(config)
     return Kinds(
-        vm=api.Kind(
+        vm=kinds.Kind(
             GROUP, VERSION, 'VirtualMachine', 'virtualmachines',
             'virtualmachine', ('vm', 'vms'), ('all',), schema=machine.VM,
-            columns=(_AGE, api.Column(
+            columns=(_AGE, kinds.Column(
                 'Status', 'string', '.status.printableStatus',
                 description='Human Readable Status'),
                 _condition('Ready', 'Ready')),
             status=True, crd=True, mutate=vms.mutate,
             validate=vms.validate),
         # Status is no subresource: virt-api keeps strangers off instead.
-        vmi=api.Kind(
+        vmi=kinds.Kind(
             GROUP, VERSION, 'VirtualMachineInstance',
             'virtualmachineinstances', 'virtualmachineinstance',
             ('vmi', 'vmis'), ('all',), schema=machine.VMI,
             columns=(
-                _AGE, api.Column('Phase', 'string', '.status.phase'),
-                api.Column('IP', 'string',
-                           '.status.interfaces[0].ipAddress'),
-                api.Column('NodeName', 'string', '.status.nodeName'),
+                _AGE, kinds.Column('Phase', 'string', '.status.phase'),
+                kinds.Column('IP', 'string',
+                             '.status.interfaces[0].ipAddress'),
+                kinds.Column('NodeName', 'string', '.status.nodeName'),
                 _condition('Ready', 'Ready'),
                 _condition('Live-Migratable', 'LiveMigratable', 1),
                 _condition('Paused', 'Paused', 1)),
             crd=True, mutate=vmis.mutate, validate=vmis.validate),
-        kubevirt=api.Kind(
+        kubevirt=kinds.Kind(
             GROUP, VERSION, 'KubeVirt', 'kubevirts', 'kubevirt',
             ('kv', 'kvs'), ('all',), schema=machine.KUBEVIRT,
-            columns=(_AGE, api.Column('Phase', 'string', '.status.phase')),
+            columns=(_AGE, kinds.Column('Phase', 'string', '.status.phase')),
             status=True, crd=True, validate=kubevirt.validate),
         others=(
             *instancetypes.KINDS,
@@ -91,7 +91,8 @@ def build(config):
 def _listed(kind, *short_names):
     """A kind that clients can list, without a controller."""
     singular = kind.lower()
-    return api.Kind(GROUP, VERSION, kind, f'{singular}s', singular,
-                    short_names, ('all',), columns=(
-                        _AGE, api.Column('Phase', 'string', '.status.phase')),
-                    status=True, crd=True)
+    return kinds.Kind(GROUP, VERSION, kind, f'{singular}s', singular,
+                      short_names, ('all',), columns=(
+                          _AGE, kinds.Column('Phase', 'string',
+                                             '.status.phase')),
+                      status=True, crd=True)

@@ -4,8 +4,11 @@
 Source: pkg/virt-operator/resource/generate/rbac/cluster.go (KubeVirt 1.9).
 """
 from kubevirt_sandbox.api import auth
-from kubevirt_sandbox.api import bootstrap_roles as b
+from kubevirt_sandbox.api import bootstrap_roles
 from kubevirt_sandbox.api import roles
+
+_rule = bootstrap_roles.rule
+_READ, _ALL = bootstrap_roles.READ, bootstrap_roles.ALL
 
 _LABELS = {'kubevirt.io': ''}
 _MANAGER = 'virt-operator'
@@ -42,50 +45,51 @@ _OTHERS = (
      *_CLUSTER_TYPES),
     ('pool.kubevirt.io', 'virtualmachinepools'))
 
-_INFORMED = (b.rule(('get', 'list'), _GROUP, 'kubevirts'),)
-_POLICIES = b.rule(b.READ, 'migrations.kubevirt.io', 'migrationpolicies')
-_EXPAND = b.rule(['update'], _VERBS, 'expand-vm-spec')
+_INFORMED = (_rule(('get', 'list'), _GROUP, 'kubevirts'),)
+_POLICIES = _rule(_READ, 'migrations.kubevirt.io', 'migrationpolicies')
+_EXPAND = _rule(['update'], _VERBS, 'expand-vm-spec')
 
 
 def _worked(verbs, *more):
-    """The rules of those who work with machines."""
+    """Make the rules of the roles admin and edit."""
     return (
-        b.rule(['get'], _VERBS, *_USED, *more, *_SEEN, _VM + 'expand-spec',
-               _VM + 'portforward'),
-        b.rule(['update'], _VERBS, *_ACTED), _EXPAND,
-        b.rule(verbs, _GROUP, *_MACHINES),
-        b.rule(b.READ, _GROUP, _MIGRATIONS),
-        *(b.rule(verbs, *other) for other in _OTHERS
-          if verbs is b.ALL or other[0] != 'plugin.kubevirt.io'),
+        _rule(['get'], _VERBS, *_USED, *more, *_SEEN, _VM + 'expand-spec',
+              _VM + 'portforward'),
+        _rule(['update'], _VERBS, *_ACTED), _EXPAND,
+        _rule(verbs, _GROUP, *_MACHINES),
+        _rule(_READ, _GROUP, _MIGRATIONS),
+        *(_rule(verbs, *other) for other in _OTHERS
+          if verbs is _ALL or other[0] != 'plugin.kubevirt.io'),
         _POLICIES)
 
 
-_EDIT = tuple(verb for verb in b.ALL if verb != 'deletecollection')
+_EDIT = tuple(verb for verb in _ALL if verb != 'deletecollection')
 
 
 def install(store):
-    """Make them."""
+    """Create the roles and bindings in the store."""
     made = [
-        b.role('kubevirt.io:default', (
-            *_INFORMED, b.rule(('get', 'list'), _VERBS, 'version',
-                               'guestfs')), _LABELS),
-        b.part('kubevirt.io:admin',
-               _worked(b.ALL, _VMI + 'vnc/screenshot'), 'admin',
-               labels=_LABELS),
-        b.part('kubevirt.io:edit', (*_worked(_EDIT), *_INFORMED), 'edit',
-               labels=_LABELS),
-        b.part('kubevirt.io:view', (
-            *_INFORMED, b.rule(['get'], _VERBS, _VM + 'expand-spec', *_SEEN),
-            _EXPAND, b.rule(b.READ, _GROUP, *_MACHINES, _MIGRATIONS),
-            *(b.rule(b.READ, *other) for other in _OTHERS), _POLICIES),
+        bootstrap_roles.role('kubevirt.io:default', (
+            *_INFORMED,
+            _rule(('get', 'list'), _VERBS, 'version', 'guestfs')), _LABELS),
+        bootstrap_roles.part(
+            'kubevirt.io:admin', _worked(_ALL, _VMI + 'vnc/screenshot'),
+            'admin', labels=_LABELS),
+        bootstrap_roles.part(
+            'kubevirt.io:edit', (*_worked(_EDIT), *_INFORMED), 'edit',
+            labels=_LABELS),
+        bootstrap_roles.part('kubevirt.io:view', (
+            *_INFORMED, _rule(['get'], _VERBS, _VM + 'expand-spec', *_SEEN),
+            _EXPAND, _rule(_READ, _GROUP, *_MACHINES, _MIGRATIONS),
+            *(_rule(_READ, *other) for other in _OTHERS), _POLICIES),
             'view', labels=_LABELS),
-        b.role('instancetype.kubevirt.io:view', (
-            b.rule(b.READ, _TYPES, *_CLUSTER_TYPES),), _LABELS),
-        b.role('kubevirt.io:migrate', (
-            b.rule(['update'], _VERBS, _VM + 'migrate'),
-            b.rule(b.ALL, _GROUP, _MIGRATIONS)), _LABELS)]
+        bootstrap_roles.role('instancetype.kubevirt.io:view', (
+            _rule(_READ, _TYPES, *_CLUSTER_TYPES),), _LABELS),
+        bootstrap_roles.role('kubevirt.io:migrate', (
+            _rule(['update'], _VERBS, _VM + 'migrate'),
+            _rule(_ALL, _GROUP, _MIGRATIONS)), _LABELS)]
     for role in made:
         store.create(roles.CLUSTER_ROLE, role, manager=_MANAGER)
     for name in ('kubevirt.io:default', 'instancetype.kubevirt.io:view'):
-        store.create(roles.CLUSTER_ROLE_BINDING, b.binding(
+        store.create(roles.CLUSTER_ROLE_BINDING, bootstrap_roles.binding(
             name, auth.AUTHENTICATED, labels=_LABELS), manager=_MANAGER)

@@ -10,7 +10,7 @@ Source: pkg/virt-api/rest/lifecycle.go (KubeVirt 1.9).
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.kubevirt import instancetypes
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import vm_model as model
+from kubevirt_sandbox.kubevirt import vm_model
 from kubevirt_sandbox.kubevirt import vmi_status
 
 _MANAGER = 'virt-api'
@@ -99,15 +99,15 @@ class Verbs:
         paused = option(body, 'paused', bool)
         data = {'data': {'paused': 'true'}} if paused else {}
         strategy = self._strategy(vm)
-        if strategy in (model.ALWAYS, model.ONCE):
+        if strategy in (vm_model.ALWAYS, vm_model.ONCE):
             raise self._conflict(vm, f'{strategy} does not support manual '
                                  'start requests')
-        if strategy == model.HALTED and not paused:
+        if strategy == vm_model.HALTED and not paused:
             self._run(request, vm, True)
             return 202, None
-        wanted = [{'action': model.START, **data}]
-        if strategy != model.HALTED and vmi is not None:
-            if (strategy == model.RERUN
+        wanted = [{'action': vm_model.START, **data}]
+        if strategy != vm_model.HALTED and vmi is not None:
+            if (strategy == vm_model.RERUN
                     and vmi_status.phase(vmi) == vmi_status.FAILED):
                 raise self._conflict(vm, 'RerunOnFailure does not support '
                                      'starting VM from failed state')
@@ -125,12 +125,12 @@ class Verbs:
         old_grace = vmi and vmi['spec'].get('terminationGracePeriodSeconds')
         if running and grace is not None:
             self._set_grace(request, vmi, grace)
-        if strategy in (model.ALWAYS, model.ONCE):
+        if strategy in (vm_model.ALWAYS, vm_model.ONCE):
             self._run(request, vm, False)
             return 202, None
         if not running:
             raise self._conflict(vm, _NOT_RUNNING)
-        if strategy == model.HALTED and (grace is None or (
+        if strategy == vm_model.HALTED and (grace is None or (
                 old_grace is not None and grace >= old_grace)):
             raise self._conflict(vm, 'Halted only supports manual stop '
                                  'requests with a shorter graceperiod')
@@ -148,12 +148,12 @@ class Verbs:
                 'gracePeriod has to be greater or equal to 0')
         vm, vmi = self._find(request)
         strategy = self._strategy(vm)
-        if strategy in (model.HALTED, model.ONCE):
+        if strategy in (vm_model.HALTED, vm_model.ONCE):
             raise self._conflict(vm, f'RunStategy {strategy} does not '
                                  'support manual restart requests')
         if vmi is None:
             raise self._conflict(vm, f'{_NOT_RUNNING}: Halted')
-        wanted = [_stop(vmi), {'action': model.START}]
+        wanted = [_stop(vmi), {'action': vm_model.START}]
         self._check_free(vm, wanted)
         if grace == 0:
             # 1 is the shortest that leaves no half-dead guest behind
@@ -173,8 +173,8 @@ class Verbs:
     @staticmethod
     def _strategy(vm):
         try:
-            return model.run_strategy(vm)
-        except model.BothError as error:
+            return vm_model.run_strategy(vm)
+        except vm_model.BothError as error:
             raise errors.internal_error(error)
 
     def _write(self, request, kind, change, subresource=''):
@@ -192,7 +192,7 @@ class Verbs:
         def change(new):
             if vm['spec'].get('runStrategy') is not None:
                 new['spec']['runStrategy'] = (
-                    model.ALWAYS if run else model.HALTED)
+                    vm_model.ALWAYS if run else vm_model.HALTED)
             else:
                 new['spec']['running'] = run
         self._write(request, self._kinds.vm, change)
@@ -203,8 +203,8 @@ class Verbs:
 
     @staticmethod
     def _check_free(vm, wanted):
-        if model.requests(vm) and [r['action'] for r in wanted] != [
-                model.STOP]:
+        if vm_model.requests(vm) and [r['action'] for r in wanted] != [
+                vm_model.STOP]:
             raise errors.internal_error(
                 'unable to complete request: stop/start already underway')
 
@@ -220,4 +220,4 @@ class Verbs:
 
 
 def _stop(vmi):
-    return {'action': model.STOP, 'uid': paths.at(vmi, 'metadata', 'uid')}
+    return {'action': vm_model.STOP, 'uid': paths.at(vmi, 'metadata', 'uid')}

@@ -16,9 +16,9 @@ from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import instancetypes
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import vm_datavolumes
-from kubevirt_sandbox.kubevirt import vm_liveupdate as liveupdate
-from kubevirt_sandbox.kubevirt import vm_model as model
-from kubevirt_sandbox.kubevirt import vm_status as status
+from kubevirt_sandbox.kubevirt import vm_liveupdate
+from kubevirt_sandbox.kubevirt import vm_model
+from kubevirt_sandbox.kubevirt import vm_status
 from kubevirt_sandbox.kubevirt.vmi_controller import VM_FINALIZER
 from kubevirt_sandbox.kubevirt import vmi_status
 from kubevirt_sandbox.kubevirt import workqueue
@@ -93,13 +93,13 @@ class Controller:
         failure = None
         try:
             self._reconcile(key)
-        except model.SyncError as error:
+        except vm_model.SyncError as error:
             failure = error
         except errors.ApiError as error:
             if error.code in (404, 409):
                 self._queue.add_after(key, 0.05)  # conflicting write
             else:
-                failure = model.SyncError('FailedUpdateError', str(error))
+                failure = vm_model.SyncError('FailedUpdateError', str(error))
         self._write_status(key, failure)
         if failure is not None:
             raise failure
@@ -122,7 +122,7 @@ class Controller:
         return self._store.change(
             self._vmis, *paths.key(vm),
             lambda new: new['metadata'].setdefault(
-                'ownerReferences', []).append(model.reference(vm)),
+                'ownerReferences', []).append(vm_model.reference(vm)),
             manager=_MANAGER)
 
     def _change(self, key, change, **more):
@@ -135,11 +135,11 @@ class Controller:
             return
         vmi = self._vmi(vm)
         try:
-            strategy = model.run_strategy(vm)
-        except model.BothError:
+            strategy = vm_model.run_strategy(vm)
+        except vm_model.BothError:
             strategy = None
         said = failure and (failure.reason, str(failure))
-        self._change(key, lambda new: status.update(
+        self._change(key, lambda new: vm_status.update(
             new, vmi, strategy, said, self._store), subresource='status')
         if (vmi is not None and vmi_status.is_final(vmi)
                 and VM_FINALIZER in vmi['metadata'].get('finalizers', ())):
@@ -159,15 +159,15 @@ class Controller:
             self._bump_generation(vm, vmi)
             vmi = self._vmi(vm)
         try:
-            strategy = model.run_strategy(vm)
-        except model.BothError as error:
-            raise model.SyncError('FailedCreate',
-                                  f'Error fetching RunStrategy: {error}')
+            strategy = vm_model.run_strategy(vm)
+        except vm_model.BothError as error:
+            raise vm_model.SyncError('FailedCreate',
+                                     f'Error fetching RunStrategy: {error}')
         self._expanded(vm)
         if (vm['metadata'].get('annotations') or {}).get(
                 _NOT_AT_ONCE) != 'false':
             ready = self._data_volumes.make(vm)
-            if not ready and strategy != model.HALTED:
+            if not ready and strategy != vm_model.HALTED:
                 return
         self._follow(key, vm, vmi, strategy)
         if vmi is not None:
@@ -180,7 +180,7 @@ class Controller:
         try:
             return instancetypes.expanded(self._store, vm)
         except errors.ApiError as error:
-            raise model.SyncError('FailedFindInstancetype', str(error))
+            raise vm_model.SyncError('FailedFindInstancetype', str(error))
 
     def _let_go(self, key, vm, vmi):
         finalizers = vm['metadata'].get('finalizers', ())
@@ -211,47 +211,49 @@ class Controller:
         generation = str(vm['metadata']['generation'])
         annotations = vmi['metadata'].get('annotations') or {}
         started = self._started.get(vm['metadata']['uid'])
-        if annotations.get(status.GENERATION) == generation or not started:
+        if annotations.get(vm_status.GENERATION) == generation or not started:
             return
-        if model.same(started['spec']['template'], vm['spec']['template']):
+        if vm_model.same(started['spec']['template'], vm['spec']['template']):
             self._store.change(
                 self._vmis, *paths.key(vm), lambda new: new['metadata']
                 .setdefault('annotations', {}).__setitem__(
-                    status.GENERATION, generation), manager=_MANAGER)
+                    vm_status.GENERATION, generation), manager=_MANAGER)
 
     # -- run strategies --------------------------------------------------
 
     def _follow(self, key, vm, vmi, strategy):
         """Start or stop the VMI according to the run strategy."""
-        {model.ALWAYS: self._follow_always, model.RERUN: self._follow_rerun,
-         model.MANUAL: self._follow_manual, model.ONCE: self._follow_once,
-         model.HALTED: self._follow_halted}[strategy](key, vm, vmi)
+        {vm_model.ALWAYS: self._follow_always,
+         vm_model.RERUN: self._follow_rerun,
+         vm_model.MANUAL: self._follow_manual,
+         vm_model.ONCE: self._follow_once,
+         vm_model.HALTED: self._follow_halted}[strategy](key, vm, vmi)
 
     def _follow_always(self, key, vm, vmi):
         if vmi is None:
             self._start_in_time(key, vm)
-        elif model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
+        elif vm_model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
             self._stop(key, vm, vmi)  # a new VMI follows
 
     def _follow_rerun(self, key, vm, vmi):
         if vmi is None:
-            if model.reruns(vm, model.RERUN):
+            if vm_model.reruns(vm, vm_model.RERUN):
                 self._start_in_time(key, vm)
             return
         if 'deletionTimestamp' in vmi['metadata']:
             return
-        if model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
+        if vm_model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
             self._stop(key, vm, vmi)
             if vmi_status.phase(vmi) == vmi_status.FAILED:
                 self._change(key, lambda new: new.setdefault(
                     'status', {}).setdefault('stateChangeRequests', [])
-                    .append({'action': model.START}), subresource='status')
+                    .append({'action': vm_model.START}), subresource='status')
 
     def _follow_manual(self, key, vm, vmi):
         if vmi is None:
-            if model.wants_start(vm):
+            if vm_model.wants_start(vm):
                 self._start(key, vm)
-        elif model.wants_stop(vm, vmi):
+        elif vm_model.wants_stop(vm, vmi):
             self._stop(key, vm, vmi)
 
     def _follow_once(self, key, vm, vmi):
@@ -261,17 +263,17 @@ class Controller:
     def _follow_halted(self, key, vm, vmi):
         if vmi is not None:
             self._stop(key, vm, vmi)
-        elif model.wants_start(vm):  # a paused start
+        elif vm_model.wants_start(vm):  # a paused start
             def change(new):
                 spec = new['spec']
                 if spec.get('runStrategy') is not None:
-                    spec['runStrategy'] = model.ALWAYS
+                    spec['runStrategy'] = vm_model.ALWAYS
                 else:
                     spec['running'] = True
             self._change(key, change)
 
     def _start_in_time(self, key, vm):
-        left = status.seconds_left(vm)
+        left = vm_status.seconds_left(vm)
         if left > 0:
             self._queue.add_after(key, left)
         else:
@@ -290,8 +292,8 @@ class Controller:
         except (errors.ApiError, defaults.DefaultsError) as error:
             self._say(vm, events.WARNING, 'FailedCreate',
                       f'Error creating virtual machine instance: {error}')
-            raise model.SyncError('FailedCreate',
-                                  f'Failure while starting VMI: {error}')
+            raise vm_model.SyncError('FailedCreate',
+                                     f'Failure while starting VMI: {error}')
         self._say(vm, events.NORMAL, 'SuccessfulCreate',
                   'Started the virtual machine by creating the new virtual '
                   f'machine instance {key[1]}')
@@ -307,18 +309,18 @@ class Controller:
                 'name': meta['name'], 'namespace': meta['namespace'],
                 'labels': given.get('labels') or {},
                 'annotations': {**(given.get('annotations') or {}),
-                                status.GENERATION: generation},
+                                vm_status.GENERATION: generation},
                 'finalizers': [VM_FINALIZER],
-                'ownerReferences': [model.reference(vm)]},
+                'ownerReferences': [vm_model.reference(vm)]},
             'spec': template['spec'],
             'status': {'virtualMachineRevisionName':
                        f'revision-start-vm-{meta["uid"]}-{generation}'}}
         spec = vmi['spec']
-        if model.wants_paused_start(vm):
+        if vm_model.wants_paused_start(vm):
             spec['startStrategy'] = 'Paused'
         firmware = spec['domain'].setdefault('firmware', {})
         if not firmware.get('uuid'):
-            firmware['uuid'] = model.legacy_uuid(meta['name'])
+            firmware['uuid'] = vm_model.legacy_uuid(meta['name'])
         defaults.add_disks(spec)
         devices = spec['domain']['devices']
         if devices.get('autoattachInputDevice') and not devices.get(
@@ -334,8 +336,8 @@ class Controller:
             self._store.delete(self._vmis, *key,
                                uid=vmi['metadata']['uid'])
         except errors.ApiError as error:
-            raise model.SyncError('FailedDelete',
-                                  f'Failure attempting to delete VMI: {error}')
+            raise vm_model.SyncError(
+                'FailedDelete', f'Failure attempting to delete VMI: {error}')
         self._forgive_restart(key)
         self._say(vm, events.NORMAL, 'SuccessfulDelete',
                   'Stopped the virtual machine by deleting the virtual '
@@ -343,12 +345,12 @@ class Controller:
 
     def _forgive_restart(self, key):
         vm = self._vm(key)
-        if vm is not None and conditions.find(vm, model.RESTART_REQUIRED):
+        if vm is not None and conditions.find(vm, vm_model.RESTART_REQUIRED):
             self._change(key, lambda new: conditions.drop(
-                new, model.RESTART_REQUIRED), subresource='status')
+                new, vm_model.RESTART_REQUIRED), subresource='status')
 
     def _say(self, vm, kind, reason, message):
-        self._recorder.event(vm, kind, reason, message, model.COMPONENT)
+        self._recorder.event(vm, kind, reason, message, vm_model.COMPONENT)
 
     # -- a running machine -----------------------------------------------
 
@@ -363,18 +365,18 @@ class Controller:
         # only the status is written, so the sizes may be filled in
         said = json_copy.copy(self._expanded(vm))
         said.setdefault('status', {})
-        restart = liveupdate.check_restart(
+        restart = vm_liveupdate.check_restart(
             said, vmi, self._expanded(started)['spec']['template']['spec'],
             self._config)
-        liveupdate.plug_cards(said, vmi)
+        vm_liveupdate.plug_cards(said, vmi)
         if (self._config.enabled('DeclarativeHotplugVolumes')
                 and not self._config.enabled('HotplugVolumes')):
-            liveupdate.plug_volumes(said, vmi)
+            vm_liveupdate.plug_volumes(said, vmi)
         if self._config.live_update and not restart:
             try:
-                liveupdate.carry_out(said, vmi, self._config)
-            except liveupdate.LiveUpdateError as error:
-                failure = model.SyncError(*error.args)
+                vm_liveupdate.carry_out(said, vmi, self._config)
+            except vm_liveupdate.LiveUpdateError as error:
+                failure = vm_model.SyncError(*error.args)
         if said['status'] != vm.get('status', {}):
             self._store.update(self._kind, said, subresource='status',
                                manager=_MANAGER)
@@ -383,7 +385,7 @@ class Controller:
             try:
                 self._store.update(self._vmis, vmi, manager=_MANAGER)
             except errors.ApiError as error:
-                raise model.SyncError(
+                raise vm_model.SyncError(
                     'HotPlugVolumeError', 'Error encountered while handling '
                     f'declarative hotplug volumes: {error}')
         if failure:
@@ -393,7 +395,7 @@ class Controller:
         """Remove the NICs with state absent that were unplugged."""
         vm = self._vm(key)
         spec = vm['spec']['template']['spec']
-        cards, networks = liveupdate.unplugged_cards(vm, self._vmi(vm))
+        cards, networks = vm_liveupdate.unplugged_cards(vm, self._vmi(vm))
         if cards == paths.interfaces(spec):
             return
 
@@ -410,4 +412,4 @@ class Controller:
             return
         self._change(key, lambda new: new['spec']['template']['spec'][
             'domain'].setdefault('firmware', {}).__setitem__(
-                'uuid', model.legacy_uuid(key[1])))
+                'uuid', vm_model.legacy_uuid(key[1])))

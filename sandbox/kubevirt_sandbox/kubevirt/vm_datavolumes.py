@@ -12,7 +12,7 @@ from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import claims
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import vm_model as model
+from kubevirt_sandbox.kubevirt import vm_model
 
 _FILLED = ('Succeeded', 'WaitForFirstConsumer', 'PendingPopulation')
 
@@ -63,18 +63,18 @@ class DataVolumes:
             meta.setdefault('annotations', {})[
                 'cdi.kubevirt.io/allowClaimAdoption'] = 'true'
             meta.update(namespace=vm['metadata']['namespace'],
-                        ownerReferences=[model.reference(vm)])
+                        ownerReferences=[vm_model.reference(vm)])
             self._store.create(kind, {
                 'metadata': meta, 'spec': json_copy.copy(template['spec'])},
                 manager='virt-controller')
         except errors.ApiError as error:
             self._say(vm, events.WARNING, 'FailedDataVolumeCreate',
                       f'Error creating DataVolume {name}: {error}')
-            raise model.SyncError(
+            raise vm_model.SyncError(
                 'FailedCreate', 'Error encountered while creating '
                 f'DataVolumes: failed to create DataVolume: {error}')
         self._say(vm, events.NORMAL, 'SuccessfulDataVolumeCreate',
                   f'Created DataVolume {name}')
 
     def _say(self, vm, kind, reason, message):
-        self._recorder.event(vm, kind, reason, message, model.COMPONENT)
+        self._recorder.event(vm, kind, reason, message, vm_model.COMPONENT)

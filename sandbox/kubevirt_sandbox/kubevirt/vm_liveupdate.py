@@ -14,7 +14,7 @@ from kubevirt_sandbox.api import quantity
 from kubevirt_sandbox.kubevirt.admission import resources
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import vm_model as model
+from kubevirt_sandbox.kubevirt import vm_model
 from kubevirt_sandbox.kubevirt import vm_status
 from kubevirt_sandbox.kubevirt import vmi_status
 
@@ -34,13 +34,13 @@ def check_restart(vm, vmi, started, config):
     :returns: whether a restart is required.
     """
     wanted = vm['spec']['template']['spec']
-    if not model.same(_carried_over(started, wanted, vm, vmi, config),
-                      wanted):
+    if not vm_model.same(_carried_over(started, wanted, vm, vmi, config),
+                         wanted):
         vm_status.require_restart(
             vm, 'a non-live-updatable field was changed in the template '
             'spec')
         return True
-    conditions.drop(vm, model.RESTART_REQUIRED)
+    conditions.drop(vm, vm_model.RESTART_REQUIRED)
     return False
 
 
@@ -177,7 +177,7 @@ def _add_memory(vm, vmi, wanted):
     current = paths.at(vmi, 'status', 'memory') or {}
     if None in (guest, memory.get('guest'), current.get('guestCurrent')):
         return
-    if model.same_amount(guest, memory['guest']):
+    if vm_model.same_amount(guest, memory['guest']):
         return
     why = _memory_obstacle(vmi, wanted, guest, memory, current)
     if why:

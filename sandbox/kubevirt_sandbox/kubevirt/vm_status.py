@@ -15,12 +15,12 @@ import random
 from kubevirt_sandbox.kubevirt import claims
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import vm_model as model
+from kubevirt_sandbox.kubevirt import vm_model
 from kubevirt_sandbox.kubevirt import vmi_status
 
 GENERATION = 'kubevirt.io/vm-generation'
 
-_OWN_CONDITIONS = ('Ready', 'Failure', model.RESTART_REQUIRED)
+_OWN_CONDITIONS = ('Ready', 'Failure', vm_model.RESTART_REQUIRED)
 _LONGEST_BACK_OFF = 300
 _FIRST_BACK_OFF = 10
 
@@ -65,10 +65,10 @@ def _set(status, key, value):
 
 def _is_done(vm, vmi):
     """Tell whether the first state change request was carried out."""
-    if not model.requests(vm):
+    if not vm_model.requests(vm):
         return False
-    first = model.requests(vm)[0]
-    if first['action'] == model.STOP:
+    first = vm_model.requests(vm)[0]
+    if first['action'] == vm_model.STOP:
         return vmi is None or first.get('uid') != vmi['metadata']['uid']
     return (vmi is not None and 'deletionTimestamp' not in vmi['metadata']
             and not vmi_status.is_final(vmi))
@@ -93,7 +93,7 @@ def _count_failures(vm, vmi, strategy):
     ran = vmi is not None and any(
         s['phase'] == vmi_status.RUNNING for s in paths.at(
             vmi, 'status', 'phaseTransitionTimestamps') or ())
-    if ran or strategy not in (model.ALWAYS, model.RERUN, model.ONCE):
+    if ran or strategy not in (vm_model.ALWAYS, vm_model.RERUN, vm_model.ONCE):
         status.pop('startFailure', None)
         return
     if vmi is None or not vmi_status.is_final(vmi):
@@ -148,7 +148,7 @@ def require_restart(vm, message):
     :param vm: the VM, changed in place.
     :param message: message of the condition.
     """
-    conditions.put(vm, model.RESTART_REQUIRED, True, '', message)
+    conditions.put(vm, vm_model.RESTART_REQUIRED, True, '', message)
 
 
 def _tell_snapshots(vm):
@@ -201,18 +201,18 @@ def printable(vm, vmi, strategy, store):
     if vmi is not None and not final:
         return 'Starting'
     if paths.at(vm, 'status', 'startFailure') and strategy in (
-            model.ALWAYS, model.RERUN, model.ONCE):
+            vm_model.ALWAYS, vm_model.RERUN, vm_model.ONCE):
         return 'CrashLoopBackOff'
     return 'Stopped'
 
 
 def _shall_run(vm, vmi, strategy):
-    if strategy == model.ALWAYS:
+    if strategy == vm_model.ALWAYS:
         return True
-    if strategy == model.MANUAL:
-        return (model.wants_start(vm) if vmi is None
-                else not model.wants_stop(vm, vmi))
-    if strategy == model.RERUN:
-        return (model.reruns(vm, strategy) if vmi is None
+    if strategy == vm_model.MANUAL:
+        return (vm_model.wants_start(vm) if vmi is None
+                else not vm_model.wants_stop(vm, vmi))
+    if strategy == vm_model.RERUN:
+        return (vm_model.reruns(vm, strategy) if vmi is None
                 else vmi_status.phase(vmi) != vmi_status.SUCCEEDED)
-    return strategy == model.ONCE and vmi is None
+    return strategy == vm_model.ONCE and vmi is None

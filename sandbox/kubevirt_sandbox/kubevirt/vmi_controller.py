@@ -19,7 +19,7 @@ from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import guests
 from kubevirt_sandbox.kubevirt import launcher
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import vmi_status as status
+from kubevirt_sandbox.kubevirt import vmi_status
 from kubevirt_sandbox.kubevirt import workqueue
 
 VM_FINALIZER = 'kubevirt.io/virtualMachineControllerFinalize'
@@ -144,13 +144,14 @@ class Controller:
             return
         vmi = json_copy.copy(old)
         vmi.setdefault('status', {})
-        {status.SCHEDULING: self._schedule, status.SCHEDULED: self._start,
-         status.RUNNING: self._run, status.SUCCEEDED: self._finish,
-         status.FAILED: self._finish}.get(
-             status.phase(vmi), self._prepare)(key, vmi)
+        {vmi_status.SCHEDULING: self._schedule,
+         vmi_status.SCHEDULED: self._start,
+         vmi_status.RUNNING: self._run, vmi_status.SUCCEEDED: self._finish,
+         vmi_status.FAILED: self._finish}.get(
+             vmi_status.phase(vmi), self._prepare)(key, vmi)
         if vmi == old:
             return
-        before, after = status.phase(old), status.phase(vmi)
+        before, after = vmi_status.phase(old), vmi_status.phase(vmi)
         try:
             self._store.update(self._kind, vmi, manager='virt-controller')
         except errors.ApiError as error:
@@ -163,12 +164,13 @@ class Controller:
 
     def _announce(self, vmi, phase):
         said = {
-            status.RUNNING: (events.NORMAL, 'Started',
-                             'VirtualMachineInstance started.'),
-            status.SUCCEEDED: (events.NORMAL, 'Stopped',
-                               'The VirtualMachineInstance was shut down.'),
-            status.FAILED: (events.WARNING, 'Stopped',
-                            'The VirtualMachineInstance crashed.'),
+            vmi_status.RUNNING: (events.NORMAL, 'Started',
+                                 'VirtualMachineInstance started.'),
+            vmi_status.SUCCEEDED: (
+                events.NORMAL, 'Stopped',
+                'The VirtualMachineInstance was shut down.'),
+            vmi_status.FAILED: (events.WARNING, 'Stopped',
+                                'The VirtualMachineInstance crashed.'),
         }.get(phase)
         if said:
             self._say(vmi, *said)
@@ -180,25 +182,25 @@ class Controller:
 
     def _prepare(self, _key, vmi):
         """Handle phase Pending, until the volumes are ready."""
-        status.tell_ready(vmi, None)
+        vmi_status.tell_ready(vmi, None)
         if 'deletionTimestamp' in vmi['metadata']:
-            status.move(vmi, status.FAILED)
+            vmi_status.move(vmi, vmi_status.FAILED)
             return
         namespace = vmi['metadata']['namespace']
         volumes = paths.volumes(vmi['spec'])
-        status.tell_data_volumes(vmi, self._store)
-        status.move(vmi, status.PENDING)
+        vmi_status.tell_data_volumes(vmi, self._store)
+        vmi_status.move(vmi, vmi_status.PENDING)
         missing = claims.missing(self._store, namespace, volumes)
         if missing:
             message = (f'PVC {namespace}/{missing} does not exist, waiting '
                        'for it to appear')
             conditions.put(vmi, 'PodScheduled', False, 'Unschedulable',
                            message)
-            status.tell_failure(vmi, 'FailedPvcNotFound', message)
+            vmi_status.tell_failure(vmi, 'FailedPvcNotFound', message)
             self._say(vmi, events.NORMAL, 'FailedPvcNotFound', message,
                       _CONTROLLER)
             return
-        status.tell_failure(vmi)
+        vmi_status.tell_failure(vmi)
         self._bind_claims(namespace, volumes, self._some_node())
         if not claims.ready(self._store, namespace, volumes):
             return
@@ -207,8 +209,8 @@ class Controller:
         self._say(vmi, events.NORMAL, 'SuccessfulCreate',
                   f'Created virtual machine pod {pod.name}', _CONTROLLER)
         self._tell_pod(vmi, pod)
-        status.tell_ready(vmi, pod)
-        status.move(vmi, status.SCHEDULING)
+        vmi_status.tell_ready(vmi, pod)
+        vmi_status.move(vmi, vmi_status.SCHEDULING)
 
     def _bind_claims(self, namespace, volumes, node):
         """Bind the claims of DataVolumes that wait for a first consumer.
@@ -232,7 +234,7 @@ class Controller:
         if pod is None or 'deletionTimestamp' in vmi['metadata']:
             self._give_up(vmi)
             return
-        status.tell_ready(vmi, pod)
+        vmi_status.tell_ready(vmi, pod)
         vmi['status']['qosClass'] = 'Burstable'
         if pod.node is None:
             why = self._pods.place(vmi, pod)
@@ -254,7 +256,7 @@ class Controller:
         self._tell_pod(vmi, pod)
         if self._image_fails(key, vmi, pod):
             return
-        status.tell_failure(vmi)
+        vmi_status.tell_failure(vmi)
         if self._wait(key, pod.moved + self._seconds * _POD_SHARE):
             return
         pod.moved = self._loop.time()
@@ -263,8 +265,8 @@ class Controller:
             nodeName=pod.node, migrationTransport='Unix',
             launcherContainerImageVersion=self._image)
         self._tell_volumes(vmi, running=False)
-        status.move(vmi, status.SCHEDULED)
-        status.tell_ready(vmi, pod)
+        vmi_status.move(vmi, vmi_status.SCHEDULED)
+        vmi_status.tell_ready(vmi, pod)
 
     def _image_fails(self, key, vmi, pod):
         image = launcher.missing_image(vmi) or self.guests.missing_image(vmi)
@@ -274,9 +276,9 @@ class Controller:
                'resolve reference: not found')
         back_off = pod.moved + max(self._seconds, 0.5)
         if self._wait(key, back_off):
-            status.tell_failure(vmi, 'ErrImagePull', why)
+            vmi_status.tell_failure(vmi, 'ErrImagePull', why)
         else:
-            status.tell_failure(
+            vmi_status.tell_failure(
                 vmi, 'ImagePullBackOff',
                 f'Back-off pulling image "{image}": ErrImagePull: {why}')
         return True
@@ -291,8 +293,8 @@ class Controller:
 
     def _give_up(self, vmi):
         self._forget(vmi['metadata']['uid'])
-        status.move(vmi, status.FAILED)
-        status.tell_ready(vmi, None)
+        vmi_status.move(vmi, vmi_status.FAILED)
+        vmi_status.tell_ready(vmi, None)
 
     def _start(self, key, vmi):
         """Handle phase Scheduled, until the guest runs."""
@@ -306,17 +308,17 @@ class Controller:
         if launcher.fails_to_start(vmi):
             self._give_up(vmi)
             return
-        if not status.plugs_ready(vmi):
+        if not vmi_status.plugs_ready(vmi):
             self._queue.add_after(key, self._seconds / 10)
             return
         why = self.guests.refusal(vmi)
-        status.tell_failure(
+        vmi_status.tell_failure(
             vmi, why and 'Synchronizing with the Domain failed.', why)
         if why:
             return
         self._say(vmi, events.NORMAL, 'Created',
                   'VirtualMachineInstance defined.')
-        status.move(vmi, status.RUNNING)
+        vmi_status.move(vmi, vmi_status.RUNNING)
         self.guests.start(vmi, vmi['spec'].get('startStrategy') == 'Paused')
         vmi['status']['machine'] = {'type': paths.at(
             vmi, 'spec', 'domain', 'machine', 'type')}
@@ -324,26 +326,26 @@ class Controller:
 
     def _tell_volumes(self, vmi, running):
         uid = vmi['metadata']['uid']
-        return status.tell_volumes(
+        return vmi_status.tell_volumes(
             vmi, self._store, running,
             lambda volume: self.guests.plugged(uid, volume))
 
     def _observe(self, key, vmi, pod):
         """Write the state of the guest to the status."""
         agent = self.guests.has_agent(vmi)
-        status.tell_migratable(vmi, self._store)
-        status.tell_data_volumes(vmi, self._store)
-        status.tell_interfaces(vmi, pod, agent)
-        status.tell_agent(vmi, agent)
-        status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
-        status.tell_sizes(vmi)
+        vmi_status.tell_migratable(vmi, self._store)
+        vmi_status.tell_data_volumes(vmi, self._store)
+        vmi_status.tell_interfaces(vmi, pod, agent)
+        vmi_status.tell_agent(vmi, agent)
+        vmi_status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
+        vmi_status.tell_sizes(vmi)
         self._bind_claims(key[0], paths.volumes(vmi['spec']), pod.node)
         if not self._lacks_volume(key[0], vmi):
             if self._tell_volumes(vmi, running=True):
                 self._queue.add_after(key, self._seconds / 10)
             self.guests.plug(vmi)
         alive = 'deletionTimestamp' not in vmi['metadata']
-        status.tell_ready(vmi, pod, alive)
+        vmi_status.tell_ready(vmi, pod, alive)
 
     def _lacks_volume(self, namespace, vmi):
         """Tell whether KubeVirt no longer updates a guest's volumes.
@@ -355,7 +357,7 @@ class Controller:
         volumes = paths.volumes(vmi['spec'])
         gone = claims.orphaned(self._store, namespace, volumes)
         if gone is None:
-            status.tell_failure(vmi)
+            vmi_status.tell_failure(vmi)
             return False
         why = f'unable to find datavolume {namespace}/{gone}'
         if not conditions.has(vmi, 'Synchronized', 'False',
@@ -363,7 +365,7 @@ class Controller:
             self._say(vmi, events.WARNING, 'FailedPvcNotFound',
                       f'Error determining if volume is ready: {why}',
                       _CONTROLLER)
-        status.tell_failure(
+        vmi_status.tell_failure(
             vmi, 'FailedDataVolumeImport',
             f'Error determining if volume is ready {why}')
         return True
@@ -374,7 +376,8 @@ class Controller:
         pod = self._pods.get(vmi)
         if pod is None or not self.guests.alive(uid):
             shut = self._ended.get(uid) == guests.SHUTDOWN
-            status.move(vmi, status.SUCCEEDED if shut else status.FAILED)
+            vmi_status.move(vmi, vmi_status.SUCCEEDED if shut
+                            else vmi_status.FAILED)
             self._finish(key, vmi)
             return
         if 'deletionTimestamp' in vmi['metadata']:
@@ -409,7 +412,8 @@ class Controller:
         # a guest with ACPI that did not shut down in time has failed
         acpi = paths.at(vmi, 'spec', 'domain', 'features', 'acpi') or {}
         expired = grace > 0 and acpi.get('enabled', True)
-        status.move(vmi, status.FAILED if expired else status.SUCCEEDED)
+        vmi_status.move(vmi,
+                        vmi_status.FAILED if expired else vmi_status.SUCCEEDED)
         return True
 
     def _finish(self, _key, vmi):
@@ -420,8 +424,8 @@ class Controller:
             self._say(vmi, events.NORMAL, 'SuccessfulDelete',
                       f'Deleted virtual machine pod {pod.name}', _CONTROLLER)
         self._forget(meta['uid'])
-        status.tell_ready(vmi, None)
-        status.tell_paused(vmi, False)
+        vmi_status.tell_ready(vmi, None)
+        vmi_status.tell_paused(vmi, False)
         vmi['status'].pop('launcherContainerImageVersion', None)
         gone = {defaults.VMI_FINALIZER}
         if self._owner(vmi) is None:

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 
 from kubevirt_sandbox.api import core
-from kubevirt_sandbox.workloads import fields as fields_module
+from kubevirt_sandbox.workloads import fields
 
 _DATA = '..data'
 
@@ -30,7 +30,7 @@ def _safe(path):
     parts = pathlib.PurePosixPath(path)
     if parts.is_absolute() or '..' in parts.parts or not parts.parts or (
             parts.parts[0].startswith('..')):
-        raise fields_module.Missing(f'invalid path of a file: {path!r}')
+        raise fields.Missing(f'invalid path of a file: {path!r}')
     return str(parts)
 
 
@@ -86,14 +86,14 @@ class Volumes:
 
     :param folder: where they are, a :class:`pathlib.Path`.
     :param spec: of the pod.
-    :param fields: a :class:`fields.Fields`.
+    :param values: a :class:`fields.Fields`.
     :param token: function of a ``serviceAccountToken`` that returns it.
     """
 
-    def __init__(self, folder, spec, fields, token):
+    def __init__(self, folder, spec, values, token):
         self._folder = folder
         self._spec = spec
-        self._fields = fields
+        self._fields = values
         self._token = token
 
     def write(self):
@@ -164,7 +164,7 @@ class Volumes:
                 found[_safe(item['path'])] = (
                     data[item['key']], item.get('mode', mode))
             elif not optional:
-                raise fields_module.Missing(
+                raise fields.Missing(
                     f'references non-existent {kind.singular} key: '
                     f'{item["key"]}')
         return found

@@ -6,7 +6,7 @@ filled in follows kubernetes/pkg/apis/apps (1.36).
 """
 
 from kubevirt_sandbox.api import core
-from kubevirt_sandbox.api import core_schemas as schemas
+from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import pod_schemas
@@ -127,7 +127,7 @@ def _check(kind):
     return check
 
 
-_COUNTS = {name: schemas.INTEGER for name in (
+_COUNTS = {name: core_schemas.INTEGER for name in (
     'replicas', 'updatedReplicas', 'readyReplicas', 'availableReplicas',
     'unavailableReplicas', 'fullyLabeledReplicas', 'terminatingReplicas',
     'observedGeneration', 'collisionCount')}
@@ -139,18 +139,19 @@ DEPLOYMENT = kinds.Kind(
              _column('Up-to-date', 'status', 'updatedReplicas'),
              _column('Available', 'status', 'availableReplicas'), _AGE,
              *_WIDE),
-    schema=schemas.about(schemas.strict(
-        spec=schemas.strict(
-            replicas={**schemas.INTEGER, 'default': 1},
-            selector=schemas.SELECTOR, template=pod_schemas.TEMPLATE,
-            strategy=schemas.strict(
-                type=schemas.STRING, rollingUpdate=schemas.strict(
+    schema=core_schemas.about(core_schemas.strict(
+        spec=core_schemas.strict(
+            replicas={**core_schemas.INTEGER, 'default': 1},
+            selector=core_schemas.SELECTOR, template=pod_schemas.TEMPLATE,
+            strategy=core_schemas.strict(
+                type=core_schemas.STRING, rollingUpdate=core_schemas.strict(
                     maxSurge=_NUMBER_OR_SHARE,
                     maxUnavailable=_NUMBER_OR_SHARE)),
             minReadySeconds=pod_schemas.NUMBER, paused=pod_schemas.FLAG,
-            revisionHistoryLimit=schemas.INTEGER,
-            progressDeadlineSeconds=schemas.INTEGER),
-        status=schemas.thing(conditions=schemas.CONDITIONS, **_COUNTS)),
+            revisionHistoryLimit=core_schemas.INTEGER,
+            progressDeadlineSeconds=core_schemas.INTEGER),
+        status=core_schemas.thing(conditions=core_schemas.CONDITIONS,
+                                  **_COUNTS)),
         'Deployment enables declarative updates for Pods and ReplicaSets.'),
     default=_default, mutate=_complete_template,
     validate=_check(lambda: DEPLOYMENT))
@@ -162,12 +163,13 @@ REPLICA_SET = kinds.Kind(
              _column('Current', 'status', 'replicas'),
              _column('Ready', 'status', 'readyReplicas'), _AGE, *_WIDE),
     selectable_fields=('status.replicas',),
-    schema=schemas.about(schemas.strict(
-        spec=schemas.strict(
-            replicas={**schemas.INTEGER, 'default': 1},
-            selector=schemas.SELECTOR, template=pod_schemas.TEMPLATE,
+    schema=core_schemas.about(core_schemas.strict(
+        spec=core_schemas.strict(
+            replicas={**core_schemas.INTEGER, 'default': 1},
+            selector=core_schemas.SELECTOR, template=pod_schemas.TEMPLATE,
             minReadySeconds=pod_schemas.NUMBER),
-        status=schemas.thing(conditions=schemas.CONDITIONS, **_COUNTS)),
+        status=core_schemas.thing(conditions=core_schemas.CONDITIONS,
+                                  **_COUNTS)),
         'ReplicaSet ensures that a specified number of pod replicas are '
         'running at any given time.'),
     mutate=_complete_template, validate=_check(lambda: REPLICA_SET))
@@ -190,15 +192,15 @@ def _endpoints_text(obj):
         for p in s.get('ports') or ()) or '<none>'
 
 
-_ANY_LIST = {'type': 'array', 'items': schemas.ANYTHING,
+_ANY_LIST = {'type': 'array', 'items': core_schemas.ANYTHING,
              'x-kubernetes-list-type': 'atomic'}
 
 ENDPOINTS = kinds.Kind(
     '', 'v1', 'Endpoints', 'endpoints', 'endpoints', ('ep',),
     generation=False, unconditional_update=True,
     columns=(kinds.Column('Endpoints', value=_endpoints_text), _AGE),
-    schema=schemas.about(
-        schemas.strict(subsets=_ANY_LIST),
+    schema=core_schemas.about(
+        core_schemas.strict(subsets=_ANY_LIST),
         'Endpoints is a collection of endpoints that implement the actual '
         'service.'))
 
@@ -208,9 +210,10 @@ ENDPOINT_SLICE = kinds.Kind(
     columns=(kinds.Column('AddressType', 'string', '.addressType'),
              kinds.Column('Ports', value=_slice_ports),
              kinds.Column('Endpoints', value=_slice_addresses), _AGE),
-    schema=schemas.about(
-        schemas.strict(addressType=schemas.STRING, endpoints=_ANY_LIST,
-                       ports=_ANY_LIST),
+    schema=core_schemas.about(
+        core_schemas.strict(addressType=core_schemas.STRING,
+                            endpoints=_ANY_LIST,
+                            ports=_ANY_LIST),
         'EndpointSlice represents a set of service endpoints.'))
 
 # An object only: nothing between processes of one machine is kept apart.
@@ -219,11 +222,11 @@ NETWORK_POLICY = kinds.Kind(
     'networkpolicy', ('netpol',), unconditional_update=True,
     columns=(kinds.Column('Pod-Selector', value=lambda obj: labels.text(
         (obj.get('spec') or {}).get('podSelector'))), _AGE),
-    schema=schemas.about(
-        schemas.strict(spec=schemas.strict(
-            podSelector=schemas.SELECTOR, ingress=_ANY_LIST,
+    schema=core_schemas.about(
+        core_schemas.strict(spec=core_schemas.strict(
+            podSelector=core_schemas.SELECTOR, ingress=_ANY_LIST,
             egress=_ANY_LIST, policyTypes={
-                'type': 'array', 'items': schemas.STRING,
+                'type': 'array', 'items': core_schemas.STRING,
                 'x-kubernetes-list-type': 'atomic'})),
         'NetworkPolicy describes what network traffic is allowed for a set '
         'of Pods'))
@@ -240,13 +243,13 @@ INGRESS = kinds.Kind(
     status=True, unconditional_update=True,
     columns=(kinds.Column('Class', jsonPath='.spec.ingressClassName'),
              kinds.Column('Hosts', value=_hosts), _AGE),
-    schema=schemas.about(
-        schemas.strict(
-            spec=schemas.strict(
-                ingressClassName=schemas.STRING,
-                defaultBackend=schemas.ANYTHING, rules=_ANY_LIST,
+    schema=core_schemas.about(
+        core_schemas.strict(
+            spec=core_schemas.strict(
+                ingressClassName=core_schemas.STRING,
+                defaultBackend=core_schemas.ANYTHING, rules=_ANY_LIST,
                 tls=_ANY_LIST),
-            status=schemas.thing()),
+            status=core_schemas.thing()),
         'Ingress is a collection of rules that allow inbound connections to '
         'reach the endpoints defined by a backend.'))
 
@@ -262,13 +265,14 @@ DISRUPTION_BUDGET = kinds.Kind(
              kinds.Column('Max Unavailable', value=_bound('maxUnavailable')),
              _column('Allowed Disruptions', 'status', 'disruptionsAllowed'),
              _AGE),
-    schema=schemas.about(
-        schemas.strict(
-            spec=schemas.strict(
+    schema=core_schemas.about(
+        core_schemas.strict(
+            spec=core_schemas.strict(
                 minAvailable=_NUMBER_OR_SHARE,
-                maxUnavailable=_NUMBER_OR_SHARE, selector=schemas.SELECTOR,
-                unhealthyPodEvictionPolicy=schemas.STRING),
-            status=schemas.thing()),
+                maxUnavailable=_NUMBER_OR_SHARE,
+                selector=core_schemas.SELECTOR,
+                unhealthyPodEvictionPolicy=core_schemas.STRING),
+            status=core_schemas.thing()),
         'PodDisruptionBudget is an object to define the max disruption that '
         'can be caused to a collection of pods'))
 

@@ -5,7 +5,7 @@ Source: vmi-create-admitter.go, pkg/virt-api/webhooks/amd64.go
 (KubeVirt 1.9).
 """
 
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt.admission import storage
 from kubevirt_sandbox.kubevirt import paths
 
@@ -27,11 +27,11 @@ def _check_inputs(field, devices):
     for index, device in enumerate(devices.get('inputs') or ()):
         where = f'{field}.domain.devices.inputs[{index}]'
         if device.get('bus', '') not in ('virtio', 'usb', ''):
-            yield c.Cause('Input device can have only virtio or usb bus.',
-                          f'{where}.bus')
+            yield causes.Cause('Input device can have only virtio or usb bus.',
+                               f'{where}.bus')
         if device.get('type') != 'tablet':
-            yield c.Cause('Input device can have only tablet type.',
-                          f'{where}.type')
+            yield causes.Cause('Input device can have only tablet type.',
+                               f'{where}.type')
 
 
 def _check_threads(field, spec):
@@ -39,14 +39,15 @@ def _check_threads(field, spec):
     if policy is None:
         return
     if policy not in ('shared', 'auto', 'supplementalPool'):
-        yield c.Cause(f'Invalid IOThreadsPolicy ({policy})',
-                      f'{field}.domain.ioThreadsPolicy')
+        yield causes.Cause(f'Invalid IOThreadsPolicy ({policy})',
+                           f'{field}.domain.ioThreadsPolicy')
     if policy == 'supplementalPool' and (paths.at(
             spec, 'domain', 'ioThreads',
             'supplementalPoolThreadCount') or 0) < 1:
-        yield c.Cause('the number of iothreads needs to be set and positive '
-                      'for the dedicated policy',
-                      f'{field}.domain.ioThreads.count')
+        yield causes.Cause(
+            'the number of iothreads needs to be set and positive '
+            'for the dedicated policy',
+            f'{field}.domain.ioThreads.count')
 
 
 def _check_sound(field, devices):
@@ -54,48 +55,50 @@ def _check_sound(field, devices):
     if sound is None:
         return
     if sound.get('model', '') not in ('', 'ich9', 'ac97'):
-        yield c.Cause("Sound device type is not supported. Options: 'ich9' "
-                      "or 'ac97'", f'{field}.Sound')
+        yield causes.Cause(
+            "Sound device type is not supported. Options: 'ich9' "
+            "or 'ac97'", f'{field}.Sound')
     if not sound.get('name'):
-        yield c.Cause('Sound device requires a name field.',
-                      f'{field}.Sound')
+        yield causes.Cause('Sound device requires a name field.',
+                           f'{field}.Sound')
 
 
 def _check_video(field, devices):
     if (devices.get('video') is not None
             and devices.get('autoattachGraphicsDevice') is False):
-        yield c.Cause('Video configuration is not allowed when '
-                      'autoattachGraphicsDevice is set to false',
-                      f'{field}.video')
+        yield causes.Cause('Video configuration is not allowed when '
+                           'autoattachGraphicsDevice is set to false',
+                           f'{field}.video')
 
 
 def _check_gated(field, spec, config):
     devices = paths.at(spec, 'domain', 'devices') or {}
     if devices.get('hostDevices') and not config.enabled('HostDevices'):
-        yield c.Cause('Host Devices feature gate is not enabled in '
-                      'kubevirt-config', f'{field}.HostDevices')
+        yield causes.Cause('Host Devices feature gate is not enabled in '
+                           'kubevirt-config', f'{field}.HostDevices')
     if devices.get('autoattachVSOCK') and not config.enabled('VSOCK'):
-        yield c.Cause('VSOCK feature gate is not enabled in kubevirt-config',
-                      f'{field}.domain.devices.autoattachVSOCK')
+        yield causes.Cause(
+            'VSOCK feature gate is not enabled in kubevirt-config',
+            f'{field}.domain.devices.autoattachVSOCK')
     if (devices.get('downwardMetrics') is not None
             and not config.enabled('DownwardMetrics')):
-        yield c.Cause('downwardMetrics virtio serial is not allowed: '
-                      'DownwardMetrics feature gate is not enabled',
-                      f'{field}.domain.devices.downwardMetrics')
+        yield causes.Cause('downwardMetrics virtio serial is not allowed: '
+                           'DownwardMetrics feature gate is not enabled',
+                           f'{field}.domain.devices.downwardMetrics')
     if (paths.at(spec, 'domain', 'rebootPolicy') is not None
             and not config.enabled('RebootPolicy')):
-        yield c.Cause('RebootPolicy is specified but the RebootPolicy '
-                      'feature gate is not enabled',
-                      f'{field}.domain.rebootPolicy')
+        yield causes.Cause('RebootPolicy is specified but the RebootPolicy '
+                           'feature gate is not enabled',
+                           f'{field}.domain.rebootPolicy')
     if (paths.at(spec, 'domain', 'memory', 'reservedOverhead') is not None
             and not config.enabled('ReservedOverheadMemlock')):
-        yield c.Cause('Reserved overhead memlock feature gate is not '
-                      'enabled in kubevirt-config',
-                      f'{field}.domain.memory.reservedOverhead')
+        yield causes.Cause('Reserved overhead memlock feature gate is not '
+                           'enabled in kubevirt-config',
+                           f'{field}.domain.memory.reservedOverhead')
     if spec.get('utilityVolumes'):
-        yield c.Cause('cannot create VMI with utility volumes in spec, '
-                      'utility volumes can only be added via hotplug',
-                      f'{field}.utilityVolumes')
+        yield causes.Cause('cannot create VMI with utility volumes in spec, '
+                           'utility volumes can only be added via hotplug',
+                           f'{field}.utilityVolumes')
 
 
 def check_architecture(field, spec):
@@ -103,20 +106,22 @@ def check_architecture(field, spec):
     devices = paths.at(spec, 'domain', 'devices') or {}
     architecture = spec.get('architecture', '')
     if architecture not in ('amd64', 'arm64', 's390x'):
-        yield c.Cause(f'unsupported architecture: {architecture}',
-                      f'{field}.architecture')
+        yield causes.Cause(f'unsupported architecture: {architecture}',
+                           f'{field}.architecture')
     if architecture != 'amd64':
         return
     watchdog = devices.get('watchdog')
     if watchdog is not None and (watchdog.get('i6300esb') is None
                                  or watchdog.get('diag288') is not None):
-        yield c.Cause('amd64 only supports I6300ESB watchdog device',
-                      f'{field}.domain.devices.watchdog', c.NOT_SUPPORTED)
+        yield causes.Cause('amd64 only supports I6300ESB watchdog device',
+                           f'{field}.domain.devices.watchdog',
+                           causes.NOT_SUPPORTED)
     video = devices.get('video')
     if video is not None and video.get('type', '') not in _VIDEOS:
-        yield c.Cause(f"video model '{video.get('type', '')}' is not "
-                      'supported on amd64 architecture',
-                      f'{field}.domain.devices.video.type', c.NOT_SUPPORTED)
+        yield causes.Cause(f"video model '{video.get('type', '')}' is not "
+                           'supported on amd64 architecture',
+                           f'{field}.domain.devices.video.type',
+                           causes.NOT_SUPPORTED)
 
 
 def secure_boot(domain):
@@ -133,16 +138,17 @@ def check_firmware(field, domain):
     loader = paths.at(domain, 'firmware', 'bootloader') or {}
     where = f'{field}.firmware.bootloader'
     if loader.get('efi') is not None and loader.get('bios') is not None:
-        yield c.Cause(f'{where} has both EFI and BIOS configured, but they '
-                      'are mutually exclusive.', where)
+        yield causes.Cause(
+            f'{where} has both EFI and BIOS configured, but they '
+            'are mutually exclusive.', where)
     yield from _check_kernel(f'{field}.firmware.kernelBoot', paths.at(
         domain, 'firmware', 'kernelBoot'))
     smm = paths.at(domain, 'features', 'smm')
     if (secure_boot(domain)
             and not (smm is not None and smm.get('enabled', True))
             and paths.at(domain, 'launchSecurity', 'tdx') is None):
-        yield c.Cause(f'{field} has EFI SecureBoot enabled. SecureBoot '
-                      'requires SMM, which is currently disabled.', field)
+        yield causes.Cause(f'{field} has EFI SecureBoot enabled. SecureBoot '
+                           'requires SMM, which is currently disabled.', field)
 
 
 def check_acpi(field, spec):
@@ -157,16 +163,18 @@ def check_acpi(field, spec):
              if acpi.get(k)}
     where = f'{field}.acpi'
     if not names:
-        yield c.Cause('ACPI was set but no SLIC nor MSDM volume reference '
-                      'was set', where)
+        yield causes.Cause(
+            'ACPI was set but no SLIC nor MSDM volume reference '
+            'was set', where)
     volumes = paths.named(paths.volumes(spec))
     for key, name in names.items():
         if name not in volumes:
-            yield c.Cause(f'{where} does not have a matching Volume.',
-                          f'{where}.{key}')
+            yield causes.Cause(f'{where} does not have a matching Volume.',
+                               f'{where}.{key}')
         elif volumes[name].get('secret') is None:
-            yield c.Cause(f'{where} refers to Volume of unsupported type.',
-                          f'{where}.{key}')
+            yield causes.Cause(
+                f'{where} refers to Volume of unsupported type.',
+                f'{where}.{key}')
 
 
 def _check_kernel(field, kernel):
@@ -175,17 +183,19 @@ def _check_kernel(field, kernel):
     container = kernel.get('container')
     if container is None:
         if kernel.get('kernelArgs'):
-            yield c.Cause('kernel arguments cannot be provided without an '
-                          'external kernel', f'{field}.kernelArgs')
+            yield causes.Cause(
+                'kernel arguments cannot be provided without an '
+                'external kernel', f'{field}.kernelArgs')
         return
     field = f'{field}.container'
     if not container.get('image'):
-        yield c.Cause(f'{field} must be defined with an image',
-                      f'{field}.image', c.REQUIRED)
+        yield causes.Cause(f'{field} must be defined with an image',
+                           f'{field}.image', causes.REQUIRED)
     paths_given = {k: container[k] for k in ('kernelPath', 'initrdPath')
                    if container.get(k)}
     if not paths_given:
-        yield c.Cause(f'{field} must be defined with at least one of the '
-                      'following: kernelPath, initrdPath', field, c.REQUIRED)
+        yield causes.Cause(f'{field} must be defined with at least one of the '
+                           'following: kernelPath, initrdPath', field,
+                           causes.REQUIRED)
     for key, path in paths_given.items():
         yield from storage.check_path(f'{field}.{key}', path)

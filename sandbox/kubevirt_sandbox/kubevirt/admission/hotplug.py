@@ -6,7 +6,7 @@ Source: vmi-update-admitter.go, pkg/storage/admitters/storagehotplug.go
 """
 
 from kubevirt_sandbox.api import quantity
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt import paths
 
 
@@ -20,7 +20,7 @@ def check(old, new, config):
                  _check_pluggable):
         message = rule(old, new, config)
         if message:
-            return [c.Cause(message)]
+            return [causes.Cause(message)]
     return []
 
 

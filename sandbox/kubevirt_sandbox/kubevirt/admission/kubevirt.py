@@ -5,7 +5,7 @@ Source: pkg/virt-operator/webhooks (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt import paths
 
 
@@ -26,8 +26,9 @@ def validate(request):
     developer = paths.at(request.new, 'spec', 'configuration',
                          'developerConfiguration') or {}
     off = developer.get('disabledFeatureGates') or ()
-    c.refuse('kubevirt-update-validator', [
-        c.Cause(f'feature gate "{gate}" exists on both "FeatureGates" and '
-                '"DisabledFeatureGates"', 'spec.configuration.'
-                'developerConfiguration.featureGates', 'FieldValueForbidden')
+    causes.refuse('kubevirt-update-validator', [
+        causes.Cause(
+            f'feature gate "{gate}" exists on both "FeatureGates" and '
+            '"DisabledFeatureGates"', 'spec.configuration.'
+            'developerConfiguration.featureGates', 'FieldValueForbidden')
         for gate in developer.get('featureGates') or () if gate in off])

@@ -6,7 +6,7 @@ Source: vmi-create-admitter.go (KubeVirt 1.9).
 
 import ipaddress
 
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt import paths
 
 _HANDLERS = ('httpGet', 'tcpSocket', 'exec', 'guestAgentPing')
@@ -30,27 +30,28 @@ def check(field, spec):
     if strategy is not None and strategy not in (
             'None', 'LiveMigrate', 'LiveMigrateIfPossible', 'External'):
         where = f'{field}.evictionStrategy'
-        found.append(c.Cause(f'{where} is set with an unrecognized option: '
-                             f'{strategy}', where))
+        found.append(causes.Cause(
+            f'{where} is set with an unrecognized option: '
+            f'{strategy}', where))
     return found
 
 
 def _check_names(field, spec):
     for key, errors_of, rules in (
-            ('hostname', c.label_errors, 'DNS_LABEL'),
-            ('subdomain', c.subdomain_errors, 'DNS_SUBDOMAIN')):
+            ('hostname', causes.label_errors, 'DNS_LABEL'),
+            ('subdomain', causes.subdomain_errors, 'DNS_SUBDOMAIN')):
         wrong = errors_of(spec[key]) if spec.get(key) else ()
         if wrong:
             where = f'{field}.{key}'
-            yield c.Cause(f'{where} does not conform to the kubernetes '
-                          f'{rules} rules : {", ".join(wrong)}', where)
+            yield causes.Cause(f'{where} does not conform to the kubernetes '
+                               f'{rules} rules : {", ".join(wrong)}', where)
     account = spec.get('serviceAccountName')
     if account:
         where = f'{field}.serviceAccountName'
-        wrong = c.subdomain_errors(account)
+        wrong = causes.subdomain_errors(account)
         if wrong:
-            yield c.Cause(f'{where} is not a valid service account name: '
-                          f'{"; ".join(wrong)}', where)
+            yield causes.Cause(f'{where} is not a valid service account name: '
+                               f'{"; ".join(wrong)}', where)
 
 
 def _check_start(field, spec):
@@ -59,28 +60,30 @@ def _check_start(field, spec):
     if strategy is None:
         return
     if strategy != 'Paused':
-        yield c.Cause(f'{where} is set with an unrecognized option: '
-                      f'{strategy}', where)
+        yield causes.Cause(f'{where} is set with an unrecognized option: '
+                           f'{strategy}', where)
     elif spec.get('livenessProbe') is not None:
-        yield c.Cause(f'either {where} or {field}.livenessProbe should be '
-                      'provided.Pausing VMI with LivenessProbe is not '
-                      'supported', where)
+        yield causes.Cause(
+            f'either {where} or {field}.livenessProbe should be '
+            'provided.Pausing VMI with LivenessProbe is not '
+            'supported', where)
 
 
 def _check_probe(field, probe, on_pod):
     number = sum(probe.get(h) is not None for h in _HANDLERS)
     if number > 1:
-        yield c.Cause(f'{field} must have exactly one probe type set', field)
+        yield causes.Cause(f'{field} must have exactly one probe type set',
+                           field)
     if number < 1:
-        yield c.Cause(f'either {field}.tcpSocket, {field}.exec or '
-                      f'{field}.httpGet must be set if a {field} is '
-                      'specified', field, c.REQUIRED)
+        yield causes.Cause(f'either {field}.tcpSocket, {field}.exec or '
+                           f'{field}.httpGet must be set if a {field} is '
+                           'specified', field, causes.REQUIRED)
     if on_pod:
         return
     for handler in ('httpGet', 'tcpSocket'):
         if probe.get(handler) is not None:
-            yield c.Cause(f'{field}.{handler} is only allowed if the Pod '
-                          'Network is attached', f'{field}.{handler}')
+            yield causes.Cause(f'{field}.{handler} is only allowed if the Pod '
+                               'Network is attached', f'{field}.{handler}')
 
 
 def _check_credentials(field, spec):
@@ -95,8 +98,9 @@ def _check_credentials(field, spec):
             yield from _check_credential(where, kind, credential[kind],
                                          disks)
         if len(kinds) != 1:
-            yield c.Cause(f'{where} must have exactly one access credential '
-                          'type set', where)
+            yield causes.Cause(
+                f'{where} must have exactly one access credential '
+                'type set', where)
 
 
 def _check_credential(where, kind, credential, disks):
@@ -108,52 +112,57 @@ def _check_credential(where, kind, credential, disks):
         for name, disk in (('noCloud', 'cloudInitNoCloud'),
                            ('configDrive', 'cloudInitConfigDrive')):
             if method.get(name) is not None and disk not in disks:
-                yield c.Cause(f'{where} requires a {name} volume to exist '
-                              f'when the {name} propagationMethod is in use.',
-                              field)
+                yield causes.Cause(
+                    f'{where} requires a {name} volume to exist '
+                    f'when the {name} propagationMethod is in use.',
+                    field)
         agent = method.get('qemuGuestAgent')
         if agent is not None and not agent.get('users'):
-            yield c.Cause(f'{where} requires at least one user to be present '
-                          'in the users list', f'{field}.qemuGuestAgent.users')
+            yield causes.Cause(
+                f'{where} requires at least one user to be present '
+                'in the users list', f'{field}.qemuGuestAgent.users')
     if paths.at(credential, 'source', 'secret') is None:
-        yield c.Cause(f'{where} must have exactly one source set',
-                      f'{where}.{kind}.source')
+        yield causes.Cause(f'{where} must have exactly one source set',
+                           f'{where}.{kind}.source')
     if sum(method.get(m) is not None for m in methods) != 1:
-        yield c.Cause(f'{where} must have exactly one propagationMethod set',
-                      field)
+        yield causes.Cause(
+            f'{where} must have exactly one propagationMethod set',
+            field)
 
 
 def _check_dns(field, spec):
     policy, config = spec.get('dnsPolicy', ''), spec.get('dnsConfig')
     if policy not in _DNS_POLICIES:
-        yield c.Cause(f'DNSPolicy: {policy} is not supported, valid values: '
-                      f'[{" ".join(_DNS_POLICIES)}]', f'{field}.dnsPolicy',
-                      c.NOT_SUPPORTED)
+        yield causes.Cause(
+            f'DNSPolicy: {policy} is not supported, valid values: '
+            f'[{" ".join(_DNS_POLICIES)}]', f'{field}.dnsPolicy',
+            causes.NOT_SUPPORTED)
     servers = (config or {}).get('nameservers') or []
     if policy == 'None' and config is None:
-        yield c.Cause('must provide `dnsConfig` when `dnsPolicy` is None',
-                      f'{field}.dnsConfig', c.REQUIRED)
+        yield causes.Cause('must provide `dnsConfig` when `dnsPolicy` is None',
+                           f'{field}.dnsConfig', causes.REQUIRED)
         return
     if policy == 'None' and not servers:
-        yield c.Cause('must provide at least one DNS nameserver when '
-                      '`dnsPolicy` is None', 'nameservers', c.REQUIRED)
+        yield causes.Cause('must provide at least one DNS nameserver when '
+                           '`dnsPolicy` is None', 'nameservers',
+                           causes.REQUIRED)
         return
     if len(servers) > 3:
-        yield c.Cause('must not have more than 3 nameservers: '
-                      f'[{" ".join(servers)}]', 'nameservers')
+        yield causes.Cause('must not have more than 3 nameservers: '
+                           f'[{" ".join(servers)}]', 'nameservers')
     for server in servers:
         try:
             ipaddress.ip_address(server)
         except ValueError:
-            yield c.Cause(f'must be valid IP address: {server}',
-                          'nameservers')
+            yield causes.Cause(f'must be valid IP address: {server}',
+                               'nameservers')
     searches = (config or {}).get('searches') or []
     if len(searches) > 6:
-        yield c.Cause('must not have more than 6 search paths',
-                      'searchDomains')
+        yield causes.Cause('must not have more than 6 search paths',
+                           'searchDomains')
     for search in searches:
-        for message in c.subdomain_errors(search):
-            yield c.Cause(message, 'searchDomains')
+        for message in causes.subdomain_errors(search):
+            yield causes.Cause(message, 'searchDomains')
     for option in (config or {}).get('options') or ():
         if not option.get('name'):
-            yield c.Cause('Option.Name must not be empty', 'options')
+            yield causes.Cause('Option.Name must not be empty', 'options')

@@ -7,7 +7,7 @@ Source: vmi-create-admitter.go, pkg/liveupdate/memory (KubeVirt 1.9).
 import fnmatch
 
 from kubevirt_sandbox.api import quantity
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt import paths
 
 _MEGABYTE = 10 ** 6
@@ -37,18 +37,19 @@ def _check_memory(field, spec):
     asked_text, asked = _amount(spec, 'requests', 'memory')
     limit_text, limit = _amount(spec, 'limits', 'memory')
     if asked < 0:
-        yield c.Cause(f"{where}.requests.memory '{asked_text}': must be "
-                      'greater than or equal to 0.',
-                      f'{where}.requests.memory')
+        yield causes.Cause(f"{where}.requests.memory '{asked_text}': must be "
+                           'greater than or equal to 0.',
+                           f'{where}.requests.memory')
     elif 0 < asked < _MEGABYTE:
-        yield c.Cause(f"{where}.requests.memory '{asked_text}': must be "
-                      'greater than or equal to 1M.',
-                      f'{where}.requests.memory')
+        yield causes.Cause(f"{where}.requests.memory '{asked_text}': must be "
+                           'greater than or equal to 1M.',
+                           f'{where}.requests.memory')
     if limit < 0:
-        yield c.Cause(f"{where}.limits.memory '{limit_text}': must be "
-                      'greater than or equal to 0.', f'{where}.limits.memory')
+        yield causes.Cause(f"{where}.limits.memory '{limit_text}': must be "
+                           'greater than or equal to 0.',
+                           f'{where}.limits.memory')
     if 0 < limit < asked:
-        yield c.Cause(
+        yield causes.Cause(
             f"{where}.requests.memory '{asked_text}' is greater than "
             f"{where}.limits.memory '{limit_text}'",
             f'{where}.requests.memory')
@@ -64,7 +65,7 @@ def _check_hugepages(field, spec):
     try:
         page = quantity.value(text)
     except quantity.QuantityError as error:
-        yield c.Cause(f"{where} '{text}': {error}", where)
+        yield causes.Cause(f"{where} '{text}': {error}", where)
         return
     asked_text, amount = _amount(spec, 'requests', 'memory')
     amount = amount or quantity.value(memory.get('guest')) or _amount(
@@ -72,11 +73,11 @@ def _check_hugepages(field, spec):
     if not page:
         return
     if 0 != amount < page:
-        yield c.Cause(f"{asked} '{asked_text or 0}' must be equal to or "
-                      f"larger than page size {where} '{text}'", asked)
+        yield causes.Cause(f"{asked} '{asked_text or 0}' must be equal to or "
+                           f"larger than page size {where} '{text}'", asked)
     elif amount % page:
-        yield c.Cause(f"{asked} '{asked_text or 0}' is not a multiple of "
-                      f"the page size {where} '{text}'", asked)
+        yield causes.Cause(f"{asked} '{asked_text or 0}' is not a multiple of "
+                           f"the page size {where} '{text}'", asked)
 
 
 def _check_guest(field, spec, config):
@@ -86,7 +87,7 @@ def _check_guest(field, spec, config):
         return
     if 0 < limit < quantity.value(guest):
         where = f'{field}.domain.memory.guest'
-        yield c.Cause(
+        yield causes.Cause(
             f"{where} '{guest}' must be equal to or less than the memory "
             f"limit {field}.domain.resources.limits.memory '{limit_text}'",
             where)
@@ -97,8 +98,9 @@ def _check_machine(field, spec, config):
     allowed = config.emulated_machines(spec.get('architecture'))
     if kind and not any(fnmatch.fnmatchcase(kind, p) for p in allowed):
         where = f'{field}.domain.machine.type'
-        yield c.Cause(f'{where} is not supported: {kind} (allowed values: '
-                      f'[{" ".join(allowed)}])', where)
+        yield causes.Cause(
+            f'{where} is not supported: {kind} (allowed values: '
+            f'[{" ".join(allowed)}])', where)
 
 
 def _check_cpu(field, spec):
@@ -108,12 +110,13 @@ def _check_cpu(field, spec):
     for kind, text, amount in (('requests', asked_text, asked),
                                ('limits', limit_text, limit)):
         if amount < 0:
-            yield c.Cause(f"{where}.{kind}.cpu '{text}': must be greater "
-                          'than or equal to 0.', f'{where}.{kind}.cpu')
+            yield causes.Cause(f"{where}.{kind}.cpu '{text}': must be greater "
+                               'than or equal to 0.', f'{where}.{kind}.cpu')
     if 0 < limit < asked:
-        yield c.Cause(f"{where}.requests.cpu '{asked_text}' is greater than "
-                      f"{where}.limits.cpu '{limit_text}'",
-                      f'{where}.requests.cpu')
+        yield causes.Cause(
+            f"{where}.requests.cpu '{asked_text}' is greater than "
+            f"{where}.limits.cpu '{limit_text}'",
+            f'{where}.requests.cpu')
 
 
 def vcpus(cpu):
@@ -132,9 +135,9 @@ def _check_pinning(field, spec):
     pinned = f'{domain}.cpu.dedicatedCpuPlacement'
     if not cpu.get('dedicatedCpuPlacement'):
         if cpu.get('isolateEmulatorThread'):
-            yield c.Cause('IsolateEmulatorThread should be only set in '
-                          'combination with DedicatedCPUPlacement',
-                          f'{domain}.cpu.isolateEmulatorThread')
+            yield causes.Cause('IsolateEmulatorThread should be only set in '
+                               'combination with DedicatedCPUPlacement',
+                               f'{domain}.cpu.isolateEmulatorThread')
         return
     memory = paths.at(spec, 'domain', 'memory') or {}
     asked_memory = _amount(spec, 'requests', 'memory')[1]
@@ -142,38 +145,42 @@ def _check_pinning(field, spec):
     resources = f'{domain}.resources'
     if not (asked_memory or limit_memory or memory.get('hugepages')
             or quantity.value(memory.get('guest'))):
-        yield c.Cause(f'{resources}.requests.memory, '
-                      f'{resources}.limits.memory, '
-                      f'{domain}.memory.hugepages or {domain}.memory.guest '
-                      'should be provided', f'{resources}.limits.memory')
+        yield causes.Cause(f'{resources}.requests.memory, '
+                           f'{resources}.limits.memory, '
+                           f'{domain}.memory.hugepages or '
+                           f'{domain}.memory.guest should be provided',
+                           f'{resources}.limits.memory')
     asked, limit = (_amount(spec, kind, 'cpu')[1]
                     for kind in ('requests', 'limits'))
     for kind, amount in (('requests', asked), ('limits', limit)):
         if amount > 0 and amount.denominator != 1:
-            yield c.Cause(f'provided resources CPU {kind} must be an '
-                          'interger', f'{resources}.{kind}.cpu')
+            yield causes.Cause(f'provided resources CPU {kind} must be an '
+                               'interger', f'{resources}.{kind}.cpu')
     if asked_memory and limit_memory and asked_memory != limit_memory:
-        yield c.Cause(f'{resources}.requests.memory must be equal to '
-                      f'{resources}.limits.memory',
-                      f'{resources}.requests.memory')
+        yield causes.Cause(f'{resources}.requests.memory must be equal to '
+                           f'{resources}.limits.memory',
+                           f'{resources}.requests.memory')
     number = vcpus(cpu)
     if not (asked or limit or number):
-        yield c.Cause(f'either {resources}.requests.cpu or '
-                      f'{resources}.limits.cpu or {domain}.cpu.cores must be '
-                      'provided when DedicatedCPUPlacement is true ', pinned)
+        yield causes.Cause(f'either {resources}.requests.cpu or '
+                           f'{resources}.limits.cpu or {domain}.cpu.cores '
+                           'must be provided when DedicatedCPUPlacement is '
+                           'true ', pinned)
     if asked and limit and asked != limit:
-        yield c.Cause(f'{resources}.requests.cpu or {resources}.limits.cpu '
-                      'must equal when DedicatedCPUPlacement is true ',
-                      pinned)
+        yield causes.Cause(
+            f'{resources}.requests.cpu or {resources}.limits.cpu '
+            'must equal when DedicatedCPUPlacement is true ',
+            pinned)
     if (asked or limit) and number and asked != number and limit != number:
-        yield c.Cause(f'{resources}.requests.cpu or {resources}.limits.cpu '
-                      'must not be provided at the same time with '
-                      f'{domain}.cpu.cores when DedicatedCPUPlacement is '
-                      'true ', pinned)
+        yield causes.Cause(
+            f'{resources}.requests.cpu or {resources}.limits.cpu '
+            'must not be provided at the same time with '
+            f'{domain}.cpu.cores when DedicatedCPUPlacement is '
+            'true ', pinned)
     if (cpu.get('threads') or 0) > 2:
-        yield c.Cause(f'Not more than two threads must be provided at '
-                      f'{domain}.cpu.threads (got {cpu["threads"]}) when '
-                      'DedicatedCPUPlacement is true', pinned)
+        yield causes.Cause(f'Not more than two threads must be provided at '
+                           f'{domain}.cpu.threads (got {cpu["threads"]}) when '
+                           'DedicatedCPUPlacement is true', pinned)
 
 
 def _check_numa(field, spec):
@@ -182,13 +189,15 @@ def _check_numa(field, spec):
         return
     where = f'{field}.domain.cpu.numa.guestMappingPassthrough'
     if not cpu.get('dedicatedCpuPlacement'):
-        yield c.Cause(f'{field}.domain.cpu.dedicatedCpuPlacement must be set '
-                      'to true when NUMA topology strategy is set in '
-                      f'{where}', where)
+        yield causes.Cause(
+            f'{field}.domain.cpu.dedicatedCpuPlacement must be set '
+            'to true when NUMA topology strategy is set in '
+            f'{where}', where)
     if paths.at(spec, 'domain', 'memory', 'hugepages') is None:
-        yield c.Cause(f'{field}.domain.memory.hugepages must be requested '
-                      f'when NUMA topology strategy is set in {where}',
-                      where)
+        yield causes.Cause(
+            f'{field}.domain.memory.hugepages must be requested '
+            f'when NUMA topology strategy is set in {where}',
+            where)
 
 
 def _check_topology(field, spec):
@@ -196,15 +205,15 @@ def _check_topology(field, spec):
     for index, feature in enumerate(cpu.get('features') or ()):
         policy = feature.get('policy', '')
         if policy not in _POLICIES:
-            yield c.Cause(
+            yield causes.Cause(
                 f'CPU feature {feature.get("name", "")} uses policy {policy} '
                 'that is not supported.',
                 f'{field}.domain.cpu.features[{index}].policy',
-                c.NOT_SUPPORTED)
+                causes.NOT_SUPPORTED)
     if 0 < (cpu.get('maxSockets') or 0) < (cpu.get('sockets') or 0):
-        yield c.Cause('Number of sockets in CPU topology is greater than '
-                      'the maximum sockets allowed',
-                      f'{field}.domain.cpu.sockets')
+        yield causes.Cause('Number of sockets in CPU topology is greater than '
+                           'the maximum sockets allowed',
+                           f'{field}.domain.cpu.sockets')
 
 
 def check_asked(field, spec):
@@ -214,11 +223,11 @@ def check_asked(field, spec):
             and memory.get('guest') is None
             and memory.get('hugepages') is None):
         domain = f'{field}.domain'
-        yield c.Cause(
+        yield causes.Cause(
             f"no memory requested, at least one of '{domain}.memory.guest', "
             f"'{domain}.memory.hugepages.pageSize' or "
             f"'{domain}.resources.requests.memory' must be set", '',
-            c.REQUIRED)
+            causes.REQUIRED)
 
 
 def hotplug_error(spec, most):
@@ -271,4 +280,4 @@ def check_live_update(field, spec, config):
         return
     why = hotplug_error(spec, most)
     if why:
-        yield c.Cause(why, f'{field}.domain.memory.guest')
+        yield causes.Cause(why, f'{field}.domain.memory.guest')

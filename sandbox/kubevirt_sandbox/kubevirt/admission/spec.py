@@ -5,7 +5,7 @@ Source: ValidateVirtualMachineInstanceSpec of vmi-create-admitter.go
 (KubeVirt 1.9).
 """
 
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt.admission import devices
 from kubevirt_sandbox.kubevirt.admission import network
 from kubevirt_sandbox.kubevirt.admission import pod
@@ -51,9 +51,9 @@ def check_metadata(field, meta, trusted):
     :param trusted: whether KubeVirt itself writes.
     """
     if not trusted and reserved_labels(meta):
-        yield c.Cause('creation of the following reserved kubevirt.io/ '
-                      'labels on a VMI object is prohibited',
-                      f'{field}.labels', c.NOT_SUPPORTED)
+        yield causes.Cause('creation of the following reserved kubevirt.io/ '
+                           'labels on a VMI object is prohibited',
+                           f'{field}.labels', causes.NOT_SUPPORTED)
 
 
 def reserved_labels(meta):

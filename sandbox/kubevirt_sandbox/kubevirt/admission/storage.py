@@ -8,7 +8,7 @@ vmi-create-admitter.go (KubeVirt 1.9).
 import posixpath
 import re
 
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt import paths
 
 _SERIAL = re.compile(r'^[A-Za-z0-9_.+-]+$')
@@ -44,42 +44,44 @@ def check_disks(field, disks):
         found += _check_bus(field, where, disk)
         found += _check_serial(where, disk)
         found += _check_modes(field, where, index, disk)
-        found += [c.Cause(text, f'{field}.domain.devices.disks[{index}].name')
-                  for text in c.label_errors(disk.get('name', ''))]
+        found += [causes.Cause(text,
+                               f'{field}.domain.devices.disks[{index}].name')
+                  for text in causes.label_errors(disk.get('name', ''))]
         found += _check_block_size(where, disk)
     return found
 
 
 def _check_name(field, index, disks):
-    return [c.Cause(f'{field}[{index}] and {field}[{other}] must not have '
-                    'the same Name.', f'{field}[{index}].name')
+    return [causes.Cause(f'{field}[{index}] and {field}[{other}] must not '
+                         'have the same Name.', f'{field}[{index}].name')
             for other in range(index)
             if disks[other].get('name') == disks[index].get('name')]
 
 
 def _check_target(where, disk):
     if sum(disk.get(kind) is not None for kind in _KINDS) > 1:
-        yield c.Cause(f'{where} can only have a single target type defined',
-                      where)
+        yield causes.Cause(
+            f'{where} can only have a single target type defined',
+            where)
     address = paths.at(disk, 'disk', 'pciAddress')
     if not address:
         return
     list_of, _, index = where.rstrip(']').rpartition('[')
     inner = f'{list_of}.domain.devices.disks.disk[{index}]'
     if disk['disk'].get('bus') != 'virtio':
-        yield c.Cause(
+        yield causes.Cause(
             f'disk {inner}.name - setting a PCI address is only possible '
             'with bus type virtio.', f'{inner}.pciAddress')
     if not is_pci_address(address):
-        yield c.Cause(f'disk {inner}.name has malformed PCI address '
-                      f'({address}).', f'{inner}.pciAddress')
+        yield causes.Cause(f'disk {inner}.name has malformed PCI address '
+                           f'({address}).', f'{inner}.pciAddress')
 
 
 def _check_boot_order(where, disk):
     order = disk.get('bootOrder')
     if order is not None and order < 1:
-        yield c.Cause(f'{where} must have a boot order > 0, if supplied',
-                      f'{where}.bootOrder')
+        yield causes.Cause(f'{where} must have a boot order > 0, if supplied',
+                           f'{where}.bootOrder')
 
 
 def _check_bus(field, where, disk):
@@ -89,22 +91,22 @@ def _check_bus(field, where, disk):
         return
     where_bus = f'{where}.{kind}.bus'
     if bus == 'ide':
-        yield c.Cause('IDE bus is not supported', where_bus)
+        yield causes.Cause('IDE bus is not supported', where_bus)
     elif bus not in _BUSES:
-        yield c.Cause(
+        yield causes.Cause(
             f'{where} is set with an unrecognized bus {bus}, must be one '
             'of: [virtio scsi sata usb]', where_bus)
     elif bus == 'virtio' and kind == 'cdrom':
-        yield c.Cause(f'Bus type {bus} is invalid for CD-ROM device',
-                      where_bus)
+        yield causes.Cause(f'Bus type {bus} is invalid for CD-ROM device',
+                           where_bus)
     elif bus == 'sata' and paths.at(disk, 'disk', 'readonly'):
-        yield c.Cause(f'{bus} hard-disks do not support read-only.',
-                      where_bus)
+        yield causes.Cause(f'{bus} hard-disks do not support read-only.',
+                           where_bus)
     if disk.get('dedicatedIOThread') and bus != 'virtio':
         index = where[len(field):]
-        yield c.Cause(
+        yield causes.Cause(
             f'IOThreads are not supported for disks on a {bus} bus',
-            f'{field}.domain.devices.disks{index}', c.NOT_SUPPORTED)
+            f'{field}.domain.devices.disks{index}', causes.NOT_SUPPORTED)
 
 
 def _check_serial(where, disk):
@@ -112,27 +114,28 @@ def _check_serial(where, disk):
     if not serial:
         return
     if not _SERIAL.match(serial):
-        yield c.Cause(f'{where} must be made up of the following characters '
-                      '[A-Za-z0-9_.+-], if specified', f'{where}.serial')
+        yield causes.Cause(
+            f'{where} must be made up of the following characters '
+            '[A-Za-z0-9_.+-], if specified', f'{where}.serial')
     if len(serial) > 256:
-        yield c.Cause(f'{where} must be less than or equal to 256 in '
-                      'length, if specified', f'{where}.serial')
+        yield causes.Cause(f'{where} must be less than or equal to 256 in '
+                           'length, if specified', f'{where}.serial')
 
 
 def _check_modes(field, where, index, disk):
     cache = disk.get('cache')
     if cache and cache not in ('none', 'writethrough', 'writeback'):
-        yield c.Cause(f'{where}.cache has invalid value {cache}',
-                      f'{where}.cache')
+        yield causes.Cause(f'{where}.cache has invalid value {cache}',
+                           f'{where}.cache')
     if disk.get('io') and disk['io'] not in ('native', 'threads'):
-        yield c.Cause(
+        yield causes.Cause(
             f'Disk IO mode for {field} is not supported. Supported modes '
             'are: native, threads.',
-            f'{field}.domain.devices.disks[{index}].io', c.NOT_SUPPORTED)
+            f'{field}.domain.devices.disks[{index}].io', causes.NOT_SUPPORTED)
     policy = disk.get('errorPolicy')
     if policy and policy not in ('stop', 'ignore', 'report', 'enospace'):
-        yield c.Cause(f'{where}.errorPolicy has invalid value "{policy}"',
-                      f'{where}.errorPolicy')
+        yield causes.Cause(f'{where}.errorPolicy has invalid value "{policy}"',
+                           f'{where}.errorPolicy')
 
 
 def _check_block_size(where, disk):
@@ -142,23 +145,25 @@ def _check_block_size(where, disk):
     match = disk['blockSize'].get('matchVolume')
     field = f'{where}.blockSize'
     if match is not None and match.get('enabled', True):
-        yield c.Cause("Block size matching can't be enabled together with a "
-                      'custom value', field)
+        yield causes.Cause(
+            "Block size matching can't be enabled together with a "
+            'custom value', field)
         return
     logical, physical = custom.get('logical', 0), custom.get('physical', 0)
     granularity = custom.get('discardGranularity')
     if logical > physical:
-        yield c.Cause(f'Logical size {logical} must be the same or less '
-                      f'than the physical size of {physical}',
-                      f'{field}.custom.logical')
+        yield causes.Cause(f'Logical size {logical} must be the same or less '
+                           f'than the physical size of {physical}',
+                           f'{field}.custom.logical')
     elif (paths.at(disk, kind_of(disk), 'bus') == 'sata'
             and logical != _BLOCK_SIZES[0]):
-        yield c.Cause(f'Logical size {logical} must be {_BLOCK_SIZES[0]} '
-                      'for SATA devices', f'{field}.custom.logical')
+        yield causes.Cause(f'Logical size {logical} must be {_BLOCK_SIZES[0]} '
+                           'for SATA devices', f'{field}.custom.logical')
     elif granularity is not None and logical and granularity % logical:
-        yield c.Cause(f'Discard granularity {granularity} must be multiples '
-                      f'of logical size {logical}',
-                      f'{field}.custom.discardGranularity')
+        yield causes.Cause(
+            f'Discard granularity {granularity} must be multiples '
+            f'of logical size {logical}',
+            f'{field}.custom.discardGranularity')
     else:
         for name, size in (('logical', logical), ('physical', physical)):
             yield from _check_size(f'{field}.custom.{name}', size)
@@ -167,13 +172,15 @@ def _check_block_size(where, disk):
 def _check_size(field, size):
     least, most = _BLOCK_SIZES
     if size < least:
-        yield c.Cause(f'Provided size of {size} is less than the supported '
-                      f'minimum size of {least}', field)
+        yield causes.Cause(
+            f'Provided size of {size} is less than the supported '
+            f'minimum size of {least}', field)
     elif size > most:
-        yield c.Cause(f'Provided size of {size} is greater than the '
-                      f'supported maximum size of {most}', field)
+        yield causes.Cause(f'Provided size of {size} is greater than the '
+                           f'supported maximum size of {most}', field)
     elif size & (size - 1):
-        yield c.Cause(f'Provided size of {size} is not a power of 2', field)
+        yield causes.Cause(f'Provided size of {size} is not a power of 2',
+                           field)
 
 
 def check_boot(field, spec, config):
@@ -191,14 +198,16 @@ def check_boot(field, spec, config):
         elif disk.get('lun') is not None and not (
                 volume.get('persistentVolumeClaim') is not None
                 or volume.get('dataVolume') is not None):
-            yield c.Cause(f'{where}.lun can only be mapped to a DataVolume '
-                          'or PersistentVolumeClaim volume.', f'{where}.lun')
+            yield causes.Cause(
+                f'{where}.lun can only be mapped to a DataVolume '
+                'or PersistentVolumeClaim volume.', f'{where}.lun')
         yield from _check_taken(where, disk, taken)
     for index, card in enumerate(paths.interfaces(spec)):
         order = card.get('bootOrder')
         if order is not None and order < 1:
-            yield c.Cause(f'{field}[{index}] must have a boot order > 0, if '
-                          'supplied', f'{field}[{index}].bootOrder')
+            yield causes.Cause(
+                f'{field}[{index}] must have a boot order > 0, if '
+                'supplied', f'{field}[{index}].bootOrder')
             continue
         yield from _check_taken(
             f'{field}.domain.devices.interfaces[{index}]', card, taken)
@@ -206,10 +215,10 @@ def check_boot(field, spec, config):
 
 def _check_empty(where, disk, config):
     if disk.get('cdrom') is None:
-        yield c.Cause(f"{where}.Name '{disk.get('name', '')}' not found.",
-                      f'{where}.name')
+        yield causes.Cause(f"{where}.Name '{disk.get('name', '')}' not found.",
+                           f'{where}.name')
     elif not config.enabled('DeclarativeHotplugVolumes'):
-        yield c.Cause(
+        yield causes.Cause(
             'DeclarativeHotplugVolumes feature gate not enabled, cannot '
             'define an empty CD-ROM disk', f'{where}.name')
 
@@ -219,15 +228,17 @@ def _check_taken(where, device, taken):
     if order is None:
         return
     if order in taken:
-        yield c.Cause(f'Boot order for {where}.bootOrder already set for a '
-                      'different device.', f'{where}.bootOrder')
+        yield causes.Cause(
+            f'Boot order for {where}.bootOrder already set for a '
+            'different device.', f'{where}.bootOrder')
     taken.add(order)
 
 
 def check_path(field, path):
     """A path in a container: absolute, straight, not the root."""
     if path == '/':
-        yield c.Cause(f'{field} must not point to root', field)
+        yield causes.Cause(f'{field} must not point to root', field)
     elif posixpath.normpath('/' + path) != path.removesuffix('/'):
-        yield c.Cause(f'{field} must be an absolute path to a file without '
-                      'relative components', field)
+        yield causes.Cause(
+            f'{field} must be an absolute path to a file without '
+            'relative components', field)

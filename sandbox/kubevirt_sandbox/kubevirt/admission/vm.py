@@ -5,10 +5,10 @@ Source: vm-mutator.go, vms-admitter.go (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.api import json_copy
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt.admission import network
 from kubevirt_sandbox.kubevirt.admission import resources
-from kubevirt_sandbox.kubevirt.admission import spec as specs
+from kubevirt_sandbox.kubevirt.admission import spec
 from kubevirt_sandbox.kubevirt.admission import volumes
 from kubevirt_sandbox.kubevirt import defaults
 from kubevirt_sandbox.kubevirt import gojson
@@ -53,9 +53,9 @@ class Admission:
             vm['spec'] = gojson.rewrite(machine.VM_SPEC, vm.get('spec'),
                                         'spec')
         except gojson.DecodeError as error:
-            raise c.bad(_MUTATOR, error)
-        c.check_schema(_MUTATOR, machine.VM, vm)
-        c.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
+            raise causes.bad(_MUTATOR, error)
+        causes.check_schema(_MUTATOR, machine.VM, vm)
+        causes.refuse(_MUTATOR, [*instancetypes.check_matchers(vm)])
         defaults.fill_vm(vm, self._config, request.operation == 'CREATE')
 
     def validate(self, request):
@@ -66,39 +66,40 @@ class Admission:
         if not self._concerns(request):
             return
         vm = json_copy.copy(request.new)
-        spec = vm['spec']
-        template = spec['template']
-        c.refuse(_VALIDATOR, instancetypes.check(request.store, vm))
+        vm_spec = vm['spec']
+        template = vm_spec['template']
+        causes.refuse(_VALIDATOR, instancetypes.check(request.store, vm))
         try:
             defaults.fill_spec(template['spec'], self._config)
         except defaults.DefaultsError as error:
-            raise c.bad(_VALIDATOR, error)
+            raise causes.bad(_VALIDATOR, error)
         if request.operation == 'CREATE':
-            c.refuse(_VALIDATOR,
-                     [*network.check_new('spec', template['spec'])])
-        c.refuse(_VALIDATOR, [
-            *specs.check_metadata('spec.template.metadata',
-                                  template.get('metadata'), not request.user),
-            *specs.check('spec.template.spec', template['spec'],
-                         self._config),
-            *volumes.check_templates('spec', spec),
-            *self._check_strategy(spec),
+            causes.refuse(_VALIDATOR,
+                          [*network.check_new('spec', template['spec'])])
+        causes.refuse(_VALIDATOR, [
+            *spec.check_metadata('spec.template.metadata',
+                                 template.get('metadata'), not request.user),
+            *spec.check('spec.template.spec', template['spec'],
+                        self._config),
+            *volumes.check_templates('spec', vm_spec),
+            *self._check_strategy(vm_spec),
             *resources.check_live_update('spec.template.spec',
                                          template['spec'], self._config)])
-        if spec.get('running') is not None:
+        if vm_spec.get('running') is not None:
             request.warnings.append('spec.running is deprecated, please use '
                                     'spec.runStrategy instead.')
 
     @staticmethod
-    def _check_strategy(spec):
-        running, strategy = spec.get('running'), spec.get('runStrategy')
+    def _check_strategy(vm_spec):
+        running = vm_spec.get('running')
+        strategy = vm_spec.get('runStrategy')
         if running is not None and strategy is not None:
-            yield c.Cause(
+            yield causes.Cause(
                 'Running and RunStrategy are mutually exclusive. Note that '
                 'Running is deprecated, please use RunStrategy instead',
                 'spec.running')
         if running is None and strategy is None:
-            yield c.Cause('RunStrategy must be specified', 'spec.running')
+            yield causes.Cause('RunStrategy must be specified', 'spec.running')
         if strategy is not None and strategy not in _STRATEGIES:
-            yield c.Cause(f'Invalid RunStrategy ({strategy})',
-                          'spec.runStrategy')
+            yield causes.Cause(f'Invalid RunStrategy ({strategy})',
+                               'spec.runStrategy')

@@ -5,12 +5,12 @@ Source: vmi-mutator.go, vmi-create-admitter.go, vmi-update-admitter.go
 (KubeVirt 1.9).
 """
 
-from kubevirt_sandbox.kubevirt.admission import causes as c
+from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt.admission import devices
 from kubevirt_sandbox.kubevirt.admission import hotplug
 from kubevirt_sandbox.kubevirt.admission import network
 from kubevirt_sandbox.kubevirt.admission import resources
-from kubevirt_sandbox.kubevirt.admission import spec as specs
+from kubevirt_sandbox.kubevirt.admission import spec
 from kubevirt_sandbox.kubevirt.admission import volumes
 from kubevirt_sandbox.kubevirt import defaults
 from kubevirt_sandbox.kubevirt import gojson
@@ -51,13 +51,13 @@ class Admission:
             vmi['spec'] = gojson.rewrite(machine.VMI_SPEC, vmi.get('spec'),
                                          'spec')
         except gojson.DecodeError as error:
-            raise c.bad(_MUTATOR, error)
-        c.check_schema(_MUTATOR, machine.VMI, vmi)
+            raise causes.bad(_MUTATOR, error)
+        causes.check_schema(_MUTATOR, machine.VMI, vmi)
         if request.operation == 'CREATE':
             try:
                 defaults.fill_vmi(vmi, self._config)
             except defaults.DefaultsError as error:
-                raise c.bad(_MUTATOR, error)
+                raise causes.bad(_MUTATOR, error)
 
     def validate(self, request):
         """Refuse what cannot be, and changes of what must not change.
@@ -70,26 +70,26 @@ class Admission:
             self._check_change(request)
 
     def _check_new(self, request):
-        spec = request.new['spec']
-        c.refuse(_CREATE, [
-            *network.check_new('spec', spec),
-            *specs.check('spec', spec, self._config),
-            *volumes.check_used('spec', spec),
-            *resources.check_asked('spec', spec),
-            *specs.check_metadata('metadata', request.new['metadata'],
-                                  not request.user),
-            *devices.check_architecture('spec', spec)])
+        vmi_spec = request.new['spec']
+        causes.refuse(_CREATE, [
+            *network.check_new('spec', vmi_spec),
+            *spec.check('spec', vmi_spec, self._config),
+            *volumes.check_used('spec', vmi_spec),
+            *resources.check_asked('spec', vmi_spec),
+            *spec.check_metadata('metadata', request.new['metadata'],
+                                 not request.user),
+            *devices.check_architecture('spec', vmi_spec)])
 
     def _check_change(self, request):
         old, new = request.old, request.new
         if new['spec'] != old['spec']:
             if request.user:
-                c.refuse(_UPDATE, [c.Cause(
+                causes.refuse(_UPDATE, [causes.Cause(
                     'update of VMI object is restricted',
-                    reason=c.NOT_SUPPORTED)])
-            c.refuse(_UPDATE, hotplug.check(old, new, self._config))
-        if request.user and specs.reserved_labels(
-                new['metadata']) != specs.reserved_labels(old['metadata']):
-            c.refuse(_UPDATE, [c.Cause(
+                    reason=causes.NOT_SUPPORTED)])
+            causes.refuse(_UPDATE, hotplug.check(old, new, self._config))
+        if request.user and spec.reserved_labels(
+                new['metadata']) != spec.reserved_labels(old['metadata']):
+            causes.refuse(_UPDATE, [causes.Cause(
                 'modification of the following reserved kubevirt.io/ labels '
-                'on a VMI object is prohibited', reason=c.NOT_SUPPORTED)])
+                'on a VMI object is prohibited', reason=causes.NOT_SUPPORTED)])

@@ -2,116 +2,123 @@
 """Schemas of VirtualMachine, VirtualMachineInstance and KubeVirt."""
 
 from kubevirt_sandbox.kubevirt.schema import domain
-from kubevirt_sandbox.kubevirt.schema import openapi as o
+from kubevirt_sandbox.kubevirt.schema import openapi
 from kubevirt_sandbox.kubevirt.schema import volumes
 
 
 def _probe(description):
-    return o.record(description, {
-        'exec': o.anything('A command in the guest.'),
-        'guestAgentPing': o.anything('The guest agent answers.'),
-        'httpGet': o.anything('An HTTP request.'),
-        'tcpSocket': o.anything('A TCP connection.'),
-        **{key: o.integer() for key in (
+    return openapi.record(description, {
+        'exec': openapi.anything('A command in the guest.'),
+        'guestAgentPing': openapi.anything('The guest agent answers.'),
+        'httpGet': openapi.anything('An HTTP request.'),
+        'tcpSocket': openapi.anything('A TCP connection.'),
+        **{key: openapi.integer() for key in (
             'initialDelaySeconds', 'timeoutSeconds', 'periodSeconds',
             'successThreshold', 'failureThreshold')}})
 
 
-NETWORK = o.record('A network to be on.', {
-    'name': o.text('The card of the same name is on it.'),
-    'pod': o.record('The network of the pods.', {
-        'vmNetworkCIDR': o.text(), 'vmIPv6NetworkCIDR': o.text()}),
-    'multus': o.record('A network of Multus.', {
-        'networkName': o.text('NetworkAttachmentDefinition.'),
-        'default': o.flag('Instead of the pod network.'),
+NETWORK = openapi.record('A network to be on.', {
+    'name': openapi.text('The card of the same name is on it.'),
+    'pod': openapi.record('The network of the pods.', {
+        'vmNetworkCIDR': openapi.text(), 'vmIPv6NetworkCIDR': openapi.text()}),
+    'multus': openapi.record('A network of Multus.', {
+        'networkName': openapi.text('NetworkAttachmentDefinition.'),
+        'default': openapi.flag('Instead of the pod network.'),
     }, required=('networkName',)),
-    'resourceClaim': o.anything('A network out of a resource claim.'),
+    'resourceClaim': openapi.anything('A network out of a resource claim.'),
 }, required=('name',))
 
 
 def _credential(methods):
-    return o.record('One kind of access.', {
-        'source': o.record('Where it is from.', {'secret': o.record(
-            'A Secret of the namespace.', {'secretName': o.text()},
-            required=('secretName',))}),
-        'propagationMethod': o.record('How it gets into the guest.', {
-            'qemuGuestAgent': o.record('By the guest agent.', {
-                'users': o.strings('Whose it is.')}), **methods}),
+    return openapi.record('One kind of access.', {
+        'source': openapi.record('Where it is from.',
+                                 {'secret': openapi.record(
+                                     'A Secret of the namespace.',
+                                     {'secretName': openapi.text()},
+                                     required=('secretName',))}),
+        'propagationMethod': openapi.record('How it gets into the guest.', {
+            'qemuGuestAgent': openapi.record('By the guest agent.', {
+                'users': openapi.strings('Whose it is.')}), **methods}),
     }, required=('source', 'propagationMethod'))
 
 
-CREDENTIAL = o.record('A key or a password for the guest.', {
-    'sshPublicKey': _credential({'noCloud': o.anything('By cloud-init.'),
-                                 'configDrive': o.anything('By cloud-init.')}
+CREDENTIAL = openapi.record('A key or a password for the guest.', {
+    'sshPublicKey': _credential({'noCloud': openapi.anything('By cloud-init.'),
+                                 'configDrive': openapi.anything(
+                                     'By cloud-init.')}
                                 ),
     'userPassword': _credential({})})
 
-DNS = o.record('DNS of the pod.', {
-    'nameservers': o.strings('Addresses.'),
-    'searches': o.strings('Domains.'),
-    'options': o.many(o.record('An option of the resolver.', {
-        'name': o.text(), 'value': o.Node(type='string')}))})
+DNS = openapi.record('DNS of the pod.', {
+    'nameservers': openapi.strings('Addresses.'),
+    'searches': openapi.strings('Domains.'),
+    'options': openapi.many(openapi.record('An option of the resolver.', {
+        'name': openapi.text(), 'value': openapi.Node(type='string')}))})
 
-METADATA = o.anything('Labels and annotations of the instance.',
-                      struct=True, nullable=True)
-METADATA['properties'] = {'labels': o.labels(), 'annotations': o.labels()}
+METADATA = openapi.anything('Labels and annotations of the instance.',
+                            struct=True, nullable=True)
+METADATA['properties'] = {'labels': openapi.labels(),
+                          'annotations': openapi.labels()}
 
-VMI_SPEC = o.record('What the instance shall be.', {
+VMI_SPEC = openapi.record('What the instance shall be.', {
     'domain': domain.DOMAIN,
-    'networks': o.many(NETWORK, 'The networks that its cards are on.', 256),
-    'volumes': o.many(volumes.VOLUME, 'What its disks show.', 256),
-    'terminationGracePeriodSeconds': o.integer(
+    'networks': openapi.many(NETWORK, 'The networks that its cards are on.',
+                             256),
+    'volumes': openapi.many(volumes.VOLUME, 'What its disks show.', 256),
+    'terminationGracePeriodSeconds': openapi.integer(
         'How long the guest may take to shut down, in seconds.', 64,
         pointer=True),
-    'accessCredentials': o.many(CREDENTIAL,
-                                'Keys and passwords for the guest.', 256),
-    'affinity': o.anything('Nodes that it likes.'),
-    'architecture': o.text('amd64, arm64 or s390x.'),
+    'accessCredentials': openapi.many(CREDENTIAL,
+                                      'Keys and passwords for the guest.',
+                                      256),
+    'affinity': openapi.anything('Nodes that it likes.'),
+    'architecture': openapi.text('amd64, arm64 or s390x.'),
     'dnsConfig': DNS,
-    'dnsPolicy': o.text('DNS policy of the pod.'),
-    'evictionStrategy': o.choice(
+    'dnsPolicy': openapi.text('DNS policy of the pod.'),
+    'evictionStrategy': openapi.choice(
         'What happens when its node is drained.', 'None', 'LiveMigrate',
         'LiveMigrateIfPossible', 'External'),
-    'hostname': o.text('The host name; the name if not set.'),
+    'hostname': openapi.text('The host name; the name if not set.'),
     'livenessProbe': _probe('Whether the guest lives.'),
     'readinessProbe': _probe('Whether the guest is ready.'),
-    'nodeSelector': o.labels('Labels that its node must have.'),
-    'priorityClassName': o.text('The priority of the pod.'),
-    'resourceClaims': o.many(o.anything()),
-    'schedulerName': o.text('Who finds the node.'),
-    'serviceAccountName': o.text('The account of the pod.'),
-    'startStrategy': o.choice('Paused: start with the CPUs stopped.',
-                              'Paused'),
-    'subdomain': o.text('The sub-domain of the host name.'),
-    'tolerations': o.many(o.anything(), 'Taints that it tolerates.'),
-    'topologySpreadConstraints': o.many(o.anything()),
-    'utilityVolumes': o.many(o.anything()),
+    'nodeSelector': openapi.labels('Labels that its node must have.'),
+    'priorityClassName': openapi.text('The priority of the pod.'),
+    'resourceClaims': openapi.many(openapi.anything()),
+    'schedulerName': openapi.text('Who finds the node.'),
+    'serviceAccountName': openapi.text('The account of the pod.'),
+    'startStrategy': openapi.choice('Paused: start with the CPUs stopped.',
+                                    'Paused'),
+    'subdomain': openapi.text('The sub-domain of the host name.'),
+    'tolerations': openapi.many(openapi.anything(),
+                                'Taints that it tolerates.'),
+    'topologySpreadConstraints': openapi.many(openapi.anything()),
+    'utilityVolumes': openapi.many(openapi.anything()),
 }, required=('domain',), struct=True)
 # An enumeration there is a pointer to a string of which any value decodes;
 # the admission says which are good.
 for _field in ('evictionStrategy', 'startStrategy'):
     del VMI_SPEC['properties'][_field]['enum']
 
-VM_SPEC = o.record('What the machine shall be.', {
-    'runStrategy': o.Node(type='string', description=(
+VM_SPEC = openapi.record('What the machine shall be.', {
+    'runStrategy': openapi.Node(type='string', description=(
         'When the machine shall run: Always, RerunOnFailure, Manual, Once '
         'or Halted.')),
-    'running': o.boolean('Deprecated, runStrategy is its successor: run '
-                         'always, or not.'),
-    'template': o.record('The instance that is made when it runs.', {
+    'running': openapi.boolean('Deprecated, runStrategy is its successor: run '
+                               'always, or not.'),
+    'template': openapi.record('The instance that is made when it runs.', {
         'metadata': METADATA,
         'spec': VMI_SPEC}),
-    'dataVolumeTemplates': o.many(
+    'dataVolumeTemplates': openapi.many(
         volumes.DATA_VOLUME_TEMPLATE, 'DataVolumes that are made with it.'),
-    'instancetype': o.anything('An instance type to take sizes from.'),
-    'preference': o.anything('A preference to take devices from.'),
-    'updateVolumesStrategy': o.Node(
+    'instancetype': openapi.anything('An instance type to take sizes from.'),
+    'preference': openapi.anything('A preference to take devices from.'),
+    'updateVolumesStrategy': openapi.Node(
         type='string', description='Replacement or Migration.'),
 }, required=('template',), struct=True)
 
 
 def _whole(description, spec, status):
-    return o.record(description, {
+    return openapi.record(description, {
         'apiVersion': {'type': 'string', 'description': 'kubevirt.io/v1'},
         'kind': {'type': 'string'},
         'metadata': {'type': 'object'},
@@ -119,18 +126,21 @@ def _whole(description, spec, status):
 
 
 def _condition():
-    stamp = o.Node(type='string', format='date-time', nullable=True)
-    return o.record('A fact about the object.', {
-        'type': o.text(), 'status': o.text('True, False or Unknown.'),
-        'reason': o.text('One word.'), 'message': o.text('A sentence.'),
+    stamp = openapi.Node(type='string', format='date-time', nullable=True)
+    return openapi.record('A fact about the object.', {
+        'type': openapi.text(),
+        'status': openapi.text('True, False or Unknown.'),
+        'reason': openapi.text('One word.'),
+        'message': openapi.text('A sentence.'),
         'lastProbeTime': stamp, 'lastTransitionTime': stamp,
     }, required=('type', 'status'))
 
 
 def _status(description, **properties):
-    node = o.anything(description)
+    node = openapi.anything(description)
     node['properties'] = {
-        'conditions': o.many(_condition(), 'Facts about it.'), **properties}
+        'conditions': openapi.many(_condition(), 'Facts about it.'),
+        **properties}
     node['nullable'] = True
     return node
 
@@ -139,38 +149,42 @@ VM = _whole(
     'A VirtualMachine: the template of an instance and the wish that it '
     'runs or not.', VM_SPEC,
     _status('What became of it.',
-            created=o.flag('An instance exists.'),
-            ready=o.flag('The instance is ready.'),
-            printableStatus=o.text('The state in one word, for people.'),
-            runStrategy=o.text('The strategy that was last acted upon.'),
-            stateChangeRequests=o.many(o.record('A start or a stop.', {
-                'action': o.text('Start or Stop.'),
-                'data': o.labels(),
-                'uid': o.text('The instance to stop.'),
-            }, required=('action',)), 'What is still to be done.')))
+            created=openapi.flag('An instance exists.'),
+            ready=openapi.flag('The instance is ready.'),
+            printableStatus=openapi.text('The state in one word, for people.'),
+            runStrategy=openapi.text('The strategy that was last acted upon.'),
+            stateChangeRequests=openapi.many(openapi.record(
+                'A start or a stop.', {
+                    'action': openapi.text('Start or Stop.'),
+                    'data': openapi.labels(),
+                    'uid': openapi.text('The instance to stop.'),
+                }, required=('action',)), 'What is still to be done.')))
 
 VMI = _whole(
     'A VirtualMachineInstance: a machine that runs, or is about to.',
     VMI_SPEC,
     _status('What became of it.',
-            phase=o.text('Pending, Scheduling, Scheduled, Running, '
-                         'Succeeded or Failed.'),
-            nodeName=o.text('Where it runs.'),
-            interfaces=o.many(o.anything(), 'Its cards as they are.'),
-            volumeStatus=o.many(o.anything(), 'Its volumes as they are.')))
+            phase=openapi.text('Pending, Scheduling, Scheduled, Running, '
+                               'Succeeded or Failed.'),
+            nodeName=openapi.text('Where it runs.'),
+            interfaces=openapi.many(openapi.anything(),
+                                    'Its cards as they are.'),
+            volumeStatus=openapi.many(openapi.anything(),
+                                      'Its volumes as they are.')))
 
 KUBEVIRT = _whole(
     'The installation of KubeVirt in the cluster.',
-    o.record('How KubeVirt shall be.', {
-        'configuration': o.record('How it shall work.', {
-            'developerConfiguration': o.record('Feature gates and such.', {
-                'featureGates': o.strings('Features that are on.'),
-                'disabledFeatureGates': o.strings(
-                    'Features that are off though they are beta.'),
-            }, **{'x-kubernetes-preserve-unknown-fields': True}),
+    openapi.record('How KubeVirt shall be.', {
+        'configuration': openapi.record('How it shall work.', {
+            'developerConfiguration': openapi.record(
+                'Feature gates and such.', {
+                    'featureGates': openapi.strings('Features that are on.'),
+                    'disabledFeatureGates': openapi.strings(
+                        'Features that are off though they are beta.'),
+                }, **{'x-kubernetes-preserve-unknown-fields': True}),
         }, struct=True, **{'x-kubernetes-preserve-unknown-fields': True}),
     }, struct=True, **{'x-kubernetes-preserve-unknown-fields': True}),
     _status('How KubeVirt is.',
-            phase=o.text('Deployed when it works.'),
-            observedKubeVirtVersion=o.text('Its version.'),
-            operatorVersion=o.text('The version of its operator.')))
+            phase=openapi.text('Deployed when it works.'),
+            observedKubeVirtVersion=openapi.text('Its version.'),
+            operatorVersion=openapi.text('The version of its operator.')))

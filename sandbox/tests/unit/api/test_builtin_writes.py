@@ -5,7 +5,7 @@ from oslotest import base
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.api import store as store_module
+from kubevirt_sandbox.api import store
 from kubevirt_sandbox.workloads import workload_kinds
 from tests.unit.api import base as api
 
@@ -23,7 +23,7 @@ class WritesTestCase(base.BaseTestCase):
         obj = {'metadata': {'name': name, 'namespace': 'default'},
                'spec': spec}
         return self.store.create(
-            kind, obj, write=store_module.Write(unknown=unknown))
+            kind, obj, write=store.Write(unknown=unknown))
 
     def deployment(self, container, unknown=None, name='a', **pod):
         spec = {'containers': [{'name': 'c', 'image': 'i:1', **container}],

@@ -6,7 +6,7 @@ from oslotest import base
 
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import samples
-from kubevirt_sandbox.kubevirt import vm_liveupdate as liveupdate
+from kubevirt_sandbox.kubevirt import vm_liveupdate
 from tests.unit.kubevirt import objects
 
 
@@ -29,11 +29,11 @@ class LiveUpdateTest(base.BaseTestCase):
             'claimName': 'iso', 'hotpluggable': True}}
 
     def _restart(self):
-        return liveupdate.check_restart(self.vm, self.vmi, self.started,
-                                        self.config)
+        return vm_liveupdate.check_restart(self.vm, self.vmi, self.started,
+                                           self.config)
 
     def _carry_out(self):
-        liveupdate.carry_out(self.vm, self.vmi, self.config)
+        vm_liveupdate.carry_out(self.vm, self.vmi, self.config)
         return self.vmi['spec']
 
     def _message(self):
@@ -98,27 +98,27 @@ class LiveUpdateTest(base.BaseTestCase):
     def test_one_change_of_a_size_at_a_time(self):
         conditions.put(self.vmi, 'HotVCPUChange', True)
         self.spec['domain']['cpu']['sockets'] = 2
-        error = self.assertRaises(liveupdate.LiveUpdateError,
+        error = self.assertRaises(vm_liveupdate.LiveUpdateError,
                                   self._carry_out)
         self.assertEqual('HotPlugCPUError', error.args[0])
 
     def test_a_medium_is_put_in_exchanged_and_taken_out(self):
         self.spec['volumes'].append(self.iso)
-        liveupdate.plug_volumes(self.vm, self.vmi)
+        vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual(self.iso, self.vmi['spec']['volumes'][1])
         self.vmi['status']['volumeStatus'].append(
             {'name': 'cd', 'hotplugVolume': {}, 'phase': 'Ready'})
         self.spec['volumes'][1] = {'name': 'cd', 'persistentVolumeClaim': {
             'claimName': 'other', 'hotpluggable': True}}
         for _ in range(2):  # the first must be gone before the second comes
-            liveupdate.plug_volumes(self.vm, self.vmi)
+            vm_liveupdate.plug_volumes(self.vm, self.vmi)
             self.assertEqual(1, len(self.vmi['spec']['volumes']))
         self.vmi['status']['volumeStatus'].pop()
-        liveupdate.plug_volumes(self.vm, self.vmi)
+        vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual('other', self.vmi['spec']['volumes'][1][
             'persistentVolumeClaim']['claimName'])
         self.spec['volumes'].pop()
-        liveupdate.plug_volumes(self.vm, self.vmi)
+        vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual(1, len(self.vmi['spec']['volumes']))
         self.assertEqual(['root', 'cd'], [
             disk['name'] for disk in
@@ -128,16 +128,16 @@ class LiveUpdateTest(base.BaseTestCase):
         disks = self.spec['domain']['devices']['disks']
         disks.append({'name': 'data', 'disk': {'bus': 'scsi'}})
         self.spec['volumes'].append({**self.iso, 'name': 'data'})
-        liveupdate.plug_volumes(self.vm, self.vmi)
+        vm_liveupdate.plug_volumes(self.vm, self.vmi)
         found = self.vmi['spec']['domain']['devices']
         self.assertEqual('data', found['disks'][2]['name'])
         disks.pop()
         self.spec['volumes'].pop()
-        liveupdate.plug_volumes(self.vm, self.vmi)
+        vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual(2, len(found['disks']))
 
     def test_only_a_running_machine_is_plugged(self):
         self.vmi['status']['phase'] = 'Scheduled'
         self.spec['volumes'].append(self.iso)
-        liveupdate.plug_volumes(self.vm, self.vmi)
+        vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual(1, len(self.vmi['spec']['volumes']))

@@ -2,7 +2,7 @@
 
 from oslotest import base
 
-from kubevirt_sandbox.kubevirt.admission import spec as specs
+from kubevirt_sandbox.kubevirt.admission import spec
 from kubevirt_sandbox.kubevirt import defaults
 from tests.unit.kubevirt import objects
 
@@ -19,7 +19,7 @@ class SpecTestCase(base.BaseTestCase):
     def check(self):
         """The causes, with the defaults filled in."""
         defaults.fill_spec(self.spec, self.config)
-        return specs.check('spec', self.spec, self.config)
+        return spec.check('spec', self.spec, self.config)
 
     def assert_refused(self, field, words='', number=1):
         causes = self.check()
