@@ -13,7 +13,7 @@ import dataclasses
 import logging
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
@@ -125,13 +125,13 @@ class AutoCreator:
     """Creates and deletes BMCs.
 
     :param options: `command_line.Options`, with a selector
-    :param api: an `api.Api`
+    :param client: an `api.Api`
     """
 
-    def __init__(self, options, api):
+    def __init__(self, options, client):
         self._selector = options.auto_create
         self._namespaces = options.namespaces or (None,)
-        self._api = api
+        self._api = client
         self._vms = {}
         self._bmcs = {}
         self._by_vm = {}
@@ -153,7 +153,7 @@ class AutoCreator:
         async for kind, found in self._api.watch(
                 bmc_resources.VM, namespace, label_selector=self._selector,
                 metadata_only=True):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 for key in self._unlisted_keys(self._vms, found, namespace):
                     del self._vms[key]
                     self._queue.add(key)
@@ -174,7 +174,7 @@ class AutoCreator:
         first = True
         async for kind, found in self._api.watch(
                 bmc_resources.BMC, namespace):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 for key in self._unlisted_keys(self._bmcs, found, namespace):
                     self._drop_bmc(key)
                 first = self._set_listed(first)

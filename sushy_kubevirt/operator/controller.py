@@ -12,7 +12,7 @@ import logging
 import time
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import certificate_authority
@@ -44,28 +44,28 @@ class Controller:
     """The work of the replica that holds the Lease.
 
     :param options: `command_line.Options`
-    :param api: an `api.Api`
+    :param client: an `api.Api`
     :param metrics: `metrics.Metrics`
 
     ``listed`` is an `asyncio.Event`, set when everything was listed once.
     """
 
-    def __init__(self, options, api, metrics):
-        self._api = api
+    def __init__(self, options, client, metrics):
+        self._api = client
         self._metrics = metrics
         self._namespaces = options.namespaces or (None,)
         self._system = options.system_namespace
-        self._cache = cache.Cache(api)
-        self._vm_cleanup = vm_cleanup.VmCleanup(api, self._cache)
+        self._cache = cache.Cache(client)
+        self._vm_cleanup = vm_cleanup.VmCleanup(client, self._cache)
         self._orphaned_rbac = orphaned_rbac.OrphanedRbac(
-            api, self._cache, self._namespaces)
+            client, self._cache, self._namespaces)
         self._authority = certificate_authority.CertificateAuthority(
-            api, options.system_namespace)
+            client, options.system_namespace)
         self._rollout = rollout.Rollout(options.max_unavailable, self._wake)
         self._foreign_objects = foreign_objects.ForeignObjects(
-            api, self._cache, self._wake)
+            client, self._cache, self._wake)
         self._reconciler = reconcile.Reconciler(
-            options, api, self._cache, self._authority, self._rollout,
+            options, client, self._cache, self._authority, self._rollout,
             self._foreign_objects)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._reasons = {}
@@ -137,7 +137,7 @@ class Controller:
 
     async def _watch_bmcs(self, resource, namespace):
         async for kind, found in self._api.watch(resource, namespace):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 for key in self._cache.bmcs():
                     if key not in found and namespace in (None, key[0]):
                         await self._check_unlisted_bmc(key)
@@ -213,7 +213,7 @@ class Controller:
         objects = self._cache.objects
         async for kind, found in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 self._drop_unlisted(resource, namespace, found,
                                     objects.names(resource), objects.drop)
                 if self.listed.is_set():
@@ -246,7 +246,7 @@ class Controller:
         # by its name.
         async for kind, found in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 break
             self._cache.secrets.take(found)
         await self._watch_metadata(resource, namespace, self._cache.secrets)
@@ -260,7 +260,7 @@ class Controller:
         """
         async for kind, found in self._api.watch(
                 resource, namespace, metadata_only=True):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 self._drop_unlisted(resource, namespace, found,
                                     cached.names(),
                                     lambda _, *at: cached.drop(*at))
@@ -282,7 +282,7 @@ class Controller:
             if not first:
                 # After later lists too: it may have been deleted in between.
                 self._wake(self._cache.bmcs())
-            elif kind == api_.LISTED:
+            elif kind == api.LISTED:
                 first = False
 
     def _drop_unlisted(self, resource, namespace, listed, cached, drop):

@@ -7,7 +7,7 @@ watched by its name until it is deleted, so that the BMC is reconciled then.
 
 import asyncio
 
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 
 #: Watches at a time. A BMC beyond that is reconciled when something else
@@ -18,13 +18,13 @@ MOST = 64
 class ForeignObjects:
     """The watches.
 
-    :param api: an `api.Api`
+    :param client: an `api.Api`
     :param cache: a `cache.Cache`
     :param wake: function of keys of BMCs, which queues them
     """
 
-    def __init__(self, api, cache, wake):
-        self._api = api
+    def __init__(self, client, cache, wake):
+        self._api = client
         self._cache = cache
         self._wake = wake
         self._tasks = {}
@@ -60,7 +60,7 @@ class ForeignObjects:
                 resource, namespace, metadata_only=True,
                 field_selector='metadata.name=' + name):
             if event == 'DELETED' or (
-                    event == api_.LISTED and not found):
+                    event == api.LISTED and not found):
                 self._cache.objects.drop(resource, namespace, name)
                 self._tasks.pop((key, ref), None)
                 self._wake((key,))

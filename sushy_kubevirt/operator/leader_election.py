@@ -27,7 +27,7 @@ import threading
 import time
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 
@@ -58,7 +58,7 @@ def _end(message):
 class LeaderElector:
     """One replica's part in the election.
 
-    :param api: an `api.Api` that may write without the Lease
+    :param client: an `api.Api` that may write without the Lease
     :param namespace: of the Lease
     :param identity: unique name of this replica
     :param seconds: duration of the Lease
@@ -66,9 +66,9 @@ class LeaderElector:
     :param end: function of a sentence, which ends the process at once
     """
 
-    def __init__(self, api, namespace, identity, seconds, now=_now,
+    def __init__(self, client, namespace, identity, seconds, now=_now,
                  end=_end):
-        self._api = api
+        self._api = client
         self._namespace = namespace
         self._identity = identity
         self._seconds = seconds
@@ -175,7 +175,7 @@ class LeaderElector:
         async for kind, found in self._api.watch(
                 bmc_resources.LEASE, self._namespace,
                 field_selector=f'metadata.name={naming.OPERATOR}'):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 if not found:
                     self._observe(None)
             else:

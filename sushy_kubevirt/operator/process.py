@@ -7,12 +7,12 @@ import logging
 import signal
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import leader_election
-from sushy_kubevirt.operator import metrics as metrics_
+from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.pod import health
 
 LOG = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ class Operator:
         self._elector = None
         self._controller = None
         # Of leader election, which writes without the Lease.
-        self._lease_api = api_.Api(connection)
-        self._api = api_.Api(connection, self._check_leadership)
-        self.metrics = metrics_.Metrics(
+        self._lease_api = api.Api(connection)
+        self._api = api.Api(connection, self._check_leadership)
+        self.metrics = metrics.Metrics(
             lambda: (self._lease_api.calls, self._api.calls))
 
     async def run(self):
@@ -214,13 +214,13 @@ class Operator:
             await asyncio.gather(doing, stopped, return_exceptions=True)
 
 
-async def _end_when_readable(api, namespace):
+async def _end_when_readable(client, namespace):
     """Wait for the right to read the BMCs of a namespace.
 
     :raises: `errors.Unavailable` then: everything has to be listed anew
     """
-    async for _ in api.watch(bmc_resources.BMC, namespace,
-                             metadata_only=True):
+    async for _ in client.watch(bmc_resources.BMC, namespace,
+                                metadata_only=True):
         raise errors.Unavailable(
             f'The BMCs of namespace {namespace} may be listed now: this '
             'replica ends, and the next one serves that namespace too')

@@ -20,7 +20,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
-from sushy_kubevirt.operator import rollout as rollout_
+from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
@@ -41,16 +41,16 @@ class Reconciler:
     :param api: an `api.Api`
     :param cache: a `cache.Cache`
     :param authority: a `certificate_authority.CertificateAuthority`
-    :param rollout: a `rollout.Rollout`
+    :param upgrade_slots: a `rollout.Rollout`
     :param foreign_objects: a `foreign_objects.ForeignObjects`
     """
 
-    def __init__(self, options, api, cache, authority, rollout,
+    def __init__(self, options, api, cache, authority, upgrade_slots,
                  foreign_objects):
         self._api = api
         self._cache = cache
         self._authority = authority
-        self._rollout = rollout
+        self._upgrade_slots = upgrade_slots
         self._foreign_objects = foreign_objects
         self._allowed = options.allowed_images
         self._defaults = deployments.Defaults(
@@ -112,11 +112,11 @@ class Reconciler:
             try:
                 await self._take(bmc, body, steps, seen, tried)
             finally:
-                self._rollout.update(key, rollout_.is_stopped(
+                self._upgrade_slots.update(key, rollout.is_stopped(
                     self._cache.objects.get(
                         bmc_resources.DEPLOYMENT, key[0],
                         naming.base(key[1]))))
-                self._rollout.release(key)
+                self._upgrade_slots.release(key)
             body = self._cache.bmc(key)
             if body is None:
                 return None
@@ -187,9 +187,9 @@ class Reconciler:
         upgrades = [step for step in steps if getattr(
             step, 'upgrade', False)]
         if not upgrades:
-            self._rollout.withdraw(key)
+            self._upgrade_slots.withdraw(key)
             return steps, False
-        if not self._rollout.acquire(key):
+        if not self._upgrade_slots.acquire(key):
             return [step for step in steps if step not in upgrades], True
         return [_marked(step) if step in upgrades else step
                 for step in steps], False

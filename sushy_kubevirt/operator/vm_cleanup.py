@@ -13,7 +13,7 @@ import logging
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
@@ -29,12 +29,12 @@ WORKERS = 4
 class VmCleanup:
     """The VMs that had a BMC.
 
-    :param api: an `api.Api`
+    :param client: an `api.Api`
     :param cache: a `cache.Cache`
     """
 
-    def __init__(self, api, cache):
-        self._api = api
+    def __init__(self, client, cache):
+        self._api = client
         self._cache = cache
         self._secrets = {}      # (namespace, VM): uids of Secret and VM
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
@@ -47,7 +47,7 @@ class VmCleanup:
         async for kind, found in self._api.watch(
                 bmc_resources.SECRET, namespace,
                 label_selector=naming.OURS, metadata_only=True):
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 for at in list(self._secrets):
                     if namespace in (None, at[0]) and (
                             at[0], at[1] + state_secret.ENDING) not in found:

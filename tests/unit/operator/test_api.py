@@ -13,10 +13,10 @@ from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.kube import watcher
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
-from tests.unit.machine import api as server_
+from tests.unit.machine import api as fake_api
 
 VM = '/virtualmachines/a'
 
@@ -24,10 +24,10 @@ VM = '/virtualmachines/a'
 class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def asyncSetUp(self):
-        self.server = server_.Api()
+        self.server = fake_api.Api()
         self.server.start()
         self.addCleanup(self.server.stop)
-        self.vm = self.server.put('virtualmachines', server_.vm('a'))
+        self.vm = self.server.put('virtualmachines', fake_api.vm('a'))
         self.api = self.new_api()
         self.addCleanup(self.api.close)
         patch = mock.patch.object(watcher, 'FIRST_PAUSE', 0.01)
@@ -35,8 +35,8 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(patch.stop)
 
     def new_api(self, before_write=lambda: None, **options):
-        return api_.Api(self.server.connection(), before_write,
-                        dataclasses.replace(api_.CLIENT_OPTIONS, **options))
+        return api.Api(self.server.connection(), before_write,
+                       dataclasses.replace(api.CLIENT_OPTIONS, **options))
 
     def answers(self, method, path=VM, code=200, body=None):
         self.server.rule(method, path, (
@@ -181,7 +181,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         async def next_():
             async with asyncio.timeout(30):
                 kind, found = await anext(watch)
-            if kind == api_.LISTED:
+            if kind == api.LISTED:
                 return kind, sorted(name for _, name in found)
             return kind, found['metadata']['name']
 
@@ -198,7 +198,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def put(self, name):
         await asyncio.to_thread(self.server.put, 'virtualmachines',
-                                server_.vm(name))
+                                fake_api.vm(name))
 
     async def test_what_is_there_and_what_happens(self):
         async with self.watching() as following:
@@ -282,7 +282,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             await self.opened()
             with self.server.lock:
                 self.server.cut()
-                self.server.put('virtualmachines', server_.vm('b'))
+                self.server.put('virtualmachines', fake_api.vm('b'))
                 self.server.delete('virtualmachines', self.vm)
                 self.server.oldest = self.server.version
             self.assertEqual(('ADDED', 'b'), await following())
@@ -346,9 +346,9 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertGreater(pauses[-1], 8 * pauses[0])
 
     async def test_a_server_that_says_nothing(self):
-        self.addCleanup(setattr, server_, 'WATCHES_END', True)
-        server_.WATCHES_END = False
-        with mock.patch.object(api_, 'WATCH_SILENCE', 0.7):
+        self.addCleanup(setattr, fake_api, 'WATCHES_END', True)
+        fake_api.WATCHES_END = False
+        with mock.patch.object(api, 'WATCH_SILENCE', 0.7):
             self.api = self.new_api()
         self.addCleanup(self.api.close)
         with self.assertNoLogs(watcher.LOG, 'WARNING'):
@@ -363,7 +363,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_watches_take_no_connection_from_others(self):
         # Of an operator for many namespaces there are many.
-        with mock.patch.object(api_, 'CONNECTIONS', 2):
+        with mock.patch.object(api, 'CONNECTIONS', 2):
             self.api = self.new_api()
         self.addCleanup(self.api.close)
         async with contextlib.AsyncExitStack() as stack:
@@ -381,7 +381,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             await self.api.get(api_resources.VM, 'default', 'a')
 
     async def test_a_large_object(self):
-        large = server_.vm('large', text='x' * 2 ** 20)
+        large = fake_api.vm('large', text='x' * 2 ** 20)
         async with self.watching() as following:
             await following()
             await following()
@@ -433,7 +433,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             return logs._about()
 
         with logs.about('lab', 'node'):
-            self.assertEqual(('lab', 'node'), await api_.in_thread(ask))
+            self.assertEqual(('lab', 'node'), await api.in_thread(ask))
 
     async def test_who_asks(self):
         await self.api.get(api_resources.VM, 'default', 'a')
@@ -457,7 +457,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         way = connection.Connection(lambda: connection.Access(
             server='http://127.0.0.1:%d' % self.server.port,
             authorization='Bearer ' + tokens[0]))
-        self.api = api_.Api(way)
+        self.api = api.Api(way)
         self.addCleanup(self.api.close)
         self.server.token = 'one'
         await self.api.get(api_resources.VM, 'default', 'a')
@@ -484,7 +484,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 authorization='Bearer x', expiry=1)
 
         way = connection.Connection(read)
-        self.api = api_.Api(way)
+        self.api = api.Api(way)
         self.addCleanup(self.api.close)
         del threads[:]
         way._renewed_at -= connection.RENEW_SECONDS

@@ -7,7 +7,7 @@ import copy
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
@@ -133,7 +133,7 @@ class Cluster:
 
     def relist(self):
         for watched, namespace, queue in self.watches:
-            queue.put_nowait((api_.LISTED, {
+            queue.put_nowait((api.LISTED, {
                 key for key in self.objects[watched]
                 if namespace in (None, key[0])}))
 
@@ -150,7 +150,7 @@ class Cluster:
             yield 'ADDED', copy.deepcopy(obj)
         # A list takes its time.
         await asyncio.sleep(1)
-        yield api_.LISTED, set(there)
+        yield api.LISTED, set(there)
         while True:
             yield await queue.get()
 

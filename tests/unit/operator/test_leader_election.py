@@ -9,7 +9,7 @@ import time
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import leader_election
 from tests.unit.operator import timeless
 
@@ -62,7 +62,7 @@ class Cluster:
         self.watches.append(queue)
         if self.lease:
             yield 'ADDED', copy.deepcopy(self.lease)
-        yield api_.LISTED, {('system', 'x')} if self.lease else set()
+        yield api.LISTED, {('system', 'x')} if self.lease else set()
         while True:
             yield await queue.get()
 

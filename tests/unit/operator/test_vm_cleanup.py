@@ -8,7 +8,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot
-from sushy_kubevirt.operator import api as api_
+from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
@@ -240,6 +240,6 @@ class SecretTest(VmCleanupTestCase):
 
     async def test_gone_while_nobody_watched(self):
         await self.served()
-        await self.api.events.put((api_.LISTED, set()))
+        await self.api.events.put((api.LISTED, set()))
         await self.settle()
         await self.nothing()
