@@ -180,7 +180,7 @@ class CommandTestCase(operator.OperatorTestCase):
         self.admin('delete', crd)
         self.addCleanup(operator.install, self.admin)
         one = self.start()
-        one.wait_output('is its CustomResourceDefinition installed')
+        one.wait_output('install its CustomResourceDefinition')
         self.assertEqual(503, self.ask(one, '/readyz').status_code)
         operator.install(self.admin)
         one.wait_output(operator.READY)

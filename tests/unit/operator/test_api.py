@@ -105,7 +105,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                      {'message': 'the server could not find it'})
         with self.assertRaises(errors.Unavailable) as caught:
             await self.api.check_readable(bmc_resources.BMC)
-        self.assertIn('is its CustomResourceDefinition installed?',
+        self.assertIn('install its CustomResourceDefinition',
                       str(caught.exception))
 
     async def test_refusals(self):
