@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounts from files and mounted Secrets, as they change."""
+"""Accounts from files and mounted Secrets, and their changes."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def digest(password, cost=4):
 ADMIN = digest(b'secret-of-admin')
 
 
-class Case(base.BaseTestCase):
+class AccountFilesTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -36,11 +36,11 @@ class Case(base.BaseTestCase):
     def names(self, accounts):
         return sorted(accounts.current(sure=True))
 
-    def settle(self):
-        """Let more time pass than two writes in one tick may have."""
+    def wait_for_new_timestamp(self):
+        """Wait until the next write gets another timestamp."""
         time.sleep(1.5 * account_files._FRESH)
 
-    def refused(self, *paths):
+    def assert_invalid(self, *paths):
         exc = self.assertRaises(account_files.Invalid, self.accounts, *paths)
         for text in str(exc), self.log.output:
             self.assertNotIn('secret', text)
@@ -48,7 +48,7 @@ class Case(base.BaseTestCase):
         return str(exc)
 
 
-class TestFile(Case):
+class FileTestCase(AccountFilesTestCase):
 
     def setUp(self):
         super().setUp()
@@ -57,9 +57,9 @@ class TestFile(Case):
     def write(self, text):
         self.path.write_text(text)
 
-    def test_roles(self):
-        self.write('# people\n\nadmin:%s\nbob:%s:Operator\n ann:%s:ReadOnly\n'
-                   % (ADMIN, ADMIN, ADMIN))
+    def test_reads_roles(self):
+        self.write(f'# people\n\nadmin:{ADMIN}\nbob:{ADMIN}:Operator\n '
+                   f'ann:{ADMIN}:ReadOnly\n')
         found = self.accounts(self.path).current()
         self.assertEqual(
             {'admin': 'Administrator', 'bob': 'Operator', 'ann': 'ReadOnly'},
@@ -67,12 +67,12 @@ class TestFile(Case):
         self.assertIn('ConfigureUsers', found['admin'].privileges)
         self.assertNotIn('ConfigureManager', found['bob'].privileges)
 
-    def test_htpasswd(self):
-        """What Apache writes: $2y$."""
+    def test_reads_digests_of_apache(self):
+        """Apache writes the prefix $2y$."""
         self.write(f"admin:{ADMIN.replace('$2b$', '$2y$')}\n")
         self.assertEqual(['admin'], self.names(self.accounts(self.path)))
 
-    def test_refused(self):
+    def test_error_for_invalid_lines(self):
         for text, words in (
                 ('', 'it has no account'),
                 ('admin', 'user:digest'),
@@ -88,29 +88,29 @@ class TestFile(Case):
                 (f"{'a' * 129}:{ADMIN}", 'a user name has'),
                 (f'a:{ADMIN}\na:{ADMIN}', 'defined twice')):
             self.write(text)
-            found = self.refused(self.path)
+            found = self.assert_invalid(self.path)
             self.assertIn(words, found)
             self.assertIn(str(self.path), found)
 
-    def test_unreadable(self):
-        self.assertIn('No such file', self.refused(self.path))
+    def test_error_for_unreadable_file(self):
+        self.assertIn('No such file', self.assert_invalid(self.path))
         self.path.write_bytes(b'\xff')
-        self.assertIn('UTF-8', self.refused(self.path))
+        self.assertIn('UTF-8', self.assert_invalid(self.path))
 
-    def test_changes(self):
+    def test_follows_changes_of_password_and_role(self):
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         before = accounts.current()['admin'].signature
-        self.write('admin:%s\nbob:%s\n' % (digest(b'new'), ADMIN))
+        self.write(f"admin:{digest(b'new')}\nbob:{ADMIN}\n")
         self.assertEqual(['admin', 'bob'], self.names(accounts))
         self.assertNotEqual(before, accounts.current()['admin'].signature)
-        self.settle()
+        self.wait_for_new_timestamp()
         self.write(f'admin:{ADMIN}:ReadOnly\n')
         found = accounts.current(sure=True)['admin']
         self.assertEqual('ReadOnly', found.role)
         self.assertNotEqual(before, found.signature)
 
-    def test_same_size_at_once(self):
+    def test_notices_quick_change_of_same_size(self):
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         for _ in range(20):
@@ -119,10 +119,10 @@ class TestFile(Case):
             self.assertEqual(
                 new.encode(), accounts.current(sure=True)['admin'].digest)
 
-    def test_half_written(self):
+    def test_ignores_incomplete_lines(self):
         self.write(f'admin:{ADMIN}\nbob:{ADMIN}\n')
         accounts = self.accounts(self.path)
-        self.settle()
+        self.wait_for_new_timestamp()
         self.write(f'admin:{ADMIN}\nbob:{ADMIN[:20]}')
         self.assertEqual(['admin'], self.names(accounts))
         self.write('')
@@ -130,39 +130,39 @@ class TestFile(Case):
         self.write(f'admin:{ADMIN}\nbob:{ADMIN}\n')
         self.assertEqual(['admin', 'bob'], self.names(accounts))
 
-    def test_role_is_still_to_come(self):
-        """Cut off before it, a reader would be an administrator."""
+    def test_ignores_line_whose_role_may_be_missing(self):
+        """Without a role field, an account is an administrator."""
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         self.write(f'admin:{ADMIN}\nann:{ADMIN}')
         self.assertEqual(['admin'], self.names(accounts))
         self.write(f'admin:{ADMIN}\nann:{ADMIN}:ReadOnly\n')
         self.assertEqual('ReadOnly', accounts.current(sure=True)['ann'].role)
-        # A file without an end of line is no error, in the end.
+        # A last line without line end is valid after a while.
         self.write(f'ann:{ADMIN}')
         self.assertEqual([], self.names(accounts))
-        self.settle()
+        self.wait_for_new_timestamp()
         self.assertEqual(['ann'], self.names(accounts))
 
-    def test_no_end_of_line(self):
+    def test_reads_last_line_without_line_end(self):
         self.write(f'admin:{ADMIN}')
         self.assertEqual(['admin'], self.names(self.accounts(self.path)))
 
-    def test_vanished(self):
+    def test_missing_file_disables_accounts(self):
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         self.path.unlink()
         for _ in range(3):
             self.assertEqual([], self.names(accounts))
-        # Told once, not with each request.
+        # Logged once, not with each request.
         self.assertEqual(1, self.log.output.count('No such file'))
         self.write(f'admin:{ADMIN}\n')
         self.assertEqual(['admin'], self.names(accounts))
 
-    def test_read_only_when_changed(self):
+    def test_reads_file_only_after_changes(self):
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
-        self.settle()
+        self.wait_for_new_timestamp()
         accounts.current(sure=True)
         reads = self.useFixture(fixtures.MockPatchObject(
             account_files, '_read')).mock
@@ -170,8 +170,8 @@ class TestFile(Case):
             accounts.current(sure=True)
         self.assertFalse(reads.called)
 
-    def test_noticed_in_time(self):
-        """Also by a process that was stopped while it looked."""
+    def test_limits_age_of_accounts(self):
+        """Also if the process was stopped during a check."""
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         stamps = accounts._stamps
@@ -190,22 +190,22 @@ class TestFile(Case):
         now += account_files._LATEST
         self.assertEqual({}, accounts.current())
 
-    def test_two_sources(self):
+    def test_merges_sources(self):
         self.write(f'admin:{ADMIN}\n')
         other = self.base / 'other'
         other.write_text(f'bob:{ADMIN}\n')
         self.assertEqual(['admin', 'bob'], self.names(
             self.accounts(self.path, other)))
         other.write_text(f'admin:{ADMIN}\n')
-        self.assertIn('defined twice', self.refused(self.path, other))
+        self.assertIn('defined twice', self.assert_invalid(self.path, other))
 
 
-class TestSecret(Case):
+class SecretTestCase(AccountFilesTestCase):
 
     def mount(self, path, **values):
-        """Write a Secret as kubelet does: a link that is turned over."""
+        """Write a Secret as the kubelet does: replace one symlink."""
         path.mkdir(exist_ok=True)
-        new = path / ('..%d' % time.monotonic_ns())
+        new = path / f'..{time.monotonic_ns()}'
         new.mkdir()
         for name, value in values.items():
             (new / name).write_bytes(value)
@@ -216,7 +216,7 @@ class TestSecret(Case):
             if not (path / name).is_symlink():
                 (path / name).symlink_to('..data/' + name)
 
-    def test_one(self):
+    def test_reads_mounted_secret(self):
         self.mount(self.base, username=b'admin\n', password=b'secret\r\n')
         account = self.accounts(self.base).current()['admin']
         self.assertEqual('Administrator', account.role)
@@ -225,12 +225,12 @@ class TestSecret(Case):
         self.assertNotIn('secret', repr(account))
         self.assertNotIn('$2b$', repr(account))
 
-    def test_role(self):
+    def test_reads_role_of_secret(self):
         self.mount(self.base, username=b'bob', password=b'p', role=b'ReadOnly')
         self.assertEqual('ReadOnly', self.accounts(
             self.base).current()['bob'].role)
 
-    def test_several(self):
+    def test_reads_several_secrets(self):
         for name in 'a', 'b':
             self.mount(self.base / name, username=name.encode(),
                        password=b'secret')
@@ -239,7 +239,7 @@ class TestSecret(Case):
         self.mount(self.base / 'c', username=b'c', password=b'secret')
         self.assertEqual(['a', 'b', 'c'], self.names(accounts))
 
-    def test_same_in_all_workers(self):
+    def test_signature_is_the_same_in_all_workers(self):
         self.mount(self.base, username=b'admin', password=b'secret')
         one, two = (self.accounts(self.base).current()['admin']
                     for _ in range(2))
@@ -250,18 +250,18 @@ class TestSecret(Case):
         self.assertNotEqual(one.signature,
                             other.current()['admin'].signature)
 
-    def test_turned_over(self):
+    def test_follows_update_of_secret(self):
         self.mount(self.base, username=b'admin', password=b'secret')
         accounts = self.accounts(self.base)
         before = accounts.current()['admin']
-        self.settle()
+        self.wait_for_new_timestamp()
         self.mount(self.base, username=b'admin', password=b'secreu')
         after = accounts.current(sure=True)['admin']
         self.assertNotEqual(before.signature, after.signature)
         self.assertTrue(bcrypt.checkpw(account_files.hashed(b'secreu'),
                                        after.digest))
 
-    def test_digest_is_made_once(self):
+    def test_hashes_password_once(self):
         self.mount(self.base, username=b'admin', password=b'secret')
         made = self.useFixture(fixtures.MockPatchObject(
             bcrypt, 'hashpw', wraps=bcrypt.hashpw)).mock
@@ -272,7 +272,7 @@ class TestSecret(Case):
             sure=True)['admin'].role)
         self.assertEqual(1, made.call_count)
 
-    def test_refused(self):
+    def test_error_for_invalid_secret(self):
         for words, values in (
                 ('password: it cannot be read', {'username': b'a'}),
                 ('username: it cannot be read', {'password': b'secret'}),
@@ -288,23 +288,23 @@ class TestSecret(Case):
                 ('it has no account', {})):
             path = self.base / str(time.monotonic_ns())
             self.mount(path, **values)
-            self.assertIn(words, self.refused(path))
+            self.assertIn(words, self.assert_invalid(path))
 
-    def test_secret_is_gone(self):
+    def test_removed_secret_disables_accounts(self):
         self.mount(self.base, username=b'admin', password=b'secret')
         accounts = self.accounts(self.base)
         (self.base / '..data').unlink()
         self.assertEqual([], self.names(accounts))
 
-    def test_plain_folder(self):
+    def test_reads_plain_folder(self):
         (self.base / 'username').write_text('admin')
         (self.base / 'password').write_text('secret')
         accounts = self.accounts(self.base)
         self.assertEqual(['admin'], self.names(accounts))
-        self.settle()
+        self.wait_for_new_timestamp()
         (self.base / 'username').write_text('other')
         self.assertEqual(['other'], self.names(accounts))
-        # A new one, whose role is still to come.
+        # A new account whose role file is not written yet.
         (self.base / 'password').unlink()
         self.assertEqual([], self.names(accounts))
         (self.base / 'password').write_text('secret')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and passwords, right and wrong, and what they cost."""
+"""Logins: correct and wrong passwords, and their cost."""
 
 from concurrent import futures
 import itertools
@@ -22,7 +22,7 @@ def line(name, password, cost=4):
     return f'{name}:{bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()}\n'
 
 
-class TestLogin(base.BaseTestCase):
+class AuthenticatorTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -30,21 +30,21 @@ class TestLogin(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
         self.path = self.base / 'accounts'
         self.path.write_text(line('admin', b'secret') + line('bob', b'other'))
-        self.login = self.made(self.path)
-        self.asked = self.useFixture(fixtures.MockPatchObject(
+        self.login = self.authenticator_of(self.path)
+        self.checkpw = self.useFixture(fixtures.MockPatchObject(
             bcrypt, 'checkpw', wraps=bcrypt.checkpw)).mock
-        self.told = []
-        self.login.refused.append(lambda *args: self.told.append(args))
+        self.refusals = []
+        self.login.refused.append(lambda *args: self.refusals.append(args))
 
-    def made(self, path):
+    def authenticator_of(self, path):
         found = account_files.Accounts([account_files.Source(path)])
         found.require()
         return authenticator.Authenticator(found)
 
-    def right(self, name, password, source=HERE):
+    def assert_accepted(self, name, password, source=HERE):
         self.assertEqual(name, self.login.check(name, password, source).name)
 
-    def wrong(self, name, password, source=HERE):
+    def assert_refused(self, name, password, source=HERE):
         self.assertRaises(
             authenticator.LoginRefused,
             self.login.check,
@@ -53,7 +53,7 @@ class TestLogin(base.BaseTestCase):
             source,
         )
 
-    def slowed(self, name, password, source=HERE):
+    def assert_throttled(self, name, password, source=HERE):
         return self.assertRaises(
             authenticator.LoginThrottled,
             self.login.check,
@@ -62,102 +62,104 @@ class TestLogin(base.BaseTestCase):
             source,
         ).retry_after
 
-    def test_right_is_asked_once(self):
+    def test_hashes_correct_password_once(self):
         for _ in range(5):
-            self.right('admin', b'secret')
-            self.right('bob', b'other')
-        self.assertEqual(2, self.asked.call_count)
-        self.assertEqual([], self.told)
+            self.assert_accepted('admin', b'secret')
+            self.assert_accepted('bob', b'other')
+        self.assertEqual(2, self.checkpw.call_count)
+        self.assertEqual([], self.refusals)
 
-    def test_wrong_is_asked_once(self):
+    def test_hashes_wrong_password_once(self):
         for _ in range(50):
-            self.wrong('admin', b'wrong')
-            self.wrong('nobody', b'wrong')
-        self.assertEqual(2, self.asked.call_count)
-        # A client that goes on with an old password is no guesser.
-        self.right('admin', b'secret')
-        self.assertEqual([('admin', HERE), (None, HERE)], self.told)
+            self.assert_refused('admin', b'wrong')
+            self.assert_refused('nobody', b'wrong')
+        self.assertEqual(2, self.checkpw.call_count)
+        # Repeating one wrong password does not throttle the client.
+        self.assert_accepted('admin', b'secret')
+        self.assertEqual([('admin', HERE), (None, HERE)], self.refusals)
 
-    def test_each_its_own(self):
-        self.wrong('admin', b'other')
-        self.wrong('bob', b'secret')
-        self.wrong('', b'secret')
-        self.wrong('admin', b'')
-        self.right('admin', b'secret')
+    def test_password_belongs_to_one_account(self):
+        self.assert_refused('admin', b'other')
+        self.assert_refused('bob', b'secret')
+        self.assert_refused('', b'secret')
+        self.assert_refused('admin', b'')
+        self.assert_accepted('admin', b'secret')
 
-    def test_no_words_run_together(self):
-        self.wrong('admi', b'nsecret')
-        self.wrong('adminsecret', b'')
+    def test_name_and_password_are_separate(self):
+        self.assert_refused('admi', b'nsecret')
+        self.assert_refused('adminsecret', b'')
 
-    def test_odd_passwords(self):
+    def test_unusual_passwords(self):
         for password in b'x' * 73, b'x' * 10 ** 5, b'secret\0', b'\xff':
-            self.wrong('admin', password, str(len(password)))
-        self.assertEqual(4, self.asked.call_count)
+            self.assert_refused('admin', password, str(len(password)))
+        self.assertEqual(4, self.checkpw.call_count)
 
-    def test_72_bytes(self):
-        """bcrypt looks at no more; what follows must not be ignored."""
+    def test_rejects_bytes_beyond_limit_of_bcrypt(self):
+        """bcrypt reads 72 bytes; further bytes must not be ignored."""
         self.path.write_text(line('admin', b'x' * 72))
-        self.wrong('admin', b'x' * 73)
-        self.right('admin', b'x' * 72)
+        self.assert_refused('admin', b'x' * 73)
+        self.assert_accepted('admin', b'x' * 72)
 
-    def test_odd_names(self):
+    def test_unusual_names(self):
         for name in 'x' * 10 ** 5, '\ud800', 'a\0b', 'a\nb':
-            self.wrong(name, b'secret')
+            self.assert_refused(name, b'secret')
         self.assertNotIn('a\nb', self.log.output)
 
-    def test_unknown_costs_the_same(self):
+    def test_unknown_name_takes_as_long_as_wrong_password(self):
         self.path.write_text(line('admin', b'secret', 9))
         times = {'admin': [], 'nobody': []}
         for number in range(5):
-            # By turns: how fast a processor is depends on who shares it.
+            # Alternate, because the load of the processor varies.
             for name, spent in times.items():
                 begin = time.thread_time()
-                self.wrong(name, b'%d' % number, '%s-%d' % (name, number))
+                self.assert_refused(name, b'%d' % number,
+                                    f'{name}-{number}')
                 spent.append(time.thread_time() - begin)
         times = {name: min(spent) for name, spent in times.items()}
         self.assertLess(times['admin'] / times['nobody'], 1.5)
         self.assertLess(times['nobody'] / times['admin'], 1.5)
 
-    def test_htpasswd(self):
-        """What Apache writes: $2y$, else the same."""
+    def test_digests_of_apache(self):
+        """Apache writes the prefix $2y$."""
         self.path.write_text(line('admin', b'secret').replace('$2b$', '$2y$'))
-        self.right('admin', b'secret')
-        self.wrong('admin', b'wrong')
+        self.assert_accepted('admin', b'secret')
+        self.assert_refused('admin', b'wrong')
 
-    def test_secret(self):
+    def test_password_of_mounted_secret(self):
         folder = self.base / 'secret'
         folder.mkdir()
         password = b'\0' + b'x' * 500
         (folder / 'username').write_text('admin')
         (folder / 'password').write_bytes(password)
-        self.login = self.made(folder)
-        self.right('admin', password)
-        self.wrong('admin', password[:-1])
-        self.wrong('admin', account_files.hashed(password))
+        self.login = self.authenticator_of(folder)
+        self.assert_accepted('admin', password)
+        self.assert_refused('admin', password[:-1])
+        self.assert_refused('admin', account_files.hashed(password))
 
-    def test_changed(self):
-        self.right('admin', b'secret')
+    def test_password_change(self):
+        self.assert_accepted('admin', b'secret')
         self.path.write_text(line('admin', b'new'))
-        self.right('admin', b'new')
-        self.wrong('admin', b'secret')
+        self.assert_accepted('admin', b'new')
+        self.assert_refused('admin', b'secret')
         self.path.write_text(line('admin', b'secret'))
-        self.right('admin', b'secret')
-        self.wrong('bob', b'other')
+        self.assert_accepted('admin', b'secret')
+        self.assert_refused('bob', b'other')
 
-    def test_guesser_waits(self):
+    def test_throttles_guesses(self):
         for number in range(login_throttle.PAIR.free):
-            self.wrong('admin', b'%d' % number)
-        asked = self.asked.call_count
+            self.assert_refused('admin', b'%d' % number)
+        asked = self.checkpw.call_count
         for number in range(100):
-            self.assertGreater(self.slowed('admin', b'more%d' % number), 0)
-        self.assertEqual(asked, self.asked.call_count)
-        # Not even a right guess is told from there; the owner elsewhere is.
-        self.slowed('admin', b'secret')
-        self.right('admin', b'secret', '10.0.0.2')
-        self.slowed('admin', b'secret')
+            wait = self.assert_throttled('admin', b'more%d' % number)
+            self.assertGreater(wait, 0)
+        self.assertEqual(asked, self.checkpw.call_count)
+        # Throttled there even with the correct password, not elsewhere.
+        self.assert_throttled('admin', b'secret')
+        self.assert_accepted('admin', b'secret', '10.0.0.2')
+        self.assert_throttled('admin', b'secret')
 
-    def test_first_logins_at_once(self):
-        """All of a client's threads come with the same password."""
+    def test_concurrent_correct_logins_hash_once(self):
+        """All threads of a client send the same password."""
         self.path.write_text(line('admin', b'secret', 8))
         self.login.account('admin', sure=True)
         barrier = threading.Barrier(20)
@@ -168,32 +170,32 @@ class TestLogin(base.BaseTestCase):
 
         with futures.ThreadPoolExecutor(20) as pool:
             self.assertEqual({'admin'}, set(pool.map(one, range(20))))
-        self.assertEqual(1, self.asked.call_count)
+        self.assertEqual(1, self.checkpw.call_count)
 
-    def test_old_password_of_many_threads(self):
-        """One wrong password, whoever else sends it at the same time."""
+    def test_concurrent_wrong_logins_hash_once(self):
+        """Concurrent attempts with one wrong password count once."""
         self.path.write_text(line('admin', b'secret', 8))
         self.login.account('admin', sure=True)
         barrier = threading.Barrier(20)
 
         def one(_number):
             barrier.wait(10)
-            self.wrong('admin', b'old')
+            self.assert_refused('admin', b'old')
 
         with futures.ThreadPoolExecutor(20) as pool:
             list(pool.map(one, range(20)))
-        self.assertEqual(1, self.asked.call_count)
-        self.right('admin', b'secret')
-        self.assertEqual([('admin', HERE)], self.told)
+        self.assertEqual(1, self.checkpw.call_count)
+        self.assert_accepted('admin', b'secret')
+        self.assertEqual([('admin', HERE)], self.refusals)
 
-    def test_many_guesses_at_once(self):
-        """Few wait for their turn; the others are sent away at once."""
+    def test_limits_concurrent_guesses(self):
+        """A few attempts wait; the others are throttled at once."""
         go = threading.Event()
-        self.asked.side_effect = lambda *args: go.wait(10) and False
+        self.checkpw.side_effect = lambda *args: go.wait(10) and False
 
         def one(number):
             try:
-                self.login.check('admin', b'%d' % number, 'from-%d' % number)
+                self.login.check('admin', b'%d' % number, f'from-{number}')
             except (
                 authenticator.LoginRefused,
                 authenticator.LoginThrottled,
@@ -210,9 +212,9 @@ class TestLogin(base.BaseTestCase):
             go.set()
             self.assertEqual(most, [each.result(10) for each in running].count(
                 authenticator.LoginRefused))
-        self.assertEqual(most, self.asked.call_count)
+        self.assertEqual(most, self.checkpw.call_count)
 
-    def test_waits_not_for_ever(self):
+    def test_limits_time_in_queue(self):
         self.useFixture(
             fixtures.MockPatchObject(
                 authenticator,
@@ -220,22 +222,22 @@ class TestLogin(base.BaseTestCase):
                 0.1))
         for _ in range(authenticator._AT_ONCE):
             self.login._slots.acquire()
-        self.slowed('admin', b'secret')
+        self.assert_throttled('admin', b'secret')
         for _ in range(authenticator._AT_ONCE):
             self.login._slots.release()
-        self.right('admin', b'secret')
+        self.assert_accepted('admin', b'secret')
 
-    def test_nothing_secret_is_told(self):
-        self.wrong('admin', b'password-7')
-        self.wrong('password-in-the-wrong-field', b'password-8')
-        self.assertNotIn('password', self.log.output + repr(self.told))
+    def test_logs_no_password(self):
+        self.assert_refused('admin', b'password-7')
+        self.assert_refused('password-in-the-wrong-field', b'password-8')
+        self.assertNotIn('password', self.log.output + repr(self.refusals))
         self.assertIn('user admin, from 10.0.0.1', self.log.output)
         self.assertIn('an unknown user, from 10.0.0.1', self.log.output)
 
-    def test_memory_is_bounded(self):
+    def test_limits_cached_wrong_passwords(self):
         self.useFixture(fixtures.MockPatchObject(authenticator, '_WRONG', 10))
         for number in range(50):
-            self.wrong('admin', b'%d' % number, 'from-%d' % number) \
+            self.assert_refused('admin', b'%d' % number, f'from-{number}') \
                 if number < login_throttle.ACCOUNT.free else None
         self.assertEqual(10, len(self.login._wrong))
 

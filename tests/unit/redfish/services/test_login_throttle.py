@@ -6,7 +6,7 @@ from oslotest import base
 from sushy_kubevirt.redfish.services import login_throttle
 
 
-class TestThrottle(base.BaseTestCase):
+class ThrottleTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -63,7 +63,7 @@ class TestThrottle(base.BaseTestCase):
         self.assertLess(self.admitted(3600), 80)
 
     def test_limits_source_with_many_names(self):
-        names = ['user-%d' % number for number in range(1000)]
+        names = [f'user-{number}' for number in range(1000)]
         self.assertLess(self.admitted(600, accounts=names), 45)
 
     def test_limits_account_with_many_sources(self):
@@ -79,11 +79,11 @@ class TestThrottle(base.BaseTestCase):
     def test_exempts_trusted_address_from_account_limit(self):
         """Failures elsewhere do not delay an address that logged in before."""
         self.throttle.succeeded('admin', '10.0.0.2')
-        self.admitted(60, ['10.1.0.%d' % number for number in range(250)])
+        self.admitted(60, [f'10.1.0.{number}' for number in range(250)])
         self.assertGreater(self.throttle.admit('admin', '10.0.0.3'), 0)
         self.assertEqual(0, self.throttle.admit('admin', '10.0.0.2'))
         self.now += login_throttle.TRUST_SECONDS + 1
-        self.admitted(60, ['10.1.0.%d' % number for number in range(250)])
+        self.admitted(60, [f'10.1.0.{number}' for number in range(250)])
         self.assertGreater(self.throttle.admit('admin', '10.0.0.2'), 0)
 
     def test_login_resets_count(self):
@@ -111,8 +111,8 @@ class TestThrottle(base.BaseTestCase):
 
     def test_number_of_entries_is_bounded(self):
         for number in range(login_throttle.MAX_ENTRIES + 500):
-            self.throttle.failed('user-%d' % number, 'x')
-            self.throttle.succeeded('user-%d' % number, 'y')
+            self.throttle.failed(f'user-{number}', 'x')
+            self.throttle.succeeded(f'user-{number}', 'y')
         self.assertEqual(login_throttle.MAX_ENTRIES,
                          len(self.throttle._counts))
         self.assertEqual(login_throttle.MAX_ENTRIES,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions as files: who finds them, and when they end."""
+"""Sessions in files that workers share, and their end."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ HERE = '10.0.0.1'
 
 
 class State:
-    """What `state.State` offers."""
+    """Fake of `state_secret.StateSecret`."""
 
     def __init__(self):
         self.section = {}
@@ -31,13 +31,13 @@ class State:
 
 
 class Login:
-    """What `accounts.Login` offers, for accounts that are given."""
+    """Fake of `authenticator.Authenticator` with the given accounts."""
 
     required = True
 
     def __init__(self, *given):
         self.given = {account.name: account for account in given}
-        self.behind = None   # what an unsure look still sees
+        self.behind = None   # accounts of lookups that are not sure
 
     def account(self, name, sure=False):
         if self.behind is not None and not sure:
@@ -50,7 +50,7 @@ def account(name='admin', password=b'secret', role='Administrator'):
         password, bcrypt.gensalt(4)))
 
 
-class TestSessions(base.BaseTestCase):
+class SessionsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -77,7 +77,7 @@ class TestSessions(base.BaseTestCase):
         found = path.stat()
         os.utime(path, (found.st_mtime - seconds,) * 2)
 
-    def test_found(self):
+    def test_finds_open_sessions(self):
         session, token = self.open()
         self.assertEqual(session, self.sessions.find(token))
         self.assertEqual(session, self.sessions.get(session.id))
@@ -85,12 +85,12 @@ class TestSessions(base.BaseTestCase):
         other, _token = self.open(self.bob)
         self.assertEqual([session, other], self.sessions.all())
 
-    def test_tokens(self):
+    def test_tokens_are_random(self):
         tokens = {self.open()[1] for _ in range(20)}
         self.assertEqual(20, len(tokens))
         self.assertEqual({43}, set(map(len, tokens)))
 
-    def test_not_found(self):
+    def test_rejects_invalid_tokens_and_ids(self):
         session, token = self.open()
         for text in ('', token[:-1], token + 'x', session.id, '../' + token,
                      '\ud800', 'x' * 10 ** 5):
@@ -99,15 +99,15 @@ class TestSessions(base.BaseTestCase):
                      '0' * 16, session.digest):
             self.assertIsNone(self.sessions.get(text))
 
-    def test_forged(self):
-        """Same Id, another token."""
+    def test_rejects_session_file_with_other_digest(self):
+        """A file with the same id, but another token."""
         session, token = self.open()
         (self.files / session.id).unlink()
         forged = dataclasses.replace(session, digest='0' * 64)
         self.sessions._write(forged)
         self.assertIsNone(self.sessions.find(token))
 
-    def test_no_secret_on_disk(self):
+    def test_stores_no_secret(self):
         session, token = self.open()
         text = (self.files / session.id).read_text()
         for secret in (token, self.admin.digest.decode(), 'secret'):
@@ -117,7 +117,7 @@ class TestSessions(base.BaseTestCase):
         self.assertEqual(0o600, (self.files / session.id).stat().st_mode
                          & 0o777)
 
-    def test_other_worker(self):
+    def test_workers_share_sessions(self):
         session, token = self.open()
         other = self.worker()
         self.assertEqual(session, other.find(token))
@@ -125,23 +125,23 @@ class TestSessions(base.BaseTestCase):
         self.assertIsNone(self.sessions.find(token))
         self.assertEqual([], self.sessions.all())
 
-    def test_closed_twice(self):
+    def test_close_is_idempotent(self):
         session, _token = self.open()
         self.sessions.close(session)
         self.sessions.close(session)
 
-    def test_expires(self):
+    def test_expires_after_timeout(self):
         session, token = self.open()
         self.age(session, sessions.DEFAULT - 5)
         self.assertIsNotNone(self.sessions.find(token))
-        # That was a use.
+        # find() extended the session.
         self.age(session, sessions.DEFAULT - 5)
         self.assertIsNotNone(self.sessions.find(token))
         self.age(session, sessions.DEFAULT + 1)
         self.assertIsNone(self.sessions.find(token))
         self.assertFalse((self.files / session.id).exists())
 
-    def test_to_look_is_no_use(self):
+    def test_listing_does_not_extend_session(self):
         session, token = self.open()
         self.age(session, sessions.DEFAULT - 5)
         self.sessions.all()
@@ -149,7 +149,7 @@ class TestSessions(base.BaseTestCase):
         self.age(session, 6)
         self.assertIsNone(self.sessions.find(token))
 
-    def test_timeout(self):
+    def test_set_timeout(self):
         session, token = self.open()
         self.age(session, 40)
         self.sessions.set_timeout(60)
@@ -159,12 +159,12 @@ class TestSessions(base.BaseTestCase):
         self.sessions.set_timeout(30)
         self.assertIsNone(self.sessions.find(token))
 
-    def test_timeout_that_others_wrote(self):
+    def test_ignores_invalid_timeout(self):
         for value in 'x', None, True, 5, 10 ** 9, 40.5:
             self.state.section['SessionTimeout'] = value
             self.assertEqual(sessions.DEFAULT, self.sessions.timeout)
 
-    def test_ends_with_password_role_and_account(self):
+    def test_ends_when_password_or_role_changes(self):
         for changed in (account(password=b'new'),
                         dataclasses.replace(self.admin, role='ReadOnly')):
             session, token = self.open()
@@ -174,8 +174,8 @@ class TestSessions(base.BaseTestCase):
             self.login.given['admin'] = self.admin
             self.assertIsNone(self.sessions.find(token))
 
-    def test_account_that_comes_back(self):
-        """The file of accounts was not there for a moment."""
+    def test_survives_temporary_loss_of_account(self):
+        """The accounts file was missing for a moment."""
         _session, token = self.open()
         del self.login.given['admin']
         self.assertIsNone(self.sessions.find(token))
@@ -183,13 +183,13 @@ class TestSessions(base.BaseTestCase):
         self.login.given['admin'] = self.admin
         self.assertIsNotNone(self.sessions.find(token))
 
-    def test_worker_that_is_behind(self):
-        """It has not yet seen the password another has checked."""
+    def test_accepts_password_that_another_worker_checked(self):
+        """This worker has not read the new password yet."""
         self.login.behind = {'admin': account(password=b'old')}
         _session, token = self.open()
         self.assertIsNotNone(self.sessions.find(token))
 
-    def test_most_of_one(self):
+    def test_limits_sessions_of_one_user(self):
         first, token = self.open()
         second, second_token = self.open()
         others = self.open(self.bob)[1]
@@ -197,19 +197,19 @@ class TestSessions(base.BaseTestCase):
         self.age(second, 20)
         for _ in range(sessions.MOST_OF_ONE - 1):
             self.open()
-        # The one longest unused has gone, not the oldest.
+        # The least recently used session ended, not the oldest.
         self.assertIsNone(self.sessions.find(second_token))
         self.assertIsNotNone(self.sessions.find(token))
         self.assertIsNotNone(self.sessions.find(others))
 
-    def test_most_of_all(self):
+    def test_limits_all_sessions(self):
         self.useFixture(fixtures.MockPatchObject(sessions, 'MOST', 5))
         found = [self.open(self.bob) for _ in range(5)]
         self.assertRaises(sessions.TooMany, self.open)
         self.sessions.close(found[0][0])
         self.open()
 
-    def test_broken_file(self):
+    def test_removes_broken_file(self):
         session, token = self.open()
         for text in '', '{', '[]', '{"id": 1}':
             path = self.files / session.id
@@ -219,20 +219,20 @@ class TestSessions(base.BaseTestCase):
             self.assertFalse(path.exists())
             path.write_text(text)
 
-    def test_files_that_are_something_else(self):
+    def test_ignores_other_files(self):
         session, token = self.open()
         good = json.loads((self.files / session.id).read_text())
         for number, change in enumerate((
                 {'signature': 5}, {'digest': None}, {'created': 'x'},
                 {'user': []}, {'context': 1})):
-            (self.files / ('%016d' % number)).write_text(
+            (self.files / f'{number:016}').write_text(
                 json.dumps({**good, **change}))
         (self.files / 'deep').write_text('[' * 100000)
         (self.files / 'folder').mkdir()
         self.assertEqual([session], self.sessions.all())
         self.assertEqual(session, self.sessions.find(token))
 
-    def test_folder_is_gone(self):
+    def test_recreates_removed_folder(self):
         _session, token = self.open()
         for path in self.files.iterdir():
             path.unlink()
@@ -243,21 +243,21 @@ class TestSessions(base.BaseTestCase):
         self.open()
         self.assertEqual(1, len(self.sessions.all()))
 
-    def test_killed_while_writing(self):
+    def test_ignores_incomplete_file(self):
         self.open()
         (self.files / '.1-0123').write_text('{')
         self.assertEqual(1, len(self.sessions.all()))
 
-    def test_no_credentials(self):
+    def test_sessions_without_credentials(self):
         self.login.required = False
         session, token = self.sessions.open('who', None, HERE)
         self.assertEqual('who', self.sessions.find(token).user)
-        # Once there are, those do not count.
+        # They are invalid once credentials are required.
         self.login.required = True
         self.login.given['who'] = account('who')
         self.assertIsNone(self.sessions.find(token))
 
-    def test_a_check_is_one_look(self):
+    def test_find_does_not_read_unchanged_file(self):
         _session, token = self.open()
         self.sessions.find(token)
         opened = self.useFixture(fixtures.MockPatch('builtins.open')).mock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shared folder: whose it is, where, and how long."""
+"""The shared folder: location, owner, permissions, removal."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services import shared_directory
 
 
-class TestFolder(base.BaseTestCase):
+class SharedDirectoryTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -26,7 +26,7 @@ class TestFolder(base.BaseTestCase):
         self.addCleanup(found.close)
         return found
 
-    def test_same_configuration_same_folder(self):
+    def test_configuration_determines_folder(self):
         one, two = self.folder(), self.folder()
         self.assertEqual(one.make(), two.make())
         self.assertEqual(self.base, one.path.parent)
@@ -35,13 +35,13 @@ class TestFolder(base.BaseTestCase):
         self.assertNotEqual(one.path, other.path)
         self.assertEqual(one.path, self.folder(SUSHY_EMULATOR_X=1).path)
 
-    def test_a_thread_of_the_parent_was_making_it(self):
+    def test_child_process_can_make_folder_while_parent_held_lock(self):
         folder = self.folder()
         with folder._lock:
             if not (pid := os.fork()):
                 code = 1
                 try:
-                    signal.alarm(20)    # instead of for ever
+                    signal.alarm(20)    # no endless wait
                     folder.make()
                     code = 0
                 finally:
@@ -49,7 +49,7 @@ class TestFolder(base.BaseTestCase):
         self.assertEqual(0, os.waitpid(pid, 0)[1])
         self.assertTrue(folder.path.is_dir())
 
-    def test_sets_have_no_order(self):
+    def test_path_does_not_depend_on_order_of_sets(self):
         script = (
             'from sushy_kubevirt.redfish.services import shared_directory\n'
             'print(shared_directory.SharedDirectory({'
@@ -62,61 +62,61 @@ class TestFolder(base.BaseTestCase):
             for seed in ('1', '2', '3')}
         self.assertEqual(1, len(paths))
 
-    def test_temporary(self):
+    def test_defaults_to_temporary_directory(self):
         self.useFixture(fixtures.MonkeyPatch(
             'tempfile.tempdir', str(self.base)))
         folder = shared_directory.SharedDirectory({})
         self.addCleanup(folder.close)
         self.assertEqual(self.base, folder.make().parent)
 
-    def test_made_with_its_parents(self):
+    def test_creates_parents(self):
         folder = self.folder(
             SUSHY_EMULATOR_STATE_DIR=str(self.base / 'a' / 'b'))
         self.assertTrue(folder.make().is_dir())
 
-    def refused(self, words):
+    def assert_rejected(self, words):
         exc = self.assertRaises(errors.ConfigError, self.folder().make)
         self.assertIn(words, str(exc))
         self.assertIn('SUSHY_EMULATOR_STATE_DIR', str(exc))
 
-    def test_symlink(self):
+    def test_rejects_symlink(self):
         target = self.base / 'target'
         target.mkdir(mode=0o700)
         self.folder().path.symlink_to(target)
-        self.refused('is not a folder of this user alone')
+        self.assert_rejected('is not a folder of this user alone')
 
-    def test_file(self):
+    def test_rejects_file(self):
         self.folder().path.write_text('')
-        self.refused('is not a folder of this user alone')
+        self.assert_rejected('is not a folder of this user alone')
 
-    def test_open_to_others(self):
+    def test_rejects_folder_that_others_can_open(self):
         self.folder().path.mkdir()
         self.folder().path.chmod(0o755)
-        self.refused('is not a folder of this user alone')
+        self.assert_rejected('is not a folder of this user alone')
 
-    def test_someone_elses(self):
+    def test_rejects_folder_of_another_user(self):
         me = os.geteuid()
         self.useFixture(fixtures.MockPatch('os.geteuid', lambda: me + 1))
-        # It is made, and turns out to be that of the true user.
-        self.refused('is not a folder of this user alone')
+        # The new folder belongs to the real user.
+        self.assert_rejected('is not a folder of this user alone')
 
-    def test_anybody_may_write_beside_it(self):
+    def test_rejects_parent_that_all_users_can_write(self):
         self.base.chmod(0o777)
-        self.refused('All users can replace')
+        self.assert_rejected('All users can replace')
         self.base.chmod(0o1777)
         self.folder().make()
 
-    def test_cannot_be_made(self):
+    def test_error_when_folder_cannot_be_created(self):
         (self.base / 'file').write_text('')
         self.config['SUSHY_EMULATOR_STATE_DIR'] = str(self.base / 'file')
-        self.refused('cannot be made')
+        self.assert_rejected('cannot be made')
 
-    def test_made_again(self):
+    def test_recreates_removed_folder(self):
         folder = self.folder()
         folder.make().rmdir()
         self.assertTrue(folder.make().is_dir())
 
-    def test_left_over(self):
+    def test_removes_old_unused_folders(self):
         held = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/held')
         left = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/left')
         new = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/new')

@@ -10,7 +10,7 @@ from oslotest import base
 from sushy_kubevirt.redfish.services import written_versions
 
 
-class TestWrites(base.BaseTestCase):
+class WrittenVersionsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -18,44 +18,44 @@ class TestWrites(base.BaseTestCase):
         self.one = written_versions.WrittenVersions(self.folder)
         self.two = written_versions.WrittenVersions(self.folder)
 
-    def test_what_one_notes_the_other_sees(self):
+    def test_other_worker_reads_recorded_version(self):
         self.assertEqual(0, self.two.latest('a'))
         self.one.record('a', '12')
         self.assertEqual(12, self.two.latest('a'))
         self.assertEqual(0, self.two.latest('b'))
 
-    def test_the_highest_counts(self):
+    def test_latest_is_highest_version(self):
         self.one.record('a', '12')
         self.two.record('a', '11')
         self.assertEqual(12, self.one.latest('a'))
         self.two.record('a', '13')
         self.assertEqual(13, self.one.latest('a'))
 
-    def test_it_lasts_a_while(self):
+    def test_records_expire(self):
         self.one.record('a', '12')
         with mock.patch.object(written_versions.time, 'monotonic',
                                return_value=written_versions.time.monotonic()
                                + written_versions.VALID_SECONDS):
             self.assertEqual(0, self.two.latest('a'))
 
-    def test_what_cannot_be_compared(self):
+    def test_ignores_versions_that_are_no_numbers(self):
         for version in None, '', 'abc', '-1', str(1 << 64):
             self.one.record('a', version)
             self.assertEqual(0, self.two.latest('a'))
 
-    def test_another_process(self):
+    def test_other_process_reads_recorded_version(self):
         if not (pid := os.fork()):
             self.one.record('a', '7')
             os._exit(0)
         os.waitpid(pid, 0)
         self.assertEqual(7, self.two.latest('a'))
 
-    def test_a_thread_of_the_parent_was_about_to_note(self):
+    def test_child_process_can_record_while_parent_held_lock(self):
         with self.one._lock:
             if not (pid := os.fork()):
                 code = 1
                 try:
-                    signal.alarm(20)    # instead of for ever
+                    signal.alarm(20)    # no endless wait
                     self.one.record('a', '12')
                     code = 0
                 finally:
@@ -63,7 +63,7 @@ class TestWrites(base.BaseTestCase):
         self.assertEqual(0, os.waitpid(pid, 0)[1])
         self.assertEqual(12, self.two.latest('a'))
 
-    def test_garbage(self):
+    def test_survives_corrupted_file(self):
         with open(os.path.join(self.folder, 'writes'), 'r+b') as stream:
             stream.write(
                 os.urandom(
