@@ -264,18 +264,19 @@ def _emulator(bmc, world, vm, secret):
                          f'Deployment {name} is being created.')
     present = world.deployment.get('status') or {}
     if not deployments.is_ready(world.deployment):
-        where = 'kubectl describe pods --namespace %s --selector %s=%s' % (
-            bmc.namespace, naming.LABEL, naming.label(bmc.name))
+        pods = (f'--namespace {bmc.namespace} '
+                f'--selector {naming.LABEL}={naming.label(bmc.name)}')
+        where = f'kubectl describe pods {pods}'
         # Until the present pod was ready once, it is starting.
         if _is_coming(world.deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
-                'The pod of Deployment %s is being started. If that takes '
-                'long, see %s.' % (name, where))
+                f'The pod of Deployment {name} is being started. If that '
+                f'takes long, see {where}.')
         return Condition(
             EMULATOR, False, 'EmulatorNotReady',
-            'The pod of Deployment %s is not ready.%s See %s.'
-            % (name, _why(present), where))
+            f'The pod of Deployment {name} is not ready.{_why(present)} '
+            f'See {where}, and kubectl logs {pods} --all-containers.')
     if world.waiting:
         return Condition(
             EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '

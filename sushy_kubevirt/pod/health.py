@@ -52,9 +52,10 @@ class Server:
     def __init__(self, address, port, live, ready, metrics):
         self.address = address
         self.port = port
-        self._pages = {'/livez': (_probe_page, live),
-                       '/readyz': (_probe_page, ready),
+        self._pages = {'/livez': (self._probe_page, live),
+                       '/readyz': (self._probe_page, ready),
                        '/metrics': (_metrics_page, metrics)}
+        self._problems = {}
         self._selector = self._thread = self._listener = None
 
     def start(self):
@@ -150,19 +151,32 @@ class Server:
         if len(words) != 3:
             return _response(400, 'Not an HTTP request.\n')
         method, target, _version = words
-        make, function = self._pages.get(
-            target.partition('?')[0], (None, None))
+        target = target.partition('?')[0]
+        make, function = self._pages.get(target, (None, None))
         if make is None:
             return _response(404, f"Supported: {', '.join(self._pages)}.\n")
         if method not in ('GET', 'HEAD'):
             return _response(405, 'Method not allowed; use GET or HEAD.\n')
         try:
-            code, text, kind = make(function)
+            code, text, kind = make(target, function)
         except Exception:
             LOG.exception('%s: unexpected error', target)
             code, kind = 500, _TEXT
             text = 'Unexpected error; see the log.\n'
         return _response(code, text, kind, method == 'HEAD')
+
+    def _probe_page(self, path, function):
+        problem = function() or ''
+        # The kubelet does not report the body of the response.
+        if problem != self._problems.get(path, ''):
+            self._problems[path] = problem
+            if problem:
+                LOG.warning('%s fails: %s', path, problem)
+            else:
+                LOG.info('%s succeeds again', path)
+        if problem:
+            return 503, problem + '\n', _TEXT
+        return 200, 'ok\n', _TEXT
 
 
 class _Client:
@@ -188,14 +202,7 @@ def _close(selector, clients, socks):
         sock.close()
 
 
-def _probe_page(function):
-    problem = function()
-    if problem:
-        return 503, problem + '\n', _TEXT
-    return 200, 'ok\n', _TEXT
-
-
-def _metrics_page(function):
+def _metrics_page(_path, function):
     return 200, function(), _METRICS
 
 

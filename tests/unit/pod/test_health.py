@@ -47,6 +47,19 @@ class HealthTestCase(base.BaseTestCase):
         self.assertEqual((503, b'The watch broke.\n'), self.ask('/readyz'))
         self.assertEqual(200, self.ask('/livez')[0])
 
+    def test_logs_each_change_of_a_probe_once(self):
+        with self.assertLogs(health.LOG) as logged:
+            self.ask('/readyz')
+            for problem in 'The watch broke.', 'No login is possible.', '':
+                self.ready.return_value = problem
+                self.ask('/readyz')
+                self.ask('/readyz?verbose')
+        self.assertEqual(
+            ['/readyz fails: The watch broke.',
+             '/readyz fails: No login is possible.',
+             '/readyz succeeds again'],
+            [record.getMessage() for record in logged.records])
+
     def test_exception_in_probe_gets_500(self):
         logging.getLogger(health.__name__).setLevel(logging.CRITICAL)
         self.addCleanup(logging.getLogger(health.__name__).setLevel,
