@@ -157,7 +157,7 @@ class Watcher:
     def _record_failure(self, error, failures):
         # A single failure is not reported, as watches break regularly.
         if failures > 1 or not self.listed:
-            if self.error is None:
+            if str(error) != str(self.error):
                 LOG.warning('Watch of %s failed, trying again: %s',
                             self.resource, error)
             self.error = error

@@ -68,6 +68,23 @@ class WatcherTestCase(base.BaseTestCase):
         self.assertEqual(['list', 'watch', 'watch'],
                          self.calls(errors.Unavailable('broke'))[:3])
 
+    def test_logs_each_change_of_the_error_once(self):
+        class Refused(Client):
+
+            def pages(self, *args):
+                if self.faults:
+                    raise self.faults.pop(0)
+                return super().pages(*args)
+
+        with self.assertLogs(watcher.LOG) as logged:
+            self.run_watcher(Refused(
+                *map(errors.Unavailable, ('refused', 'refused')),
+                *map(errors.AccessDenied, ('no right', 'no right')),
+                errors.Unavailable('refused')))
+        said = [record.getMessage().rpartition(': ')[2]
+                for record in logged.records[:3]]
+        self.assertEqual(['refused', 'no right', 'refused'], said)
+
     def test_only_first_list_ends_broken_state(self):
         """The first complete list makes the cache current.
 
