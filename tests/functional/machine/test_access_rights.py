@@ -133,12 +133,12 @@ class MediaAccessTestCase(media_case.UploadingTestCase):
             one.insert_media('Cd', self.source(
                 self.url(f'private/{mode}.iso'),
                 username=self.images.USER, password=self.images.PASSWORD))
-            self.comes(one, media_case.S.READY)
+            self.wait_state(one, media_case.S.READY)
         # The killed insert leaves objects that the next BMC removes.
         self.run_bmc(machine.name, 'insert', 'USBStick', self.url(), writes=2)
         self.until('unfinished insert removed', lambda: '"gone"' not in (
-            self.remembered(machine)) and '"next"' not in (
-            self.remembered(machine)))
+            self.annotation(machine)) and '"next"' not in (
+            self.annotation(machine)))
         machine.eject_media('Cd')
         machine.delete_media_certificate('Cd', certificate.id)
         used = {(verb, resource)

@@ -14,8 +14,8 @@ ON, OFF = machine_case.ON, machine_case.OFF
 
 class DriveTestCase(media_case.MediaTestCase):
 
-    def check_untouched(self, machine, before):
-        """The VM was not started, stopped or given another boot order."""
+    def check_unchanged(self, machine, before):
+        """Check that run strategy and boot order have not changed."""
         vm = self.sandbox.vm(machine.name)
         self.assertEqual(before['spec'].get('runStrategy'),
                          vm['spec'].get('runStrategy'))
@@ -24,18 +24,18 @@ class DriveTestCase(media_case.MediaTestCase):
                 device for device in vm['spec']['template']['spec']['domain'][
                     'devices'][kind] if 'bootOrder' in device])
 
-    def test_empty_drive_of_a_vm_that_is_off(self):
+    def test_insert_into_empty_drive_of_stopped_vm(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         before = self.sandbox.vm(machine.name)
         source = self.source()
         self.assertIsNone(machine.medium('Cd'))
         machine.insert_media('Cd', source)
-        medium = self.comes(machine, S.READY)
+        medium = self.wait_state(machine, S.READY)
         self.assertEqual(
             (source.url, source.url.rpartition('/')[2], 100.0, False, True),
             (medium.url, medium.image_name, medium.progress,
              medium.pending_restart, medium.write_protected))
-        self.check_untouched(machine, before)
+        self.check_unchanged(machine, before)
         self.assertEqual(
             ({'name': 'cd', 'cdrom': {'bus': 'sata'}},
              {'name': 'cd', 'dataVolume': {
@@ -43,11 +43,11 @@ class DriveTestCase(media_case.MediaTestCase):
             self.drive_of(machine))
         machine.reset(R.ON)
         self.becomes(machine, ON)
-        self.assertEqual(S.READY, self.comes(machine, S.READY).state)
+        self.assertEqual(S.READY, self.wait_state(machine, S.READY).state)
         vmi = self.uid(machine.name)
         machine.eject_media('Cd')
         self.assertIsNone(machine.medium('Cd'))
-        self.nothing_left(machine)
+        self.wait_clean(machine)
         self.assertEqual(({'name': 'cd', 'cdrom': {'bus': 'sata'}}, None),
                          self.drive_of(machine))
         self.until('an empty drive', lambda: not media_case.find(
@@ -55,14 +55,14 @@ class DriveTestCase(media_case.MediaTestCase):
         self.assertEqual(vmi, self.uid(machine.name))
         machine.eject_media('Cd')
 
-    def test_empty_drive_of_a_running_vm_is_filled_at_once(self):
+    def test_insert_into_empty_drive_of_running_vm(self):
         machine = self.machine('Always', change=media_case.drop_medium,
                                off=False)
         before = self.sandbox.vm(machine.name)
         vmi = self.uid(machine.name)
-        for _ in range(2):      # and replaced
+        for _ in range(2):  # insert, then replace
             machine.insert_media('Cd', self.source())
-            medium = self.comes(machine, S.READY)
+            medium = self.wait_state(machine, S.READY)
             self.assertFalse(medium.pending_restart)
             # The import may be done before KubeVirt has seen the change.
             self.sandbox.wait(
@@ -72,16 +72,16 @@ class DriveTestCase(media_case.MediaTestCase):
                 == medium.data_volume)
         self.assertEqual(vmi, self.uid(machine.name))
         self.assertEqual([medium.data_volume], self.data_volumes(machine))
-        self.check_untouched(machine, before)
+        self.check_unchanged(machine, before)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_drive_is_added_to_a_vm_without(self):
+    def test_insert_adds_missing_drive(self):
         machine = self.machine('Halted', change=media_case.drop_drive)
         before = self.sandbox.vm(machine.name)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
-        self.check_untouched(machine, before)
+        self.wait_state(machine, S.READY)
+        self.check_unchanged(machine, before)
         disk, volume = self.drive_of(machine, 'bmc-cd')
         self.assertIn('cdrom', disk)
         self.assertTrue(volume)
@@ -91,13 +91,13 @@ class DriveTestCase(media_case.MediaTestCase):
             machine.name, 1)['device'])
         self.becomes(machine, ON)
         # After the one-time boot the medium stays until it is ejected.
-        self.until('over', lambda: machine.boot().enabled
+        self.until('override disabled', lambda: machine.boot().enabled
                    is boot.Enabled.DISABLED)
         self.assertEqual(S.READY, machine.medium('Cd').state)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_boot_once_set_before_the_medium_is_there(self):
+    def test_one_time_boot_set_before_insert(self):
         bmc = self.bmc()
         self.until('CDI', lambda: bmc.media.cdi_available)
         for change in (media_case.drop_drive, media_case.drop_medium):
@@ -112,16 +112,16 @@ class DriveTestCase(media_case.MediaTestCase):
             self.assertEqual('Cd', self.sandbox.wait_boot(
                 machine.name, 1)['class'])
             self.becomes(machine, ON)
-            self.until('over', lambda: machine.boot().enabled
+            self.until('override disabled', lambda: machine.boot().enabled
                        is boot.Enabled.DISABLED)
             self.wait_override_removed(machine.name)
             self.sandbox.guest_does(machine.name, 'reboot')
             self.assertEqual('Hdd', self.sandbox.wait_boot(
                 machine.name, 2)['class'])
             machine.eject_media('Cd')
-            self.nothing_left(machine)
+            self.wait_clean(machine)
 
-    def test_lasting_override_outlives_media(self):
+    def test_continuous_override_survives_eject(self):
         machine = self.machine('Halted', change=media_case.drop_drive)
         machine.insert_media('Cd', self.source())
         machine.set_boot(boot.Target.CD, boot.Enabled.CONTINUOUS)
@@ -138,18 +138,18 @@ class DriveTestCase(media_case.MediaTestCase):
         machine.set_boot(enabled=boot.Enabled.DISABLED)
         self.assertNotIn('bootOrder', self.drive_of(machine, 'bmc-cd')[0])
 
-    def test_foreign_medium_is_left_alone(self):
+    def test_foreign_medium_stays(self):
         machine = self.machine('Halted')
         foreign = self.drive_of(machine)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         self.assertEqual(foreign, self.drive_of(machine))
         self.assertTrue(self.drive_of(machine, 'bmc-cd')[1])
         machine.eject_media('Cd')
         self.assertEqual(foreign, self.drive_of(machine))
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_drive_that_the_guest_lacks_waits_for_the_next_start(self):
+    def test_added_drive_is_pending_until_restart(self):
         machine = self.machine('Always', change=media_case.drop_drive,
                                off=False)
         vmi = self.uid(machine.name)
@@ -158,31 +158,31 @@ class DriveTestCase(media_case.MediaTestCase):
         self.sandbox.wait('virtualmachines', machine.name, lambda vm: any(
             c['type'] == 'RestartRequired' and c['status'] == 'True'
             for c in vm['status']['conditions']))
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         self.stays(lambda: self.uid(machine.name) == vmi, 0.2)
         machine.reset(R.FORCE_RESTART)
         self.sandbox.wait_running(machine.name, other_than=vmi)
-        self.until('it is there',
+        self.until('medium in the guest',
                    lambda: not machine.medium('Cd').pending_restart)
         machine.eject_media('Cd')
-        # The guest has it until it ends.
+        # The DataVolume stays until the guest ends.
         self.stays(lambda: medium.data_volume in self.data_volumes(machine),
                    1)
         machine.reset(R.FORCE_OFF)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_guest_that_keeps_a_medium_gets_others(self):
+    def test_insert_while_guest_keeps_ejected_medium(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('USBStick', self.source())
-        self.comes(machine, S.READY, 'USBStick')
+        self.wait_state(machine, S.READY, 'USBStick')
         machine.reset(R.ON)
         self.becomes(machine, ON)
         machine.eject_media('USBStick')
         for _ in range(2):
             machine.insert_media('Cd', self.source())
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
         machine.eject_media('Cd')
-        self.until('the drive is empty', lambda: not media_case.find(
+        self.until('an empty drive', lambda: not media_case.find(
             self.sandbox.vmi(machine.name)['spec']['volumes'], 'cd'))
         self.assertEqual([], [
             condition for condition in self.sandbox.vmi(machine.name)[
@@ -190,19 +190,19 @@ class DriveTestCase(media_case.MediaTestCase):
             if condition['type'] == 'Synchronized'])
         for _ in range(4):
             machine.insert_media('USBStick', self.source())
-            self.comes(machine, S.READY, 'USBStick')
+            self.wait_state(machine, S.READY, 'USBStick')
         machine.eject_media('USBStick')
         machine.reset(R.FORCE_OFF)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_vm_without_hotplug(self):
+    def test_insert_without_hotplug_is_pending(self):
         def change(spec):
             media_case.drop_medium(spec)
             spec['domain']['devices']['disableHotplug'] = True
 
         machine = self.machine('Halted', change=change)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         machine.reset(R.ON)
         self.becomes(machine, ON)
         self.assertFalse(machine.medium('Cd').pending_restart)
@@ -210,13 +210,13 @@ class DriveTestCase(media_case.MediaTestCase):
             'Cd', self.source()).pending_restart)
         machine.eject_media('Cd')
         machine.reset(R.FORCE_OFF)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_vm_whose_volumes_migrate(self):
+    def test_insert_does_not_migrate_volumes(self):
         machine = self.machine('Halted')
         for device in 'Cd', 'USBStick':
             machine.insert_media(device, self.source())
-            self.comes(machine, S.READY, device)
+            self.wait_state(machine, S.READY, device)
         self.sandbox.patch('virtualmachines', machine.name, {
             'spec': {'updateVolumesStrategy': 'Migration'}})
         machine.reset(R.ON)
@@ -225,8 +225,8 @@ class DriveTestCase(media_case.MediaTestCase):
             for _ in range(2):
                 self.assertTrue(machine.insert_media(
                     device, self.source()).pending_restart)
-                self.comes(machine, S.READY, device)
-                # What KubeVirt would take for a volume to be migrated.
+                self.wait_state(machine, S.READY, device)
+                # KubeVirt would migrate a volume with another DataVolume.
                 there = {each['name']: each.get('dataVolume') for each in
                          self.sandbox.vmi(machine.name)['spec']['volumes']}
                 for each in self.sandbox.vm(machine.name)['spec'][
@@ -236,18 +236,18 @@ class DriveTestCase(media_case.MediaTestCase):
                                          each.get('dataVolume'))
             machine.eject_media(device)
         machine.reset(R.FORCE_OFF)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_usb_stick(self):
+    def test_usb_stick_write_protection_and_restart(self):
         machine = self.machine('Halted')
         machine.insert_media('USBStick', self.source(write_protected=False))
-        medium = self.comes(machine, S.READY, 'USBStick')
+        medium = self.wait_state(machine, S.READY, 'USBStick')
         self.assertFalse(medium.write_protected)
         disk, volume = self.drive_of(machine, 'bmc-usb')
         self.assertEqual('usb', disk['disk']['bus'])
         self.assertFalse(disk['disk'].get('readonly'))
         machine.insert_media('USBStick', self.source())
-        self.comes(machine, S.READY, 'USBStick')
+        self.wait_state(machine, S.READY, 'USBStick')
         self.assertTrue(
             self.drive_of(machine, 'bmc-usb')[0]['disk']['readonly'])
         machine.reset(R.ON)
@@ -258,26 +258,26 @@ class DriveTestCase(media_case.MediaTestCase):
         machine.eject_media('USBStick')
         self.assertEqual((None, None), self.drive_of(machine, 'bmc-usb'))
         machine.reset(R.FORCE_OFF)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
 
 class WithoutGateTestCase(media_case.MediaTestCase):
 
     GATE = False
 
-    def test_drive_comes_and_goes_with_its_medium(self):
+    def test_eject_removes_drive(self):
         machine = self.machine('Halted', change=media_case.drop_drive)
         spec = self.sandbox.vm(machine.name)['spec']
         for _ in range(2):
             machine.insert_media('Cd', self.source())
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
             self.assertNotIn('hotpluggable', self.drive_of(
                 machine, 'bmc-cd')[1]['dataVolume'])
         machine.eject_media('Cd')
         self.assertEqual(spec, self.sandbox.vm(machine.name)['spec'])
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_running_vm_gets_it_with_its_next_start(self):
+    def test_insert_is_pending_until_restart(self):
         machine = self.machine('Always', off=False)
         vmi = self.uid(machine.name)
         spec = self.sandbox.vm(machine.name)['spec']
@@ -285,15 +285,15 @@ class WithoutGateTestCase(media_case.MediaTestCase):
             'Cd', self.source()).pending_restart)
         machine.reset(R.FORCE_RESTART)
         self.sandbox.wait_running(machine.name, other_than=vmi)
-        self.until('it is there',
+        self.until('medium in the guest',
                    lambda: not machine.medium('Cd').pending_restart)
         machine.eject_media('Cd')
         self.assertIsNone(machine.medium('Cd'))
         self.assertEqual(spec, self.sandbox.vm(machine.name)['spec'])
         machine.reset(R.FORCE_OFF)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_gate_that_is_switched_off_meanwhile(self):
+    def test_eject_after_gate_is_disabled(self):
         self.sandbox.set_gates(on=['DeclarativeHotplugVolumes'])
         machine = self.machine('Halted', self.bmc(gates_seconds=600),
                                change=media_case.drop_drive)
@@ -301,10 +301,10 @@ class WithoutGateTestCase(media_case.MediaTestCase):
         self.sandbox.set_gates(off=['DeclarativeHotplugVolumes'])
         machine.eject_media('Cd')
         self.assertEqual((None, None), self.drive_of(machine, 'bmc-cd'))
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
 
 LateDriveTestCase = lagging_controllers.lagging(
     DriveTestCase,
-    'test_empty_drive_of_a_running_vm_is_filled_at_once',
-    'test_drive_is_added_to_a_vm_without')
+    'test_insert_into_empty_drive_of_running_vm',
+    'test_insert_adds_missing_drive')

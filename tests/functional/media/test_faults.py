@@ -18,13 +18,13 @@ S = media_case.S
 KIND = {'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume'}
 
 
-class DeathTestCase(media_case.MediaTestCase):
-    """A process dies after each of its writes; another one comes."""
+class KilledTestCase(media_case.MediaTestCase):
+    """A BMC is killed after each of its writes; another one continues."""
 
-    def each_death(self, machine, *words):
-        """Do something again and again, killed one write later each time.
+    def run_killed(self, machine, *words):
+        """Repeat an action, killed one write later each time.
 
-        :yields: after each, whether it finished
+        :yields: whether the action finished, after each time
         """
         for writes in itertools.count(1):
             finished = self.run_bmc(machine.name, *words, writes=writes)
@@ -33,46 +33,44 @@ class DeathTestCase(media_case.MediaTestCase):
                 self.assertGreater(writes, 2)
                 return
 
-    def only(self, machine, wanted):
-        """Wait until there are these DataVolumes and no others, all of them
-        spoken of.
-        """
+    def wait_only(self, machine, expected):
+        """Wait until exactly these DataVolumes and their claims exist."""
         last = []
 
-        def so():
+        def is_expected():
             last[:] = [self.data_volumes(machine), self.owned(
                 'persistentvolumeclaims', machine)]
-            return all(each == sorted(wanted()) for each in last)
+            return all(each == sorted(expected()) for each in last)
 
-        self.until('what is wanted', so)
+        self.until('expected DataVolumes and claims', is_expected)
 
-    def test_insert(self):
+    def test_insert_of_killed_bmc(self):
         bmc = self.bmc(keeper=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         url = self.images.url + '/private/k.iso'
-        for finished in self.each_death(
+        for finished in self.run_killed(
                 machine, 'insert', 'Cd', url, self.images.USER,
                 self.images.PASSWORD):
             successor = self.bmc()
             other = successor.machine(machine.name)
-            self.until('no half insert', lambda: '"next"' not in (
-                self.remembered(machine) or ''))
+            self.until('no unfinished insert', lambda: '"next"' not in (
+                self.annotation(machine) or ''))
             medium = other.medium('Cd')
             if finished:
                 self.assertIsNotNone(medium)
             if medium is None:
-                self.nothing_left(machine)
+                self.wait_clean(machine)
             else:
-                self.comes(other, S.READY)
-                self.only(machine, lambda: [medium.data_volume])
-            # The next one works, whatever there was.
+                self.wait_state(other, S.READY)
+                self.wait_only(machine, lambda: [medium.data_volume])
+            # The next insert works in each case.
             other.insert_media('Cd', self.source())
-            self.comes(other, S.READY)
+            self.wait_state(other, S.READY)
             other.eject_media('Cd')
-            self.nothing_left(machine)
+            self.wait_clean(machine)
             successor.close()
 
-    def test_replace(self):
+    def test_replacement_by_killed_bmc(self):
         bmc = self.bmc(keeper=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
@@ -82,18 +80,18 @@ class DeathTestCase(media_case.MediaTestCase):
                                     writes=number + 1)
             successor = self.bmc()
             other = successor.machine(machine.name)
-            self.until('no half insert', lambda: '"next"' not in (
-                self.remembered(machine) or ''))
-            self.comes(other, S.READY)
+            self.until('no unfinished insert', lambda: '"next"' not in (
+                self.annotation(machine) or ''))
+            self.wait_state(other, S.READY)
             medium = other.medium('Cd')
-            self.only(machine, lambda: [medium.data_volume])
+            self.wait_only(machine, lambda: [medium.data_volume])
             if finished:
                 self.assertEqual(url, medium.url)
                 break
             successor.close()
         self.assertGreater(number, 3)
 
-    def test_eject(self):
+    def test_eject_by_killed_bmc(self):
         machine = self.machine('Halted', self.bmc(keeper=False),
                                change=media_case.drop_drive)
         for number in itertools.count(1):
@@ -101,26 +99,26 @@ class DeathTestCase(media_case.MediaTestCase):
             finished = self.run_bmc(machine.name, 'eject', 'Cd', writes=number)
             successor = self.bmc()
             self.assertIsNone(successor.machine(machine.name).medium('Cd'))
-            self.nothing_left(machine)
+            self.wait_clean(machine)
             successor.close()
             if finished:
                 break
         self.assertGreater(number, 2)
 
-    def test_next_insert_does_not_wait_for_what_was_given_up(self):
+    def test_insert_does_not_wait_for_unfinished_one(self):
         bmc = self.bmc({'lapse_seconds': 20})
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         self.run_bmc(machine.name, 'insert', 'Cd', self.url(), writes=2)
         began = time.monotonic()
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         self.assertLess(time.monotonic() - began, 18)
-        self.only(machine, lambda: [machine.medium('Cd').data_volume])
+        self.wait_only(machine, lambda: [machine.medium('Cd').data_volume])
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_many_die_in_a_row(self):
-        # Each leaves a reservation that nobody gives up for now.
+    def test_insert_after_many_killed_bmcs(self):
+        # Each leaves a reservation that does not lapse in this test.
         bmc = self.bmc({'lapse_seconds': 60}, keeper=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for number in range(5):
@@ -132,13 +130,13 @@ class DeathTestCase(media_case.MediaTestCase):
         machine.eject_media('Cd')
         self.assertEqual([], self.data_volumes(machine))
 
-    def test_vm_that_is_deleted(self):
+    def test_deleted_vm_leaves_no_objects(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.source(
             self.images.url + '/private/d.iso', username=self.images.USER,
             password=self.images.PASSWORD))
         machine.insert_media('USBStick', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         self.assertEqual(2, len(self.data_volumes(machine)))
         self.sandbox.delete('virtualmachines', machine.name)
         for plural in ('datavolumes', 'persistentvolumeclaims', 'secrets'):
@@ -148,7 +146,7 @@ class DeathTestCase(media_case.MediaTestCase):
 
 class RaceTestCase(media_case.MediaTestCase):
 
-    def test_insert_and_eject(self):
+    def test_concurrent_insert_and_eject(self):
         one, two = self.bmc(), self.bmc()
         machine = self.machine('Halted', one, change=media_case.drop_medium)
         other = two.machine(machine.name)
@@ -163,11 +161,11 @@ class RaceTestCase(media_case.MediaTestCase):
             if isinstance(inserted, Exception):
                 self.assertIsInstance(inserted, errors.WrongState)
                 self.assertIsNone(machine.medium('Cd'))
-                self.nothing_left(machine)
+                self.wait_clean(machine)
             machine.eject_media('Cd')
-            self.nothing_left(machine)
+            self.wait_clean(machine)
 
-    def test_two_insert(self):
+    def test_concurrent_inserts(self):
         bmcs = [self.bmc(), self.bmc()]
         machine = self.machine('Halted', bmcs[0],
                                change=media_case.drop_medium)
@@ -178,13 +176,13 @@ class RaceTestCase(media_case.MediaTestCase):
             for each in found:
                 if isinstance(each, Exception):
                     self.assertIsInstance(each, errors.WrongState)
-            medium = self.comes(machine, S.READY)
-            self.until('one of them', lambda: [
+            medium = self.wait_state(machine, S.READY)
+            self.until('one DataVolume', lambda: [
                 medium.data_volume] == self.data_volumes(machine))
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_two_devices(self):
+    def test_concurrent_inserts_of_two_devices(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         found = concurrency.at_once(*[
             lambda device=device: machine.insert_media(device, self.source())
@@ -192,13 +190,13 @@ class RaceTestCase(media_case.MediaTestCase):
         self.assertEqual(
             [], [e for e in found if isinstance(e, Exception)])
         for device in ('Cd', 'USBStick'):
-            self.comes(machine, S.READY, device)
+            self.wait_state(machine, S.READY, device)
         self.assertEqual([None, None], concurrency.at_once(*[
             lambda device=device: machine.eject_media(device)
             for device in ('Cd', 'USBStick')]))
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_with_boot_overrides(self):
+    def test_insert_and_boot_override_at_once(self):
         one, two = self.bmc(), self.bmc()
         for _ in range(3):
             machine = self.machine('Halted', one,
@@ -220,22 +218,22 @@ class RaceTestCase(media_case.MediaTestCase):
                     lambda: other.boot().enabled is boot.Enabled.DISABLED,
                 ),
             )
-            self.nothing_left(machine)
+            self.wait_clean(machine)
             devices = self.sandbox.vm(machine.name)['spec']['template'][
                 'spec']['domain']['devices']
             self.assertFalse([each for each in devices['disks']
                               + devices['interfaces']
                               if 'bootOrder' in each])
 
-    def test_a_hundred_in_a_row(self):
+    def test_hundred_inserts_leave_no_objects(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         for _ in range(100):
             machine.insert_media('Cd', self.source())
             machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
         self.assertEqual([], self.data_volumes())
 
-    def test_twenty_at_once(self):
+    def test_twenty_machines_at_once(self):
         bmc = self.bmc()
         names = [self.make('Halted', change=media_case.drop_medium)
                  for _ in range(20)]
@@ -246,18 +244,18 @@ class RaceTestCase(media_case.MediaTestCase):
         self.assertEqual(
             [], [e for e in found if isinstance(e, Exception)])
         for machine in each:
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
         self.assertEqual(20, len(self.data_volumes()))
         self.assertEqual([None] * 20, concurrency.at_once(*[
             lambda machine=machine: machine.eject_media('Cd')
             for machine in each]))
         for machine in each:
-            self.nothing_left(machine)
+            self.wait_clean(machine)
 
 
-class BadMomentTestCase(media_case.MediaTestCase):
+class FaultTestCase(media_case.MediaTestCase):
 
-    def test_every_write_survives_one(self):
+    def test_each_write_survives_each_fault(self):
         bmc = self.bmc()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for action, where in itertools.product(
@@ -270,13 +268,13 @@ class BadMomentTestCase(media_case.MediaTestCase):
             machine.insert_media('Cd', self.source(
                 self.url('private/b.iso'), username=self.images.USER,
                 password=self.images.PASSWORD))
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
             machine.eject_media('Cd')
             self.assertTrue(any(self.fault_hits()), (action, where))
-            self.nothing_left(machine)
+            self.wait_clean(machine)
         self.sandbox.clear_faults()
 
-    def test_names_that_are_taken(self):
+    def test_uses_next_free_name(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         name = machine.name + '-bmc-cd-%d'
         blank = {'source': {'blank': {}}, 'storage': {
@@ -294,14 +292,14 @@ class BadMomentTestCase(media_case.MediaTestCase):
         machine.insert_media('Cd', self.source(
             self.url('private/n.iso'), username=self.images.USER,
             password=self.images.PASSWORD))
-        self.assertEqual(name % 2, self.comes(machine,
-                                              S.READY).data_volume)
+        self.assertEqual(name % 2, self.wait_state(machine,
+                                                   S.READY).data_volume)
         machine.eject_media('Cd')
-        self.until('gone', lambda: not self.sandbox.get(
+        self.until('no DataVolume', lambda: not self.sandbox.get(
             'persistentvolumeclaims', name % 2))
         self.assertTrue(self.sandbox.get('datavolumes', name % 0))
         self.assertTrue(self.sandbox.get('persistentvolumeclaims', name % 1))
-        # All of them.
+        # Now all names are taken.
         self.sandbox.create('datavolumes', {
             **KIND, 'metadata': {'name': name % 2}, 'spec': blank})
         self.addCleanup(self.sandbox.delete, 'datavolumes', name % 2)
@@ -311,15 +309,14 @@ class BadMomentTestCase(media_case.MediaTestCase):
                 self.url('private/n.iso'), username=self.images.USER,
                 password=self.images.PASSWORD))
         self.assertIn(name % 2, str(e))
-        self.until('nothing remembered',
-                   lambda: not self.remembered(machine))
+        self.until('no annotation',
+                   lambda: not self.annotation(machine))
         self.assertTrue(self.sandbox.get('datavolumes', name % 2))
 
-    def test_claims_that_are_still_there(self):
-        """The image of before must not be taken for the new one.
+    def test_existing_claims_are_not_used(self):
+        """An existing claim must not be used for a new image.
 
-        CDI would, as long as the claim of a DataVolume of the same name is
-        there.
+        CDI would use the claim of an earlier DataVolume of the same name.
         """
         bmc = self.bmc(write_deadline=1.5)
         machine = self.machine(bmc=bmc)
@@ -331,17 +328,17 @@ class BadMomentTestCase(media_case.MediaTestCase):
                               self.source())
         self.assertIn('still exist', str(e))
         self.assertEqual([], self.data_volumes(machine))
-        self.let_go(names[1])
+        self.release_claim(names[1])
         machine.insert_media('Cd', self.source())
         self.assertEqual([names[1]], self.data_volumes(machine))
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         machine.eject_media('Cd')
         for name in names[0], names[2]:
-            self.let_go(name)
-        self.nothing_left(machine)
+            self.release_claim(name)
+        self.wait_clean(machine)
 
     def hold_claim(self, name):
-        """Leave a claim of a DataVolume that is gone, which stays."""
+        """Create a claim that outlives its deleted DataVolume."""
         self.sandbox.create('datavolumes', {
             'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
             'metadata': {'name': name, 'annotations': {
@@ -351,19 +348,19 @@ class BadMomentTestCase(media_case.MediaTestCase):
         self.sandbox.wait('persistentvolumeclaims', name, bool)
         self.sandbox.patch('persistentvolumeclaims', name, {
             'metadata': {'finalizers': ['test.example/held']}})
-        self.addCleanup(self.let_go, name)
+        self.addCleanup(self.release_claim, name)
         self.sandbox.delete('datavolumes', name)
         self.sandbox.wait('persistentvolumeclaims', name, lambda it: it[
             'metadata'].get('deletionTimestamp'))
 
-    def let_go(self, name):
+    def release_claim(self, name):
         if self.sandbox.get('persistentvolumeclaims', name):
             self.sandbox.patch('persistentvolumeclaims', name, {
                 'metadata': {'finalizers': None}})
             self.sandbox.wait('persistentvolumeclaims', name,
                               lambda it: it is None)
 
-    def test_annotation_that_names_somebody_elses(self):
+    def test_annotation_cannot_delete_foreign_objects(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         name = machine.name + '-bmc-cd-0'
         made = self.sandbox.create('datavolumes', {
@@ -375,28 +372,28 @@ class BadMomentTestCase(media_case.MediaTestCase):
             'metadata': {'annotations': {
                 'sushy-kubevirt.openstack.org/media':
                     '{"gone":{"%s":""},"next":7,"media":{"Cd":[]}}' % name}}})
-        self.until('forgotten', lambda: not self.remembered(machine))
+        self.until('no annotation', lambda: not self.annotation(machine))
         self.sandbox.patch('virtualmachines', machine.name, {
             'metadata': {'annotations': {
                 'sushy-kubevirt.openstack.org/media': '{"gone":{"%s":"%s"}}'
                 % (name, made['metadata']['uid'])}}})
-        self.until('forgotten', lambda: not self.remembered(machine))
+        self.until('no annotation', lambda: not self.annotation(machine))
         self.assertEqual(made['metadata']['uid'], self.sandbox.get(
             'datavolumes', name)['metadata']['uid'])
 
-    def test_medium_that_somebody_takes_out_of_the_vm(self):
+    def test_volume_removed_by_another_client(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         volumes = self.sandbox.vm(machine.name)['spec']['template']['spec'][
             'volumes']
         self.sandbox.patch('virtualmachines', machine.name, [{
             'op': 'remove', 'path': '/spec/template/spec/volumes/%d' %
             [each['name'] for each in volumes].index('cd')}])
-        self.until('it is gone', lambda: machine.medium('Cd') is None)
-        self.nothing_left(machine)
+        self.until('no medium', lambda: machine.medium('Cd') is None)
+        self.wait_clean(machine)
 
-    def test_data_volume_that_somebody_deletes(self):
+    def test_data_volume_deleted_by_another_client(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         url = self.url()
         self.slow(url, delay=30)
@@ -404,17 +401,17 @@ class BadMomentTestCase(media_case.MediaTestCase):
         self.sandbox.delete('datavolumes',
                             machine.medium('Cd').data_volume)
         self.assertEqual('DataVolumeNotFound',
-                         self.comes(machine, S.FAILED).reason)
-        # A process that has not seen it go finds out.
+                         self.wait_state(machine, S.FAILED).reason)
+        # So does a BMC that starts after the deletion.
         other = self.bmc().machine(machine.name)
-        self.comes(other, S.FAILED)
+        self.wait_state(other, S.FAILED)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
 
 LateRaceTestCase = lagging_controllers.lagging(
     RaceTestCase,
-    'test_insert_and_eject',
-    'test_twenty_at_once')
+    'test_concurrent_insert_and_eject',
+    'test_twenty_machines_at_once')

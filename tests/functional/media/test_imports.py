@@ -22,22 +22,22 @@ ON, OFF = machine_case.ON, machine_case.OFF
 
 class ImportTestCase(media_case.MediaTestCase):
 
-    def test_import_under_way(self):
+    def test_every_bmc_shows_progress(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         url = self.url('size-8000000.iso')
         self.slow('size-8000000', rate=4000000)
         machine.insert_media('Cd', self.source(url))
-        medium = self.comes(machine, S.IMPORTING)
+        medium = self.wait_state(machine, S.IMPORTING)
         self.assertEqual(url, medium.url)
         self.assertTrue(machine.cluster.media.wait(
             lambda: machine.medium('Cd').progress, 5))
         # Another process sees the same.
         other = self.bmc().machine(machine.name)
-        self.comes(other, S.IMPORTING)
-        self.comes(machine, S.READY)
-        self.comes(other, S.READY)
+        self.wait_state(other, S.IMPORTING)
+        self.wait_state(machine, S.READY)
+        self.wait_state(other, S.READY)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
     def test_bmc_for_one_vm_watches_by_name(self):
         names = [self.make('Halted', change=media_case.drop_medium)
@@ -59,16 +59,16 @@ class ImportTestCase(media_case.MediaTestCase):
             [('default', one.medium('Cd').data_volume)],
             list(bmcs[0].media.volumes._watchers))
         for machine in (one, two):
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
             machine.eject_media('Cd')
-            self.nothing_left(machine)
+            self.wait_clean(machine)
 
-    def test_child_process(self):
-        """What a fork leaves is of no use; the child begins anew."""
+    def test_forked_process_ejects_and_inserts(self):
+        """A forked process opens connections and watches of its own."""
         bmc = self.bmc()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         child = os.fork()
         if not child:
             try:
@@ -82,12 +82,12 @@ class ImportTestCase(media_case.MediaTestCase):
                 os._exit(2)
         self.assertEqual(0, os.waitstatus_to_exitcode(
             os.waitpid(child, 0)[1]))
-        self.until('the other', lambda: machine.medium('Cd') and (
+        self.until('medium of the child', lambda: machine.medium('Cd') and (
             machine.medium('Cd').image_name) == 'child.iso')
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_start_during_the_import_waits_for_it(self):
+    def test_start_waits_for_import(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         source = self.source()
         self.slow(source.url, delay=1)
@@ -99,7 +99,7 @@ class ImportTestCase(media_case.MediaTestCase):
         self.assertEqual('cdrom:cd', booted['device'])
         self.assertIsNone(machine.problem())
 
-    def test_wait(self):
+    def test_option_wait_returns_after_import(self):
         bmc = self.bmc({'wait': True})
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         source = self.source()
@@ -111,27 +111,27 @@ class ImportTestCase(media_case.MediaTestCase):
         self.assertIn('404', str(e))
 
     def failing(self):
-        """A source that is there when it is asked for and then no more."""
+        """Return a source that disappears after its HEAD request."""
         source = self.source()
         self.slow(source.url, delay=0.2)
         name = source.url.rpartition('/')[2]
 
-        def gone():
+        def remove():
             self.images.missing = name
 
         self.addCleanup(setattr, self.images, 'missing', None)
-        self.after_head(name, gone)
+        self.after_head(name, remove)
         return source
 
     def after_head(self, name, call):
-        """Call something as soon as the size of an image was asked for."""
+        """Call a function after the next HEAD request for an image."""
         images = self.images
 
         class Requests(list):
             def append(self, item):
                 super().append(item)
                 if item == ('HEAD', '/' + name):
-                    # The answer is decided upon first.
+                    # The response must still be a success.
                     images.requests = self.former
                     threading.Timer(0.05, call).start()
 
@@ -139,70 +139,70 @@ class ImportTestCase(media_case.MediaTestCase):
         requests.former = images.requests
         images.requests = requests
 
-    def test_failed_import_says_why_and_blocks_nothing(self):
+    def test_failed_import_is_explained_and_repeatable(self):
         bmc = self.bmc()
-        told = self.told(bmc)
+        changes = self.changes(bmc)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         source = self.failing()
         machine.insert_media('Cd', source)
-        medium = self.comes(machine, S.FAILED)
+        medium = self.wait_state(machine, S.FAILED)
         self.assertEqual('Error', medium.reason)
         self.assertIn('404', medium.message)
         self.assertEqual(source.url, medium.url)
-        # It is tried again and goes on failing; that is no news.
-        before = len(told)
+        # Repeated failures are not reported again.
+        before = len(changes)
         self.stays(lambda: machine.medium('Cd').state is S.FAILED, 1.5)
         self.assertEqual(
-            [], [each for each in told[before:]
+            [], [each for each in changes[before:]
                  if each[3] is None or each[3].state is not S.FAILED])
         machine.reset(R.ON)
-        self.until('a problem', machine.problem)
+        self.until('problem', machine.problem)
         self.assertEqual('MediaFailed', machine.problem().reason)
         self.assertIn('404', machine.problem().message)
-        # The same again is another try.
+        # An insert of the same image starts another import.
         self.images.missing = None
         self.fast()
         machine.insert_media('Cd', source)
         self.assertNotEqual(medium.task, machine.medium('Cd').task)
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         machine.reset(R.FORCE_OFF)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_failed_import_that_comes_right_by_itself(self):
+    def test_failed_import_recovers(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.failing())
-        self.comes(machine, S.FAILED)
+        self.wait_state(machine, S.FAILED)
         self.images.missing = None
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
 
-    def test_vm_that_waits_for_a_failed_import_starts_without(self):
+    def test_eject_of_failed_import_lets_vm_start(self):
         machine = self.machine('Manual', change=media_case.drop_medium)
         machine.insert_media('Cd', self.failing())
-        self.comes(machine, S.FAILED)
+        self.wait_state(machine, S.FAILED)
         machine.reset(R.ON)
-        self.until('a problem', machine.problem)
+        self.until('problem', machine.problem)
         machine.eject_media('Cd')
         machine.reset(R.FORCE_OFF)
         self.until('off', lambda: self.uid(machine.name) is None)
         machine.reset(R.ON)
         self.becomes(machine, ON)
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_same_image_again_changes_nothing(self):
+    def test_insert_of_same_image_changes_nothing(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         source = self.source()
         machine.insert_media('Cd', source)
-        first = self.comes(machine, S.READY)
-        self.noted(machine)
+        first = self.wait_state(machine, S.READY)
+        self.wait_recorded(machine)
         vm = self.sandbox.vm(machine.name)
         self.sandbox.reset_stats()
         self.assertEqual(first, machine.insert_media('Cd', source))
-        # It is looked at once, as another process may have ejected it.
+        # One read, because another process may have ejected it.
         self.assertEqual(['get'], list(self.sandbox.calls()))
         self.assertEqual(vm, self.sandbox.vm(machine.name))
 
-    def test_what_another_process_ejected_is_inserted_again(self):
+    def test_inserts_again_after_eject_by_another_bmc(self):
         one, two = self.bmc(), self.bmc()
         machine = self.machine('Halted', one, change=media_case.drop_medium)
         other = self.handle(two, machine.name)
@@ -213,9 +213,9 @@ class ImportTestCase(media_case.MediaTestCase):
             self.assertNotEqual(first.task, machine.insert_media(
                 'Cd', source).task)
             other.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_quota(self):
+    def test_exceeded_quota_is_explained(self):
         self.sandbox.create('resourcequotas', {
             'metadata': {'name': 'small'},
             'spec': {'hard': {'requests.storage': '1Mi'}}})
@@ -226,13 +226,13 @@ class ImportTestCase(media_case.MediaTestCase):
         except errors.Rejected as e:
             self.assertIn('quota', str(e))
         else:
-            medium = self.comes(machine, S.FAILED)
+            medium = self.wait_state(machine, S.FAILED)
             self.assertIn('quota', medium.message)
             self.assertEqual('ErrExceededQuota', medium.reason)
             machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_what_is_refused_leaves_nothing(self):
+    def test_refused_insert_creates_nothing(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         for url, error in (
                 ('ftp://127.0.0.1/a.iso', errors.InvalidValue),
@@ -244,41 +244,41 @@ class ImportTestCase(media_case.MediaTestCase):
                               self.source(url))
         self.assertRaises(errors.InvalidValue, machine.insert_media,
                           'Floppy', self.source())
-        self.assertIsNone(self.remembered(machine))
+        self.assertIsNone(self.annotation(machine))
         self.assertEqual([], self.data_volumes(machine))
 
-    def test_credentials(self):
+    def test_only_secret_contains_credentials(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         source = self.source(
             self.images.url + '/private/p.iso',
             username=self.images.USER, password=self.images.PASSWORD)
         machine.insert_media('Cd', source)
-        medium = self.comes(machine, S.READY)
+        medium = self.wait_state(machine, S.READY)
         [name] = self.owned('secrets', machine)
         self.assertEqual(f'{medium.data_volume}-{medium.task}', name)
-        # They stand in the Secret and nowhere else.
+        # Only the Secret contains them.
         for plural in ('virtualmachines', 'datavolumes',
                        'persistentvolumeclaims', 'events'):
             self.assertNotIn(self.images.PASSWORD,
                              json.dumps(self.sandbox.list(plural)))
         machine.eject_media('Cd')
-        self.nothing_left(machine)
-        # In the URL they do the same.
+        self.wait_clean(machine)
+        # Credentials in the URL have the same effect.
         machine.insert_media('Cd', self.source(source.url.replace(
             '://', f'://{self.images.USER}:{self.images.PASSWORD}@')))
-        self.assertEqual(source.url, self.comes(machine, S.READY).url)
+        self.assertEqual(source.url, self.wait_state(machine, S.READY).url)
 
-    def noted(self, machine):
-        """Wait until the VM says that its medium is complete."""
-        self.until('at rest', lambda: '"ready":true' in (
-            self.remembered(machine) or ''))
+    def wait_recorded(self, machine):
+        """Wait until the VM's annotation records a complete medium."""
+        self.until('complete medium', lambda: '"ready":true' in (
+            self.annotation(machine) or ''))
 
-    def test_no_call_at_rest(self):
+    def test_reads_of_complete_medium_make_no_api_call(self):
         bmc = self.bmc()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
-        self.noted(machine)
+        self.wait_state(machine, S.READY)
+        self.wait_recorded(machine)
         self.until('no watch', lambda: not bmc.media.volumes._watchers)
         self.sandbox.reset_stats()
         for _ in range(5):
@@ -287,37 +287,37 @@ class ImportTestCase(media_case.MediaTestCase):
             machine.problem()
             machine.media_certificates('Cd')
         self.assertEqual({}, self.sandbox.calls())
-        # Nor does a process that is started now need to know more.
+        # A process started now reads the same from the annotation.
         self.assertEqual(S.READY, self.bmc().machine(
             machine.name).medium('Cd').state)
 
-    def test_told_in_every_process(self):
+    def test_every_bmc_reports_changes(self):
         one, two = self.bmc(), self.bmc()
-        told = [self.told(one), self.told(two)]
+        changes = [self.changes(one), self.changes(two)]
         machine = self.machine('Halted', one, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         machine.eject_media('Cd')
-        for each in told:
-            # VMs of other tests may still be on their way out.
-            def mine():
+        for each in changes:
+            # VMs of other tests may still be in deletion.
+            def own():
                 return [one[2:] for one in each if one[0] == machine.name]
 
-            self.until('the end', lambda: mine() and mine()[-1][1] is None)
-            states = [new and new.state for _, new in mine()]
+            self.until('eject', lambda: own() and own()[-1][1] is None)
+            states = [new and new.state for _, new in own()]
             self.assertIn(S.READY, states)
-            self.assertIsNone(mine()[0][0])
+            self.assertIsNone(own()[0][0])
             self.assertNotIn(S.FAILED, states)
 
-    def test_what_was_there_before_is_told_as_such(self):
+    def test_new_bmc_reports_existing_medium_as_unchanged(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
-        self.noted(machine)
-        told = self.told(self.bmc())
-        self.until('told', lambda: [
-            each for each in told if each[0] == machine.name])
-        [(_, _, old, new)] = [each for each in told
+        self.wait_state(machine, S.READY)
+        self.wait_recorded(machine)
+        changes = self.changes(self.bmc())
+        self.until('change', lambda: [
+            each for each in changes if each[0] == machine.name])
+        [(_, _, old, new)] = [each for each in changes
                               if each[0] == machine.name]
         self.assertEqual(old, new)
         self.assertEqual(machine.medium('Cd'), new)
@@ -330,7 +330,7 @@ class NoCdiTestCase(media_case.MediaTestCase):
     def data_volumes(self, machine=None):
         return []
 
-    def test_says_what_to_install(self):
+    def test_insert_without_cdi_is_unsupported(self):
         machine = self.machine('Halted', change=media_case.drop_drive)
         e = self.assertRaises(errors.Unsupported, machine.insert_media, 'Cd',
                               self.source())
@@ -347,6 +347,6 @@ class NoCdiTestCase(media_case.MediaTestCase):
 
 LateImportTestCase = lagging_controllers.lagging(
     ImportTestCase,
-    'test_start_during_the_import_waits_for_it',
-    'test_failed_import_says_why_and_blocks_nothing',
-    'test_what_another_process_ejected_is_inserted_again')
+    'test_start_waits_for_import',
+    'test_failed_import_is_explained_and_repeatable',
+    'test_inserts_again_after_eject_by_another_bmc')

@@ -19,8 +19,8 @@ from tests.fixtures import media_case
 S = media_case.S
 
 
-class NamedMixin:
-    """BMCs that are about one machine each, with its pod's account."""
+class PodAccountMixin:
+    """Mixin for BMCs of one machine each, with the account of its pod."""
 
     ALONE = '!'
 
@@ -30,7 +30,7 @@ class NamedMixin:
         cls.accounts = {}
 
     def account_of(self, name):
-        """The account that the operator makes for the BMC of a VM."""
+        """Create the account that the operator gives the BMC of a VM."""
         if name not in self.accounts:
             vm = self.sandbox.get('virtualmachines', name)
             bmc = spec.read({
@@ -42,8 +42,8 @@ class NamedMixin:
                     ('secrets', rbac.state(vm)),
                     ('roles', rbac.role(bmc, True)),
                     ('rolebindings', rbac.binding(bmc))):
-                # There is no BMC that they could go with. They stay: what is
-                # under way when a BMC is closed is to be no refusal.
+                # The owner, a VirtualMachineBMC, does not exist here. The
+                # objects stay, so that no last call of a BMC is denied.
                 made['metadata'].pop('ownerReferences', None)
                 self.sandbox.create(plural, made)
             self.accounts[name] = self.sandbox.account(name + '-virtbmc')
@@ -63,8 +63,8 @@ class NamedMixin:
         made.wait_ready()
         return made
 
-    def alone(self, strategy='Halted', **settings):
-        """A machine, and a BMC for it alone."""
+    def machine_alone(self, strategy='Halted', **settings):
+        """Create a VM; return the handle of a BMC for it alone."""
         name = self.make(strategy, change=media_case.drop_medium)
         return self.handle(self.bmc_of(name, **settings), name)
 
@@ -74,19 +74,19 @@ class NamedMixin:
                            password=self.images.PASSWORD)
 
 
-class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
+class PodAccountTestCase(PodAccountMixin, media_case.UploadingTestCase):
 
-    def test_all_of_it(self):
-        machine = self.alone()
+    def test_insert_replace_eject(self):
+        machine = self.machine_alone()
         machine.insert_media('Cd', self.private())
         machine.insert_media('USBStick', self.source())
         for device in ('Cd', 'USBStick'):
-            self.comes(machine, S.READY, device)
+            self.wait_state(machine, S.READY, device)
         made = self.sandbox.get('secrets', machine.name + '-bmc-cd-0')
         self.assertEqual(image_credentials.TYPE, made['type'])
-        # Another one instead, with its own Secret.
+        # A replacement has its own Secret.
         machine.insert_media('Cd', self.private('o'))
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         self.until('one Secret', lambda: self.owned('secrets', machine) == [
             machine.name + '-bmc-cd-1', machine.name + '-bmc-state'])
         for device in ('Cd', 'USBStick'):
@@ -96,12 +96,13 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
                        machine.name + '-bmc-state'])
 
     def test_uploads(self):
-        machine = self.alone(media_options=dict(self.proxy, mode='upload'))
+        machine = self.machine_alone(
+            media_options=dict(self.proxy, mode='upload'))
         machine.insert_media('Cd', self.private())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
 
     def test_certificates(self):
-        machine = self.alone()
+        machine = self.machine_alone()
         text = self.sandbox.upload_proxy()[1].read_text()
         number = machine.add_media_certificate('Cd', text).id
         self.assertEqual([text.strip()], [
@@ -110,11 +111,11 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
         self.assertIsNone(self.sandbox.get(
             'configmaps', machine.name + '-bmc-cd-ca'))
 
-    def test_secrets_in_the_way(self):
-        machine = self.alone()
+    def test_skips_names_of_existing_secrets(self):
+        machine = self.machine_alone()
         slots = ['%s-bmc-cd-%d' % (machine.name, number)
                  for number in range(2)]
-        # A foreign one is left alone; that of another insert may yet go.
+        # Foreign Secrets stay, also one that looks like another insert's.
         for slot, type_ in zip(slots, ('Opaque', image_credentials.TYPE)):
             self.sandbox.create('secrets', {
                 'metadata': {'name': slot}, 'type': type_,
@@ -123,16 +124,16 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
         before = [self.sandbox.get('secrets', slot) for slot in slots]
         machine.insert_media('Cd', self.private())
         self.assertEqual(machine.name + '-bmc-cd-2',
-                         self.comes(machine, S.READY).data_volume)
+                         self.wait_state(machine, S.READY).data_volume)
         self.assertEqual(before, [self.sandbox.get('secrets', slot)
                                   for slot in slots])
         # An insert without a password does not read it.
         machine.eject_media('Cd')
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
 
     def test_power_and_boot(self):
-        machine = self.alone()
+        machine = self.machine_alone()
         machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
         machine.reset(power_state.ResetType.ON)
         self.becomes(machine, machine_case.ON)
@@ -142,24 +143,24 @@ class NamedTestCase(NamedMixin, media_case.UploadingTestCase):
         self.becomes(machine, machine_case.OFF)
 
 
-class NamedDeathTestCase(NamedMixin, media_case.MediaTestCase):
+class PodAccountFaultTestCase(PodAccountMixin, media_case.MediaTestCase):
 
-    def test_insert(self):
+    def test_insert_of_killed_bmc(self):
         name = self.make('Halted', change=media_case.drop_medium)
         for writes in itertools.count(1):
             finished = self.run_bmc(
                 name, 'insert', 'Cd', self.images.url + '/private/k.iso',
                 self.images.USER, self.images.PASSWORD, writes=writes)
             machine = self.handle(self.bmc_of(name), name)
-            self.until('no half insert', lambda: '"next"' not in (
-                self.remembered(machine) or ''))
+            self.until('no unfinished insert', lambda: '"next"' not in (
+                self.annotation(machine) or ''))
             if machine.medium('Cd') is not None:
-                self.comes(machine, S.READY)
+                self.wait_state(machine, S.READY)
             else:
                 self.until('nothing left',
                            lambda: not self.data_volumes(machine))
             machine.insert_media('Cd', self.private())
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
             machine.eject_media('Cd')
             self.until('nothing left', lambda: self.owned(
                 'secrets', machine) == [name + '-bmc-state'])
@@ -168,20 +169,20 @@ class NamedDeathTestCase(NamedMixin, media_case.MediaTestCase):
                 break
         self.assertGreater(writes, 3)
 
-    def test_every_write_survives_a_bad_moment(self):
-        machine = self.alone()
+    def test_each_write_survives_each_fault(self):
+        machine = self.machine_alone()
         for action, where in itertools.product(
                 ('409', '503', 'drop-after'), ('datavolumes', 'secrets')):
             self.sandbox.clear_faults()
             self.sandbox.fault(action, verb='PATCH', where='/' + where)
             machine.insert_media('Cd', self.private())
-            self.comes(machine, S.READY)
+            self.wait_state(machine, S.READY)
             machine.eject_media('Cd')
             self.assertEqual([1], self.fault_hits(), (action, where))
             self.until('nothing left',
                        lambda: not self.data_volumes(machine))
 
-    def test_two_processes(self):
+    def test_concurrent_inserts_of_two_bmcs(self):
         name = self.make('Halted', change=media_case.drop_medium)
         both = [self.handle(self.bmc_of(name), name) for _ in range(2)]
         for _ in range(4):
@@ -191,9 +192,9 @@ class NamedDeathTestCase(NamedMixin, media_case.MediaTestCase):
             for each in found:
                 if isinstance(each, Exception):
                     self.assertIsInstance(each, errors.WrongState)
-            medium = self.comes(both[0], S.READY)
-            self.until('one of them', lambda: [
+            medium = self.wait_state(both[0], S.READY)
+            self.until('one DataVolume', lambda: [
                 medium.data_volume] == self.data_volumes(both[0]))
-            self.until('its Secret', lambda: self.owned(
+            self.until('one Secret', lambda: self.owned(
                 'secrets', both[0]) == [medium.data_volume,
                                         name + '-bmc-state'])

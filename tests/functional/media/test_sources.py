@@ -37,81 +37,81 @@ time.sleep(60)
 
 class StorageTestCase(media_case.MediaTestCase):
 
-    def test_storage_that_cdi_does_not_know(self):
-        # CDI's StorageProfile of such a class recommends nothing.
+    def test_access_mode_of_unknown_storage_class(self):
+        # CDI's StorageProfile of such a class has no recommendations.
         self.sandbox.request(
             'POST', '/apis/storage.k8s.io/v1/storageclasses', {
-                'metadata': {'name': 'of-a-kind'},
-                'provisioner': 'example.test/of-a-kind'}, expect=201)
+                'metadata': {'name': 'unknown'},
+                'provisioner': 'example.test/unknown'}, expect=201)
         self.addCleanup(
             self.sandbox.request, 'DELETE',
-            '/apis/storage.k8s.io/v1/storageclasses/of-a-kind')
+            '/apis/storage.k8s.io/v1/storageclasses/unknown')
         for mode, state in ((None, S.READY), ('auto', S.FAILED)):
             chosen = {'access_mode': mode} if mode else {}
             machine = self.machine(
-                'Halted', self.bmc({'storage_class': 'of-a-kind', **chosen}),
+                'Halted', self.bmc({'storage_class': 'unknown', **chosen}),
                 change=media_case.drop_medium)
             machine.insert_media('Cd', self.source())
-            medium = self.comes(machine, state)
+            medium = self.wait_state(machine, state)
             if mode:
                 self.assertEqual('ErrClaimNotValid', medium.reason)
                 self.assertIn('no accessMode', medium.message)
             machine.eject_media('Cd')
-            self.nothing_left(machine)
+            self.wait_clean(machine)
 
 
 class UploadTestCase(media_case.UploadingTestCase):
 
-    def test_upload(self):
+    def test_uploads_image(self):
         machine = self.machine('Halted', self.uploading(),
                                change=media_case.drop_medium)
         source = self.source(
             self.url('private/size-3000000.iso'),
             username=self.images.USER, password=self.images.PASSWORD)
         machine.insert_media('Cd', source)
-        medium = self.comes(machine, S.READY)
+        medium = self.wait_state(machine, S.READY)
         self.assertEqual(source.url, medium.url)
         [volume] = self.sandbox.list('datavolumes')
         self.assertEqual({'upload': {}}, volume['spec']['source'])
         self.assertEqual([], self.owned('secrets', machine))
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_auto_uploads_what_cdi_cannot_import(self):
+    def test_auto_uploads_if_cdi_cannot_import(self):
         bmc = self.bmc(self.proxy)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for fields, kind in (({}, 'http'), ({'verify': False}, 'upload'),
                              ({'method': 'Upload'}, 'upload')):
             machine.insert_media('Cd', self.source(**fields))
-            self.comes(machine, S.READY)
-            self.until('the other is gone',
+            self.wait_state(machine, S.READY)
+            self.until('one DataVolume',
                        lambda: len(self.data_volumes(machine)) == 1)
             self.assertIn(kind, self.sandbox.get(
                 'datavolumes', machine.medium('Cd').data_volume)[
                     'spec']['source'])
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_without_a_proxy(self):
+    def test_upload_without_proxy_is_unsupported(self):
         machine = self.machine('Halted', self.bmc({'mode': 'upload'}),
                                change=media_case.drop_medium)
         self.assertRaises(errors.Unsupported, machine.insert_media, 'Cd',
                           self.source())
-        self.assertIsNone(self.remembered(machine))
+        self.assertIsNone(self.annotation(machine))
 
-    def test_proxy_that_cannot_be_reached(self):
+    def test_unreachable_proxy_fails_upload(self):
         machine = self.machine(
             'Halted', self.bmc({
                 'mode': 'upload', 'upload_proxy_url': 'http://127.0.0.1:9'}),
             change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
-        medium = self.comes(machine, S.FAILED)
+        medium = self.wait_state(machine, S.FAILED)
         self.assertEqual('UploadFailed', medium.reason)
         self.assertIn('127.0.0.1:9', medium.message)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_ejected_half_way(self):
+    def test_eject_ends_upload(self):
         bmc = self.uploading()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source(
@@ -119,10 +119,10 @@ class UploadTestCase(media_case.UploadingTestCase):
         self.assertTrue(bmc.media.wait(
             lambda: machine.medium('Cd').progress, 15))
         machine.eject_media('Cd')
-        self.nothing_left(machine)
-        self.until('its end', lambda: not bmc.media.uploads)
+        self.wait_clean(machine)
+        self.until('end of the upload', lambda: not bmc.media.uploads)
 
-    def test_process_that_dies_half_way(self):
+    def test_upload_of_killed_bmc_fails(self):
         self.addCleanup(setattr, reconciler, 'UPLOAD_SECONDS',
                         reconciler.UPLOAD_SECONDS)
         reconciler.UPLOAD_SECONDS = 4
@@ -133,14 +133,14 @@ class UploadTestCase(media_case.UploadingTestCase):
                  self.url('size-50000000000.iso'), *self.proxy.values()],
                 cwd=checkout.ROOT, stdout=subprocess.PIPE, text=True) as other:
             self.assertEqual('begun\n', other.stdout.readline())
-            self.comes(machine, S.IMPORTING)
+            self.wait_state(machine, S.IMPORTING)
             other.send_signal(signal.SIGKILL)
-        medium = self.comes(machine, S.FAILED, seconds=20)
+        medium = self.wait_state(machine, S.FAILED, seconds=20)
         self.assertEqual('UploadInterrupted', medium.reason)
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
 
 class HttpBootTestCase(media_case.MediaTestCase):
@@ -152,7 +152,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.until('CDI', lambda: machine.cluster.media.cdi_available)
         return machine
 
-    def test_once(self):
+    def test_http_boot_once(self):
         machine = self.uefi()
         spec = self.sandbox.vm(machine.name)['spec']
         url = self.url()
@@ -162,16 +162,16 @@ class HttpBootTestCase(media_case.MediaTestCase):
             (machine.boot().target, machine.boot().enabled,
              machine.boot().http_uri))
         self.assertIsNone(machine.medium('Cd'))
-        self.comes(machine, S.READY, 'HttpBoot')
+        self.wait_state(machine, S.READY, 'HttpBoot')
         self.assertTrue(machine.medium('HttpBoot').http_boot)
         machine.reset(R.ON)
         self.assertEqual('cdrom:bmc-http', self.sandbox.wait_boot(
             machine.name, 1)['device'])
         self.becomes(machine, machine_case.ON)
-        self.until('over', lambda: machine.boot().enabled
+        self.until('override disabled', lambda: machine.boot().enabled
                    is boot.Enabled.DISABLED)
-        # It reads as over a moment before the drive is taken out. The guest
-        # goes on reading what it has booted.
+        # The override reads as disabled before the drive is removed. The
+        # DataVolume stays, because the guest reads from what it booted.
         self.until('no drive', lambda: self.drive_of(machine, 'bmc-http')
                    == (None, None))
         self.stays(lambda: self.data_volumes(machine), 1.5)
@@ -179,41 +179,41 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.sandbox.guest_does(machine.name, 'reboot')
         self.assertEqual('Hdd', self.sandbox.wait_boot(machine.name, 2)[
             'class'])
-        self.until('gone', lambda: not self.data_volumes(machine))
-        self.until('as before', lambda: self.sandbox.vm(machine.name)[
+        self.until('no DataVolume', lambda: not self.data_volumes(machine))
+        self.until('original spec', lambda: self.sandbox.vm(machine.name)[
             'spec'] == spec)
 
-    def test_target_that_changes(self):
+    def test_changed_target_deletes_image(self):
         machine = self.uefi()
         for settings in ((boot.Target.PXE, boot.Enabled.ONCE),
                          (None, boot.Enabled.DISABLED)):
             machine.set_boot(HTTP, boot.Enabled.ONCE, http_uri=self.url())
-            self.comes(machine, S.READY, 'HttpBoot')
+            self.wait_state(machine, S.READY, 'HttpBoot')
             machine.set_boot(*settings)
             self.assertEqual((None, None),
                              self.drive_of(machine, 'bmc-http'))
-            self.until('gone', lambda: not self.data_volumes(machine))
+            self.until('no DataVolume', lambda: not self.data_volumes(machine))
         machine.set_boot(HTTP, boot.Enabled.CONTINUOUS, http_uri=self.url())
         other = self.url()
         machine.set_boot(http_uri=other)
         self.assertEqual(other, machine.medium('HttpBoot').url)
         machine.set_boot(boot.Target.NONE, http_uri='')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_beside_a_virtual_medium(self):
+    def test_http_boot_with_virtual_medium(self):
         machine = self.uefi()
         machine.insert_media('Cd', self.source())
         machine.set_boot(HTTP, boot.Enabled.ONCE, http_uri=self.url())
-        self.comes(machine, S.READY, 'HttpBoot')
+        self.wait_state(machine, S.READY, 'HttpBoot')
         machine.reset(R.ON)
         self.assertEqual('cdrom:bmc-http', self.sandbox.wait_boot(
             machine.name, 1)['device'])
         machine.reset(R.FORCE_OFF)
-        self.assertEqual(S.READY, self.comes(machine, S.READY).state)
-        self.until('one left', lambda: self.data_volumes(machine) == [
+        self.assertEqual(S.READY, self.wait_state(machine, S.READY).state)
+        self.until('one DataVolume', lambda: self.data_volumes(machine) == [
             machine.medium('Cd').data_volume])
 
-    def test_what_is_refused(self):
+    def test_refuses_invalid_http_boot(self):
         machine = self.uefi()
         self.assertRaises(errors.InvalidValue, machine.set_boot, HTTP,
                           boot.Enabled.ONCE)
@@ -228,13 +228,13 @@ class HttpBootTestCase(media_case.MediaTestCase):
                           boot.Enabled.ONCE, http_uri=self.url())
         self.assertEqual([], self.data_volumes())
 
-    def test_medium_without_its_override(self):
-        # As if its BMC had died before it set the override.
+    def test_deletes_image_without_override(self):
+        # As if the BMC was killed before it set the override.
         machine = self.uefi()
         machine.insert_media('HttpBoot', self.source())
-        self.until('gone', lambda: not self.data_volumes(machine))
+        self.until('no DataVolume', lambda: not self.data_volumes(machine))
         self.assertEqual((None, None), self.drive_of(machine, 'bmc-http'))
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
 
 class CertificateTestCase(media_case.MediaTestCase):
@@ -242,7 +242,7 @@ class CertificateTestCase(media_case.MediaTestCase):
     def certificate(self):
         return self.sandbox.ca.read_text()
 
-    def test_kept_and_given_to_cdi(self):
+    def test_certificate_is_stored_and_used_by_cdi(self):
         bmc = self.bmc()
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         self.assertEqual((), machine.media_certificates('Cd'))
@@ -254,7 +254,7 @@ class CertificateTestCase(media_case.MediaTestCase):
         self.assertEqual((made,), self.bmc().machine(
             machine.name).media_certificates('Cd'))
         machine.insert_media('Cd', self.source())
-        self.comes(machine, S.READY)
+        self.wait_state(machine, S.READY)
         name = self.sandbox.get(
             'datavolumes', machine.medium('Cd').data_volume)['spec'][
                 'source']['http']['certConfigMap']
@@ -265,9 +265,9 @@ class CertificateTestCase(media_case.MediaTestCase):
                           machine.delete_media_certificate, 'Cd', made.id)
         self.assertEqual([], self.owned('configmaps', machine))
         machine.eject_media('Cd')
-        self.nothing_left(machine)
+        self.wait_clean(machine)
 
-    def test_what_is_none(self):
+    def test_refuses_invalid_certificates(self):
         machine = self.machine('Halted')
         for text in ('', 'x', self.certificate() * 2,
                      '-----BEGIN CERTIFICATE-----\nAAAA\n'
@@ -275,7 +275,7 @@ class CertificateTestCase(media_case.MediaTestCase):
             self.assertRaises(errors.InvalidValue,
                               machine.add_media_certificate, 'Cd', text)
 
-    def test_somebody_elses_config_map(self):
+    def test_foreign_config_map_stays(self):
         machine = self.machine('Halted')
         self.sandbox.create('configmaps', {
             'metadata': {'name': machine.name + '-bmc-cd-ca'},
@@ -287,7 +287,7 @@ class CertificateTestCase(media_case.MediaTestCase):
         self.assertEqual({'a': 'b'}, self.sandbox.get(
             'configmaps', machine.name + '-bmc-cd-ca')['data'])
 
-    def test_whether_servers_are_verified(self):
+    def test_verification_of_servers(self):
         machine = self.machine('Halted')
         self.assertTrue(machine.media_verify('Cd'))
         machine.set_media_verify('Cd', False)
@@ -295,7 +295,7 @@ class CertificateTestCase(media_case.MediaTestCase):
         self.assertTrue(machine.media_verify('USBStick'))
         self.assertFalse(self.bmc().machine(
             machine.name).media_verify('Cd'))
-        # Without a proxy, CDI is told so.
+        # Without an upload proxy, CDI imports without verification.
         machine.insert_media('Cd', self.source())
         self.assertIs(True, self.sandbox.get(
             'datavolumes', machine.medium('Cd').data_volume)['spec'][

@@ -19,7 +19,7 @@ SIZE = int(float(os.environ.get('GIB', '0.25')) * 2 ** 30)
 
 _PIECE = bytes(1 << 20)
 
-#: Run by a process of its own; the peak is reset before it begins.
+#: Runs in a separate process, which resets its peak before the upload.
 _PROGRAM = '''
 import json, sys
 from sushy_kubevirt.machine.media import model
@@ -47,7 +47,7 @@ print(json.dumps({'sent': sent[0], 'KiB': figure('VmHWM') - before}))
 
 
 def generate(handler):
-    """Send the image, which is never in memory as a whole."""
+    """Send an image of SIZE bytes in pieces."""
     handler.send_response(200)
     handler.send_header('Content-Length', str(SIZE))
     handler.end_headers()
@@ -58,8 +58,8 @@ def generate(handler):
         left -= len(piece)
 
 
-def take(handler):
-    """Read what is uploaded and forget it."""
+def discard(handler):
+    """Read and discard an upload."""
     left = int(handler.headers['Content-Length'])
     buffer = bytearray(1 << 20)
     while left:
@@ -72,10 +72,10 @@ def take(handler):
 
 class TestUploadMemory(base.BaseTestCase):
 
-    def test_memory(self):
+    def test_upload_needs_less_than_16_mib(self):
         pair = file_servers.pair()
         source = self.useFixture(file_servers.Server(generate))
-        proxy = self.useFixture(file_servers.Server(take, pair))
+        proxy = self.useFixture(file_servers.Server(discard, pair))
         found = json.loads(subprocess.run(
             [sys.executable, '-c', _PROGRAM, source.url + '/a.iso',
              proxy.url, pair[0]], cwd=checkout.ROOT, check=True,
@@ -83,5 +83,5 @@ class TestUploadMemory(base.BaseTestCase):
         print('%(sent)d bytes in %(KiB)d KiB of further memory' % found,
               file=sys.stderr)
         self.assertEqual(SIZE, found['sent'])
-        # A few buffers and TLS; the bound that is promised is 64 MiB.
+        # A few buffers and TLS; the documented limit is 64 MiB.
         self.assertLess(found['KiB'], 16 * 1024)
