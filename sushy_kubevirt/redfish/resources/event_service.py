@@ -165,19 +165,20 @@ def stream():
             'with several threads.')
     request = flask.request
     try:
-        wanted = filters.Expression(request.args.get('$filter', ''))
+        expression = filters.Expression(request.args.get('$filter', ''))
     except filters.BadFilter as exc:
         raise errors.RedfishError(400, messages.message(
             'QueryParameterValueFormatError',
             request.args.get('$filter', ''), '$filter',
-            detail=f'Of it, {exc}.')) from None
+            detail=f'The filter is invalid: {exc}.')) from None
     answer = flask.Response(content_type='text/event-stream', headers={
         'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no'})
     if request.method == 'HEAD':
         return answer
     try:
         answer.response = _events().streams.open(
-            wanted, _client(request), request.headers.get('Last-Event-ID'),
+            expression, _client(request),
+            request.headers.get('Last-Event-ID'),
             _connected(request.environ), _still_authorized(request),
             _disconnect(request.environ))
     except server_sent_events.TooMany:
@@ -196,11 +197,11 @@ def _disconnect(environ):
     """:returns: function that closes the client's connection"""
     connection = _connection(environ)
 
-    def cut():
+    def disconnect():
         with contextlib.suppress(AttributeError, OSError, ValueError):
             connection.shutdown(socket.SHUT_RDWR)
 
-    return cut
+    return disconnect
 
 
 def _connected(environ):
@@ -224,12 +225,12 @@ def _still_authorized(request):
     if account is None:
         return lambda: True
 
-    def welcome():
+    def authorized():
         now = login.account(account.name)
         return (now is not None and now.signature == account.signature
                 and (token is None or sessions.find(token) is not None))
 
-    return welcome
+    return authorized
 
 
 def _client(request):

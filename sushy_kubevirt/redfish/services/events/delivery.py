@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pushes events to subscribers: the work of the one worker that leads.
+"""Pushes events to subscribers; runs in the leader only.
 
-One thread for all, on asyncio; each subscriber has a task, a connection and a
-queue of its own, so one that is slow, dead or hostile keeps no other waiting.
-Queues are bounded: who is away for too long is told that events were lost.
-An event may come twice (same EventId) when its answer was lost or the leader
-died; none is lost by that, as the next one goes on where it was.
+One thread with asyncio serves all subscribers. Each has its own task,
+connection and queue, so a slow, dead or hostile subscriber does not delay
+others. Queues are bounded; a subscriber whose queue overflowed is notified of
+the loss. Delivery is at least once: a subscriber may receive an event twice,
+with the same EventId, after a lost response or a change of leader, because
+the next leader continues from the last known position.
 """
 
 import asyncio
@@ -25,26 +26,27 @@ from sushy_kubevirt.redfish.services.events import subscriptions
 
 LOG = logging.getLogger(__name__)
 
-#: Events in one POST, and events that wait for one subscriber.
+#: Largest number of events in a POST, and in the queue of a subscriber.
 BATCH = 50
 QUEUE = 500
 
-#: Seconds for a POST, connecting included.
+#: Seconds for a POST, including the connection.
 TIMEOUT = 10.0
 
-#: Longest pause between tries, with RetryForeverWithBackoff.
+#: Longest pause between tries with RetryForeverWithBackoff, in seconds.
 LONGEST_PAUSE = 300.0
 
-#: How often the other workers are told how far the subscribers are.
+#: Seconds between messages to the other workers about positions of
+#: subscribers.
 MARK_SECONDS = 0.1
 
 
 @dataclasses.dataclass
 class Mark:
-    """How far a subscriber is.
+    """Position of a subscriber.
 
-    :param number: of the last event it was sent, or does not want
-    :param failures: tries that failed since the last that did not
+    :param number: of the last event that was delivered or filtered out
+    :param failures: failed tries since the last successful one
     """
 
     number: int = 0
@@ -52,20 +54,21 @@ class Mark:
 
 
 class Delivery:
-    """All subscribers.
+    """Delivers events to all subscribers.
 
-    :param wanted: function that returns all `subscriptions.Subscription`
-    :param settings: function that returns the `settings.Settings`
+    :param cached: function that returns all `subscriptions.Subscription`
+        without blocking
+    :param settings: function that returns the `service_settings.Settings`
     :param store: the `subscriptions.Subscriptions`
-    :param marked: function of a dict of id: (number, failures), called now
-        and then
+    :param publish_marks: function of a dict of subscription id to
+        (number, failures), see `Mark`; called after changes
     """
 
-    def __init__(self, wanted, settings, store, marked):
-        self._wanted = wanted
+    def __init__(self, cached, settings, store, publish_marks):
+        self._cached = cached
         self._settings = settings
         self._store = store
-        self._marked = marked
+        self._publish_marks = publish_marks
         self._lock = threading.Lock()
         self._subscribers = {}
         self._changed = set()
@@ -73,28 +76,31 @@ class Delivery:
         self._contexts = {}
         self._closed = False
         self._loop = asyncio.new_event_loop()
-        # For what blocks: looking names up, changing subscriptions.
+        # For blocking calls: name resolution, changes of subscriptions.
         self._loop.set_default_executor(
             concurrent.futures.ThreadPoolExecutor(
-                8, thread_name_prefix='events-aside'))
+                8, thread_name_prefix='events-blocking'))
         threading.Thread(target=self._run, daemon=True,
                          name='events-push').start()
 
-    # From other threads
+    # Called in other threads
 
     def take(self, record):
-        """Hand on a record to whoever wants it."""
-        self._call(self._spread, record)
+        """Queue a record for all subscribers that select it."""
+        self._call(self._distribute, record)
 
     def refresh(self, history=(), marks=None):
-        """The subscriptions have changed, or this begins.
+        """Apply changed subscriptions.
 
-        :param history: records that those may lack that were there before
-        :param marks: dict of id: (number, failures), how far each is
+        :param history: the last `event_record.Record`, for subscribers that
+            the previous leader did not serve completely
+        :param marks: dict of subscription id to (number, failures), the
+            last known positions
         """
         self._call(self._refresh, tuple(history), dict(marks or {}))
 
     def close(self):
+        """Stop the thread; undelivered events are left to the next leader."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -118,17 +124,17 @@ class Delivery:
                 asyncio.gather(*tasks, return_exceptions=True))
             loop.close()
 
-    # In the loop
+    # Called in the event loop
 
     def _refresh(self, history, marks):
-        wanted = {one.id: one for one in self._wanted()
+        active = {one.id: one for one in self._cached()
                   if not one.suspended}
-        for id_ in set(self._subscribers) - set(wanted):
+        for id_ in set(self._subscribers) - set(active):
             self._subscribers.pop(id_).end()
-        for id_, one in wanted.items():
+        for id_, one in active.items():
             known = self._subscribers.get(id_)
             if known is not None and known.given_up:
-                # Somebody wants it again before this was told it is gone.
+                # Resumed before its suspension was seen here.
                 known = None
             if known is not None and known.subscription != one:
                 if known.subscription.destination == one.destination and (
@@ -149,7 +155,7 @@ class Delivery:
                 subscriber.take(record)
         subscriber.start(self._loop)
 
-    def _spread(self, record):
+    def _distribute(self, record):
         for subscriber in self._subscribers.values():
             subscriber.take(record)
 
@@ -157,26 +163,30 @@ class Delivery:
         return self._settings()
 
     def context(self, verify):
-        """The TLS context, one for all."""
+        """Return the TLS context shared by all subscribers.
+
+        :param verify: see `http_push.tls`
+        """
         if verify not in self._contexts:
             self._contexts[verify] = http_push.tls(verify)
         return self._contexts[verify]
 
-    def aside(self, function, *args):
-        """Run what blocks; awaitable."""
+    def run_blocking(self, function, *args):
+        """Call a blocking function in a thread. :returns: an awaitable"""
         return self._loop.run_in_executor(None, function, *args)
 
     def addresses(self, place):
-        return self.aside(self._store.addresses, place)
+        """See `subscriptions.Subscriptions.addresses`; awaitable."""
+        return self.run_blocking(self._store.addresses, place)
 
     def changed(self, subscriber):
-        """A subscriber has got on, or not."""
+        """Schedule a message to other workers about a changed mark."""
         self._changed.add(subscriber.subscription.id)
         if not self._marking:
             self._marking = True
-            self._loop.call_later(MARK_SECONDS, self._tell_marks)
+            self._loop.call_later(MARK_SECONDS, self._send_marks)
 
-    def _tell_marks(self):
+    def _send_marks(self):
         self._marking = False
         marks = {}
         for id_ in self._changed:
@@ -186,29 +196,37 @@ class Delivery:
                 marks[id_] = (mark.number, mark.failures)
         self._changed.clear()
         if marks:
-            self.aside(self._marked, marks)
+            self.run_blocking(self._publish_marks, marks)
 
     async def give_up(self, subscriber):
-        """After too many failures: do as the subscription says."""
+        """Delete or suspend a subscription, depending on its policy.
+
+        :returns: whether that succeeded
+        """
         one = subscriber.subscription
+        tries = subscriber.mark.failures
         try:
             if one.policy is subscriptions.Policy.TERMINATE:
-                LOG.warning('Subscription %s is deleted: %s takes no events',
-                            one.id, _shown(one))
-                await self.aside(self._store.remove, one.id)
+                LOG.warning('Subscription %s is deleted after %d failed '
+                            'tries to send an event to %s',
+                            one.id, tries, _shown(one))
+                await self.run_blocking(self._store.remove, one.id)
             else:
-                LOG.warning('Subscription %s is suspended: %s takes no '
-                            'events', one.id, _shown(one))
-                await self.aside(
+                LOG.warning('Subscription %s is suspended after %d failed '
+                            'tries to send an event to %s; resume it with '
+                            'EventDestination.ResumeSubscription',
+                            one.id, tries, _shown(one))
+                await self.run_blocking(
                     lambda: self._store.change(one.id, suspended=True))
         except errors.MachineError as e:
-            LOG.warning('Subscription %s could not be changed: %s', one.id, e)
+            LOG.warning('Subscription %s could not be changed; trying again '
+                        'after its next failure: %s', one.id, e)
             return False
         return True
 
 
 class _Subscriber:
-    """One of them: a queue, and a task that empties it."""
+    """A queue of events, and a task that sends them to a subscriber."""
 
     def __init__(self, delivery, subscription):
         self._delivery = delivery
@@ -217,7 +235,7 @@ class _Subscriber:
         self.mark = Mark()
         self._queue = collections.deque()
         self._lost = False
-        self._news = asyncio.Event()
+        self._queued = asyncio.Event()
         self._task = None
 
     def start(self, loop):
@@ -235,7 +253,7 @@ class _Subscriber:
             self._queue.popleft()
             self._lost = True
         self._queue.append(record)
-        self._news.set()
+        self._queued.set()
 
     async def _serve(self):
         one = self.subscription
@@ -246,13 +264,14 @@ class _Subscriber:
                 self._delivery.context(one.verify)
                 if place.scheme == 'https' else None)
         except errors.MachineError as e:
-            LOG.warning('Subscription %s cannot be served: %s', one.id, e)
+            LOG.warning('Subscription %s is invalid and receives no events: '
+                        '%s', one.id, e)
             return
         try:
             while True:
-                await self._news.wait()
+                await self._queued.wait()
                 if not self._queue:
-                    self._news.clear()
+                    self._queued.clear()
                     continue
                 if not await self._send(poster):
                     return
@@ -262,19 +281,19 @@ class _Subscriber:
             poster.close()
 
     async def _send(self, poster):
-        """Send what waits, as far as it fits into one POST.
+        """Send up to `BATCH` queued events in one POST.
 
-        :returns: whether to go on
+        :returns: whether to continue; False after `Delivery.give_up`
         """
         batch = [self._queue[number]
                  for number in range(min(BATCH, len(self._queue)))]
-        told = list(batch)
+        records = list(batch)
         if self._lost:
-            told.insert(0, event_record.make(messages.BUFFER_EXCEEDED,
-                                             event_record.OTHER))
+            records.insert(0, event_record.make(messages.BUFFER_EXCEEDED,
+                                                event_record.OTHER))
         one = self.subscription
         body = json.dumps(event_record.event(
-            told, one.context, one.filter.types)).encode()
+            records, one.context, one.filter.types)).encode()
         try:
             await asyncio.wait_for(poster.post(body, one.headers), TIMEOUT)
         except asyncio.CancelledError:
@@ -282,7 +301,7 @@ class _Subscriber:
         except Exception as e:
             return await self._failed(e)
         if self.mark.failures:
-            LOG.info('Subscription %s: %s takes events again', one.id,
+            LOG.info('Subscription %s: %s accepts events again', one.id,
                      _shown(one))
         self._lost = False
         last = batch[-1].number
@@ -293,11 +312,15 @@ class _Subscriber:
         return True
 
     async def _failed(self, error):
+        """Log a failed try and wait for the next, as the policy demands.
+
+        :returns: whether to continue
+        """
         one, mark = self.subscription, self.mark
         mark.failures += 1
         self._delivery.changed(self)
         log = LOG.warning if mark.failures == 1 else LOG.debug
-        log('Subscription %s: %s did not take an event: %s', one.id,
+        log('Subscription %s: sending an event to %s failed: %s', one.id,
             _shown(one), str(error) or type(error).__name__)
         settings = self._delivery.settings()
         pause = settings.interval * random.uniform(0.9, 1.1)
@@ -309,7 +332,7 @@ class _Subscriber:
                     return False
                 pause = LONGEST_PAUSE
         elif one.policy is subscriptions.Policy.BACKOFF:
-            # The first tries come sooner: most failures are over soon.
+            # The first retries come sooner, because most failures are short.
             pause = min(settings.interval * 2.0 ** (mark.failures - 4),
                         LONGEST_PAUSE) * random.uniform(0.5, 1.0)
         await asyncio.sleep(pause)
@@ -317,5 +340,5 @@ class _Subscriber:
 
 
 def _shown(one):
-    """The destination, without what a URL may hold for its server alone."""
+    """Return the destination without its query, which may be a secret."""
     return one.destination.partition('?')[0]

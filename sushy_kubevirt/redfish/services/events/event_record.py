@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thing that happened, and how Redfish tells it (Event.v1, DSP0266
-"Eventing").
+"""Event records, and Redfish's Event payload made of them.
+
+See DSP0266, "Eventing", and the schema Event v1.11.
 """
 
 import dataclasses
@@ -12,14 +13,16 @@ TASKS = '/redfish/v1/TaskService/Tasks'
 
 _TYPE = '#Event.v1_11_0.Event'
 
-#: How far apart workers of one host notice the same thing, at most.
+#: Largest number of seconds between observations of one event by several
+#: workers of a host.
 NEAR_SECONDS = 3.0
 
-#: Longest argument of a message; the cluster's words may be long.
+#: Largest number of characters of a message's argument. Messages from the
+#: cluster are longer at times.
 _LONGEST = 1000
 
-#: The deprecated EventType of each record. To those who subscribe by it every
-#: record is an Alert as well: it is all that Ironic ever asks for.
+#: The deprecated EventType of a record. A subscription to Alert receives all
+#: records, as Alert, because Ironic subscribes to nothing else.
 ALERT = 'Alert'
 STATUS = 'StatusChange'
 UPDATED = 'ResourceUpdated'
@@ -33,22 +36,22 @@ TYPES = (ALERT, STATUS, UPDATED, ADDED, REMOVED, OTHER)
 class Record:
     """An event.
 
-    :param id: EventId, the same in every worker
-    :param time: when, ISO 8601 in UTC
-    :param type: its deprecated EventType
+    :param id: EventId, the same in all workers
+    :param time: time of the event, ISO 8601 in UTC
+    :param type: deprecated EventType, one of `TYPES`
     :param message_id: such as ``ResourceEvent.1.3.ResourcePoweredOn``
-    :param args: tuple of texts
-    :param text: the message with its arguments in it
+    :param args: tuple of str, arguments of the message
+    :param text: the message with its arguments
     :param severity: ``OK``, ``Warning`` or ``Critical``
-    :param resolution: what to do
+    :param resolution: how to resolve the situation
     :param origin: path of the resource it is about, '' for none
     :param resource_type: that resource's schema, such as ``ComputerSystem``
-    :param system: namespace/name of the VM, '' if it is about none
+    :param system: namespace/name of the VM, '' for none
     :param uid: of that VM
-    :param number: the order in which the workers heard of it; 0 until then
-    :param stable: whether its id is the same for every worker that notices
-        it: some things show in two watches, of which either may be the
-        faster
+    :param number: position in the order of publication; 0 until published
+    :param stable: whether all workers that observe the event derive the
+        same id. Some events show in two watches, either of which may deliver
+        first.
     """
 
     id: str
@@ -68,16 +71,16 @@ class Record:
 
     @property
     def prefix(self):
-        """The registry, without its version."""
+        """Its registry, without the version."""
         return self.message_id.partition('.')[0]
 
     @property
     def key(self):
-        """The message's name in its registry."""
+        """The message's key in its registry."""
         return self.message_id.rpartition('.')[2]
 
     def is_same(self, other):
-        """Whether two workers have made them of the same happening."""
+        """Check whether two workers' records are of the same event."""
         return self.id == other.id or (
             not self.stable
             and (self.uid, self.message_id) == (other.uid, other.message_id)
@@ -85,36 +88,43 @@ class Record:
 
     @property
     def seconds(self):
-        """Its time, since the epoch."""
+        """Its time, in seconds since the epoch."""
         return datetime.datetime.fromisoformat(self.time).timestamp()
 
     def packed(self):
-        """:returns: dict, for JSON"""
+        """:returns: dict that can be encoded as JSON"""
         return dataclasses.asdict(self)
 
 
 def unpacked(data):
-    """:param data: what `Record.packed` returned, from JSON"""
+    """Restore a record.
+
+    :param data: dict returned by `Record.packed`, decoded from JSON
+    :returns: a `Record`
+    """
     return Record(**{**data, 'args': tuple(data['args'])})
 
 
 def now():
-    """The time, as Redfish writes it."""
+    """:returns: the current time in UTC in Redfish's format, ISO 8601"""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(
         timespec='milliseconds')
 
 
 def make(message, type_, args=(), origin='', resource_type='', machine=None,
          seed=(), stable=True):
-    """Make a record.
+    """Create a record for an event that has happened now.
 
     :param message: a `messages.Message`
     :param type_: one of `TYPES`
-    :param args: of the message
-    :param machine: the `machine.Machine` it is about
-    :param seed: texts that every worker knows alike and that tell this
-        happening from others; without any, the time does
+    :param args: arguments of the message
+    :param origin: path of the resource it is about, '' for none
+    :param resource_type: that resource's schema
+    :param machine: the `machine.Machine` it is about, or None
+    :param seed: values that identify the event and are the same in all
+        workers, for its id; if empty, the time is used
     :param stable: see `Record`
+    :returns: a `Record`
     """
     args = tuple(_shortened(arg) for arg in args)
     time = now()
@@ -132,10 +142,11 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
 
 
 def changed(record, args=(), **fields):
-    """A record that says what a client wants it to.
+    """Copy a record with values from a client (SubmitTestEvent).
 
-    :param args: sequence of texts
-    :param fields: texts, of `Record`; None and '' leave as it is
+    :param args: sequence of str, the arguments of its message
+    :param fields: str for fields of `Record`; None and '' are ignored
+    :returns: a `Record`
     """
     return dataclasses.replace(
         record, args=tuple(map(_shortened, args)),
@@ -150,12 +161,12 @@ def _shortened(arg):
 
 
 def event(records, context, types=()):
-    """The payload that holds some records.
+    """Build the payload of some records.
 
-    :param records: `Record`s
-    :param context: of the subscription
-    :param types: the EventTypes that were subscribed to
-    :returns: dict, an Event
+    :param records: non-empty list of `Record`
+    :param context: Context of the subscription
+    :param types: EventTypes of the subscription
+    :returns: dict, an Event resource
     """
     body = {
         '@odata.type': _TYPE,
@@ -189,7 +200,7 @@ def _member(number, record, types):
 
 
 def _type(record, types):
-    # Somebody who asked for Alerts is sent Alerts.
+    # See `ALERT`.
     if types and record.type not in types and ALERT in types:
         return ALERT
     return record.type

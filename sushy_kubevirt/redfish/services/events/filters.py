@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events somebody wants.
+"""Filters for events.
 
-A `Filter` is what a subscription says in its properties (EventDestination),
-an `Expression` what the query parameter ``$filter`` of the stream says
-(DSP0266, "Server-sent events").
+A `Filter` represents the filtering properties of a subscription
+(EventDestination), an `Expression` the query parameter ``$filter`` of an
+event stream (DSP0266, "Server-sent events").
 """
 
 import dataclasses
@@ -14,16 +14,19 @@ from sushy_kubevirt.redfish.services.events import event_record
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """The filtering properties of a subscription; () for any.
+    """The filtering properties of a subscription.
+
+    All parameters but ``subordinate`` are tuples of str; an empty one does
+    not restrict the events.
 
     :param registries: RegistryPrefixes
     :param messages: MessageIds, with or without a registry's version
     :param no_registries: ExcludeRegistryPrefixes
     :param no_messages: ExcludeMessageIds
     :param resource_types: ResourceTypes
-    :param origins: paths, of OriginResources
-    :param subordinate: SubordinateResources
-    :param types: EventTypes, deprecated
+    :param origins: paths of OriginResources
+    :param subordinate: bool, SubordinateResources
+    :param types: EventTypes (deprecated in Redfish)
     :param severities: Severities
     """
 
@@ -38,9 +41,9 @@ class Filter:
     severities: tuple = ()
 
     def matches(self, record):
-        """Whether a record is wanted.
+        """Check whether the filter selects an event.
 
-        :param record: a `event_record.Record`
+        :param record: an `event_record.Record`
         """
         if (self.registries or self.messages) and not (
                 record.prefix in self.registries
@@ -62,32 +65,40 @@ class Filter:
 
 
 def is_message(record, ids):
-    """Whether a record's message is one of these.
+    """Check whether a record's message is in a list.
 
-    :param ids: ``Registry.Key``; a version in between is ignored
+    :param ids: iterable of MessageIds, ``Registry.Key``; a version in
+        between is ignored
     """
     return any(one.partition('.')[0] == record.prefix
                and one.rpartition('.')[2] == record.key for one in ids)
 
 
 def is_origin(record, path, subordinate):
-    """Whether a record is about a resource, or one below it."""
+    """Check whether a record is about a resource.
+
+    :param path: of the resource
+    :param subordinate: whether resources below it are included
+    """
     path = path.rstrip('/')
     return record.origin == path or subordinate and (
         record.origin.startswith(path + '/'))
 
 
 def is_type(record, types):
-    """Whether a record is of one of these (deprecated) EventTypes."""
+    """Check whether a record has one of the (deprecated) EventTypes.
+
+    Alert and Other select all records, see `event_record`.
+    """
     return (not types or record.type in types or event_record.ALERT in types
             or event_record.OTHER in types)
 
 
 class BadFilter(Exception):
-    """A ``$filter`` that cannot be read."""
+    """A ``$filter`` is invalid; the text says why, without a subject."""
 
 
-#: Properties that a ``$filter`` may name (SSEFilterPropertiesSupported).
+#: Properties allowed in a ``$filter`` (SSEFilterPropertiesSupported).
 PROPERTIES = ('EventFormatType', 'EventType', 'MessageId', 'OriginResource',
               'RegistryPrefix', 'ResourceType', 'SubordinateResources')
 
@@ -99,9 +110,12 @@ _TOKEN = re.compile(r"\s*(?:([()])|'((?:[^']|'')*)'|([^\s()']+))")
 
 
 class Expression:
-    """A ``$filter``: ``Property eq value`` with and, or, not, parentheses.
+    """A parsed ``$filter``.
 
-    :param text: of the query parameter; '' for all
+    Grammar: ``Property eq value``, ``ne``, ``and``, ``or``, ``not`` and
+    parentheses.
+
+    :param text: value of the query parameter; '' selects all events
     :raises: `BadFilter`
     """
 
@@ -113,69 +127,70 @@ class Expression:
         self._subordinate = False
         self._test = None
         if self._tokens:
-            self._test = self._either(0)
+            self._test = self._parse_or(0)
             if self._at < len(self._tokens):
-                raise BadFilter('%s is not expected there'
-                                % self._tokens[self._at][0])
+                raise BadFilter(f'{self._tokens[self._at][0]} is not '
+                                'expected there')
 
     def matches(self, record):
-        """Whether a record is wanted."""
+        """Check whether the expression selects an `event_record.Record`."""
         return self._test is None or self._test(record)
 
     def _word(self):
-        """The next token, as a word; '' at the end or for a quoted text."""
+        """:returns: next token; '' at the end, or if it is quoted"""
         if self._at < len(self._tokens):
             text, quoted = self._tokens[self._at]
             return '' if quoted else text
         return ''
 
-    def _either(self, depth):
-        parts = [self._both(depth)]
+    def _parse_or(self, depth):
+        parts = [self._parse_and(depth)]
         while self._word().lower() == 'or':
             self._at += 1
-            parts.append(self._both(depth))
+            parts.append(self._parse_and(depth))
         if len(parts) == 1:
             return parts[0]
         return lambda record: any(part(record) for part in parts)
 
-    def _both(self, depth):
-        parts = [self._one(depth)]
+    def _parse_and(self, depth):
+        parts = [self._parse_unary(depth)]
         while self._word().lower() == 'and':
             self._at += 1
-            parts.append(self._one(depth))
+            parts.append(self._parse_unary(depth))
         if len(parts) == 1:
             return parts[0]
         return lambda record: all(part(record) for part in parts)
 
-    def _one(self, depth):
+    def _parse_unary(self, depth):
         if depth > _DEEPEST:
             raise BadFilter('it is nested too deeply')
         word = self._word()
         if word == '(':
             self._at += 1
-            inner = self._either(depth + 1)
+            inner = self._parse_or(depth + 1)
             if self._word() != ')':
                 raise BadFilter('a closing parenthesis is missing')
             self._at += 1
             return inner
         if word.lower() == 'not':
             self._at += 1
-            inner = self._one(depth + 1)
+            inner = self._parse_unary(depth + 1)
             return lambda record: not inner(record)
-        return self._comparison()
+        return self._parse_comparison()
 
-    def _comparison(self):
+    def _parse_comparison(self):
         self._terms += 1
         if self._terms > _MOST_TERMS:
             raise BadFilter('it has too many terms')
         name, operator, value = (self._next() for _ in range(3))
         if name not in PROPERTIES:
-            raise BadFilter('%s cannot be filtered by; %s can' % (
-                name[:40] or 'nothing', ', '.join(PROPERTIES)))
+            raise BadFilter(
+                f"{name[:40] or 'an empty name'} is not supported; supported "
+                f"properties: {', '.join(PROPERTIES)}")
         if operator.lower() not in ('eq', 'ne'):
-            raise BadFilter('there are the operators eq and ne, not %s'
-                            % operator[:40])
-        test = self._about(name, value)
+            raise BadFilter(f'operator {operator[:40]} is not supported; '
+                            'supported operators: eq, ne')
+        test = self._predicate(name, value)
         if operator.lower() == 'ne':
             return lambda record: not test(record)
         return test
@@ -187,7 +202,8 @@ class Expression:
         self._at += 1
         return text
 
-    def _about(self, name, value):
+    def _predicate(self, name, value):
+        """:returns: function of a record: whether a property has a value"""
         if name == 'EventFormatType':
             if value not in ('Event', 'MetricReport'):
                 raise BadFilter(f'EventFormatType cannot be {value[:40]}')
@@ -211,7 +227,7 @@ class Expression:
 def _tokens(text):
     """:returns: list of (text, whether it was quoted)"""
     if len(text) > _LONGEST:
-        raise BadFilter('it is longer than %d characters' % _LONGEST)
+        raise BadFilter(f'it is longer than {_LONGEST} characters')
     found, position, text = [], 0, text.strip()
     while position < len(text):
         match = _TOKEN.match(text, position)

@@ -1,31 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POSTs JSON to one server, over a connection that is kept.
+"""HTTP/1.1 client that POSTs JSON to a server over a persistent connection.
 
-As much of HTTP/1.1 as that takes, on asyncio: a hundred subscribers take one
-thread. Redirects are not followed, as they could lead where none may go.
+It runs on asyncio, so that a hundred subscribers need one thread, and
+implements only the parts of HTTP that this needs. Redirects are not followed,
+because they could lead to hosts that are not allowed.
 """
 
 import asyncio
 import ssl
 
-#: Bytes of an answer's head and of a body that is read to keep the
-#: connection; what is longer ends it.
+#: Largest number of bytes of a response's head and of its body. After a
+#: longer body, the connection is closed instead of read to the end.
 _LONGEST = 65536
 
-#: Seconds that a connection is kept without use. Servers close them after 5
-#: or more.
+#: Seconds for which an idle connection is reused. Servers close idle
+#: connections after 5 seconds or more.
 _KEEP = 4.0
 
 
 class Failed(Exception):
-    """It did not get there, or was not taken."""
+    """A POST failed or was refused; the text has the server as subject."""
 
 
 def tls(verify):
-    """A context for HTTPS.
+    """Create a TLS context.
 
-    :param verify: whether certificates are checked, against the CAs of this
-        host
+    :param verify: whether to verify the server's certificate, against the
+        CAs of this host
+    :returns: an `ssl.SSLContext`
     """
     context = ssl.create_default_context()
     if not verify:
@@ -35,11 +37,11 @@ def tls(verify):
 
 
 class Poster:
-    """A way to one server.
+    """Client of one server.
 
-    :param place: an `addresses.Place`
-    :param resolve: coroutine function that returns the addresses to connect
-        to
+    :param place: an `url_policy.ParsedUrl`
+    :param resolve: coroutine function that returns the IP addresses to
+        connect to
     :param context: an `ssl.SSLContext`, for https
     """
 
@@ -54,11 +56,11 @@ class Poster:
             '%s:%d' % (shown, place.port))
 
     async def post(self, body, headers):
-        """Send a body and read the answer's code.
+        """POST a body and check the response's status code.
 
-        :param body: bytes
-        :param headers: sequence of (name, value)
-        :raises: `Failed` unless it was a success; `OSError`,
+        :param body: bytes, JSON
+        :param headers: sequence of (name, value), sent in addition
+        :raises: `Failed` unless the code is 2xx; `OSError`,
             `ssl.SSLError`, `asyncio.IncompleteReadError`
         """
         head = [f'POST {self._place.path} HTTP/1.1',
@@ -78,14 +80,14 @@ class Poster:
             self.close()
             if not kept:
                 raise
-            # The server has closed what was kept, as it may.
+            # The server may have closed the idle connection: try a new one.
             code = await self._exchange(data)
         except BaseException:
             self.close()
             raise
         self._used_at = asyncio.get_running_loop().time()
         if not 200 <= code < 300:
-            raise Failed('it answered %d' % code)
+            raise Failed(f'it answered {code}')
 
     async def _exchange(self, data):
         if self._writer is None:
@@ -116,7 +118,7 @@ class Poster:
         try:
             head = await self._reader.readuntil(b'\r\n\r\n')
         except asyncio.LimitOverrunError:
-            raise Failed('its answer has no end') from None
+            raise Failed('the head of its response is too long') from None
         first, *lines = head.decode('latin-1').split('\r\n')
         words = first.split(' ', 2)
         if (len(words) < 2 or not words[0].startswith('HTTP/1.')
@@ -131,7 +133,7 @@ class Poster:
         return int(words[1]), headers
 
     async def _body(self, code, headers):
-        """Read what is to be thrown away, if that is short."""
+        """Read and discard the response body; close after a long one."""
         length = headers.get('content-length', '')
         if headers.get('connection') != 'close':
             if code == 204:
@@ -146,7 +148,7 @@ class Poster:
         self.close()
 
     async def _chunks(self):
-        """:returns: whether they ended"""
+        """Read a chunked body. :returns: whether it was read completely"""
         left = _LONGEST
         while left > 0:
             try:
@@ -158,7 +160,7 @@ class Poster:
             except ValueError:
                 return False
             if size == 0:
-                # No trailers were asked for.
+                # The request allowed no trailers.
                 return await self._reader.readuntil(b'\r\n') == b'\r\n'
             left -= size
             if not 0 < size <= _LONGEST:
@@ -167,7 +169,7 @@ class Poster:
         return False
 
     def close(self):
-        """Let go of the connection."""
+        """Close the connection."""
         if self._writer is not None:
             self._writer.close()
         self._reader = self._writer = None

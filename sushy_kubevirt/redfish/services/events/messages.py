@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of events: DMTF's where there is one, else our own registry.
+"""Messages of events: from DMTF's registries, else from our own.
 
-Texts of ResourceEvent 1.3 and TaskEvent 1.0 are DMTF's (DSP8011), as far as
-they are sent here. What these registries have no message for is in the
-registry ``SushyKubeVirt``, which this service publishes itself.
+The texts of ResourceEvent 1.3 and TaskEvent 1.0 are DMTF's (DSP8011); only
+messages that are sent are included. Events without a DMTF message use the
+registry ``SushyKubeVirt``, which this service publishes.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import dataclasses
 PREFIX = 'SushyKubeVirt'
 VERSION = '1.0.0'
 
-#: Registries whose messages are sent.
+#: Prefixes of the registries whose messages are sent.
 PREFIXES = ('ResourceEvent', 'TaskEvent', 'Base', PREFIX)
 
 _RESOURCE = 'ResourceEvent.1.3'
@@ -22,15 +22,15 @@ _OWN = PREFIX + '.1.0'
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """One message.
+    """A message of a registry.
 
-    :param registry: with its version, such as ``ResourceEvent.1.3``
-    :param key: its name there
+    :param registry: name and version, such as ``ResourceEvent.1.3``
+    :param key: the message's key in the registry
     :param severity: ``OK``, ``Warning`` or ``Critical``
     :param text: with %1, %2 … for the arguments
-    :param resolution: what to do
-    :param about: what it means, for our own registry
-    :param arguments: what each argument is, the same
+    :param resolution: how to resolve the situation
+    :param about: description, for our own registry
+    :param arguments: descriptions of the arguments, for our own registry
     """
 
     registry: str
@@ -43,15 +43,15 @@ class Message:
 
     @property
     def id(self):
-        """The MessageId."""
+        """Its MessageId."""
         return f'{self.registry}.{self.key}'
 
     def filled(self, args):
-        """The text with arguments.
+        """Return the text with arguments inserted.
 
-        :param args: sequence of texts
+        :param args: sequence of str
         """
-        # Split first: a %1 in an argument is to be left alone.
+        # Split first, so that a %1 in an argument is not replaced.
         first, *parts = self.text.split('%')
         return first + ''.join(args[int(part[0]) - 1] + part[1:]
                                for part in parts)
@@ -95,13 +95,13 @@ BUFFER_EXCEEDED = Message(
 
 STARTED = Message(
     _OWN, 'ServiceStarted', 'OK', 'The service has started.',
-    about='The service serves. What happened before, while none did, was '
-    'not told.')
+    about='The service has started. Events that occurred while it was not '
+    'running were not sent.')
 START_FAILED = Message(
     _OWN, 'SystemStartFailed', 'Critical',
-    "The system '%1' was told to start and cannot (%2): %3",
-    'Mend what the message names; the system then starts, or can be told to '
-    'again.',
+    "The system '%1' cannot start (%2): %3",
+    'Resolve the problem that the message names. The system then starts; if '
+    'not, reset it again.',
     'KubeVirt cannot start the VM.',
     ('The namespace and name of the VM.', "KubeVirt's reason, one word.",
      "KubeVirt's explanation."))
@@ -114,33 +114,33 @@ BOOT_SET = Message(
                'BootSourceOverrideMode.'))
 BOOT_CONSUMED = Message(
     _OWN, 'BootOverrideConsumed', 'OK',
-    "The system '%1' has begun its one boot from '%2'.",
-    about='A boot source override for one boot was used, and is no more.',
+    "The system '%1' has started its one-time boot from '%2'.",
+    about='A one-time boot source override was used and is now disabled.',
     arguments=('The namespace and name of the VM.',
-               'BootSourceOverrideTarget, as it was.'))
+               'The previous BootSourceOverrideTarget.'))
 BOOT_REMOVED = Message(
     _OWN, 'BootOverrideRemoved', 'OK',
-    "The system '%1' will no longer boot from '%2'; its own boot order is in "
-    'force.',
+    "The system '%1' will no longer boot from '%2', but in its own boot "
+    'order.',
     about='A boot source override was removed without having been used.',
     arguments=('The namespace and name of the VM.',
-               'BootSourceOverrideTarget, as it was.'))
+               'The previous BootSourceOverrideTarget.'))
 MEDIA_INSERTED = Message(
     _OWN, 'MediaInserted', 'OK',
     "'%2' was inserted into device '%3' of the system '%1'.",
-    about='A medium was inserted; its image is being fetched.',
+    about='A medium was inserted; its image is being imported.',
     arguments=('The namespace and name of the VM.', 'The URL of the image.',
                'The device.'))
 MEDIA_READY = Message(
     _OWN, 'MediaImported', 'OK',
-    "'%2' in device '%3' of the system '%1' was fetched completely.",
-    about='The image of a medium is complete.',
+    "'%2' in device '%3' of the system '%1' was imported completely.",
+    about='The import of the image of a medium is complete.',
     arguments=('The namespace and name of the VM.', 'The URL of the image.',
                'The device.'))
 MEDIA_FAILED = Message(
     _OWN, 'MediaImportFailed', 'Critical',
     "'%2' in device '%3' of the system '%1' cannot be fetched (%4): %5",
-    'Mend what the message names, or eject the medium.',
+    'Resolve the problem that the message names, or eject the medium.',
     'The image of a medium cannot be fetched.',
     ('The namespace and name of the VM.', 'The URL of the image.',
      'The device.', "CDI's reason, one word.", "CDI's explanation."))
@@ -152,21 +152,22 @@ MEDIA_EJECTED = Message(
                'The device.'))
 KUBERNETES = Message(
     _OWN, 'KubernetesEvent', 'OK', '%1 (%2): %3',
-    about='An Event of Kubernetes about a VM, its instance or its media, in '
-    'a log. Entries have the severity of the Event.',
-    arguments=('Who says so.', 'The reason, one word.', 'What happened.'))
+    about='A Kubernetes Event about a VM, its instance or its media, in a '
+    'log. The entry has the severity of the Event.',
+    arguments=('The reporting component.', 'The reason, one word.',
+               "The Event's message."))
 LOGIN_FAILED = Message(
     _OWN, 'LoginFailed', 'Warning',
     "A login as '%1' from '%2' was refused.",
-    'If it was not somebody who mistyped, find out who it was.',
-    'Somebody gave a wrong user name or password.',
-    ('The user name that was given.', 'The address it came from.'))
+    'If this was not a typing error, find out who uses the address.',
+    'A login with a wrong user name or password was refused.',
+    ('The user name.', 'The IP address of the client.'))
 
 
 def registry():
-    """Our own registry.
+    """Return the registry of our own messages.
 
-    :returns: dict: a MessageRegistry resource
+    :returns: dict, a MessageRegistry resource
     """
     own = [found for found in globals().values()
            if isinstance(found, Message) and found.registry == _OWN]
@@ -175,8 +176,8 @@ def registry():
         'Id': f'{PREFIX}.{VERSION}',
         'Name': 'Messages of sushy-kubevirt',
         'Language': 'en',
-        'Description': 'What happens to virtual machines of KubeVirt and '
-        'to the service, where the registries of DMTF have no message.',
+        'Description': 'Events of KubeVirt virtual machines and of the '
+        'service for which the registries of DMTF have no message.',
         'RegistryPrefix': PREFIX,
         'RegistryVersion': VERSION,
         'OwningEntity': 'sushy-kubevirt',

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-Sent Events: events over a connection that a client keeps open.
+"""Server-Sent Events: streams of events to connected clients.
 
-Each stream takes a thread of the server, so there are few, and each is shown
-as a subscription as long as it is open (DSP0266, "Server-sent events"). What
-is shown lies in a file of the emulator's folder that the worker holds a lock
-on, so the other workers know of it, and know when its worker died.
+An open stream occupies a server thread, so their number is limited. It is
+also shown as a subscription (DSP0266, "Server-sent events"): its worker
+describes it in a file of the shared directory and holds a lock on that file.
+Other workers read the file, and detect by the lock when its worker has ended.
 """
 
 import collections
@@ -24,18 +24,20 @@ from sushy_kubevirt.redfish.services.events import messages
 
 LOG = logging.getLogger(__name__)
 
-#: A comment is sent after so many seconds without an event: proxies end what
-#: is silent. It is asked then, as with each event, who may still listen.
+#: Seconds without an event after which a comment is sent, because proxies
+#: close idle connections. The client's authorization is checked then, and
+#: before each event.
 KEEP_ALIVE = 15.0
 
-#: How soon a stream notices that the server stops or the client is gone.
+#: Seconds between checks whether the server stops or the client is gone.
 POLL_SECONDS = 0.5
 
-#: Events that wait for one client; one that falls behind further is left.
+#: Largest number of events that wait for a client; with more, its stream is
+#: closed.
 QUEUE = 500
 
-#: Seconds that a stream which is to end has for that, before its connection
-#: is cut: a client that reads nothing holds up the thread that sends.
+#: Seconds until the connection of a stream that should end is closed. A
+#: client that does not read blocks the thread that sends.
 GRACE = 1.0
 
 _PREFIX = 'stream-'
@@ -43,16 +45,16 @@ _CLOSE = 'stream-close'
 
 
 class TooMany(Exception):
-    """There are as many streams as there may be."""
+    """The largest number of open streams is reached."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StreamInfo:
-    """An open stream as a subscription.
+    """An open stream, shown as a subscription.
 
-    :param id: its name
+    :param id: subscription id
     :param client: address and port of the client
-    :param context: text made for it
+    :param context: generated text, Context of its events
     :param filter: text of its ``$filter``
     """
 
@@ -63,12 +65,13 @@ class StreamInfo:
 
 
 class Streams:
-    """The streams of this worker, and what is known of the others'.
+    """The streams of this worker, and information on those of others.
 
     :param worker_messages: a `worker_messages.WorkerMessages`
-    :param folder: function that returns the path of the emulator's folder
-    :param history: function that returns the records of late
-    :param options: an `options.EventOptions`
+    :param folder: function that returns the path of the shared directory
+    :param history: function that returns the list of the last
+        `event_record.Record`
+    :param options: an `event_options.EventOptions`
     """
 
     def __init__(self, worker_messages, folder, history, options):
@@ -84,22 +87,24 @@ class Streams:
         self._open = {}
 
     def after_fork(self):
-        """Leave the parent's streams to it."""
+        """Close the descriptors of the parent's streams."""
         for stream in self._open.values():
             os.close(stream.descriptor)
         self._begin()
 
-    def open(self, wanted, client, last=None, connected=lambda: True,
-             welcome=lambda: True, cut=lambda: None):
-        """Begin a stream.
+    def open(self, expression, client, last=None, connected=lambda: True,
+             authorized=lambda: True, disconnect=lambda: None):
+        """Open a stream.
 
-        :param wanted: a `filters.Expression`
+        :param expression: a `filters.Expression`
         :param client: address and port of the client
-        :param last: EventId after which to go on, if it is known
-        :param connected: function that tells whether the client is still
-            there; asked often
-        :param welcome: function that tells whether it still may listen
-        :param cut: function that breaks the connection, from any thread
+        :param last: EventId after which to continue, or None
+        :param connected: function that returns whether the client is still
+            connected; called every `POLL_SECONDS`
+        :param authorized: function that returns whether the client may still
+            read events
+        :param disconnect: function that closes the connection; called in any
+            thread
         :returns: a `Stream`
         :raises: `TooMany`
         """
@@ -107,7 +112,8 @@ class Streams:
             if (len(self._open) >= _most_here(self._options.streams)
                     or len(self._files()) >= self._options.streams):
                 raise TooMany
-            stream = Stream(self, wanted, client, connected, welcome, cut)
+            stream = Stream(self, expression, client, connected, authorized,
+                            disconnect)
             path = self._path(stream.shown.id)
             stream.descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
@@ -121,7 +127,7 @@ class Streams:
         return stream
 
     def all(self):
-        """:returns: tuple of `StreamInfo`, of all workers"""
+        """:returns: tuple of `StreamInfo`, streams of all workers"""
         found = []
         for name in self._files():
             with contextlib.suppress(OSError, ValueError, TypeError):
@@ -130,13 +136,13 @@ class Streams:
         return tuple(found)
 
     def get(self, id_):
-        """:returns: a `StreamInfo`; None if there is no such stream"""
+        """:returns: the `StreamInfo` with an id, or None"""
         return next((one for one in self.all() if one.id == id_), None)
 
     def remove(self, id_):
-        """End a stream, whichever worker's.
+        """Close a stream of any worker.
 
-        :returns: whether there was one of that name
+        :returns: whether there was a stream with this id
         """
         if self.get(id_) is None:
             return False
@@ -144,32 +150,33 @@ class Streams:
         return True
 
     def take(self, record):
-        """Hand on a record to whoever wants it."""
+        """Send a record on all streams of this worker that select it."""
         for stream in tuple(self._open.values()):
             stream.take(record)
 
     def close(self):
-        """End all of this worker."""
+        """End all streams of this worker."""
         for stream in tuple(self._open.values()):
             stream.end()
 
     def _close(self, message):
         stream = self._open.get(message.get('id'))
         if stream is not None:
-            self.leave(stream)
+            self.terminate(stream)
 
-    def leave(self, stream):
-        """End a stream, whatever its client does."""
+    def terminate(self, stream):
+        """End a stream; close its connection if it is open after `GRACE`."""
         stream.end()
-        timer = threading.Timer(GRACE, self._cut, (stream,))
+        timer = threading.Timer(GRACE, self._disconnect, (stream,))
         timer.daemon = True
         timer.start()
 
-    def _cut(self, stream):
+    def _disconnect(self, stream):
         if stream.shown.id in self._open:
-            stream.cut()
+            stream.disconnect()
 
-    def forget(self, stream):
+    def unregister(self, stream):
+        """Remove a closed stream from the open ones."""
         with self._lock:
             if self._open.pop(stream.shown.id, None) is None:
                 return
@@ -181,7 +188,7 @@ class Streams:
         return os.path.join(self._folder(), _PREFIX + name)
 
     def _files(self):
-        """:returns: names of the streams there are; clears up dead ones"""
+        """List the ids of open streams; remove files of ended workers."""
         found = []
         folder = self._folder()
         try:
@@ -196,7 +203,7 @@ class Streams:
                 with open(path) as stream:
                     fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     if stream.read(1):
-                        os.unlink(path)     # its worker is gone
+                        os.unlink(path)     # its worker has ended
             except BlockingIOError:
                 found.append(name.removeprefix(_PREFIX))
             except OSError:
@@ -205,39 +212,45 @@ class Streams:
 
 
 class Stream:
-    """One stream: iterate it for what to send. Close it in the end."""
+    """An iterable of bytes to send to a client; a WSGI response body."""
 
-    def __init__(self, streams, wanted, client, connected, welcome, cut):
+    def __init__(self, streams, expression, client, connected, authorized,
+                 disconnect):
         self._streams = streams
-        self._wanted = wanted
+        self._expression = expression
         self._connected = connected
-        self._welcome = welcome
-        self.cut = cut
-        self._news = threading.Condition()
+        self._authorized = authorized
+        self.disconnect = disconnect
+        self._condition = threading.Condition()
         self._queue = collections.deque()
         self._ended = False
         self._first = True
         self.descriptor = None
         self.shown = StreamInfo(secrets.token_hex(8), client,
-                                secrets.token_urlsafe(12), wanted.text)
+                                secrets.token_urlsafe(12), expression.text)
 
     def take(self, record):
-        if not self._wanted.matches(record):
+        """Queue a record if the stream selects it; end it if it is full."""
+        if not self._expression.matches(record):
             return
-        with self._news:
+        with self._condition:
             full = len(self._queue) >= QUEUE
             if not full:
                 self._queue.append(record)
-                self._news.notify_all()
+                self._condition.notify_all()
         if full and not self._ended:
-            LOG.warning('Stream %s of %s is ended: it does not keep up',
-                        self.shown.id, self.shown.client)
-            self._streams.leave(self)
+            LOG.warning('Event stream %s closed: client %s is too slow, %d '
+                        'events wait', self.shown.id, self.shown.client,
+                        QUEUE)
+            self._streams.terminate(self)
 
     def replay(self, history, last):
-        """Begin with what came after an event.
+        """Queue the events after a given one.
 
-        If that is not known any more, the client is told so.
+        If that event is not in the history, EventBufferExceeded is queued.
+
+        :param history: list of `event_record.Record`
+        :param last: EventId
         """
         ids = [record.id for record in history]
         if last in ids:
@@ -248,10 +261,10 @@ class Stream:
                                                  event_record.OTHER))
 
     def end(self):
-        """Have it end, from another thread."""
-        with self._news:
+        """End the stream once the queue is empty; callable in any thread."""
+        with self._condition:
             self._ended = True
-            self._news.notify_all()
+            self._condition.notify_all()
 
     def __iter__(self):
         return self
@@ -259,19 +272,19 @@ class Stream:
     def __next__(self):
         if self._first:
             self._first = False
-            # So that the client sees at once that it is connected.
+            # Shows the client at once that it is connected.
             return b': welcome\n\n'
         until = time.monotonic() + KEEP_ALIVE
-        with self._news:
+        with self._condition:
             while not self._queue and not self._ended:
                 left = until - time.monotonic()
                 if left <= 0 or self._is_over():
                     break
-                self._news.wait(min(left, POLL_SECONDS))
+                self._condition.wait(min(left, POLL_SECONDS))
             record = self._queue.popleft() if self._queue else None
-        # Asked before each event as well: those may come so fast that it is
-        # never silent here, and who has logged out is told none of them.
-        if not self._welcome():
+        # Checked before each event, not only when idle: a client must not
+        # receive events after its logout.
+        if not self._authorized():
             raise StopIteration
         if record is not None:
             return _message(record, self.shown.context)
@@ -283,9 +296,9 @@ class Stream:
         return stopping() or not self._connected()
 
     def close(self):
-        """The connection has ended."""
+        """Release the stream; called by the server at the end (PEP 3333)."""
         self.end()
-        self._streams.forget(self)
+        self._streams.unregister(self)
 
 
 def _message(record, context):
@@ -294,10 +307,11 @@ def _message(record, context):
 
 
 def _worker():
-    """The gunicorn worker this runs in; None elsewhere.
+    """Return the gunicorn worker of this process, or None.
 
-    It waits for all requests when it is to stop, and streams have no end:
-    they have to look. Its handler of SIGTERM is a method of it (gunicorn 27,
+    A stopping worker waits for all requests; streams never end by themselves
+    and therefore have to check for it. The worker is found through its
+    SIGTERM handler, which is one of its methods (gunicorn 27,
     workers/base.py).
     """
     worker = getattr(signal.getsignal(signal.SIGTERM), '__self__', None)
@@ -305,12 +319,15 @@ def _worker():
 
 
 def stopping():
-    """Whether the server is about to stop."""
+    """Return whether the server is stopping."""
     worker = _worker()
     return worker is not None and not worker.alive
 
 
 def _most_here(most):
-    """How many streams this worker may have: half of its threads."""
+    """Limit the streams of this worker to half of its threads.
+
+    :param most: int, limit for all workers
+    """
     threads = getattr(getattr(_worker(), 'cfg', None), 'threads', None)
     return most if threads is None else min(most, max(1, threads // 2))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscriptions to events, kept in Kubernetes by `services.state_secret`.
+"""Validates and stores event subscriptions.
 
-Checks the properties of a subscription; `delivery` sends its events.
+They are stored in Kubernetes by `services.state_secret`; `delivery` sends the
+events.
 """
 
 import dataclasses
@@ -19,54 +20,52 @@ _SECTION = 'subscriptions'
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE = re.compile(r'[\t\x20-\x7e\x80-\xff]*')
 
-# What one is called here, and in a path.
+# Ids that can be part of a resource's path.
 _ID = re.compile(r'[A-Za-z0-9-]{1,64}')
 
-#: Headers that are not a client's to choose.
-_OURS = ('host', 'content-length', 'content-type', 'transfer-encoding',
-         'connection', 'te', 'trailer', 'upgrade', 'expect')
+#: Headers that `http_push` sets, or that control the connection.
+_RESERVED = ('host', 'content-length', 'content-type', 'transfer-encoding',
+             'connection', 'te', 'trailer', 'upgrade', 'expect')
 
 _MOST_HEADERS = 16
 _LONGEST_HEADERS = 8192
 
 
 class Policy(enum.Enum):
-    """Redfish's ``DeliveryRetryPolicy``: what is done when a subscriber does
-    not take an event.
-    """
+    """Redfish's ``DeliveryRetryPolicy``: reaction to a failed delivery."""
 
     TERMINATE = 'TerminateAfterRetries'
-    """Try so many times, then delete the subscription."""
+    """Delete the subscription after DeliveryRetryAttempts retries."""
 
     SUSPEND = 'SuspendRetries'
-    """Try so many times, then suspend it."""
+    """Suspend the subscription after DeliveryRetryAttempts retries."""
 
     FOREVER = 'RetryForever'
-    """Go on, at a constant pace."""
+    """Retry every DeliveryRetryIntervalSeconds."""
 
     BACKOFF = 'RetryForeverWithBackoff'
-    """Go on, with longer and longer pauses."""
+    """Retry with increasing intervals."""
 
 
 class LimitReached(errors.Rejected):
-    """There are as many subscriptions as there may be."""
+    """The largest number of subscriptions is reached."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Subscription:
-    """Somebody who is sent events.
+    """A subscription to events.
 
-    :param id: its name
-    :param destination: URL
-    :param name: for people
-    :param context: text that goes with every event
-    :param headers: tuple of (name, value) to send; secret
+    :param id: Id of its resource
+    :param destination: URL that receives the events
+    :param name: Name of its resource
+    :param context: Context of its events
+    :param headers: tuple of (name, value) of HTTP headers to send; secret
     :param filter: a `filters.Filter`
     :param policy: a `Policy`
-    :param verify: whether the destination's certificate is checked
-    :param suspended: whether it is sent nothing until it is resumed
-    :param created: when, ISO 8601
-    :param owner: name of the account that made it, '' for none
+    :param verify: whether to verify the destination's TLS certificate
+    :param suspended: whether no events are sent until it is resumed
+    :param created: time of creation, ISO 8601
+    :param owner: name of the account that created it, '' for none
     """
 
     id: str
@@ -82,17 +81,19 @@ class Subscription:
     owner: str = ''
 
     def packed(self):
-        """:returns: dict, for JSON"""
+        """:returns: dict that can be encoded as JSON"""
         found = dataclasses.asdict(self)
         del found['id']
         return {**found, 'policy': self.policy.value}
 
 
 def _read(id_, data):
-    """What the Secret says of a subscription. Others may have written it.
+    """Restore a subscription from the Secret.
 
-    :returns: a `Subscription`; None for what this service would not write,
-        or one of a later version
+    :param id_: its id
+    :param data: decoded JSON; other clients of Kubernetes, or a later
+        version of this service, may have written it
+    :returns: a `Subscription`; None if the data are invalid
     """
     try:
         return _unpacked(id_, data)
@@ -120,19 +121,19 @@ def _unpacked(id_, data):
     if not _ID.fullmatch(id_) or not all(map(_is_text, (
             one.destination, one.name, one.context, one.created,
             one.owner))):
-        raise ValueError('no subscription of ours')
+        raise ValueError('invalid subscription')
     check_headers(one.headers)
     return one
 
 
 def _filtering(field, value):
-    """A field of a `filters.Filter`, as `Subscription.packed` leaves it."""
+    """Restore a field of a `filters.Filter` from the Secret."""
     if isinstance(field.default, bool):
         wrong = not isinstance(value, bool)
     else:
         wrong = not isinstance(value, list) or not all(map(_is_text, value))
     if wrong:
-        raise ValueError('no filter of ours')
+        raise ValueError('invalid filter')
     return value if isinstance(value, bool) else tuple(value)
 
 
@@ -141,10 +142,10 @@ def _is_text(value):
 
 
 class Subscriptions:
-    """All of them.
+    """All subscriptions.
 
-    :param state: a `state.State`
-    :param options: an `options.EventOptions`
+    :param state: a `state_secret.StateSecret`
+    :param options: an `event_options.EventOptions`
     """
 
     def __init__(self, state, options):
@@ -152,13 +153,18 @@ class Subscriptions:
         self._options = options
 
     def all(self):
-        """:returns: tuple of `Subscription`, by time of creation
+        """Return all subscriptions.
+
+        :returns: tuple of `Subscription`, oldest first
         :raises: `errors.MachineError` if they cannot be read
         """
         return self._of(self._state.read(_SECTION))
 
     def cached(self):
-        """As `all`, as far as they are known: at once, without an error."""
+        """Return the cached subscriptions, without blocking or failing.
+
+        :returns: tuple of `Subscription`, oldest first
+        """
         return self._of(self._state.cached(_SECTION))
 
     @staticmethod
@@ -168,20 +174,26 @@ class Subscriptions:
                             key=lambda one: (one.created, one.id)))
 
     def get(self, id_):
-        """:returns: a `Subscription`; None if there is none of that name"""
+        """Find a subscription.
+
+        :returns: a `Subscription` or None
+        :raises: `errors.MachineError` if they cannot be read
+        """
         for fresh in (False, True):
-            # Another worker, or another host, may have made it just now.
+            # It may have been created by another host a moment ago.
             for one in self._of(self._state.read(_SECTION, fresh=fresh)):
                 if one.id == id_:
                     return one
         return None
 
     def add(self, destination, **fields):
-        """Make one.
+        """Create a subscription.
 
-        :param fields: of `Subscription`
-        :returns: it
-        :raises: `errors.InvalidValue`, `LimitReached`
+        :param destination: URL
+        :param fields: further fields of `Subscription`
+        :returns: the new `Subscription`
+        :raises: `errors.InvalidValue`, `LimitReached`,
+            `errors.MachineError` if it cannot be stored
         """
         self.check_destination(destination)
         check_headers(fields.get('headers', ()))
@@ -192,17 +204,19 @@ class Subscriptions:
             if (len(section) >= self._options.subscriptions
                     and made.id not in section):
                 raise LimitReached(
-                    'There are %d subscriptions and may not be more; delete '
-                    'one first' % len(section))
+                    f'The maximum of {self._options.subscriptions} '
+                    'subscriptions is reached; delete one first')
             section[made.id] = made.packed()
 
         self._state.update(_SECTION, edit)
         return made
 
     def change(self, id_, **fields):
-        """Change some fields of one.
+        """Change fields of a subscription.
 
-        :returns: it as it is now; None if there is none
+        :param fields: fields of `Subscription`
+        :returns: the changed `Subscription`; None if it does not exist
+        :raises: `errors.InvalidValue`, `errors.MachineError`
         """
         check_headers(fields.get('headers', ()))
         changed = []
@@ -219,7 +233,11 @@ class Subscriptions:
         return changed[0] if changed else None
 
     def remove(self, id_):
-        """:returns: whether there was one of that name"""
+        """Delete a subscription.
+
+        :returns: whether it existed
+        :raises: `errors.MachineError`
+        """
         there = []
 
         def edit(section):
@@ -232,22 +250,25 @@ class Subscriptions:
     # Checks
 
     def check_destination(self, url):
-        """See that a URL may be sent events.
+        """Check that events may be sent to a URL.
 
+        :param url: text
         :raises: `errors.InvalidValue`
         """
         try:
             place = read_url(url)
             self.addresses(place)
         except errors.MediaUnreachable:
-            # It may have a name by the time there is something to tell.
+            # The host name may be resolvable by the time of the first event.
             pass
 
     def addresses(self, place):
-        """The addresses to connect to, looked up now and all allowed.
+        """Resolve a URL's host and check that its addresses are allowed.
 
         :param place: an `url_policy.ParsedUrl`
-        :raises: `errors.InvalidValue`, `errors.MediaUnreachable`
+        :returns: IP addresses to connect to
+        :raises: `errors.InvalidValue` if one is not allowed,
+            `errors.MediaUnreachable` if the name cannot be resolved
         """
         try:
             return url_policy.check(place, self._options)
@@ -256,7 +277,10 @@ class Subscriptions:
 
 
 def read_url(url):
-    """:returns: an `url_policy.ParsedUrl`
+    """Parse the URL of a destination.
+
+    :param url: text
+    :returns: an `url_policy.ParsedUrl`
     :raises: `errors.InvalidValue`
     """
     try:
@@ -264,7 +288,7 @@ def read_url(url):
     except errors.InvalidValue as e:
         raise _worded(e) from None
     if place.username or place.password:
-        # It is shown to everybody who reads the subscription.
+        # All clients that can read the subscription would see it.
         raise errors.InvalidValue(
             'Destination', place.text, message='Destination may not hold a '
             'user name or password; send them as HttpHeaders')
@@ -272,34 +296,37 @@ def read_url(url):
 
 
 def _worded(error):
-    """What is refused about a URL, in the words of a subscription."""
+    """Reword an error of `url_policy` for the property Destination."""
     why = str(error).partition(': ')[2] or str(error)
+    why = why.replace('MEDIA_', 'EVENT_')
     return errors.InvalidValue(
-        'Destination', error.value, message='Events cannot be sent to %s: %s'
-        % (error.value or 'there', why.replace('MEDIA_', 'EVENT_')))
+        'Destination', error.value,
+        message=f"Events cannot be sent to {error.value or 'an empty URL'}: "
+        f'{why}')
 
 
 def check_headers(headers):
-    """See that headers can be sent.
+    """Validate HTTP headers of a subscription.
 
     :param headers: sequence of (name, value)
-    :raises: `errors.InvalidValue`, which holds no value of a header
+    :raises: `errors.InvalidValue`; it contains no value of a header
     """
     size = 0
     for name, value in headers:
         shown = name[:64] if isinstance(name, str) else ''
         if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            raise _bad_header(shown, 'it is no name of a header')
-        if name.lower() in _OURS:
-            raise _bad_header(shown, 'this header is not yours to choose')
+            raise _bad_header(shown, 'the name is invalid')
+        if name.lower() in _RESERVED:
+            raise _bad_header(shown, 'the service sets this header itself')
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            raise _bad_header(shown, 'its value cannot be sent')
+            raise _bad_header(shown, 'the value is invalid')
         size += len(name) + len(value)
     if len(headers) > _MOST_HEADERS or size > _LONGEST_HEADERS:
-        raise _bad_header('', 'they are too many or too long')
+        raise _bad_header('', f'{_MOST_HEADERS} headers with '
+                          f'{_LONGEST_HEADERS} characters are allowed')
 
 
 def _bad_header(name, why):
     return errors.InvalidValue(
-        'HttpHeaders', name, message='HttpHeaders cannot hold %s: %s'
-        % (name or 'these', why))
+        'HttpHeaders', name, message='HttpHeaders cannot contain '
+        f"{name or 'these headers'}: {why}")

@@ -229,7 +229,7 @@ class TestStreams(DispatcherTestCase):
         )
         all_ = self.streams()
         for more in ({'connected': lambda: False},
-                     {'welcome': lambda: False}):
+                     {'authorized': lambda: False}):
             one = self.open(all_, **more)
             next(one)
             self.assertRaises(StopIteration, next, one)
@@ -241,7 +241,7 @@ class TestStreams(DispatcherTestCase):
     def test_ends_after_logout_even_if_events_wait(self):
         all_ = self.streams()
         answers = [True, False]
-        one = self.open(all_, welcome=lambda: answers.pop(0))
+        one = self.open(all_, authorized=lambda: answers.pop(0))
         next(one)
         for _ in range(2):
             all_.take(event_record.make(messages.TEST, event_record.OTHER))
@@ -259,9 +259,9 @@ class TestStreams(DispatcherTestCase):
         )
         all_ = self.streams()
         stuck, full, done = (threading.Event() for _ in range(3))
-        one = self.open(all_, cut=stuck.set)
-        two = self.open(all_, cut=full.set)
-        three = self.open(all_, cut=done.set)
+        one = self.open(all_, disconnect=stuck.set)
+        two = self.open(all_, disconnect=full.set)
+        three = self.open(all_, disconnect=done.set)
         self.assertTrue(all_.remove(one.shown.id))
         self.assertTrue(all_.remove(three.shown.id))
         three.close()
