@@ -57,9 +57,11 @@ class Fault:
 
     @property
     def spent(self):
+        """Tell whether the fault has hit its number of calls."""
         return self.hits >= self.count
 
     def to_dict(self):
+        """Return the fault as the control interface shows it."""
         return {'id': self.id, 'verb': self.verb, 'path': self.path.pattern,
                 'count': self.count, 'action': self.action,
                 'delay': self.delay, 'event': self.event,

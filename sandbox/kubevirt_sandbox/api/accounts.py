@@ -2,8 +2,9 @@
 """Service accounts: one for each namespace, and their tokens.
 
 Tokens are JSON web tokens (RFC 7519) with the claims of Kubernetes, signed
-with a secret of this server (HS256): nobody else is to check them. They end
-with their time, their account, and what they are bound to.
+with a secret of this server (HS256), so only this server can verify them. A
+token becomes invalid when it expires or when its account or the object it is
+bound to is deleted.
 
 Follows ``pkg/registry/core/serviceaccount/storage/token.go``,
 ``pkg/serviceaccount/claims.go`` and

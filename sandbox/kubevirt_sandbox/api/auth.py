@@ -88,10 +88,10 @@ class Tokens:
         return found
 
     def user(self, authorization):
-        """The :class:`User` of an ``Authorization`` header.
+        """Find the :class:`User` of an ``Authorization`` header.
 
-        :returns: the anonymous user when no token was sent; None when it is
-            nobody's.
+        :returns: the anonymous user when no token was sent; None when the
+            token is unknown.
         """
         scheme, _, token = (authorization or '').strip().partition(' ')
         if scheme.lower() != 'bearer' or not token.strip():

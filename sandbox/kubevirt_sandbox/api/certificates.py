@@ -26,11 +26,11 @@ class Identity:
     key: bytes = dataclasses.field(repr=False)
 
     def context(self):
-        """An ``ssl.SSLContext`` that serves with this identity."""
+        """Return an ``ssl.SSLContext`` that serves with this identity."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The ssl module reads keys from files only: one that nobody else
-        # can read, gone before the first client comes.
+        # The ssl module reads keys from files only. The file is readable by
+        # this user only and removed before the first client connects.
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 'server.pem')
             with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600),

@@ -257,13 +257,13 @@ class Definitions:
         self._establish(definition)
 
     def _establish(self, definition):
-        """Say that a definition is served."""
+        """Set the condition Established."""
         name = definition['metadata']['name']
         if not any(c.get('type') == 'Established' for c in definition.get(
                 'status', {}).get('conditions', ())):
             self._store.change(CRD, '', name, _accept, subresource='status',
                                manager='kube-apiserver')
-        # What is told here may be older than what was done about it.
+        # The definition in the event may be older than the stored one.
         definition = self._store.find(CRD, '', name)
         if name in self._served and definition and _CLEANUP not in definition[
                 'metadata'].get('finalizers', ()):

@@ -43,7 +43,8 @@ def _json(body):
 
 
 def _served(server):
-    """``{group: [versions]}``, also groups of nothing but verbs."""
+    """Return ``{group: [versions]}``, including groups that only have verbs.
+    """
     groups = server.kinds.groups()
     for group, version, _ in server.subresources:
         versions = groups.setdefault(group, [])

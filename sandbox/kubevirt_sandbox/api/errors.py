@@ -53,6 +53,7 @@ class Cause:
         return f'{self.field}: {self.message}'
 
     def to_dict(self):
+        """Return the entry of ``details.causes`` in a ``Status``."""
         return {'reason': self.reason, 'message': self.message,
                 'field': self.field}
 

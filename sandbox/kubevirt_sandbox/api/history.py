@@ -70,6 +70,7 @@ class Event:
 
     @property
     def version(self):
+        """Return the resource version of the change, an int."""
         return self.record.version
 
     def sent(self, name, make):

@@ -48,6 +48,7 @@ class Entry:
                 self.subresource)
 
     def to_dict(self):
+        """Return the entry as it is in ``metadata.managedFields``."""
         found = {'manager': self.manager, 'operation': self.operation,
                  'apiVersion': self.version}
         if self.time:
@@ -264,8 +265,8 @@ def apply(kind, live, config, manager, force, subresource=''):
     mine.fields = fieldsets.encode(_ownable(wanted, ignored))
     managed[mine.identity] = mine
     if last is not None and last.fields:
-        # What nobody can own, such as the name, is taken out of managers'
-        # fields after this only (stripmeta.go).
+        # Fields that cannot be owned, such as the name, are removed from the
+        # managers' fields only after this (stripmeta.go).
         merged = _pruned(shape, merged, managed, fieldsets.decode(
             last.fields), {p for p in wanted if p and p[0] not in ignored})
         if last.fields == mine.fields:
@@ -295,9 +296,10 @@ def apply(kind, live, config, manager, force, subresource=''):
 
 
 def _last_applied_paths(kind, shape, live):
-    """What ``kubectl apply`` set before it began to apply on the server.
+    """Return the paths that ``kubectl apply`` last set on the client side.
 
-    These fields are no conflicts for it, where nobody changed them since.
+    Applying these fields causes no conflict unless another manager has
+    changed them since.
     """
     try:
         last = json.loads(live['metadata'].get('annotations', {}).get(

@@ -10,7 +10,7 @@ import weakref
 
 STRING = {'type': 'string'}
 
-#: metadata has this form in every object, whatever the schema says.
+#: Schema of metadata in every object; overrides the schema of the kind.
 OBJECT_META = {
     'type': 'object',
     'description': 'ObjectMeta is metadata that all persisted resources '

@@ -179,8 +179,8 @@ def _without(shape, value, tree):
             if node is not None:
                 if '' in node:
                     continue
-                # What is empty afterwards becomes null: it may still be
-                # somebody's. Schemas remove nulls that nobody wants.
+                # What is empty afterwards becomes null, since a manager may
+                # still own it. Schemas remove nulls that are not allowed.
                 below = _without(shape.field(name), below, node)
             kept[name] = below
         return kept or None

@@ -101,12 +101,12 @@ def _apply(call, validation, raw):
 
 
 def _check_uid(kind, target, new, old):
-    """What becomes of a uid that is not the object's.
+    """Check a uid in the patched object that differs from the stored one.
 
-    It is no precondition, as that of a PUT is: validation refuses it
-    (apimachinery, ValidateObjectMetaUpdate). Of a custom resource's status
-    nothing but the status is taken (apiextensions-apiserver,
-    status_strategy.go).
+    Unlike the uid of a PUT it is no precondition: validation refuses it
+    (apimachinery, ValidateObjectMetaUpdate). A patch of a custom resource's
+    status changes only the status, so the uid is ignored
+    (apiextensions-apiserver, status_strategy.go).
     """
     mine, its = new['metadata'], old['metadata']
     if mine.get('uid', its['uid']) == its['uid']:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of pods: every field, with the defaults of the API server.
 
-It is complete, so that a field that is misspelt is told of as a real API
-server does, and what it fills in by itself is filled in here. A controller
-that compares what it wants with what is there would else only fail in a real
-cluster. What is below the sources of volumes that the sandbox does not have
-is not looked at.
+It is complete, so that misspelt fields are reported and defaults are filled in
+as by a real API server. Otherwise a controller that compares the desired with
+the stored pod would fail only in a real cluster. The fields of volume sources
+that the sandbox does not support are not validated.
 
 Source: kubernetes/staging/src/k8s.io/api/core/v1/types.go and
 pkg/apis/core/v1/defaults.go (1.36).

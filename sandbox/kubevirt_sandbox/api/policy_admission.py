@@ -219,12 +219,12 @@ def _message(one, inputs, variables, seen):
 
 
 def _evaluate(text, inputs, variables, seen):
-    """The value of an expression.
+    """Return the value of an expression.
 
     :param variables: {name: expression}.
-    :param seen: {name: value} of those that were needed so far; is added
-        to. None is evaluated that nobody asks for.
-    :raises ValueError: what went wrong.
+    :param seen: {name: value} of the variables evaluated so far; is added
+        to. Variables are evaluated when they are first used.
+    :raises ValueError: the evaluation failed.
     """
     given = {name: inputs[name] for name in set(_NAMES.findall(text))}
     names = set(_VARIABLES.findall(text))

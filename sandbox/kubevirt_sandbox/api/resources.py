@@ -48,6 +48,7 @@ class Call:
 
     @property
     def store(self):
+        """Return the :class:`store.Store` of the server."""
         return self.server.store
 
     def authorize(self, verb):
@@ -62,6 +63,7 @@ class Call:
 
     @property
     def query(self):
+        """Return the query parameters of the request."""
         return self.request.query
 
     def manager(self):

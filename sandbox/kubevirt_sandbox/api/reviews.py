@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Review requests, which are answered and not stored.
 
-Who am I, may I or somebody else do this, and what may I do at all.
+SelfSubjectReview, SubjectAccessReview and its variants, and
+SelfSubjectRulesReview.
 
 Follows ``pkg/registry/authorization`` and ``pkg/registry/authentication`` of
 Kubernetes 1.36.

@@ -225,6 +225,7 @@ class Server:
 
     @property
     def url(self):
+        """Return the base URL, without a path."""
         host, port = self.address
         host = f'[{host}]' if ':' in host else host
         return f'{"https" if self._ssl else "http"}://{host}:{port}'

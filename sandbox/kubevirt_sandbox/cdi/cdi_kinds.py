@@ -35,7 +35,7 @@ class Kinds:
 
 def _answer(tokens):
     def answer(request, call):
-        """A token for whoever may ask; the claim need not be there."""
+        """Fill in a token; the claim need not exist."""
         name = (request.get('spec') or {}).get('pvcName') or ''
         request['status'] = {'token': tokens.make(call.target.namespace,
                                                   name)}

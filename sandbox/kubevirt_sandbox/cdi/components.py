@@ -25,12 +25,12 @@ BUNDLE, BUNDLE_KEY = 'cdi-uploadproxy-signer-bundle', 'ca-bundle.crt'
 
 @dataclasses.dataclass
 class Options:
-    """How CDI shall be.
+    """Options of CDI.
 
     :param import_back_off: seconds until the second restart of an import
         that fails, doubled with each further one.
-    :param progress_seconds: how often the progress of an import is told.
-    :param token_seconds: how long a token for an upload is good.
+    :param progress_seconds: interval of reporting the progress of an import.
+    :param token_seconds: lifetime of an upload token.
     :param listen: (address, port) of the API server; the upload proxy is on
         the same address.
     :param lag: controllers act late, by up to so many seconds.

@@ -25,9 +25,9 @@ class Controller:
     :param kind: the Kind of DataVolumes.
     :param recorder: an :class:`kubevirt.events.Recorder`.
     :param loop: the asyncio loop.
-    :param progress: function of a claim -> percentage, or None when nobody
-        knows.
-    :param seconds: how often the progress is looked at.
+    :param progress: function of a claim -> percentage, or None when it is
+        unknown.
+    :param seconds: interval of reading the progress.
     :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
     """
 
@@ -73,7 +73,7 @@ class Controller:
                 failure = exc
                 if 'exceeded quota:' in exc.message:
                     trouble = 'ErrExceededQuota', exc.message
-        # Whatever went wrong, the status is written.
+        # The status is written after every failure, too.
         self._tell(key, trouble)
         if failure is not None:
             raise workqueue.Again(str(failure))

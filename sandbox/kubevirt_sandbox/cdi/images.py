@@ -44,11 +44,11 @@ _SUPPORTED = ('raw', 'qcow2', 'vmdk', 'vdi', 'vpc', 'vhdx')
 
 
 class ImageError(Exception):
-    """An image that cannot be written; said in CDI's words."""
+    """An image that cannot be written; the message is CDI's."""
 
 
 class TooLargeError(ImageError):
-    """An image for which the claim has too little room."""
+    """The claim is too small for the image."""
 
 
 def usable(size, block=False):
@@ -104,7 +104,7 @@ class Image:
         self.discard()
 
     def begin_raw(self):
-        """What comes is a raw disk, whatever it looks like."""
+        """Accept a raw disk, without detecting the format."""
         self._create(self.path)
 
     def feed(self, data):

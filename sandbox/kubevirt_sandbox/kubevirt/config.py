@@ -24,7 +24,7 @@ GRADUATED = frozenset((
     'NUMA', 'PanicDevices', 'PersistentReservation', 'VMExport',
     'VMLiveUpdateFeatures', 'VMPersistentState', 'VideoConfig',
     'VolumeMigration', 'VolumesUpdateStrategy'))
-"""Gates that are on whatever anybody says."""
+"""Gates that are always on."""
 
 _MACHINE_TYPES = {'amd64': 'q35', 'arm64': 'virt', 's390x': 's390-ccw-virtio'}
 _EMULATED_MACHINES = {'amd64': ('q35*', 'pc-q35*'), 'arm64': ('virt*',),
@@ -77,10 +77,12 @@ class ClusterConfig:
 
     @property
     def cpu_model(self):
+        """Return the CPU model of VMs that specify none."""
         return self._configuration().get('cpuModel') or 'host-model'
 
     @property
     def eviction_strategy(self):
+        """Return the eviction strategy of VMs that specify none, or None."""
         return self._configuration().get('evictionStrategy')
 
     @property
@@ -91,6 +93,7 @@ class ClusterConfig:
 
     @property
     def bridge_on_pod_network(self):
+        """Tell whether the bridge binding is allowed on the pod network."""
         network = self._configuration().get('network') or {}
         return network.get('permitBridgeInterfaceOnPodNetwork', True)
 
@@ -106,12 +109,15 @@ class ClusterConfig:
 
     @property
     def max_hotplug_ratio(self):
+        """Return the ratio of maximum to initial sockets and memory."""
         return self._live('maxHotplugRatio') or 4
 
     @property
     def max_sockets(self):
+        """Return the maximum number of CPU sockets; 0: not configured."""
         return self._live('maxCpuSockets') or 0
 
     @property
     def max_guest_memory(self):
+        """Return the maximum guest memory as a quantity, or None."""
         return self._live('maxGuest')

@@ -135,7 +135,7 @@ def add_interface(spec, config):
 
 
 def add_disks(spec):
-    """A disk for every volume that has neither disk nor filesystem."""
+    """Add a disk for every volume that has neither disk nor filesystem."""
     devices = spec['domain'].setdefault('devices', {})
     shown = {d.get('name') for kind in ('disks', 'filesystems')
              for d in devices.get(kind) or ()}
@@ -233,7 +233,7 @@ def _fill_hotplug(spec, config):
     most = config.max_guest_memory
     if most is None and memory.get('guest') is not None:
         amount = quantity.value(memory['guest']) * config.max_hotplug_ratio
-        # the product is written in powers of two, whatever the factor was
+        # the product is written with a binary suffix for any factor
         most = (quantity.canonical(f'{int(amount) // 1024}Ki')
                 if amount % 1024 == 0 else str(int(amount)))
     if not resources.hotplug_error(spec, most):

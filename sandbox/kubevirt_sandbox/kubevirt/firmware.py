@@ -6,9 +6,9 @@ VM's spec has no say, since a running machine does not know it.
 
 As in KubeVirt, once any device has a boot order only the devices that have
 one are tried, in that order; without any, the first hard disk is (libvirt's
-default). A drive without a medium does not boot. What content a medium has
-nobody knows here, so every medium boots, and so does every network, unless
-the annotation :data:`UNBOOTABLE` names it.
+default). A drive without a medium does not boot. The content of media is not
+inspected, so every medium boots, and so does every network, unless the
+annotation :data:`UNBOOTABLE` names it.
 """
 
 import dataclasses

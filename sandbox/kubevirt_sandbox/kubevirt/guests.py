@@ -217,7 +217,7 @@ class Guests:
         vmi = guest and self._look(*guest.key)
         if vmi is None or vmi['metadata']['uid'] != uid:
             return
-        # With Terminate QEMU exits on every reboot, whatever requested it.
+        # With Terminate QEMU exits on every reboot, from any cause.
         if vmi['spec']['domain'].get('rebootPolicy') == 'Terminate':
             self._end(uid, SHUTDOWN)
             return

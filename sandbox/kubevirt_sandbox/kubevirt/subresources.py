@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The group subresources.kubevirt.io: verbs on machines.
 
-Registers every verb that KubeVirt's discovery names. Those that nobody can
-carry out here (port-forward, migration, ...) say so.
+Registers every verb that KubeVirt's discovery names. Verbs that the sandbox
+does not support (port-forward, migration, ...) answer with an error.
 
 Source: pkg/virt-api/api.go, pkg/virt-api/rest (KubeVirt 1.9).
 """

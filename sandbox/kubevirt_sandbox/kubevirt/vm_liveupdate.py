@@ -286,7 +286,7 @@ def plug_cards(vm, vmi):
 
 
 def unplugged_cards(vm, vmi):
-    """A VM's cards and networks without those that are gone for good.
+    """Return a VM's cards and networks without those already unplugged.
 
     :param vmi: its VMI, or None.
     :returns: (interfaces, networks).

@@ -45,6 +45,7 @@ class FunctionalTestCase(base.BaseTestCase):
         return fixture
 
     def setUp(self):
+        """Attach the output of shared processes to a test that fails."""
         super().setUp()
         marks = [(one, one.mark()) for fixture in self._shared
                  for one in _processes(fixture)]
@@ -73,10 +74,12 @@ class SandboxTestCase(FunctionalTestCase):
 
     @classmethod
     def setUpClass(cls):
+        """Start the sandbox for all tests of the class."""
         super().setUpClass()
         cls.sandbox = cls.share(cls.SANDBOX(
             cls.VMS, cls.BOOT_SECONDS, cls.SANDBOX_ARGUMENTS))
 
     def setUp(self):
+        """Remove the configured faults after each test."""
         super().setUp()
         self.addCleanup(self.sandbox.clear_faults)

@@ -29,6 +29,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def prctl(option, value):
+    """Call ``prctl(2)``."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), 'prctl')
@@ -85,12 +86,14 @@ class Guard:
         self.ended = False
 
     def say(self, line):
+        """Write a status line."""
         try:
             os.write(self.status, line.encode() + b'\n')
         except OSError:
             pass  # the caller is gone; its pipe closes as well
 
     def start(self):
+        """Start the command in a session of its own."""
         self.child = os.fork()
         if self.child == 0:
             try:
@@ -130,6 +133,7 @@ class Guard:
                 self.say('exit %d' % os.waitstatus_to_exitcode(status))
 
     def run(self):
+        """Run the command until all its descendants have ended."""
         wake_read, wake_write = os.pipe()
         for end in wake_read, wake_write:
             os.set_blocking(end, False)

@@ -38,7 +38,7 @@ NEEDED = {
 }
 
 INIT = r'''#!/bin/busybox sh
-# The first process. It needs nothing but this image.
+# The first process. It needs only this image.
 /bin/busybox --install -s /bin
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
@@ -48,8 +48,8 @@ stty -echo
 for name in button evdev; do
     insmod /lib/$name.ko
 done
-# 24 bytes are one event. Keyboards have the like, but nobody types here.
-# Opened before it is said that this runs: from then on none is lost.
+# 24 bytes are one event. Keyboards send the same, but no test uses one.
+# Opened before the start is reported, so that no later event is lost.
 for device in /dev/input/event*; do
     exec 3<"$device"
     (head -c 24 <&3 >/dev/null && echo power button && poweroff -f) &

@@ -229,6 +229,7 @@ class Process(fixtures.Fixture):
         return self._forgotten + len(self._output)
 
     def since(self, mark):
+        """Return the output after a position; see :meth:`mark`."""
         start = max(0, mark - self._forgotten)
         return self._output[start:].decode(errors='replace')
 

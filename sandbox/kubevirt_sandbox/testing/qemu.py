@@ -108,6 +108,7 @@ class QemuTestCase(case.SandboxTestCase):
 
     @classmethod
     def setUpClass(cls):
+        """Start a sandbox with QEMU guests, and a web server for images."""
         if missing := needed():
             # Fail instead of skipping: these tests run only on request.
             raise AssertionError(

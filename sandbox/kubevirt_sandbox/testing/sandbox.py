@@ -382,6 +382,7 @@ class Sandbox(fixtures.Fixture):
         return self.request('GET', '/sandbox/faults', expect=200).json()
 
     def clear_faults(self):
+        """Remove all faults."""
         self.request('DELETE', '/sandbox/faults').raise_for_status()
 
     def outage(self, seconds):

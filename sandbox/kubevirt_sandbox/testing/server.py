@@ -39,6 +39,8 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         return cluster(**self.options)
 
     async def asyncSetUp(self):
+        """Start the server and an HTTP client with the administrator's token.
+        """
         self.server = self.cluster()
         self.store = self.server.store
         await self.server.start()

@@ -15,6 +15,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
 
     def log_message(self, *_args):
+        """Write no log."""
         pass
 
 

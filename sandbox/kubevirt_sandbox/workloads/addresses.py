@@ -38,7 +38,7 @@ class Pool:
         self._used = set()
 
     def __contains__(self, address):
-        """Whether somebody here has an address."""
+        """Tell whether an address is in use."""
         return address in self._used
 
     def belongs(self, address):

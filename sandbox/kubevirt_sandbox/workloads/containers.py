@@ -213,7 +213,7 @@ class Container:
             self.restarts += 1
 
     async def stop(self, grace):
-        """End the container for good.
+        """Stop the container without another restart.
 
         :param grace: seconds between SIGTERM and SIGKILL.
         """
@@ -233,7 +233,7 @@ class Container:
         await process.gone.wait()
 
     def kill(self):
-        """Kill the container for good."""
+        """Kill the container without another restart."""
         self._stopping.set()
         if self._process is not None:
             self._process.kill()

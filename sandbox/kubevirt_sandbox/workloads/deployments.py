@@ -186,7 +186,7 @@ class Controller:
             self._store.delete(workload_kinds.REPLICA_SET, key[0],
                                one['metadata']['name'])
 
-    # -- what is told -----------------------------------------------------
+    # -- status -----------------------------------------------------------
 
     def _tell(self, deployment, key, new, made):
         sets = self._sets.get(deployment['metadata']['uid'])

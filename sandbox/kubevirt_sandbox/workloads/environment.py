@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command and environment of containers without a file system.
 
-No privileges are asked for, so there is neither a root of its own nor a
-network of its own. Instead, in the words of the command and in the values of
-variables
+The sandbox needs no privileges, so a container has neither a root file system
+nor a network namespace. Instead, in the arguments of the command and in the
+values of variables
 
-- the path of a mount stands for the folder that really has it, wherever it
-  begins a word or follows a sign as ``=`` or ``:``;
-- ``0.0.0.0`` and ``[::]`` stand for the pod's address: in a pod that is
-  where a server listens that listens everywhere.
+- the path of a mount is replaced by the folder with its content, where it
+  begins a word or follows a delimiter such as ``=`` or ``:``;
+- ``0.0.0.0`` and ``[::]`` are replaced by the pod's address, since a server
+  that listens on all addresses of a pod listens there.
 
-A program that has a path built in is told otherwise: ``KUBECONFIG`` names a
-file with the account of the pod, and ``SUSHY_KUBEVIRT_ACCOUNT`` the folder of
-the account itself; ``TMPDIR`` the folder mounted at ``/tmp``.
-The programs are those of the running interpreter's environment first.
+Programs with a built-in path are configured by variables: ``KUBECONFIG`` names
+a kubeconfig with the pod's service account, ``SUSHY_KUBEVIRT_ACCOUNT`` the
+folder with its token, and ``TMPDIR`` the folder mounted at ``/tmp``. Programs
+are searched in the running interpreter's environment first.
 """
 
 import os
@@ -26,7 +26,7 @@ _REFERENCE = re.compile(r'\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)')
 _NAME = re.compile(r'[A-Za-z_.-][-A-Za-z0-9_.]*')
 _EVERYWHERE = re.compile(r'(?<![\w.:])0\.0\.0\.0(?![\w./])|\[::\](?!/)')
 
-#: Of this process' own environment: what its programs need to be found.
+#: Variables of this process that are passed on, to find its programs.
 _KEPT = ('PYTHONPATH', 'LD_LIBRARY_PATH', 'VIRTUAL_ENV')
 
 

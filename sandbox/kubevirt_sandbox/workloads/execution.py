@@ -35,7 +35,7 @@ _CHUNK = 32768
 
 
 def result(code):
-    """What is told about the end of a command, a ``metav1.Status``."""
+    """Return the ``metav1.Status`` for the exit code of a command."""
     if code == 0:
         return {'metadata': {}, 'status': 'Success'}
     return {'metadata': {}, 'status': 'Failure',

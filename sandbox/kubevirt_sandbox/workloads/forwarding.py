@@ -174,14 +174,15 @@ class Udp(asyncio.DatagramProtocol):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-            # Its socket is closed in the loop's next turn; somebody else may
-            # be waiting for the port.
+            # The socket is closed in the loop's next iteration; another
+            # server may be waiting for the port.
             await asyncio.sleep(0)
 
     def connection_lost(self, exc):
-        pass  # it was closed from here
+        """Ignore the end of the socket; only :meth:`close` closes it."""
 
     def datagram_received(self, data, sender):
+        """Forward a datagram to the backend of its sender."""
         if not self._backends:
             return
         flow = self._flows.get(sender)
@@ -196,7 +197,7 @@ class Udp(asyncio.DatagramProtocol):
         flow.send(data)
 
     def error_received(self, exc):
-        pass  # the sender of an answer is gone
+        """Ignore that a sender no longer accepts replies."""
 
     async def _connect(self, flow):
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTTP request of a probe, with minimal overhead.
 
-Hundreds of containers are probed again and again by one process, so no
-client for everything is used: a connection each, one request, the status.
+One process probes hundreds of containers, so no general-purpose client is
+used: each probe opens a connection, sends one request and reads the status.
 
 Source: kubernetes/pkg/probe/http (1.36).
 """
@@ -10,7 +10,7 @@ Source: kubernetes/pkg/probe/http (1.36).
 import asyncio
 import ssl
 
-#: Of an answer no more than this is read.
+#: Bytes of a response that are read at most.
 _MOST = 10 * 1024
 
 
@@ -72,13 +72,13 @@ class _Exchange(asyncio.Protocol):
 
 
 async def status(host, port, path, headers, encrypted):
-    """Ask once.
+    """Send one GET request.
 
-    :param path: with its first slash.
+    :param path: URL path with its leading slash.
     :param headers: list of pairs of texts.
-    :param encrypted: HTTPS, whoever answers.
-    :returns: the status of the answer.
-    :raises OSError: there was none.
+    :param encrypted: use HTTPS, without verifying the certificate.
+    :returns: the HTTP status of the response, an int.
+    :raises OSError: there was no response.
     """
     shown = f'[{host}]' if ':' in host else host
     given = {name.lower() for name, _ in headers}

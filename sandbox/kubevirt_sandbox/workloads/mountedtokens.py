@@ -19,11 +19,11 @@ _SHARE = 0.8
 
 
 class Tokens:
-    """Those of one pod.
+    """The mounted tokens of one pod.
 
     :param issue: function (audiences, seconds) that returns a token.
-    :param seconds: how long each is good, whatever is asked for; None: as
-        it is asked for.
+    :param seconds: lifetime of each token, overrides the volume's
+        ``expirationSeconds``; None: no override.
     """
 
     def __init__(self, issue, seconds=None):

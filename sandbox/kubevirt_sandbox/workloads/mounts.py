@@ -109,7 +109,7 @@ class Volumes:
             files = self._files(volume)
             if files is None:
                 place.mkdir(parents=True, exist_ok=True)
-                # Whatever the umask; there is no sticky bit.
+                # Independent of the umask; there is no sticky bit.
                 place.chmod(0o777)
             else:
                 changed = write(place, files) or changed

@@ -37,7 +37,7 @@ def available(pod, seconds, now=None):
 
 
 def over(pod):
-    """Whether all of a pod has ended for good."""
+    """Tell whether a pod has ended and is not restarted."""
     return (pod.get('status') or {}).get('phase') in ('Succeeded', 'Failed')
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that ends the descendants of the sandbox after its death.
 
-The sandbox may be killed so that it can do nothing more. Every container is
-the leader of a session and has a mark in its environment that its children
-inherit, and this program is told of each by its standard input: ``+SESSION
-MARK`` and ``-SESSION MARK``, a line each. When that ends, all that lives in
-these sessions or has these marks is killed, and the folder of the pods
-removed. It needs the standard library alone and is run as a file, so that it
-is small.
+A sandbox that is killed cannot end its containers. Every container is the
+leader of a session and has a mark in its environment that its children
+inherit. The sandbox writes a line ``+SESSION MARK`` for each container that
+starts and ``-SESSION MARK`` for each that ends to the standard input of this
+program. When standard input ends, all processes in these sessions or with
+these marks are killed, and the folder of the pods is removed. The program is
+run as a file and imports only the standard library, to use little memory.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ def bury(ended):
 
 
 def main(folder):
-    """Wait for the end, then end the rest."""
+    """Wait for the end of standard input, then kill all listed containers."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     alive = {}

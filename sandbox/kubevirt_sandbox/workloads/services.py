@@ -3,9 +3,9 @@
 
 A service has an address of 127.53.0.0/16; with NodePort its ports are open
 on the nodes' addresses of 127.55.0.0/16, too, and with LoadBalancer on an
-address of 127.56.0.0/16. A class of load balancers is somebody else's: such
-a service gets no address from here. A port that cannot be opened, for want
-of privileges, is told of in an event.
+address of 127.56.0.0/16. A service with a ``loadBalancerClass`` gets no
+address of a load balancer here. An event reports a port that cannot be opened,
+for example for lack of privileges.
 
 Source: kubernetes/pkg/registry/core/service (1.36).
 """

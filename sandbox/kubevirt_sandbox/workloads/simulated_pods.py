@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods without processes that are Ready immediately.
 
-For clusters with more pods than one machine can run: all that the API shows
-of a pod is there, nobody is at its address, and it has no logs. (``kwok``
-does this for a real API server.)
+For clusters with more pods than one machine can run: the API shows all of a
+pod, nothing listens on its address, and it has no logs. (``kwok`` does this
+for a real API server.)
 """
 
 import contextlib
@@ -32,11 +32,13 @@ class Pod:
         self._node = node
 
     def uses(self, kind, name):
-        """It mounts nothing."""
+        """Return False: a simulated pod mounts nothing."""
         return False
 
     def saw(self, obj):
-        """The pod is another: is it told that it runs, or does it end?"""
+        """Handle a change of the pod's object: report it running, or delete
+        it.
+        """
         if 'deletionTimestamp' in obj['metadata']:
             self.kill()
             with contextlib.suppress(errors.ApiError):
@@ -48,12 +50,12 @@ class Pod:
                 manager=_MANAGER)
 
     def kill(self):
-        """The pod is no more."""
+        """Release the address of a removed pod."""
         self._node.addresses.release(self.address)
         self._node.forget(self)
 
     async def close(self):
-        """End with the sandbox."""
+        """Do nothing: there is no process to end."""
 
     def _run(self, pod):
         status, now = pod.setdefault('status', {}), metadata.now()

@@ -30,6 +30,7 @@ class Cause:
     reason: str = INVALID
 
     def to_dict(self):
+        """Return the entry of ``details.causes`` in a ``Status``."""
         return {key: value for key, value in (
             ('reason', self.reason), ('message', self.message),
             ('field', self.field)) if value}
