@@ -276,7 +276,10 @@ class TableTestCase(ResetTestCase):
         machine = self.machine('Always')
         self.assertRaises(errors.Unsupported, reset.reset, machine, R.NMI)
         self.assertNotIn(R.NMI, power_state.OFFERED)
-        self.assertEqual(len(R) - 1, len(power_state.OFFERED))
+
+    def test_each_offered_type_has_an_action(self):
+        self.assertEqual(set(power_state.OFFERED), set(reset._ACTIONS))
+        self.assertEqual(set(R) - {R.NMI}, set(power_state.OFFERED))
 
     def test_refuses_to_start_deleting_vm(self):
         for action in (R.ON, R.FORCE_RESTART):
