@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues, batches and failures; that it goes over HTTP is tested elsewhere."""
+"""Queues, batches and failures of deliveries, without HTTP."""
 
 import json
 import queue
@@ -17,7 +17,7 @@ from sushy_kubevirt.redfish.services.events import subscriptions
 
 
 class Poster:
-    """In place of HTTP: what is sent goes to the test, which answers."""
+    """Fake of `http_push.Poster` that records events and can fail."""
 
     sent = None
     fails = None
@@ -51,7 +51,7 @@ class Store:
         self.calls.put(('change', id_, fields))
 
 
-class TestDelivery(base.BaseTestCase):
+class DeliveryTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -80,41 +80,41 @@ class TestDelivery(base.BaseTestCase):
         made = event_record.make(key, event_record.OTHER, (text,))
         return event_record.unpacked({**made.packed(), 'number': self.number})
 
-    def got(self):
+    def next_delivery(self):
         return Poster.sent.get(timeout=30)
 
-    def none(self):
+    def assert_no_delivery(self):
         self.assertRaises(queue.Empty, Poster.sent.get, timeout=0.1)
 
-    def test_all_who_want_it(self):
+    def test_delivers_to_matching_active_subscriptions(self):
         self.subscribe('a')
         self.subscribe('b', filter=filters.Filter(registries=('TaskEvent',)))
         self.subscribe('c', suspended=True)
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
-        self.assertEqual(('/a', ['1']), self.got())
-        self.none()
+        self.assertEqual(('/a', ['1']), self.next_delivery())
+        self.assert_no_delivery()
         self.assertEqual({'a': (1, 0)}, self.marks.get(timeout=30))
 
-    def test_one_that_comes_later(self):
+    def test_delivers_to_new_subscription(self):
         self.subscribe('a')
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
-        self.got()
+        self.next_delivery()
         self.subscribe('b')
         self.delivery.refresh()
         self.delivery.take(self.record('2'))
         self.assertEqual({('/a', '2'), ('/b', '2')},
                          {(path, *texts) for path, texts in (
-                             self.got(), self.got())})
+                             self.next_delivery(), self.next_delivery())})
 
-    def test_a_successor_goes_on(self):
+    def test_new_leader_continues_after_last_delivery(self):
         self.subscribe('a')
         past = [self.record(str(number)) for number in range(4)]
         self.delivery.refresh(past, {'a': (2, 0)})
-        self.assertEqual(('/a', ['2', '3']), self.got())
+        self.assertEqual(('/a', ['2', '3']), self.next_delivery())
 
-    def test_what_was_before_a_subscription(self):
+    def test_skips_events_older_than_subscription(self):
         self.subscribe('a')
         self.subscriptions[0] = subscriptions.Subscription(
             'a', 'http://192.0.2.1/a', created=event_record.now())
@@ -122,17 +122,17 @@ class TestDelivery(base.BaseTestCase):
                                      'time': '2020-01-01'})
         self.delivery.refresh([old])
         self.delivery.take(self.record('new'))
-        self.assertEqual(('/a', ['new']), self.got())
+        self.assertEqual(('/a', ['new']), self.next_delivery())
 
-    def test_again(self):
+    def test_retries_failed_delivery(self):
         Poster.fails = [http_push.Failed('it answered 500'), OSError('gone')]
         self.subscribe('a', policy=subscriptions.Policy.FOREVER)
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
-        self.assertEqual(('/a', ['1']), self.got())
-        self.none()
+        self.assertEqual(('/a', ['1']), self.next_delivery())
+        self.assert_no_delivery()
 
-    def test_giving_up(self):
+    def test_removes_or_suspends_failing_subscription(self):
         for policy, call in (
                 ('TERMINATE', ('remove', 'a')),
                 ('SUSPEND', ('change', 'a', {'suspended': True}))):
@@ -143,42 +143,41 @@ class TestDelivery(base.BaseTestCase):
             self.delivery.refresh()
             self.delivery.take(self.record('1'))
             self.assertEqual(call, self.store.calls.get(timeout=30))
-            self.none()
+            self.assert_no_delivery()
             self.delivery.take(self.record('2'))
-            self.none()
+            self.assert_no_delivery()
 
-    def test_wanted_again_at_once(self):
+    def test_delivers_after_suspension_ends(self):
         Poster.fails = [http_push.Failed('no')] * 2
         self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
         self.assertEqual('change', self.store.calls.get(timeout=30)[0])
-        self.none()
-        # It was suspended, and is no longer when this looks for the first
-        # time.
+        self.assert_no_delivery()
+        # The suspension ends before the next refresh, which never sees it.
         self.delivery.refresh()
         self.delivery.take(self.record('2'))
-        self.assertEqual(('/a', ['2']), self.got())
+        self.assertEqual(('/a', ['2']), self.next_delivery())
 
-    def test_batches_and_losses(self):
+    def test_batches_events_and_reports_dropped_ones(self):
         self.useFixture(fixtures.MonkeyPatch(
             'sushy_kubevirt.redfish.services.events.delivery.QUEUE', 100))
         self.subscribe('a', policy=subscriptions.Policy.FOREVER)
         self.delivery.refresh([self.record(str(number))
                                for number in range(120)])
-        path, texts = self.got()
-        # The oldest are lost, and that is said.
+        path, texts = self.next_delivery()
+        # The oldest are dropped, which an event reports.
         self.assertEqual(['EventBufferExceeded'] + [
             str(number) for number in range(20, 70)],
             [text or 'EventBufferExceeded' for text in texts])
         self.assertEqual([str(number) for number in range(70, 120)],
-                         self.got()[1])
-        self.none()
+                         self.next_delivery()[1])
+        self.assert_no_delivery()
 
-    def test_one_that_goes(self):
+    def test_stops_delivery_to_removed_subscription(self):
         self.subscribe('a')
         self.delivery.refresh()
         del self.subscriptions[:]
         self.delivery.refresh()
         self.delivery.take(self.record('1'))
-        self.none()
+        self.assert_no_delivery()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several workers in one process: what one notices, all tell once."""
+"""Events of several workers, here in one process, are sent once."""
 
 import queue
 import threading
@@ -85,7 +85,7 @@ class DispatcherTestCase(base.BaseTestCase):
         return event_record.make(messages.TEST, event_record.OTHER, (text,))
 
 
-class TestEvents(DispatcherTestCase):
+class EventsTestCase(DispatcherTestCase):
 
     def test_publishes_event_of_all_workers_once(self):
         one, streamed_one = self.worker()
@@ -172,7 +172,7 @@ class TestEvents(DispatcherTestCase):
         self.assertEqual(['TestMessage'], self.keys(streamed, 1))
 
 
-class TestStreams(DispatcherTestCase):
+class StreamsTestCase(DispatcherTestCase):
 
     def streams(self, **more):
         folder = shared_directory.SharedDirectory(self.config)
@@ -194,7 +194,7 @@ class TestStreams(DispatcherTestCase):
         record = event_record.make(messages.TEST, event_record.OTHER)
         all_.take(record)
         text = next(one).decode()
-        self.assertTrue(text.startswith('id: %s\ndata: {' % record.id))
+        self.assertTrue(text.startswith(f'id: {record.id}\ndata: {{'))
         self.assertTrue(text.endswith('}\n\n'))
         self.assertEqual('192.0.2.1:5', all_.get(one.shown.id).client)
         one.close()

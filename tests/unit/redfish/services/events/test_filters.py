@@ -24,60 +24,61 @@ MEDIA = record(messages.MEDIA_FAILED, event_record.ALERT,
                SYSTEM + '/VirtualMedia/Cd', 'VirtualMedia', tuple('abcde'))
 
 
-class TestFilter(base.BaseTestCase):
+class FilterTestCase(base.BaseTestCase):
 
-    def wanted(self, **fields):
+    def matching(self, **fields):
         one = filters.Filter(**fields)
         return [name for name, what in (('power', POWER), ('media', MEDIA))
                 if one.matches(what)]
 
-    def test_all(self):
-        self.assertEqual(['power', 'media'], self.wanted())
+    def test_empty_filter_matches_all(self):
+        self.assertEqual(['power', 'media'], self.matching())
 
-    def test_registries_and_messages(self):
-        self.assertEqual(['power'], self.wanted(registries=('ResourceEvent',)))
+    def test_filters_by_registry_and_message(self):
+        self.assertEqual(
+            ['power'], self.matching(registries=('ResourceEvent',)))
         for id_ in ('ResourceEvent.ResourcePoweredOn',
                     'ResourceEvent.1.0.ResourcePoweredOn'):
-            self.assertEqual(['power'], self.wanted(messages=(id_,)))
-        # One or the other will do.
-        self.assertEqual(['power', 'media'], self.wanted(
+            self.assertEqual(['power'], self.matching(messages=(id_,)))
+        # A match of either is sufficient.
+        self.assertEqual(['power', 'media'], self.matching(
             registries=('SushyKubeVirt',),
             messages=('ResourceEvent.ResourcePoweredOn',)))
-        self.assertEqual([], self.wanted(
+        self.assertEqual([], self.matching(
             messages=('SushyKubeVirt.ResourcePoweredOn',)))
-        self.assertEqual(['media'], self.wanted(
+        self.assertEqual(['media'], self.matching(
             no_registries=('ResourceEvent',)))
-        self.assertEqual(['power'], self.wanted(
+        self.assertEqual(['power'], self.matching(
             no_messages=('SushyKubeVirt.1.0.MediaImportFailed',)))
 
-    def test_resources(self):
-        self.assertEqual(['media'], self.wanted(
+    def test_filters_by_resource_type_and_origin(self):
+        self.assertEqual(['media'], self.matching(
             resource_types=('VirtualMedia',)))
-        self.assertEqual(['power'], self.wanted(origins=(SYSTEM,)))
-        self.assertEqual(['power', 'media'], self.wanted(
+        self.assertEqual(['power'], self.matching(origins=(SYSTEM,)))
+        self.assertEqual(['power', 'media'], self.matching(
             origins=(SYSTEM + '/',), subordinate=True))
-        self.assertEqual([], self.wanted(
+        self.assertEqual([], self.matching(
             origins=('/redfish/v1/Systems/11',), subordinate=True))
 
-    def test_types(self):
-        self.assertEqual(['power'], self.wanted(types=('StatusChange',)))
+    def test_filters_by_event_type(self):
+        self.assertEqual(['power'], self.matching(types=('StatusChange',)))
         for types in (('Alert',), ('Other',), ('Alert', 'StatusChange')):
-            self.assertEqual(['power', 'media'], self.wanted(types=types))
-        self.assertEqual([], self.wanted(types=('ResourceAdded',)))
+            self.assertEqual(['power', 'media'], self.matching(types=types))
+        self.assertEqual([], self.matching(types=('ResourceAdded',)))
 
-    def test_severities(self):
-        self.assertEqual(['media'], self.wanted(
+    def test_filters_by_severity(self):
+        self.assertEqual(['media'], self.matching(
             severities=('Warning', 'Critical')))
 
 
-class TestExpression(base.BaseTestCase):
+class ExpressionTestCase(base.BaseTestCase):
 
-    def wanted(self, text):
+    def matching(self, text):
         one = filters.Expression(text)
         return [name for name, what in (('power', POWER), ('media', MEDIA))
                 if one.matches(what)]
 
-    def test_read(self):
+    def test_evaluates_expressions(self):
         for text, wanted in (
                 ('', 'power media'),
                 ('RegistryPrefix eq ResourceEvent', 'power'),
@@ -91,8 +92,8 @@ class TestExpression(base.BaseTestCase):
                 ('EventType eq StatusChange', 'power'),
                 ('EventType eq Other', 'power media'),
                 (f'OriginResource eq {SYSTEM}', 'power'),
-                ('(OriginResource eq %s) and (SubordinateResources eq true)'
-                 % SYSTEM, 'power media'),
+                (f'(OriginResource eq {SYSTEM}) and '
+                 '(SubordinateResources eq true)', 'power media'),
                 ('RegistryPrefix eq TaskEvent or ResourceType eq '
                  'ComputerSystem', 'power'),
                 # and before or
@@ -100,9 +101,9 @@ class TestExpression(base.BaseTestCase):
                  'VirtualMedia and RegistryPrefix eq TaskEvent', 'power'),
                 ('(ResourceType eq ComputerSystem or ResourceType eq '
                  'VirtualMedia) and RegistryPrefix eq TaskEvent', '')):
-            self.assertEqual(wanted.split(), self.wanted(text), text)
+            self.assertEqual(wanted.split(), self.matching(text), text)
 
-    def test_refused(self):
+    def test_rejects_invalid_expressions(self):
         for text in ('x', 'RegistryPrefix', 'RegistryPrefix eq',
                      'RegistryPrefix like x', 'Nonsense eq x', '()', '(',
                      'RegistryPrefix eq a b', "RegistryPrefix eq 'a",

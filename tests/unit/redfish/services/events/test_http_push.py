@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Against servers that answer as they like, on real sockets."""
+"""Event delivery over HTTP, against fake servers on real sockets."""
 
 import asyncio
 import socket
@@ -12,9 +12,10 @@ from sushy_kubevirt.redfish.services.events import http_push
 
 
 class Server:
-    """Answers each request with the next of what it was given.
+    """HTTP server with prepared responses.
 
-    :param answers: lists of bytes, one a connection; None closes it
+    :param answers: for each connection, a list of responses in bytes; None
+        closes the connection
     """
 
     def __init__(self, test, *answers):
@@ -52,10 +53,10 @@ class Server:
 OK = b'HTTP/1.1 204 No Content\r\n\r\n'
 
 
-class TestPoster(base.BaseTestCase):
+class PosterTestCase(base.BaseTestCase):
 
     def post(self, server, times=1, headers=(), path='/events?a=b'):
-        place = url_policy.parse('http://127.0.0.1:%d%s' % (server.port, path))
+        place = url_policy.parse(f'http://127.0.0.1:{server.port}{path}')
 
         async def resolve():
             return ('127.0.0.1',)
@@ -70,17 +71,17 @@ class TestPoster(base.BaseTestCase):
 
         asyncio.run(run())
 
-    def test_what_is_sent(self):
+    def test_request_line_headers_and_body(self):
         server = Server(self, [OK])
         self.post(server, headers=[('X-Token', 'mine')])
         [(head, body)] = server.requests
         self.assertEqual('POST /events?a=b HTTP/1.1', head[0])
-        self.assertIn('Host: 127.0.0.1:%d' % server.port, head)
+        self.assertIn(f'Host: 127.0.0.1:{server.port}', head)
         self.assertIn('Content-Type: application/json', head)
         self.assertIn('X-Token: mine', head)
         self.assertEqual(b'{}', body)
 
-    def test_the_connection_is_kept(self):
+    def test_keeps_connection(self):
         for answer in (
                 OK, b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
                 b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
@@ -90,7 +91,7 @@ class TestPoster(base.BaseTestCase):
             self.post(server, 3)
             self.assertEqual(1, server.connections, answer)
 
-    def test_or_not(self):
+    def test_opens_new_connection_when_necessary(self):
         for answer in (
                 b'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n',
                 b'HTTP/1.0 200 OK\r\n\r\n',
@@ -102,12 +103,12 @@ class TestPoster(base.BaseTestCase):
             self.post(server, 2)
             self.assertEqual(2, server.connections, answer)
 
-    def test_one_that_was_closed_meanwhile(self):
+    def test_reconnects_after_server_closed(self):
         server = Server(self, [OK, None], [OK])
         self.post(server, 2)
         self.assertEqual(2, server.connections)
 
-    def test_failures(self):
+    def test_invalid_responses_are_failures(self):
         for answer in (
                 b'HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n',
                 b'HTTP/1.1 302 Go\r\nLocation: http://169.254.169.254/\r\n'

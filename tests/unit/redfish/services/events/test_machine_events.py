@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of the states that the watches tell, in whatever order."""
+"""Events from the states of watches, in any order."""
 
 import copy
 
@@ -55,7 +55,7 @@ def new_vm(name='vm', uid='u-1'):
     return vm
 
 
-class WatchingTestCase(base.BaseTestCase):
+class MachineEventsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -71,10 +71,10 @@ class WatchingTestCase(base.BaseTestCase):
         self.allowed = True
         self.vm = new_vm()
         self.cluster = Cluster(self.vm)
-        self.watching = machine_events.MachineEvents(
+        self.events = machine_events.MachineEvents(
             self.cluster, lambda machine: self.allowed, self.emitted.append,
             lambda: self.woken.append(1))
-        self.watching.start()
+        self.events.start()
 
     def see(self, vm, vmi=None, machine=None):
         self.cluster.callback(machine or Machine(vm), vm, vmi)
@@ -93,7 +93,7 @@ class WatchingTestCase(base.BaseTestCase):
         return vmi
 
 
-class TestMachines(WatchingTestCase):
+class MachinesTestCase(MachineEventsTestCase):
 
     def test_startup_creates_no_events(self):
         self.assertEqual([], self.keys())
@@ -120,7 +120,7 @@ class TestMachines(WatchingTestCase):
         self.see(new_vm('secret', 'u-9'))
         self.assertEqual([], self.keys())
 
-    def test_power(self):
+    def test_power_states(self):
         vm = copy.deepcopy(self.vm)
 
         vmi = self.running(vm)
@@ -137,9 +137,9 @@ class TestMachines(WatchingTestCase):
         self.assertEqual(['ResourcePoweredOff'], self.keys())
 
 
-class TestBoot(WatchingTestCase):
+class BootTestCase(MachineEventsTestCase):
 
-    def once(self):
+    def set_override_once(self):
         vm = copy.deepcopy(self.vm)
         boot_overrides.apply_once(
             vm, 'id-1', boot_overrides.boot_order.Class.PXE)
@@ -148,24 +148,24 @@ class TestBoot(WatchingTestCase):
         self.assertEqual(['BootOverrideSet'], self.keys())
         return vm
 
-    def taken_off(self, vm):
+    def without_override(self, vm):
         vm = copy.deepcopy(vm)
         boot_overrides.remove_all(vm)
         return vm
 
-    def test_consumed(self):
-        vm = self.once()
+    def test_boot_override_consumed(self):
+        vm = self.set_override_once()
         vmi = self.running(vm)
         self.see(vm, vmi)
         self.assertEqual(['BootOverrideConsumed', 'ResourcePoweredOn'],
                          sorted(self.keys()))
-        self.see(self.taken_off(vm), vmi)
-        self.see(self.taken_off(vm))
-        self.watching.report_removed_overrides()
+        self.see(self.without_override(vm), vmi)
+        self.see(self.without_override(vm))
+        self.events.report_removed_overrides()
         self.assertEqual(['ResourcePoweredOff'], self.keys())
 
     def test_vm_status_arrives_before_vmi(self):
-        vm = self.once()
+        vm = self.set_override_once()
         vm['status']['observedGeneration'] = 2
         self.assertIs(boot.Enabled.DISABLED, boot.state(vm, None).enabled)
         self.see(vm)
@@ -178,30 +178,30 @@ class TestBoot(WatchingTestCase):
                          sorted(self.keys()))
 
     def test_consumed_by_unobserved_vmi(self):
-        vm = self.once()
+        vm = self.set_override_once()
         vm['status']['observedGeneration'] = 2
         self.see(vm)
-        self.see(self.taken_off(vm))
-        self.watching.report_removed_overrides()
+        self.see(self.without_override(vm))
+        self.events.report_removed_overrides()
         self.assertEqual(['BootOverrideConsumed'], self.keys())
 
     def test_consumed_by_vmi_that_arrives_late(self):
-        vm = self.once()
-        self.see(self.taken_off(vm))
+        vm = self.set_override_once()
+        self.see(self.without_override(vm))
         self.assertEqual([], self.keys())
         self.assertTrue(self.woken)
-        self.see(self.taken_off(vm), self.running(vm))
+        self.see(self.without_override(vm), self.running(vm))
         self.assertIn('BootOverrideConsumed', self.keys())
-        self.watching.report_removed_overrides()
+        self.events.report_removed_overrides()
         self.assertEqual([], self.keys())
 
-    def test_removed(self):
-        self.see(self.taken_off(self.once()))
-        self.watching.report_removed_overrides()
+    def test_boot_override_removed(self):
+        self.see(self.without_override(self.set_override_once()))
+        self.events.report_removed_overrides()
         self.assertEqual(['BootOverrideRemoved'], self.keys())
-        self.assertIsNone(self.watching.report_removed_overrides())
+        self.assertIsNone(self.events.report_removed_overrides())
 
-    def test_continuous(self):
+    def test_continuous_override(self):
         vm = copy.deepcopy(self.vm)
         boot_overrides.apply_continuous(vm, boot_overrides.boot_order.Class.CD)
         self.see(vm)
@@ -210,7 +210,7 @@ class TestBoot(WatchingTestCase):
         self.assertEqual(['BootOverrideRemoved'], self.keys())
 
 
-class TestMedia(WatchingTestCase):
+class MediaTestCase(MachineEventsTestCase):
 
     def medium(self, state=media.State.WAITING, url='http://x/a.iso',
                **more):
@@ -221,7 +221,7 @@ class TestMedia(WatchingTestCase):
         self.cluster.media.callback(Machine(self.vm), 'Cd', old, new)
         return self.keys()
 
-    def test_life(self):
+    def test_import_and_eject(self):
         waiting = self.medium()
         importing = self.medium(media.State.IMPORTING, progress=1.0)
         ready = self.medium(media.State.READY)
@@ -233,19 +233,19 @@ class TestMedia(WatchingTestCase):
         self.assertEqual([], self.change(ready, ready))
         self.assertEqual(['MediaEjected'], self.change(ready, None))
 
-    def test_at_once(self):
+    def test_medium_that_is_ready_at_once(self):
         self.assertEqual(
             ['MediaInserted', 'TaskStarted', 'MediaImported',
              'TaskCompletedOK'],
             self.change(None, self.medium(media.State.READY)))
 
-    def test_replaced(self):
+    def test_replaced_medium(self):
         self.assertEqual(
             ['MediaEjected', 'MediaInserted', 'TaskStarted'],
             self.change(self.medium(media.State.READY),
                         self.medium(url='http://x/b.iso')))
 
-    def test_failed(self):
+    def test_failed_import(self):
         failed = self.medium(media.State.FAILED, reason='Error',
                              message='404')
         self.cluster.media.callback(Machine(self.vm), 'Cd', self.medium(),
@@ -259,7 +259,7 @@ class TestMedia(WatchingTestCase):
                             message='404 once more')
         self.assertEqual([], self.change(failed, again))
 
-    def test_what_it_is_about(self):
+    def test_origin_and_url_without_query(self):
         medium = self.medium(url='http://x/a.iso?signature=s3cret')
         for device, end in (('Cd', '/VirtualMedia/Cd'), ('HttpBoot', '')):
             self.emitted.clear()
@@ -269,6 +269,6 @@ class TestMedia(WatchingTestCase):
                 self.emitted[0].origin.split('/')[4] + end))
             self.assertEqual('http://x/a.iso', self.emitted[0].args[1])
 
-    def test_at_first(self):
+    def test_initial_media_cause_no_events(self):
         ready = self.medium(media.State.READY)
         self.assertEqual([], self.change(ready, ready))

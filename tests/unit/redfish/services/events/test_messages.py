@@ -14,11 +14,11 @@ def all_messages():
             if isinstance(found, messages.Message)]
 
 
-class TestMessages(base.BaseTestCase):
+class MessagesTestCase(base.BaseTestCase):
 
-    def test_arguments_fit(self):
+    def test_arguments_match_placeholders(self):
         for message in all_messages():
-            args = ['<%d>' % number for number in range(
+            args = [f'<{number}>' for number in range(
                 1, message.text.count('%') + 1)]
             text = message.filled(args)
             for arg in args:
@@ -27,7 +27,7 @@ class TestMessages(base.BaseTestCase):
                 self.assertEqual(len(args), len(message.arguments))
                 self.assertTrue(message.about)
 
-    def test_an_argument_is_left_alone(self):
+    def test_arguments_are_not_expanded_again(self):
         self.assertEqual('The resource `%2 %1` has powered on.',
                          messages.POWERED_ON.filled(['%2 %1']))
 
@@ -38,7 +38,7 @@ class TestMessages(base.BaseTestCase):
             if not message.registry.startswith(messages.PREFIX):
                 self.assertIn(message.registry, registries.STANDARD)
 
-    def test_ours(self):
+    def test_own_registry(self):
         found = messages.registry()
         self.assertEqual('SushyKubeVirt.1.0.0', found['Id'])
         entry = found['Messages']['MediaImportFailed']
@@ -49,13 +49,13 @@ class TestMessages(base.BaseTestCase):
         json.dumps(found)
 
 
-class TestRecords(base.BaseTestCase):
+class RecordsTestCase(base.BaseTestCase):
 
     class Machine:
         uid = 'u-1'
         qualified_name = 'default/vm'
 
-    def test_every_worker_makes_the_same(self):
+    def test_workers_make_equal_records(self):
         one, two = (
             event_record.make(
                 messages.POWERED_ON,
@@ -88,7 +88,7 @@ class TestRecords(base.BaseTestCase):
         self.assertEqual(one, event_record.unpacked(
             json.loads(json.dumps(one.packed()))))
 
-    def test_long_and_odd_arguments(self):
+    def test_arguments_are_shortened_and_cleaned(self):
         record = event_record.make(messages.POWERED_ON, event_record.STATUS,
                                    ('x' * 5000 + '\r\n',))
         self.assertLess(len(record.text), 1100)
@@ -96,7 +96,7 @@ class TestRecords(base.BaseTestCase):
             messages.POWERED_ON, event_record.STATUS, ('a\r\nb',))
         self.assertEqual(('a  b',), record.args)
 
-    def test_event(self):
+    def test_event_body(self):
         one = event_record.make(
             messages.POWERED_ON,
             event_record.STATUS,

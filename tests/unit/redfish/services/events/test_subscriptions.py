@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others may have written into the Secret of subscriptions."""
+"""Subscriptions in the state Secret, which others can edit."""
 
 from oslotest import base
 
@@ -26,13 +26,13 @@ class State:
         edit(self.sections.setdefault(section, {}))
 
 
-class TestGarbage(base.BaseTestCase):
+class StoredDataTestCase(base.BaseTestCase):
 
     def store(self, **entries):
         state = State(subscriptions=entries)
         return subscriptions.Subscriptions(state, event_options.EventOptions())
 
-    def test_it_is_left_out_and_the_others_stay(self):
+    def test_ignores_invalid_entries(self):
         wrong = {
             'destination': 5, 'created': 5, 'name': [1], 'context': {},
             'owner': None, 'policy': 'no', 'headers': 5, 'filter': [1],
@@ -45,26 +45,26 @@ class TestGarbage(base.BaseTestCase):
             {**GOOD, 'headers': value} for value in (
                 [['X-A', 'b\r\nX-C: d']], [['X\r\n', 'b']], [[5, 6]])]
         store = self.store(good=GOOD, **{
-            'bad-%d' % number: data for number, data in enumerate(bad)})
+            f'bad-{number}': data for number, data in enumerate(bad)})
         for found in store.all(), store.cached():
             self.assertEqual(['good'], [one.id for one in found])
         for number in range(len(bad)):
-            self.assertIsNone(store.get('bad-%d' % number))
-            self.assertIsNone(store.change('bad-%d' % number,
+            self.assertIsNone(store.get(f'bad-{number}'))
+            self.assertIsNone(store.change(f'bad-{number}',
                                            suspended=True))
 
-    def test_a_name_that_is_no_part_of_a_path(self):
+    def test_ignores_ids_that_are_no_path_segment(self):
         store = self.store(**{id_: GOOD for id_ in (
             '', 'a/../b', '<x>', 'a\n', 'a' * 65)})
         self.assertEqual((), store.all())
 
-    def test_what_is_kept_comes_back(self):
+    def test_stored_subscription_is_read_back(self):
         store = self.store()
         made = store.add('https://192.0.2.1/', headers=(('X-A', 'b'),),
                          filter=subscriptions.filters.Filter(
                              types=(event_record.ALERT,), subordinate=True))
         section = store._state.sections['subscriptions']
-        # As JSON has it.
+        # JSON has lists instead of tuples.
         packed = section[made.id]
         packed['headers'] = [list(pair) for pair in packed['headers']]
         packed['filter'] = {
@@ -72,7 +72,7 @@ class TestGarbage(base.BaseTestCase):
             for name, value in packed['filter'].items()}
         self.assertEqual((made,), store.all())
 
-    def test_settings(self):
+    def test_ignores_invalid_settings(self):
         for given in ({'attempts': -1}, {'attempts': 10 ** 30},
                       {'interval': 0}, {'interval': True},
                       {'enabled': 'no'}, {'more': 1}):
