@@ -5,6 +5,9 @@ Connects only to addresses that `url_policy` has checked, so that a name which
 resolves differently later has no effect, and checks each redirect like a
 client's URL. Credentials are sent only to the origin they were given for.
 Proxies of the environment are not used: they would resolve the name again.
+
+Uses `http.client` on a socket of its own: urllib3 and requests resolve the
+name of a URL themselves and have no deadline for a whole response.
 """
 
 import base64
@@ -22,14 +25,14 @@ from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import url_policy
 
 #: Maximum number of redirects.
-HOPS = 5
+MAX_REDIRECTS = 5
 
 #: Timeout in seconds for connecting to one address.
 CONNECT_SECONDS = 4
 
 #: Exceptions of a failed connection. A socket or file that another thread
 #: closed raises ValueError.
-BROKEN = (http.client.HTTPException, OSError, ValueError)
+CONNECTION_ERRORS = (http.client.HTTPException, OSError, ValueError)
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -38,21 +41,21 @@ _KINDS = {401: 'unauthorized', 403: 'unauthorized', 407: 'unauthorized',
           404: 'missing', 410: 'missing'}
 
 
-class Answer:
+class Response:
     """Response of a server; a context manager that closes the connection.
 
-    :param place: `url_policy.ParsedUrl` of the server, after all redirects
+    :param url: `url_policy.ParsedUrl` of the server, after all redirects
     :param response: an `http.client.HTTPResponse`, its body not read
-    :param limit: the `_Limit` of the request
+    :param timed_socket: the `_TimedSocket` of the request
     """
 
-    def __init__(self, place, response, limit):
-        self.place = place
+    def __init__(self, url, response, timed_socket):
+        self.url = url
         self.status = response.status
         self.reason = response.reason or ''
         self.headers = response.headers
         self._response = response
-        self._limit = limit
+        self._socket = timed_socket
 
     @property
     def plain(self):
@@ -74,10 +77,10 @@ class Answer:
         """
         try:
             got = self._response.readinto(buffer)
-        except BROKEN as e:
-            raise self._limit.error(self.place, e) from None
-        if self._limit.over:
-            raise _slow(self.place)
+        except CONNECTION_ERRORS as e:
+            raise self._socket.error(self.url, e) from None
+        if self._socket.expired:
+            raise _timeout(self.url)
         return got
 
     def read(self, amount):
@@ -92,40 +95,40 @@ class Answer:
             filled += more
         return bytes(buffer[:filled])
 
-    def cut(self):
-        """Break the connection from another thread; a blocked read then ends.
-        """
-        self._limit.cut()
+    def shut_down(self):
+        """Shut down the connection from another thread; blocked reads end."""
+        self._socket.shut_down()
 
-    def hang_up(self):
-        """Close the connection; the deadline stays for the next one."""
+    def disconnect(self):
+        """Close the connection; the deadline applies to the next one."""
         self._response.close()
-        self._limit.hang_up()
+        self._socket.disconnect()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_exc):
-        self.hang_up()
-        self._limit.close()
+        self.disconnect()
+        self._socket.close()
 
 
-class _Limit:
-    """The connection of a request and its deadline.
+class _TimedSocket:
+    """The socket of a request and the deadline of all its redirects.
 
     Socket timeouts do not stop a server that sends one byte a second; at the
-    deadline the connection is broken.
+    deadline the socket is shut down.
 
     :param seconds: None for no deadline
     """
 
     def __init__(self, seconds):
         self.sock = None
-        self.over = False
+        #: True once the deadline has passed.
+        self.expired = False
         self._deadline = self._timer = None
         if seconds:
             self._deadline = time.monotonic() + seconds
-            self._timer = threading.Timer(seconds, self._end)
+            self._timer = threading.Timer(seconds, self._expire)
             self._timer.daemon = True
             self._timer.start()
 
@@ -135,28 +138,33 @@ class _Limit:
             return most
         return min(most, max(self._deadline - time.monotonic(), 0.001))
 
-    def _end(self):
-        self.over = True
-        self.cut()
+    def _expire(self):
+        self.expired = True
+        self.shut_down()
 
-    def cut(self):
-        cut(self.sock)
+    def shut_down(self):
+        shut_down(self.sock)
 
-    def hang_up(self):
+    def disconnect(self):
         if self.sock is not None:
             self.sock.close()
 
     def close(self):
+        """Close the socket and cancel the deadline."""
         if self._timer is not None:
             self._timer.cancel()
-        self.hang_up()
+        self.disconnect()
 
-    def error(self, place, error):
-        return _slow(place) if self.over else broken(place, error)
+    def error(self, url, error):
+        """Build the error for an exception of the socket."""
+        return _timeout(url) if self.expired else connection_error(url, error)
 
 
-def cut(sock):
-    """Shut down a socket so that blocked reads and writes end."""
+def shut_down(sock):
+    """Shut down a socket so that blocked reads and writes end.
+
+    :param sock: a socket, or None
+    """
     if sock is not None:
         with contextlib.suppress(OSError, ValueError):
             sock.shutdown(socket.SHUT_RDWR)
@@ -179,18 +187,17 @@ class Fetcher:
     """
 
     def __init__(self, source, options, verify, certificates=''):
-        self._place = url_policy.parse(source.url)
+        self._url = url_policy.parse(source.url)
         self._options = options
         self._verify = verify
         self._pem = tls.bundle(options, certificates) if verify else ''
         self._context = None
         self._authorization = None
         if source.username:
-            pair = f'{source.username}:{source.password}'
-            self._authorization = 'Basic %s' % base64.b64encode(
-                pair.encode()).decode()
+            pair = f'{source.username}:{source.password}'.encode()
+            self._authorization = f'Basic {base64.b64encode(pair).decode()}'
 
-    def ask(self, method, headers=None, seconds=None, read_seconds=60):
+    def request(self, method, headers=None, seconds=None, read_seconds=60):
         """Send a request and follow redirects.
 
         :param method: ``GET`` or ``HEAD``
@@ -198,150 +205,161 @@ class Fetcher:
         :param seconds: deadline for the whole request and its body; None for
             none
         :param read_seconds: timeout for each read
-        :returns: `Answer`, of any status
+        :returns: `Response`, of any status
         :raises: `errors.InvalidValue`, `errors.MediaUnreachable`
         """
-        limit = _Limit(seconds)
+        timed_socket = _TimedSocket(seconds)
         try:
-            place = self._place
-            for _hop in range(HOPS + 1):
-                answer = self._one(place, method, headers or {}, limit,
-                                   read_seconds)
-                location = answer.headers.get('Location')
-                if answer.status not in _REDIRECTS or not location:
-                    return answer
-                answer.hang_up()
-                place = self._follow(place, location)
+            url = self._url
+            for _redirect in range(MAX_REDIRECTS + 1):
+                response = self._request_once(
+                    url, method, headers or {}, timed_socket, read_seconds)
+                location = response.headers.get('Location')
+                if response.status not in _REDIRECTS or not location:
+                    return response
+                response.disconnect()
+                url = self._redirect_target(url, location)
             raise errors.MediaUnreachable(
-                '%s redirects more than %d times'
-                % (self._place.shown, HOPS), self._place.shown)
+                f'{self._url.shown} redirects more than {MAX_REDIRECTS} times',
+                self._url.shown)
         except BaseException:
-            limit.close()
+            timed_socket.close()
             raise
 
-    def _follow(self, place, location):
+    def _redirect_target(self, url, location):
         try:
-            target = parse.urljoin(place.text, location)
+            target = parse.urljoin(url.text, location)
         except ValueError:
             target = ''
         try:
             found = url_policy.parse(target)
         except errors.InvalidValue as e:
-            raise _redirected(self._place, e) from None
-        if place.scheme == 'https' and found.scheme == 'http':
+            raise _redirect_error(self._url, e) from None
+        if url.scheme == 'https' and found.scheme == 'http':
             raise errors.MediaUnreachable(
-                f'{self._place.shown} redirects from https to http',
-                self._place.shown, 'tls')
+                f'{self._url.shown} redirects from https to http',
+                self._url.shown, 'tls')
         return found
 
-    def _one(self, place, method, headers, limit, read_seconds):
+    def _request_once(self, url, method, headers, timed_socket, read_seconds):
         try:
-            targets = url_policy.check(place, self._options)
+            addresses = url_policy.check(url, self._options)
         except errors.InvalidValue as e:
-            if place is self._place:
+            if url is self._url:
                 raise
-            raise _redirected(self._place, e) from None
-        sent = {'User-Agent': 'sushy-kubevirt', 'Accept-Encoding': 'identity',
-                **headers}
-        if self._authorization and place.origin == self._place.origin:
-            sent['Authorization'] = self._authorization
-        link = http.client.HTTPConnection(place.host, place.port)
-        if place.scheme == 'https':
+            raise _redirect_error(self._url, e) from None
+        headers = {'User-Agent': 'sushy-kubevirt',
+                   'Accept-Encoding': 'identity', **headers}
+        if self._authorization and url.origin == self._url.origin:
+            headers['Authorization'] = self._authorization
+        link = http.client.HTTPConnection(url.host, url.port)
+        if url.scheme == 'https':
             link.default_port = http.client.HTTPS_PORT
-        link.sock = self._connect(place, targets, limit)
+        link.sock = self._connect(url, addresses, timed_socket)
         try:
-            link.sock.settimeout(limit.left(read_seconds))
-            link.request(method, place.path, headers=sent)
-            response = link.getresponse()
-        except BROKEN as e:
-            raise limit.error(place, e) from None
-        answer = Answer(place, response, limit)
-        if limit.over:
+            link.sock.settimeout(timed_socket.left(read_seconds))
+            link.request(method, url.path, headers=headers)
+            response = Response(url, link.getresponse(), timed_socket)
+        except CONNECTION_ERRORS as e:
+            raise timed_socket.error(url, e) from None
+        if timed_socket.expired:
             # A response that was cut off looks complete.
-            answer.hang_up()
-            raise _slow(place)
-        return answer
+            response.disconnect()
+            raise _timeout(url)
+        return response
 
-    def _connect(self, place, targets, limit):
-        """Connect to the first address that accepts."""
-        last = None
-        limit.sock = None   # that of the hop before is closed
-        for target in targets:
-            if limit.over:
+    def _connect(self, url, addresses, timed_socket):
+        """Connect to the first address that accepts.
+
+        :returns: the socket, with TLS for https
+        """
+        error = None
+        timed_socket.sock = None    # the previous one is closed
+        for address in addresses:
+            if timed_socket.expired:
                 break
             try:
-                limit.sock = socket.create_connection(
-                    (target, place.port), limit.left(CONNECT_SECONDS))
+                timed_socket.sock = socket.create_connection(
+                    (address, url.port), timed_socket.left(CONNECT_SECONDS))
                 break
             except OSError as e:
-                last = e
-        if limit.sock is None:
-            raise limit.error(place, last)
+                error = e
+        if timed_socket.sock is None:
+            raise timed_socket.error(url, error)
         try:
             for option in connection.SOCKET_OPTIONS:
-                limit.sock.setsockopt(*option)
-            if place.scheme == 'https':
+                timed_socket.sock.setsockopt(*option)
+            if url.scheme == 'https':
                 if self._context is None:
                     self._context = tls.context(self._verify, self._pem)
-                limit.sock = self._context.wrap_socket(
-                    limit.sock, server_hostname=place.host)
+                timed_socket.sock = self._context.wrap_socket(
+                    timed_socket.sock, server_hostname=url.host)
         except (OSError, ValueError) as e:
-            raise limit.error(place, e) from None
-        return limit.sock
+            raise timed_socket.error(url, e) from None
+        return timed_socket.sock
 
 
-def refused(answer):
-    """Build the error for an unsuccessful response."""
-    place, code = answer.place, answer.status
+def status_error(response):
+    """Build the error for an unsuccessful response.
+
+    :param response: a `Response`
+    :returns: `errors.MediaUnreachable`
+    """
+    url, code = response.url, response.status
     kind = _KINDS.get(code, 'server' if code >= 500 else 'unreachable')
-    text = '%s: its server answers %d %s' % (place.shown, code,
-                                             answer.reason[:100])
+    reason = f'{code} {response.reason[:100]}'.rstrip()
+    text = f'{url.shown}: the server responded with {reason}'
     if kind == 'unauthorized':
-        text += '; look at UserName and Password'
-    return errors.MediaUnreachable(text.rstrip(), place.shown, kind)
+        text += '; check UserName and Password'
+    return errors.MediaUnreachable(text, url.shown, kind)
 
 
-def broken(place, error):
-    """Build the error for a failed connection."""
+def connection_error(url, error):
+    """Build the error for a failed connection.
+
+    :param url: a `url_policy.ParsedUrl`
+    :param error: the exception; None if there was no address to connect to
+        before the deadline
+    :returns: `errors.MediaUnreachable`
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message or error.reason
         return errors.MediaUnreachable(
-            '%s: the certificate of its server cannot be verified: %s. '
-            'Install that of its CA in Certificates of the device, or set '
-            'VerifyCertificate to false'
-            % (place.shown, error.verify_message or error.reason),
-            place.shown, 'tls')
+            f'{url.shown}: the certificate of the server cannot be verified: '
+            f'{why}. Install that of its CA in Certificates of the device, or '
+            'set VerifyCertificate to false', url.shown, 'tls')
     if isinstance(error, ssl.SSLError):
         return errors.MediaUnreachable(
-            f'{place.shown}: TLS with its server fails: {reason(error)}',
-            place.shown, 'tls')
+            f'{url.shown}: TLS with the server failed: {describe(error)}',
+            url.shown, 'tls')
     if error is None or isinstance(error, TimeoutError):
-        return _slow(place)
+        return _timeout(url)
     return errors.MediaUnreachable(
-        f'{place.shown}: its server cannot be reached: {reason(error)}',
-        place.shown)
+        f'{url.shown}: the server cannot be reached: {describe(error)}',
+        url.shown)
 
 
-def reason(error):
+def describe(error):
     """Describe an exception in a few words, without any data that was sent."""
     if isinstance(error, TimeoutError):
-        return 'it does not answer in time'
+        return 'no response in time'
     if isinstance(error, ssl.SSLError):
         return getattr(error, 'verify_message', '') or error.reason or 'TLS'
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, http.client.RemoteDisconnected):
-        return 'it hung up'
+        return 'it closed the connection without a response'
     if isinstance(error, http.client.HTTPException):
-        return f'it does not speak HTTP ({type(error).__name__})'
+        return f'its response is not valid HTTP ({type(error).__name__})'
     return type(error).__name__
 
 
-def _slow(place):
+def _timeout(url):
     return errors.MediaUnreachable(
-        f'{place.shown}: its server does not answer in time', place.shown)
+        f'{url.shown}: the server did not respond in time', url.shown)
 
 
-def _redirected(place, error):
+def _redirect_error(url, error):
     return errors.InvalidValue(
-        error.property, place.shown,
-        message=f'{place.shown} redirects: {error}')
+        error.property, url.shown,
+        message=f'{url.shown} redirects: {error}')

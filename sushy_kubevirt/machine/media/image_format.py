@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detects the format of an image from its first bytes.
 
-CDI detects it from the same bytes (its `filefmt`), unpacks and converts. Here
-only the size of the resulting disk matters.
+CDI detects it from the same bytes (package ``filefmt``), unpacks and converts
+the image. Here only the size of the resulting disk is needed.
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ NEEDED = 512
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """What an image is.
+    """Format of an image.
 
     :param name: ``raw``, ``qcow2``, ``vmdk``, ``vdi``
     :param compression: '', ``gz``, ``xz`` or ``zst``
-    :param bytes: size of the disk in it; None where that of the file is it,
-        or where nothing tells (all that is compressed)
+    :param bytes: size of the disk in it; None if that is the file's size (a
+        raw image) or not known (a compressed image)
     """
 
     name: str = 'raw'
@@ -30,7 +30,8 @@ class Format:
 _COMPRESSIONS = {b'\x1f\x8b': 'gz', b'\xfd7zXZ\x00': 'xz',
                  b'\x28\xb5\x2f\xfd': 'zst'}
 
-# Magic number, where it stands; where the size stands, its form, its unit.
+# Magic number and its offset; offset, struct format and unit (bytes) of the
+# disk's size.
 _SIZES = {
     'qcow2': (b'QFI\xfb', 0, 24, '>Q', 1),
     'vmdk': (b'KDMV', 0, 12, '<Q', 512),
@@ -41,14 +42,14 @@ _SIZES = {
 def of(head):
     """Detect the format of an image.
 
-    :param head: its first `NEEDED` bytes; all of a shorter one
+    :param head: its first `NEEDED` bytes, or all if it has fewer
     :returns: `Format`
     """
     for magic, name in _COMPRESSIONS.items():
         if head.startswith(magic):
             return Format(compression=name)
-    for name, (magic, where, at, form, unit) in _SIZES.items():
-        if head[where:where + len(magic)] == magic and len(head) >= at + 8:
+    for name, (magic, offset, at, form, unit) in _SIZES.items():
+        if head[offset:offset + len(magic)] == magic and len(head) >= at + 8:
             [size] = struct.unpack_from(form, head, at)
             return Format(name, bytes=size * unit)
     return Format()

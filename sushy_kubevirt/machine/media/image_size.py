@@ -55,17 +55,18 @@ def probe(source, options, verify=True, certificates=''):
         `errors.MediaUnreachable`
     """
     try:
-        return _asked(fetch.Fetcher(source, options, verify, certificates),
+        return _probe(fetch.Fetcher(source, options, verify, certificates),
                       options.probe_seconds, source.url)
     except errors.MediaUnreachable as e:
         if not _may_guess(e, source.url, options):
             raise
-        LOG.info('%s. Its size is taken to be %d bytes', e,
-                 options.default_size)
+        LOG.info('%s. Its size is assumed to be %d bytes '
+                 '(MEDIA_DEFAULT_SIZE)', e, options.default_size)
         return Probe(options.default_size, guessed=True)
 
 
 def _may_guess(error, url, options):
+    """Return whether `default_size` may be assumed after an error."""
     if not options.default_size:
         return False
     if error.kind == 'size':
@@ -81,77 +82,73 @@ def _may_guess(error, url, options):
     return True
 
 
-def _asked(fetcher, seconds, url):
-    place = url_policy.parse(url)
+def _probe(fetcher, seconds, url):
+    parsed = url_policy.parse(url)
     seconds /= 2        # two requests at most
     length = _head(fetcher, seconds)
     found = image_format.Format()
     if length is None:
         length, head = _first_bytes(fetcher, seconds)
         found = image_format.of(head)
-    elif not place.path.partition('?')[0].lower().endswith('.iso'):
-        found = _look(fetcher, seconds)
+    elif not parsed.path.partition('?')[0].lower().endswith('.iso'):
+        found = _detect_format(fetcher, seconds)
     size = found.bytes
     if size is None and not found.compression:
         size = length
     if not size:
-        what = (f'is compressed ({found.compression})'
-                if found.compression else 'is empty' if length == 0
-                else 'has a server that does not tell its size')
+        why = (f'it is compressed ({found.compression})'
+               if found.compression else 'it is empty' if length == 0
+               else 'its server does not report one')
         raise errors.MediaUnreachable(
-            '%s %s; MEDIA_DEFAULT_SIZE can say how large such images are'
-            % (place.shown, what), place.shown,
+            f'{parsed.shown} has no known size: {why}. Set MEDIA_DEFAULT_SIZE '
+            'to the size to assume for such images', parsed.shown,
             'missing' if length == 0 else 'size')
     if size > LARGEST:
         raise errors.MediaUnreachable(
-            '%s claims to be of %d bytes' % (place.shown, size), place.shown,
-            'size')
+            f'{parsed.shown} is too large: {size} bytes', parsed.shown, 'size')
     return Probe(size, length, found.name, found.compression)
 
 
 def _head(fetcher, seconds):
     """Return the length in bytes from a HEAD request; None if unknown."""
     try:
-        with fetcher.ask('HEAD', seconds=seconds) as answer:
-            if answer.status == 200:
-                return answer.length() or None
+        with fetcher.request('HEAD', seconds=seconds) as response:
+            if response.status == 200:
+                return response.length() or None
     except errors.MediaUnreachable as e:
         if e.kind == 'tls':
             raise
         # Some servers reject HEAD; GET reports other problems.
-        LOG.debug('HEAD: %s', e)
+        LOG.debug('HEAD request failed: %s', e)
     return None
 
 
 def _first_bytes(fetcher, seconds):
     """Return (length or None, first bytes) of an image, by GET."""
-    with fetcher.ask(
-        'GET',
-        {'Range': 'bytes=0-%d' % (image_format.NEEDED - 1)},
-        seconds=seconds,
-    ) as answer:
-        if answer.status == 206:
+    headers = {'Range': f'bytes=0-{image_format.NEEDED - 1}'}
+    with fetcher.request('GET', headers, seconds=seconds) as response:
+        if response.status == 206:
             match = _RANGE.fullmatch(
-                answer.headers.get('Content-Range', '').strip())
+                response.headers.get('Content-Range', '').strip())
             if not match or match[1] != '0':
                 # Not the range that was requested.
                 return None, b''
             length = None if match[3] == '*' else int(match[3])
-        elif answer.status == 200:
-            length = answer.length()
-        elif answer.status == 416:
+        elif response.status == 200:
+            length = response.length()
+        elif response.status == 416:
             # The image is empty.
             return 0, b''
         else:
-            raise fetch.refused(answer)
-        head = answer.read(image_format.NEEDED) if answer.plain else b''
+            raise fetch.status_error(response)
+        head = response.read(image_format.NEEDED) if response.plain else b''
         return length, head
 
 
-def _look(fetcher, seconds):
+def _detect_format(fetcher, seconds):
     """Return the `image_format.Format` of an image whose length is known."""
     try:
         return image_format.of(_first_bytes(fetcher, seconds)[1])
     except errors.MediaUnreachable as e:
-        LOG.debug('GET: %s', e)
+        LOG.debug('GET request failed: %s', e)
         return image_format.Format()

@@ -49,7 +49,7 @@ def start(machine, entry, source, pem, probe):
 
 
 class Upload:
-    """One upload; parameters as for `start`."""
+    """One upload; the parameters are those of `start`."""
 
     def __init__(self, machine, entry, source, pem, probe):
         self.machine = machine
@@ -69,10 +69,8 @@ class Upload:
 
     def run(self):
         """Upload the image; record a failure in the VM's annotation."""
-        heartbeats = threading.Thread(
-            target=self._send_heartbeats, daemon=True, name='upload-beat'
-        )
-        heartbeats.start()
+        threading.Thread(target=self._send_heartbeats, daemon=True,
+                         name='upload-beat').start()
         name = self.machine.qualified_name
         try:
             self._upload()
@@ -85,11 +83,11 @@ class Upload:
         except errors.MachineError as e:
             LOG.warning('DataVolume %s of %s: upload failed: %s',
                         self._entry.volume, name, e)
-            self._failed('UploadFailed', str(e))
+            self._record_failure('UploadFailed', str(e))
         except Exception as e:
             LOG.exception('DataVolume %s of %s: upload failed',
                           self._entry.volume, name)
-            self._failed('UploadFailed', str(e))
+            self._record_failure('UploadFailed', str(e))
         finally:
             self._finished.set()
             self._media.uploads.pop(self._entry.id, None)
@@ -122,10 +120,10 @@ class Upload:
                 observed.status.phase == 'UploadReady'
                 or observed.status.state is model.State.FAILED)
 
-        came = self._media.wait(ready, _READY_SECONDS)
+        accepted = self._media.wait(ready, _READY_SECONDS)
         if self._is_finished():
             raise upload_stream.Stopped('The upload was stopped')
-        if not came:
+        if not accepted:
             raise errors.MachineError(
                 f'CDI was not ready for the upload within {_READY_SECONDS} s')
         status = found[0].status
@@ -135,7 +133,7 @@ class Upload:
     def _send(self):
         machine = self.machine
         options = machine.options.media
-        answer = machine.cluster.client.create(
+        token = machine.cluster.client.create(
             api_resources.UPLOAD_TOKEN, machine.namespace, {
                 'apiVersion': api_resources.UPLOAD_TOKEN.api_version,
                 'kind': api_resources.UPLOAD_TOKEN.kind,
@@ -147,7 +145,7 @@ class Upload:
             ca = tls.read(options.upload_proxy_ca)
         upload_stream.stream(
             self._source, options.upload_proxy_url,
-            answer['status']['token'], options, self._entry.verify,
+            token['status']['token'], options, self._entry.verify,
             self._pem, ca, self._length, self._sent, self._stop)
 
     def _sent(self, sent, total):
@@ -175,7 +173,8 @@ class Upload:
             if self._finished.wait(HEARTBEAT_SECONDS):
                 return
 
-    def _failed(self, reason, message):
+    def _record_failure(self, reason, message):
+        """Write the reason into the media annotation."""
         def step(vm, _vmi):
             edited = copy.deepcopy(vm)
             found = media_annotation.read(edited)
@@ -189,5 +188,6 @@ class Upload:
         try:
             self.machine.write(step)
         except errors.MachineError as e:
-            LOG.warning('DataVolume %s: upload failure not recorded: %s',
+            LOG.warning('DataVolume %s: its failed upload could not be '
+                        'recorded in the VM: %s',
                         self._entry.volume, e)

@@ -15,11 +15,11 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import fetch
 from sushy_kubevirt.machine.media import tls
 
-#: Path at CDI's upload proxy (CDI, pkg/common). The proxy answers when the
+#: Path at CDI's upload proxy (CDI, pkg/common). The proxy responds when the
 #: image is complete in the claim.
 PATH = '/v1beta1/upload'
 
-#: Bytes of one piece.
+#: Size in bytes of the pieces that are read and sent.
 PIECE = 256 * 1024
 
 #: Timeouts in seconds: for data from the image server; for sending to the
@@ -42,7 +42,7 @@ class Stop:
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._cuts = []
+        self._callbacks = []
         self._set = False
 
     def is_set(self):
@@ -53,10 +53,10 @@ class Stop:
         """Stop the upload, also one that starts later."""
         with self._lock:
             self._set = True
-            for cut in self._cuts:
-                cut()
+            for callback in self._callbacks:
+                callback()
 
-    def watch(self, cut):
+    def add_callback(self, callback):
         """Register a function that `set` calls.
 
         :raises: `Stopped` if it is set already
@@ -64,13 +64,13 @@ class Stop:
         with self._lock:
             if self._set:
                 raise Stopped('The upload was stopped')
-            self._cuts.append(cut)
+            self._callbacks.append(callback)
 
-    def unwatch(self, cut):
-        """Remove a function that `watch` registered."""
+    def remove_callback(self, callback):
+        """Remove a function that `add_callback` registered."""
         with self._lock:
-            if cut in self._cuts:
-                self._cuts.remove(cut)
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
 
 
 def stream(source, proxy_url, token, options, verify=True, certificates='',
@@ -99,19 +99,19 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
     sender = _Sender(proxy_url, token, proxy_ca)
     if stop.is_set():
         raise Stopped('The upload was stopped')
-    with fetcher.ask('GET', read_seconds=SOURCE_SECONDS) as answer:
-        if answer.status != 200:
-            raise fetch.refused(answer)
-        total = answer.length()
-        if total is None and answer.plain:
+    with fetcher.request('GET', read_seconds=SOURCE_SECONDS) as response:
+        if response.status != 200:
+            raise fetch.status_error(response)
+        total = response.length()
+        if total is None and response.plain:
             total = length
         try:
             # Break the proxy's connection first, so that an image that ends
             # early does not look complete to it.
-            stop.watch(sender.cut)
-            stop.watch(answer.cut)
+            stop.add_callback(sender.shut_down)
+            stop.add_callback(response.shut_down)
             sender.begin(total)
-            _pump(answer, sender, total, progress, stop)
+            _copy(response, sender, total, progress, stop)
             sender.finish()
         except (errors.MediaUnreachable, errors.Unavailable,
                 errors.Rejected):
@@ -119,15 +119,16 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
                 raise Stopped('The upload was stopped') from None
             raise
         finally:
-            stop.unwatch(answer.cut)
-            stop.unwatch(sender.cut)
+            stop.remove_callback(response.shut_down)
+            stop.remove_callback(sender.shut_down)
             sender.close()
 
 
-def _pump(answer, sender, total, progress, stop):
+def _copy(response, sender, total, progress, stop):
+    """Send the body of a response; the parameters are those of `stream`."""
     sent = 0
     buffer = memoryview(bytearray(PIECE))
-    while got := answer.readinto(buffer):
+    while got := response.readinto(buffer):
         if not sender.send(buffer[:got]):
             return
         sent += got
@@ -137,8 +138,8 @@ def _pump(answer, sender, total, progress, stop):
         raise Stopped('The upload was stopped')
     if total is not None and sent != total:
         raise errors.MediaUnreachable(
-            '%s: its server sent %d of %d bytes'
-            % (answer.place.shown, sent, total), answer.place.shown)
+            f'{response.url.shown}: the server sent {sent} of {total} bytes',
+            response.url.shown)
 
 
 class _Sender:
@@ -149,7 +150,8 @@ class _Sender:
         self._name = f'{found.scheme}://{found.netloc}'
         if found.scheme not in ('http', 'https') or not found.hostname:
             raise errors.ConfigError(
-                f'The upload proxy {url} is no URL of http or https')
+                f'The URL of the upload proxy, {url}, is not an http or https '
+                'URL')
         self._path = found.path.rstrip('/') + PATH
         self._token = token
         self._chunked = False
@@ -184,14 +186,14 @@ class _Sender:
             else:
                 link.putheader('Content-Length', str(length))
             link.endheaders()
-        except fetch.BROKEN as e:
-            raise self._lost(e) from None
+        except fetch.CONNECTION_ERRORS as e:
+            raise self._error(e) from None
 
     def send(self, piece):
         """Send a piece.
 
-        :returns: False if the proxy closed the connection; it may have
-            answered
+        :returns: False if the proxy closed the connection; it may have sent
+            a response
         """
         try:
             if self._chunked:
@@ -200,9 +202,9 @@ class _Sender:
             if self._chunked:
                 self._link.send(b'\r\n')
         except TimeoutError as e:
-            raise self._lost(e) from None
-        except fetch.BROKEN:
-            # The proxy answers a refusal and then closes the connection.
+            raise self._error(e) from None
+        except fetch.CONNECTION_ERRORS:
+            # The proxy sends a refusal and then closes the connection.
             return False
         return True
 
@@ -219,24 +221,25 @@ class _Sender:
             link.sock.settimeout(ANSWER_SECONDS)
             response = link.getresponse()
             text = response.read(500).decode(errors='replace').strip()
-        except fetch.BROKEN as e:
-            raise self._lost(e) from None
+        except fetch.CONNECTION_ERRORS as e:
+            raise self._error(e) from None
         if response.status < 300:
             return
-        said = 'The upload proxy %s answers %d %s' % (
-            self._name, response.status, text or response.reason)
+        message = (f'The upload proxy {self._name} responded with '
+                   f'{response.status} {text or response.reason}')
         if response.status in (401, 403, 408, 429) or response.status >= 500:
             # 401: a token expires after some minutes.
-            raise errors.Unavailable(said)
-        raise errors.Rejected(said)
+            raise errors.Unavailable(message)
+        raise errors.Rejected(message)
 
-    def _lost(self, error):
-        return errors.Unavailable('The upload proxy %s: %s' % (
-            self._name, fetch.reason(error)))
+    def _error(self, error):
+        return errors.Unavailable(
+            f'The upload proxy {self._name}: {fetch.describe(error)}')
 
-    def cut(self):
-        """Break the connection."""
-        fetch.cut(self._sock)
+    def shut_down(self):
+        """Shut down the connection; blocked writes and reads end."""
+        fetch.shut_down(self._sock)
 
     def close(self):
+        """Close the connection."""
         self._link.close()

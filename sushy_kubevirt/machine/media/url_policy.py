@@ -100,14 +100,14 @@ def parse(url):
     :raises: `errors.InvalidValue`
     """
     if not isinstance(url, str) or not url:
-        raise _refused('', 'there is no URL')
+        raise _refused('', 'it is empty')
     if len(url) > MAX_LENGTH:
-        raise _refused('', 'its URL is longer than %d characters' % MAX_LENGTH)
+        raise _refused('', f'it is longer than {MAX_LENGTH} characters')
     if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url) or (
             '\\' in url):
         # Parsers differ in what they take for the host of such a URL.
-        raise _refused('', 'its URL holds a space, a backslash or a '
-                       'control character')
+        raise _refused('', 'it contains a space, a backslash or a control '
+                       'character')
     try:
         parts = urllib.parse.urlsplit(url)
         url.encode()        # JSON can hold unpaired surrogates
@@ -115,13 +115,13 @@ def parse(url):
         username = urllib.parse.unquote(parts.username or '', errors='strict')
         password = urllib.parse.unquote(parts.password or '', errors='strict')
     except ValueError:
-        raise _refused('', 'that is no URL') from None
+        raise _refused('', 'it is not a valid URL') from None
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
         raise _refused(scheme and scheme + ':…',
-                       'only http and https can be fetched')
+                       'only http and https are supported')
     if not parts.hostname or port == 0:
-        raise _refused(scheme + ':…', 'it names no host')
+        raise _refused(scheme + ':…', 'it has no host')
     host = _host(parts)
     port = port or _PORTS[scheme]
     path = urllib.parse.quote(parts.path, _PATH_SAFE) or '/'
@@ -129,7 +129,7 @@ def parse(url):
         path += '?' + urllib.parse.quote(parts.query, _QUERY_SAFE)
     shown = f'[{host}]' if ':' in host else host
     if port != _PORTS[scheme]:
-        shown += ':%d' % port
+        shown += f':{port}'
     return ParsedUrl(f'{scheme}://{shown}{path}', scheme, host, port,
                      path, username, password)
 
@@ -141,10 +141,10 @@ def _host(parts):
         try:
             found = ipaddress.IPv6Address(text)
         except ValueError:
-            raise _refused(text, 'that is no address') from None
+            raise _refused(text, 'it is not a valid IPv6 address') from None
         if found.scope_id:
-            raise _refused(text, 'an address with a zone has another meaning '
-                           'on every host')
+            raise _refused(text, 'an address with a zone has a different '
+                           'meaning on each host')
         return found.compressed
     try:
         return ipaddress.IPv4Address(text).compressed
@@ -157,14 +157,13 @@ def _host(parts):
         try:
             name = name.encode('idna').decode()
         except UnicodeError:
-            raise _refused(text, 'that is no name of a host') from None
+            raise _refused(text, 'it is not a valid host name') from None
     labels = name.split('.')
     if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _refused(text, 'that is no name of a host')
+        raise _refused(text, 'it is not a valid host name')
     if re.fullmatch(r'\d+|0x[0-9a-f]*', labels[-1]):
-        # Resolvers take 2130706433, 0x7f.1 and 0177.0.0.1 for 127.0.0.1.
-        raise _refused(text, 'an address has to be written as four decimal '
-                       'numbers')
+        # Resolvers accept 2130706433, 0x7f.1 and 0177.0.0.1 for 127.0.0.1.
+        raise _refused(text, 'an IPv4 address has to be four decimal numbers')
     return name
 
 
@@ -181,26 +180,26 @@ def separate_credentials(source):
         if (username or password) and (username, password) != (
                 found.username, found.password):
             raise errors.InvalidValue(
-                'UserName', username, message='UserName and Password are not '
-                'those in the URL; leave out one of them')
+                'UserName', username, message='UserName and Password differ '
+                'from those in the URL; send only one of the two')
         username, password = found.username, found.password
     if bool(password) != bool(username):
         missing = 'Password' if username else 'UserName'
         raise errors.InvalidValue(
-            missing, '', message='UserName and Password go together; there '
-            'is no %s' % missing)
+            missing, '', message='UserName and Password have to be sent '
+            f'together; {missing} is missing')
     for name, value in (('UserName', username), ('Password', password)):
         if re.search(r'[\x00-\x1f\x7f\ud800-\udfff]', value) or (
                 name == 'UserName' and ':' in value):
             # RFC 7617, section 2; and unpaired surrogates.
             raise errors.InvalidValue(
-                name, '', message='%s holds a character that HTTP '
-                'authentication cannot send' % name)
+                name, '', message=f'{name} contains a character that HTTP '
+                'authentication cannot send')
     if source.protocol and source.protocol != found.scheme.upper():
         raise errors.InvalidValue(
             'TransferProtocolType', source.protocol,
-            message='TransferProtocolType %s does not fit to a URL of %s'
-            % (source.protocol, found.scheme))
+            message=f'TransferProtocolType {source.protocol} does not match '
+            f'the scheme of the URL, {found.scheme}')
     return dataclasses.replace(source, url=found.text, username=username,
                                password=password)
 
@@ -221,7 +220,7 @@ def check(url, options):
     addresses = _resolve(found)
     named = rules.allows_name(found.host)
     for address in addresses:
-        why = _refusal(address, options, rules, named)
+        why = _reason_to_refuse(address, options, rules, named)
         if why:
             shown = str(address) if str(address) == found.host else (
                 f'{address} ({found.host})')
@@ -250,9 +249,8 @@ def _resolve(found):
                                      type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
         raise errors.MediaUnreachable(
-            'The host of %s cannot be found: %s' % (
-                found.shown, getattr(e, 'strerror', None) or e),
-            found.shown) from None
+            f'The host of {found.shown} cannot be resolved: '
+            f'{getattr(e, "strerror", None) or e}', found.shown) from None
     addresses = dict.fromkeys(answer[4][0] for answer in answers)
     return tuple(map(ipaddress.ip_address, addresses))
 
@@ -274,7 +272,7 @@ def _within(address, networks):
                if network.version == address.version)
 
 
-def _refusal(address, options, rules, named):
+def _reason_to_refuse(address, options, rules, named):
     """Return why an address is not allowed; '' if it is."""
     if getattr(address, 'scope_id', None):
         return 'has a zone; addresses have to be global'
@@ -282,7 +280,7 @@ def _refusal(address, options, rules, named):
         if _within(plain, _METADATA):
             return 'is the metadata service of a cloud'
         if _within(plain, _UNUSABLE):
-            return 'is no address of a host'
+            return 'is not the address of a host'
         if _within(plain, LOOPBACK) and not options.allow_loopback:
             return ('is a loopback address; MEDIA_ALLOW_LOOPBACK = True '
                     'allows these')
@@ -299,6 +297,8 @@ def _refusal(address, options, rules, named):
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
+    """The options ALLOWED_HOSTS and DENIED_HOSTS, parsed."""
+
     allowed_names: tuple
     allowed_networks: tuple
     denied_names: tuple
@@ -321,10 +321,11 @@ def _matches(host, names):
 
 @functools.lru_cache(maxsize=4)
 def _rules(allowed, denied):
-    return _Rules(*_sorted_out(allowed), *_sorted_out(denied))
+    return _Rules(*_names_and_networks(allowed),
+                  *_names_and_networks(denied))
 
 
-def _sorted_out(entries):
+def _names_and_networks(entries):
     names, networks = [], []
     for entry in entries:
         found = network(entry)
@@ -352,11 +353,13 @@ def network(entry):
     if entry != '*' and (
             not all(map(_LABEL.fullmatch, name.split('.')))
             or re.fullmatch(r'\d+|0x[0-9a-f]*', name.rpartition('.')[2])):
-        raise ValueError(f'{entry!r} is no host, address or network')
+        raise ValueError(
+            f'{entry!r} is not a valid host, address or network')
     return None
 
 
 def _refused(value, why):
+    # `redfish.services.events.subscriptions` uses what follows the colon.
     return errors.InvalidValue(
-        IMAGE, value, message='An image cannot come from %s: %s'
-        % (value or 'there', why))
+        IMAGE, value, message=f'The image URL{value and " " + value} is '
+        f'refused: {why}')

@@ -14,7 +14,7 @@ REFUSED = (
     ({'service': {'annotations': {'no label!': 'x'}}}, 'no label!'),
     ({'virtualMedia': {'allowedHosts': ['http://x/']}}, 'http://x/'),
     ({'virtualMedia': {'allowedHosts': ["'+__import__('os').name+'"]}},
-     'is no host'),
+     'is not a valid host'),
     ({'redfish': {'tls': {'secretName': 'missing'}}}, 'missing'),
     ({'nodeSelector': {'example.test/none': 'x'}}, 'being started'),
     ({'image': 'evil.test/x'}, 'evil.test/x'),
