@@ -90,7 +90,7 @@ class Accounts:
 
     def issue(self, namespace, name, audiences=(), seconds=LIFETIME,
               bound=None):
-        """A token of an account.
+        """Issue a token of an account.
 
         :param audiences: whom it is for; none: this API.
         :param seconds: how long it is good; None: always.
@@ -121,7 +121,7 @@ class Accounts:
             self._key, signed, 'sha256')).rstrip(b'=')
 
     def _claims(self, token):
-        """The claims of a token that this server signed, or None."""
+        """Return the claims of a token that this server signed, or None."""
         raw = token.encode(errors='replace')
         if len(raw) > _LONGEST_TOKEN:
             return None
@@ -141,7 +141,7 @@ class Accounts:
         return found
 
     def user(self, token, audiences=(ISSUER,)):
-        """The :class:`auth.User` of an account's token, or None."""
+        """Return the :class:`auth.User` of an account's token, or None."""
         claims = self._claims(token)
         if claims is None or not set(audiences) & set(claims['aud']) or (
                 claims.get('exp', time.time() + 1) <= time.time()):
@@ -174,7 +174,7 @@ class Accounts:
             found['metadata']['uid'] == reference['uid'])
 
     async def _request(self, request):
-        """POST …/serviceaccounts/NAME/token."""
+        """Handle ``POST …/serviceaccounts/NAME/token``."""
         body = request.body
         for field, value in (('kind', TOKEN_REQUEST.kind),
                              ('apiVersion', TOKEN_REQUEST.api_version)):
@@ -212,7 +212,7 @@ class Accounts:
             'status': {'token': token, 'expirationTimestamp': _written(end)}}
 
     def _reference(self, reference, account):
-        """The object that a token shall be bound to, or None."""
+        """Find the object that a token shall be bound to, or None."""
         if not reference:
             return None
         kind = self._bound.get(reference.get('kind'))

@@ -32,19 +32,19 @@ class Attributes:
 
     @property
     def combined(self):
-        """``resource/subresource`` as rules name it."""
+        """Return ``resource/subresource`` as rules name it."""
         if self.subresource:
             return f'{self.resource}/{self.subresource}'
         return self.resource
 
 
 def of_path(method, path):
-    """The :class:`Attributes` of a request that is for no resource."""
+    """Make the :class:`Attributes` of a request for a non-resource path."""
     return Attributes(method.lower(), path=path)
 
 
 def of_target(method, target, query):
-    """The :class:`Attributes` of a request for a resource.
+    """Make the :class:`Attributes` of a request for a resource.
 
     As in Kubernetes only the first word behind the name is looked at, and
     a list of one object by its name is one that rights can name.
@@ -68,7 +68,7 @@ def of_target(method, target, query):
 
 
 def _selected(fields):
-    """The one name that a field selector allows, or ``''``."""
+    """Return the one name that a field selector allows, or ``''``."""
     for part in fields.split(',') if fields else ():
         path, _, value = part.partition('=')
         if path.strip() == 'metadata.name':
@@ -79,7 +79,7 @@ def _selected(fields):
 
 
 def of_impersonation(user):
-    """What rights it needs to be taken for another :class:`auth.User`.
+    """List the rights needed to impersonate an :class:`auth.User`.
 
     :returns: a list of :class:`Attributes`.
     """
@@ -104,7 +104,7 @@ def _quoted(text):
 
 
 def forbidden(user, wanted, reason=''):
-    """403, in the words of Kubernetes.
+    """Make a 403 error with the message of Kubernetes.
 
     :param user: the :class:`auth.User`.
     :param wanted: the :class:`Attributes`.

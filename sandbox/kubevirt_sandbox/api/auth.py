@@ -29,7 +29,7 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def info(self):
-        """As a ``UserInfo`` object."""
+        """Return the user as a ``UserInfo`` object."""
         found = {'username': self.name, 'groups': list(self.groups)}
         if self.uid:
             found['uid'] = self.uid
@@ -43,12 +43,12 @@ ANONYMOUS = User('system:anonymous', (UNAUTHENTICATED,))
 
 
 def account_name(namespace, name):
-    """The user name of a service account."""
+    """Return the user name of a service account."""
     return f'{_ACCOUNT}{namespace}:{name}'
 
 
 def account_of(user_name):
-    """(namespace, name) of a service account's user name, or None."""
+    """Return (namespace, name) of a service account's user name, or None."""
     if not user_name.startswith(_ACCOUNT):
         return None
     namespace, _, name = user_name[len(_ACCOUNT):].partition(':')
@@ -56,7 +56,7 @@ def account_of(user_name):
 
 
 def account_user(namespace, name, uid='', extra=()):
-    """The :class:`User` that a service account is."""
+    """Make the :class:`User` of a service account."""
     return User(account_name(namespace, name), (
         ACCOUNTS, f'{ACCOUNTS}:{namespace}', AUTHENTICATED), uid, extra)
 
@@ -75,7 +75,7 @@ class Tokens:
         self._users.append((token.encode(), user))
 
     def of(self, token):
-        """The :class:`User` of a token, or None.
+        """Return the :class:`User` of a token, or None.
 
         Every token is compared, each in constant time.
         """
@@ -100,7 +100,7 @@ class Tokens:
 
 
 def impersonated(headers):
-    """The :class:`User` that a request wants to be taken for.
+    """Return the :class:`User` that a request impersonates.
 
     :param headers: of the request, a multidict.
     :returns: None when it wants none; a name of ``''`` when only other
@@ -122,7 +122,7 @@ def impersonated(headers):
 
 
 def completed(user):
-    """An impersonated user with the groups that everybody has.
+    """Return an impersonated user with the groups of every user.
 
     Source: apiserver/pkg/endpoints/filters/impersonation (1.36).
     """

@@ -27,13 +27,13 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def media_type(request):
-    """The form that the body has, lower case."""
+    """Return the media type of the body in lower case."""
     return request.headers.get('Content-Type', '').partition(
         ';')[0].strip().lower()
 
 
 async def read(request):
-    """The body, bytes.
+    """Read the body, bytes.
 
     :raises errors.ApiError: 413.
     """
@@ -44,7 +44,7 @@ async def read(request):
 
 
 def parse_json(raw, duplicates=None):
-    """JSON as a Python value.
+    """Parse JSON.
 
     :param duplicates: a list that takes the names that stand twice.
     :raises errors.ApiError: 400.
@@ -76,7 +76,7 @@ def parse_json(raw, duplicates=None):
 
 
 def parse_yaml(raw):
-    """YAML (or JSON) as a JSON value.
+    """Parse YAML or JSON into a JSON value.
 
     :raises errors.ApiError: 400.
     """
@@ -109,7 +109,7 @@ def _check_depth(value, depth=0):
 
 
 async def read_object(request, kind, duplicates=None):
-    """An object of a kind.
+    """Read an object of a kind.
 
     :returns: a dict.
     :raises errors.ApiError: 400, 413, 415.
@@ -129,7 +129,7 @@ async def read_object(request, kind, duplicates=None):
 
 
 def checked(obj, kind):
-    """The object, when it is one of the kind.
+    """Return an object after checking that it is of the kind.
 
     :raises errors.ApiError: 400.
     """

@@ -23,7 +23,7 @@ _VERSION = ('/version', '/version/')
 
 
 def rule(verbs, group, *resources):
-    """A rule for resources of a group."""
+    """Make a rule for resources of a group."""
     return {'verbs': list(verbs), 'apiGroups': [group],
             'resources': list(resources)}
 
@@ -118,20 +118,20 @@ _BOUND = {
 
 
 def role(name, rules, labels=None, **more):
-    """A cluster role."""
+    """Make a cluster role."""
     return {'metadata': {'name': name, 'labels': dict(labels or {}),
                          'annotations': dict(_NOTES)},
             'rules': [dict(r) for r in rules], **more}
 
 
 def part(name, rules, *wholes, labels=None):
-    """A cluster role whose rules others have as well, e.g. ``view``."""
+    """Make a cluster role that is aggregated to others, e.g. ``view``."""
     return role(name, rules, {**(labels or {}), **{
         _AGGREGATE + whole: 'true' for whole in wholes}})
 
 
 def binding(name, *groups, labels=None):
-    """A cluster role binding of the role of the same name to groups."""
+    """Make a binding of the cluster role of the same name to groups."""
     return {'metadata': {'name': name, 'labels': dict(labels or {}),
                          'annotations': dict(_NOTES)},
             'roleRef': {'apiGroup': roles.GROUP, 'kind': 'ClusterRole',
@@ -141,7 +141,7 @@ def binding(name, *groups, labels=None):
 
 
 def install(store):
-    """Make them."""
+    """Create the roles and bindings."""
     for name, rules in _ROLES.items():
         store.create(roles.CLUSTER_ROLE, role(name, rules, _LABELS))
     for name, (rules, wholes) in _PARTS.items():

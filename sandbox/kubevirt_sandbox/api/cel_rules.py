@@ -28,7 +28,7 @@ _OLD = re.compile(r'\boldSelf\b')
 
 
 def problems(schema):
-    """Rules that are no CEL: a list of :class:`errors.Cause`."""
+    """List rules that are not valid CEL, as :class:`errors.Cause`."""
     return list(_problems(schema, ''))
 
 
@@ -48,7 +48,7 @@ def _problems(schema, path):
 
 
 def checker(kind):
-    """What a kind needs to check its objects by the rules of its schema.
+    """Make the hook that checks a kind's objects by its schema's rules.
 
     :returns: a ``validate`` hook (see :class:`kinds.Kind`), or None for a
         schema without rules.
@@ -68,7 +68,7 @@ def checker(kind):
 
 
 def causes(schema, new, old=None):
-    """What the rules refuse: a list of :class:`errors.Cause`.
+    """List violated rules, as :class:`errors.Cause`.
 
     :param old: the object as it was, None for one that is created.
     """
@@ -122,7 +122,7 @@ def _check(schema, new, old, path):
 
 
 def _value(schema, value):
-    """A value with the names that CEL has for its fields."""
+    """Convert a value: fields get the names that CEL has for them."""
     if isinstance(value, list):
         items = schema.get('items')
         return [_value(items if isinstance(items, dict) else {}, one)
@@ -145,7 +145,7 @@ def _escaped(name):
 
 @functools.lru_cache(1000)
 def compiled(text):
-    """An expression, ready to be executed.
+    """Compile an expression.
 
     :raises ValueError: it is no CEL.
     """

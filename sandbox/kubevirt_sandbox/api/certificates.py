@@ -85,7 +85,7 @@ class Authority:
             .sign(self._key, hashes.SHA256())).public_bytes(_PEM)
 
     def issue(self, hosts):
-        """A server's certificate.
+        """Issue a server certificate.
 
         :param hosts: names and addresses that the server is reached by.
         :returns: an :class:`Identity`.
@@ -113,7 +113,7 @@ class Authority:
 
 
 def make(hosts):
-    """A new CA and a server certificate signed by it.
+    """Make a new CA and a server certificate signed by it.
 
     The CA's key is thrown away.
 

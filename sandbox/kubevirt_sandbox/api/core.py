@@ -40,7 +40,7 @@ def _kind(group, version, kind, plural, columns=(), **more):
 
 
 def _encode_secret(admission):
-    """stringData is written into data; data is base64."""
+    """Move ``stringData`` into ``data``, base64-encoded."""
     new = admission.new
     if new is None:
         return
@@ -97,7 +97,7 @@ def _complete_pod(admission):
 
 
 def _pod_grace(pod, wanted):
-    """How long a pod has to end: none when no node has it."""
+    """Return a pod's grace period in seconds; 0 if it is on no node."""
     if not pod.get('spec', {}).get('nodeName') or pod.get(
             'status', {}).get('phase') in ('Succeeded', 'Failed'):
         return 0
@@ -107,7 +107,7 @@ def _pod_grace(pod, wanted):
 
 
 def _pod_status(pod):
-    """The word in the column STATUS, as ``kubectl`` has had it for long."""
+    """Return the text of column STATUS, in the format of ``kubectl``."""
     if 'deletionTimestamp' in pod['metadata']:
         return 'Terminating'
     status = pod.get('status', {})
@@ -252,7 +252,7 @@ def _make_node(store, name):
 
 
 def install(server, storage=None):
-    """Serve them, with the objects that every cluster has.
+    """Register the core kinds and create the objects of every cluster.
 
     Garbage collection, the life of namespaces and CustomResourceDefinitions
     come with them.

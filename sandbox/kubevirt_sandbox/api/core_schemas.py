@@ -20,22 +20,22 @@ OMITTED = 'x-sandbox-omitted-when-zero'
 
 
 def about(schema, text):
-    """A schema with a description for ``kubectl explain``."""
+    """Return a schema with a description for ``kubectl explain``."""
     return {**schema, 'description': text}
 
 
 def thing(**properties):
-    """An object with fields; others are kept."""
+    """Return the schema of an object that keeps unknown fields."""
     return {'type': 'object', 'properties': properties, **KEEP}
 
 
 def strict(**properties):
-    """An object with these fields and no others."""
+    """Return the schema of an object without unknown fields."""
     return {'type': 'object', 'properties': properties}
 
 
 def keyed(items, *keys, patch=None):
-    """A list of objects that is a map by some of their fields."""
+    """Return the schema of a list that is a map by some of its fields."""
     return {'type': 'array', 'items': items, 'x-kubernetes-list-type': 'map',
             'x-kubernetes-list-map-keys': list(keys),
             'x-kubernetes-patch-strategy': 'merge',
@@ -43,7 +43,7 @@ def keyed(items, *keys, patch=None):
 
 
 def members(items=STRING):
-    """A list that is a set."""
+    """Return the schema of a list that is a set."""
     return {'type': 'array', 'items': items, 'x-kubernetes-list-type': 'set',
             'x-kubernetes-patch-strategy': 'merge'}
 

@@ -31,7 +31,7 @@ def _names(kind):
 
 
 def _schema_of_schemas():
-    """What a schema in a definition looks like (JSONSchemaProps)."""
+    """Return the schema of JSONSchemaProps in a definition."""
     one = {'type': 'object'}
     text, flag = {'type': 'string'}, {'type': 'boolean'}
     many = {'type': 'array', 'items': one}
@@ -64,7 +64,7 @@ _SCHEMA_OF_SCHEMAS = _schema_of_schemas()
 
 
 def _version(kind):
-    """The entry of a registered kind in ``spec.versions``."""
+    """Return the entry of a registered kind in ``spec.versions``."""
     # Through JSON: a schema may be made of subclasses of dict.
     schema = json.loads(json.dumps(kind.schema)) or {
         'type': 'object', 'x-kubernetes-preserve-unknown-fields': True}
@@ -92,7 +92,7 @@ def _version(kind):
 
 
 def _default(admission):
-    """Names that follow from others."""
+    """Fill in names derived from the kind, and the conversion strategy."""
     if admission.new is None:
         return
     names = admission.new.get('spec', {}).get('names')
@@ -156,7 +156,7 @@ CRD = kinds.Kind(
 
 
 def _kinds(definition):
-    """The Kinds that a definition describes."""
+    """Make the Kinds that a definition describes."""
     spec = definition['spec']
     names = spec['names']
     found = []

@@ -19,7 +19,7 @@ HEALTH = ('/healthz', '/readyz', '/livez')
 
 
 def public(path):
-    """Whether a path needs no token."""
+    """Tell whether a path needs no token."""
     return path == '/version' or path.rstrip('/') in HEALTH or (
         path.startswith(tuple(h + '/' for h in HEALTH)))
 
@@ -76,7 +76,7 @@ class _Resource:
 
 
 def _resources(server, group, version):
-    """The :class:`_Resource` s of a group and version."""
+    """List the :class:`_Resource` of a group and version."""
     found = {}
     for kind in server.kinds:
         if (kind.group, kind.version) == (group, version):
@@ -107,7 +107,7 @@ def _described(kind):
 
 
 def _list(server, group, version):
-    """An APIResourceList."""
+    """Return an APIResourceList."""
     resources = []
     for entry in _resources(server, group, version):
         if entry.kind:
@@ -127,7 +127,7 @@ def _list(server, group, version):
 
 
 def _aggregated(server, groups):
-    """An APIGroupDiscoveryList (apidiscovery.k8s.io/v2)."""
+    """Return an APIGroupDiscoveryList (apidiscovery.k8s.io/v2)."""
     items = []
     for group, versions in groups.items():
         item = {'metadata': {'name': group, 'creationTimestamp': None},
@@ -166,7 +166,7 @@ _AGGREGATED = {('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2')}
 
 
 def _root(server, request, groups):
-    """``/api`` and ``/apis``, aggregated for those who want that."""
+    """Answer ``/api`` and ``/apis``, aggregated if the client accepts it."""
     core = request.path.rstrip('/') == '/api'
     form = negotiation.accepted(request.headers.get('Accept'), _AGGREGATED)
     if form.view:
@@ -189,7 +189,7 @@ def _root(server, request, groups):
 
 
 def _openapi(server, request, parts):
-    """``/openapi/...``."""
+    """Answer ``/openapi/...``."""
     if parts == ['openapi', 'v2']:
         # Some write @ for the first dot of the version.
         accept = request.headers.get('Accept', '').replace('@', '.')

@@ -26,7 +26,7 @@ class ApiError(Exception):
         self.headers = headers or {}
 
     def status(self):
-        """The ``Status`` object that is sent, as a dict."""
+        """Return the ``Status`` object of the response, as a dict."""
         body = {'kind': 'Status', 'apiVersion': 'v1', 'metadata': {},
                 'status': 'Failure', 'message': self.message}
         if self.reason:
@@ -59,7 +59,7 @@ class Cause:
 
 
 def qualified(kind):
-    """``plural.group`` as messages name a resource."""
+    """Return ``plural.group`` as messages name a resource."""
     return f'{kind.plural}.{kind.group}' if kind.group else kind.plural
 
 
@@ -74,13 +74,13 @@ def _details(kind, name):
 
 
 def not_found(kind, name):
-    """404: there is no object of this name."""
+    """Return a 404 error: no object has this name."""
     return ApiError(404, 'NotFound', f'{qualified(kind)} "{name}" not found',
                     _details(kind, name))
 
 
 def already_exists(kind, name):
-    """409: an object of this name is there."""
+    """Return a 409 error: an object has this name."""
     return ApiError(409, 'AlreadyExists',
                     f'{qualified(kind)} "{name}" already exists',
                     _details(kind, name))
@@ -91,7 +91,7 @@ STALE = ('the object has been modified; please apply your changes to the '
 
 
 def conflict(kind, name, why=STALE):
-    """409: the object is another than the writer knows."""
+    """Return a 409 error: the object has changed since it was read."""
     return ApiError(
         409, 'Conflict',
         f'Operation cannot be fulfilled on {qualified(kind)} "{name}": {why}',
@@ -99,7 +99,7 @@ def conflict(kind, name, why=STALE):
 
 
 def forbidden(kind, name, why, causes=None):
-    """Refused by admission or by access rights."""
+    """Return a 403 error: refused by admission or authorization."""
     what = f'{qualified(kind)} "{name}"' if name else qualified(kind)
     details = _details(kind, name)
     if causes:
@@ -108,7 +108,7 @@ def forbidden(kind, name, why, causes=None):
 
 
 def invalid(kind, name, causes):
-    """422 for wrong fields.
+    """Return a 422 error: fields are invalid.
 
     :param kind: the Kind of the object.
     :param name: its name, as far as it has one.
@@ -128,7 +128,7 @@ def invalid(kind, name, causes):
 
 
 def bad_request(message):
-    """400: what was sent cannot be read."""
+    """Return a 400 error: the request cannot be read."""
     return ApiError(400, 'BadRequest', message)
 
 
@@ -139,50 +139,50 @@ def unauthorized():
 
 
 def method_not_allowed():
-    """405: the path is right and the method is not."""
+    """Return a 405 error: the path does not have this method."""
     return ApiError(405, 'MethodNotAllowed',
                     'the server does not allow this method on the requested '
                     'resource')
 
 
 def no_such_path():
-    """404: nothing is served there."""
+    """Return a 404 error: nothing is served at the path."""
     return ApiError(404, 'NotFound',
                     'the server could not find the requested resource')
 
 
 def not_acceptable(types):
-    """406: the answer has none of the forms asked for."""
+    """Return a 406 error: no accepted media type is available."""
     return ApiError(406, 'NotAcceptable',
                     'only the following media types are accepted: '
                     + ', '.join(types))
 
 
 def unsupported_media_type(types):
-    """415: the body has a form that is not read."""
+    """Return a 415 error: the media type of the body is not supported."""
     return ApiError(415, 'UnsupportedMediaType',
                     'the body of the request was in an unknown format - '
                     'accepted media types include: ' + ', '.join(types))
 
 
 def too_large(limit):
-    """413: the body has more bytes than the limit."""
+    """Return a 413 error: the body has more bytes than the limit."""
     return ApiError(413, 'RequestEntityTooLarge',
                     'Request entity too large: limit is ' + str(limit))
 
 
 def gone(message):
-    """A version or a continue token that is too old."""
+    """Return a 410 error: a version or continue token is too old."""
     return ApiError(410, 'Expired', message)
 
 
 def too_old(wanted, oldest):
-    """410: the past is forgotten up to ``oldest``."""
+    """Return a 410 error: history starts after the requested version."""
     return gone(f'too old resource version: {wanted} ({oldest})')
 
 
 def from_the_future(wanted, current):
-    """A list was asked for at a version that is not there yet."""
+    """Return a 504 error: the requested version does not exist yet."""
     return ApiError(
         504, 'Timeout',
         f'Timeout: Too large resource version: {wanted}, current: {current}',
@@ -192,7 +192,7 @@ def from_the_future(wanted, current):
 
 
 def too_many_requests(seconds=1):
-    """429: to be tried again after some seconds."""
+    """Return a 429 error: to be retried after some seconds."""
     return ApiError(429, 'TooManyRequests',
                     'Too many requests, please try again later.',
                     {'retryAfterSeconds': seconds},
@@ -200,11 +200,11 @@ def too_many_requests(seconds=1):
 
 
 def internal_error(why):
-    """500: not the fault of the caller."""
+    """Return a 500 error."""
     return ApiError(500, 'InternalError', f'Internal error occurred: {why}',
                     {'causes': [{'message': str(why)}]})
 
 
 def unavailable(why):
-    """503: not now."""
+    """Return a 503 error."""
     return ApiError(503, 'ServiceUnavailable', why)

@@ -27,7 +27,7 @@ _COLLECTED = ('finalizers', 'ownerReferences', 'managedFields',
 
 
 def _pieces(rule):
-    """The smallest rules that make up one, as (verb, group, …) tuples."""
+    """Split a rule into the smallest rules, as (verb, group, …) tuples."""
     source = rule.source
     for verb in source.get('verbs') or ():
         for path in rule.paths:
@@ -60,7 +60,7 @@ def _list(words):
 
 
 def _sentences(pieces):
-    """Missing rights as Kubernetes writes them, those of one thing in one."""
+    """Describe missing rights as Kubernetes does, grouped by resource."""
     verbs = collections.defaultdict(list)
     for verb, *what in pieces:
         if verb not in verbs[tuple(what)]:
@@ -79,7 +79,7 @@ def _sentences(pieces):
 
 
 def missing(held, wanted):
-    """What of some rules others do not include.
+    """List the rights of some rules that others do not include.
 
     :param held: :class:`rbac.Rule` s.
     :param wanted: :class:`rbac.Rule` s.
@@ -91,7 +91,7 @@ def missing(held, wanted):
 
 
 def _only_collected(new, old):
-    """Whether nothing changes but what garbage collection needs."""
+    """Tell whether a change only concerns garbage collection."""
     def rest(obj):
         return {**obj, 'metadata': {
             k: v for k, v in obj['metadata'].items() if k not in _COLLECTED}}

@@ -45,20 +45,20 @@ COLUMNS = (
 
 
 def to_core(obj):
-    """The core form of an event."""
+    """Convert an event to its core/v1 form."""
     back = {new: old for old, new in _NAMES.items()}
     return {**{back.get(k, k): json_copy.copy(v) for k, v in obj.items()},
             'apiVersion': 'v1'}
 
 
 def from_core(obj):
-    """The events.k8s.io form of an event."""
+    """Convert an event to its events.k8s.io/v1 form."""
     return {**{_NAMES.get(k, k): v for k, v in obj.items()},
             'apiVersion': 'events.k8s.io/v1'}
 
 
 def new_kind(core):
-    """The Kind of events.k8s.io/v1, kept as ``core``."""
+    """Make the Kind of events.k8s.io/v1, stored as ``core``."""
     kind = kinds.Kind(
         'events.k8s.io', 'v1', 'Event', 'events', 'event', ('ev',),
         columns=tuple(

@@ -11,7 +11,7 @@ import json
 
 
 def encode(paths):
-    """The wire form of a collection of paths."""
+    """Encode a collection of paths as FieldsV1."""
     tree = {}
     for path in paths:
         add(tree, path)
@@ -19,7 +19,7 @@ def encode(paths):
 
 
 def decode(tree):
-    """The paths in a wire form, a set.
+    """Decode FieldsV1 into a set of paths.
 
     :raises ValueError: when it is none.
     """
@@ -87,7 +87,7 @@ def remove(tree, path):
 
 
 def has(tree, path):
-    """Whether a path is in a wire form."""
+    """Tell whether FieldsV1 contains a path."""
     for element in path:
         tree = tree.get(element)
         if tree is None:
@@ -96,7 +96,7 @@ def has(tree, path):
 
 
 def text(path):
-    """A path as messages write it, e.g. ``.spec.disks[name="root"].bus``."""
+    """Format a path for messages, e.g. ``.spec.disks[name="root"].bus``."""
     said = []
     for element in path:
         kind, value = element[:2], element[2:]

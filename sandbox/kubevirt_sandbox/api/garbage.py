@@ -103,7 +103,7 @@ class Collector:
             pass  # Gone meanwhile.
 
     def _finish(self, kind, key):
-        """Go on with an object that waits for its dependents."""
+        """Continue the deletion of an object that waits for its dependents."""
         obj = self._store.find(kind, *key)
         if obj is None or 'deletionTimestamp' not in obj['metadata']:
             return

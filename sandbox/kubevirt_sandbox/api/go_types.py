@@ -31,7 +31,7 @@ def settle(kind, obj, same=()):
 
 
 def _settle(schema, value, omits):
-    """What a value becomes; lists and objects change in place."""
+    """Return the settled value; lists and objects change in place."""
     if isinstance(value, list):
         items = schema.get('items') or {}
         value[:] = [_settle(items, entry, omits) for entry in value]

@@ -16,7 +16,7 @@ ADDED, MODIFIED, DELETED = 'ADDED', 'MODIFIED', 'DELETED'
 
 
 def encode(value):
-    """JSON as it is sent: compact, UTF-8."""
+    """Encode JSON as it is sent: compact, UTF-8."""
     return json.dumps(value, separators=(',', ':'),
                       ensure_ascii=False).encode()
 
@@ -38,13 +38,13 @@ class Record:
 
     @property
     def raw(self):
-        """The object as JSON, bytes."""
+        """Return the object as JSON, bytes."""
         if self._raw is None:
             self._raw = encode(self.obj)
         return self._raw
 
     def view(self, name, make):
-        """Another form of the object, made once.
+        """Return another form of the object, made once.
 
         :param name: hashable, tells the forms apart.
         :param make: function of this record, called the first time.
@@ -74,7 +74,7 @@ class Event:
         return self.record.version
 
     def sent(self, name, make):
-        """The bytes of this event in one form, made once."""
+        """Return the bytes of this event in one form, made once."""
         if self._sent is None:
             self._sent = {}
         found = self._sent.get(name)
@@ -120,7 +120,7 @@ class Shelf:
             self.floor = self._events.popleft().version
 
     def now(self, namespace=None):
-        """The records as they are, sorted by namespace and name."""
+        """Return the current records, sorted by namespace and name."""
         if namespace is None:
             return [self.records[key] for key in self._keys]
         first = bisect.bisect_left(self._keys, (namespace, ''))
@@ -128,7 +128,7 @@ class Shelf:
         return [self.records[key] for key in self._keys[first:last]]
 
     def at(self, version, namespace=None):
-        """The records as they were at a version.
+        """Return the records at a version.
 
         :raises errors.ApiError: 410 when that is too long ago.
         """
@@ -147,7 +147,7 @@ class Shelf:
                 and (namespace is None or key[0] == namespace)]
 
     def since(self, version):
-        """The events after a version, oldest first.
+        """Return the events after a version, oldest first.
 
         :raises errors.ApiError: 410 when that is too long ago.
         """

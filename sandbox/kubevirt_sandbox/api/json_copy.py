@@ -8,7 +8,7 @@ for values that are only dicts, lists and scalars.
 
 
 def copy(value):
-    """A deep copy of a JSON value."""
+    """Return a deep copy of a JSON value."""
     kind = type(value)
     if kind is dict:
         return {k: copy(v) if type(v) in (dict, list) else v

@@ -58,7 +58,7 @@ def _step(match, value):
 
 
 def find(path, value):
-    """The values at a path, a list; empty when nothing is there."""
+    """List the values at a path; empty when nothing is there."""
     steps = _steps(path)
     if steps is None:
         return []
@@ -69,6 +69,6 @@ def find(path, value):
 
 
 def text(values):
-    """Several values, or one that is no scalar, as one text."""
+    """Format several values, or one that is not a scalar, as text."""
     return ','.join(v if isinstance(v, str) else json.dumps(v)
                     for v in values)

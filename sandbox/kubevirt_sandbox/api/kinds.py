@@ -132,12 +132,12 @@ class Kind:
 
     @property
     def api_version(self):
-        """``group/version``, or ``version`` in the core group."""
+        """Return ``group/version``, or ``version`` in the core group."""
         return f'{self.group}/{self.version}' if self.group else self.version
 
     @property
     def resource(self):
-        """``plural.group``, or ``plural`` in the core group."""
+        """Return ``plural.group``, or ``plural`` in the core group."""
         return errors.qualified(self)
 
 
@@ -179,15 +179,15 @@ class Registry:
         self._by_kind.pop((kind.api_version, kind.kind), None)
 
     def find(self, group, version, plural):
-        """The Kind behind a path of the API, or None."""
+        """Return the Kind of a path of the API, or None."""
         return self._by_resource.get((group, version, plural))
 
     def of_object(self, api_version, kind):
-        """The Kind of ``apiVersion`` and ``kind``, or None."""
+        """Return the Kind of ``apiVersion`` and ``kind``, or None."""
         return self._by_kind.get((api_version, kind))
 
     def groups(self):
-        """``{group: [version, ...]}``, the preferred version first."""
+        """Return ``{group: [version, ...]}``, the preferred version first."""
         found = {}
         for kind in self:
             versions = found.setdefault(kind.group, [])

@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def identity(self):
-        """What makes it one entry: an applier has one for all versions."""
+        """Return the key of the entry; an applier has one for all versions."""
         return (self.manager, self.operation,
                 '' if self.operation == APPLY else self.version,
                 self.subresource)
@@ -68,7 +68,7 @@ class Entry:
 
 
 def _well_formed(entry):
-    """Whether a client's entry of managedFields can be worked with."""
+    """Tell whether a client's entry of managedFields is valid."""
     try:
         fieldsets.decode(entry.get('fieldsV1', {}))
     except (ValueError, RecursionError):
@@ -78,7 +78,7 @@ def _well_formed(entry):
 
 
 def _read(entries, check=False):
-    """``{identity: Entry}`` of managedFields; None when they are wrong.
+    """Return ``{identity: Entry}`` of managedFields; None if invalid.
 
     :param check: they come from a client.
     """
@@ -111,7 +111,7 @@ def _write(obj, managed):
 
 
 def _ignored(kind, subresource):
-    """The fields that a write through this door cannot set."""
+    """Return the fields that a write to the subresource cannot set."""
     if not kind.status:
         return ()
     return ('f:metadata', 'f:spec') if subresource == 'status' else (
@@ -164,7 +164,7 @@ def track(kind, old, new, manager, subresource):
 
 
 def _bare(old):
-    """An object to compare with: without its managedFields."""
+    """Return a copy without managedFields, to compare with."""
     if old is None:
         return {'metadata': {}}
     if 'managedFields' not in old['metadata']:
@@ -213,7 +213,7 @@ def _cap(managed):
 
 
 def same(new_meta, old_meta):
-    """Whether managedFields say the same, apart from times."""
+    """Tell whether managedFields are equal, apart from times."""
     new = new_meta.get('managedFields', [])
     old = old_meta.get('managedFields', [])
     if len(new) != len(old):
@@ -228,7 +228,7 @@ def same(new_meta, old_meta):
 
 
 def apply(kind, live, config, manager, force, subresource=''):
-    """Server-side apply.
+    """Apply a configuration server-side.
 
     :param live: the object as it is; None when there is none.
     :param config: what the manager wants, an object.

@@ -66,12 +66,12 @@ class Shape:
         self._element = self._items = None
 
     def named(self, name):
-        """Whether a field has a place of its own in the schema."""
+        """Tell whether the schema names a field."""
         return name in self.schema.get('properties', ()) or (
             self.root and name in ('apiVersion', 'kind', 'metadata'))
 
     def field(self, name):
-        """The shape of a field."""
+        """Return the shape of a field."""
         found = self._fields.get(name)
         if found is not None:
             return found
@@ -86,7 +86,7 @@ class Shape:
 
     @property
     def element(self):
-        """The shape of a field that is not named."""
+        """Return the shape of fields that the schema does not name."""
         if self._element is None:
             schema = self.schema.get('additionalProperties')
             self._element = Shape(schema) if isinstance(
@@ -95,7 +95,7 @@ class Shape:
 
     @property
     def items(self):
-        """The shape of the entries of a list."""
+        """Return the shape of the entries of a list."""
         if self._items is None:
             schema = self.schema.get('items')
             self._items = Shape(schema) if isinstance(
@@ -103,7 +103,7 @@ class Shape:
         return self._items
 
     def entry(self, item):
-        """The path element of an entry of a list that is not atomic.
+        """Return the path element of an entry of a list that is not atomic.
 
         :raises ValueError: when it has none.
         """
@@ -132,7 +132,7 @@ class Shape:
         return 'k:' + json.dumps(keys, separators=(',', ':'))
 
     def step(self, element):
-        """The shape behind a path element."""
+        """Return the shape at a path element."""
         if element.startswith('f:'):
             return self.field(element[2:])
         return self.items
@@ -144,7 +144,7 @@ _ROOTS = weakref.WeakKeyDictionary()
 
 
 def of_kind(kind):
-    """The shape of the objects of a kind."""
+    """Return the shape of the objects of a kind."""
     found = _ROOTS.get(kind)
     if found is None:
         found = _ROOTS[kind] = Shape(kind.schema, True)

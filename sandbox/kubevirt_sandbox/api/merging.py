@@ -17,7 +17,7 @@ class Difference:
 
 
 def compare(shape, old, new):
-    """The :class:`Difference` of two objects."""
+    """Return the :class:`Difference` of two objects."""
     found = Difference()
     _compare(shape, old, new, (), found)
     return found
@@ -49,13 +49,13 @@ def _compare(shape, old, new, path, found):
 
 
 def _granular(shape, value):
-    """Whether a value is made of parts that merge one by one."""
+    """Tell whether the parts of a value are merged one by one."""
     return (isinstance(value, dict) and not shape.atomic) or (
         isinstance(value, list) and shape.list_type != 'atomic')
 
 
 def _emptied(shape, value, other):
-    """Null beside something made of parts is the same without parts."""
+    """Treat null as an empty value beside a value with parts."""
     return type(other)() if value is None and _granular(
         shape, other) else value
 
@@ -69,8 +69,9 @@ def _compare_fields(shape, old, new, path, found):
 
 
 def _entries(shape, values):
-    """``{path element: entry}``; an entry that stands several times is the
-    list of all of them. None where the list cannot be read so."""
+    """Return ``{path element: entry}``. An element that occurs several times
+    has the list of its entries. Return None if entries cannot be identified.
+    """
     found = {}
     for value in values:
         try:
@@ -108,7 +109,7 @@ def _compare_entries(shape, old, new, path, found):
 
 
 def paths(shape, value):
-    """The set of paths that a value sets."""
+    """Return the set of paths that a value sets."""
     found = set()
     _paths(shape, value, (), found)
     return found
@@ -140,7 +141,7 @@ def _paths(shape, value, path, found):
 
 
 def members(shape, found):
-    """A set of paths with the named fields on the way to them."""
+    """Add the named fields on the way to each path to a set of paths."""
     result = set(found)
     known = {(): shape}
     for path in found:
@@ -157,7 +158,7 @@ def members(shape, found):
 
 
 def without(shape, value, unwanted):
-    """A value without the fields and entries at some paths."""
+    """Return a value without the fields and entries at some paths."""
     tree = {}
     for path in unwanted:
         node = tree
@@ -169,7 +170,7 @@ def without(shape, value, unwanted):
 
 
 def _without(shape, value, tree):
-    """None when nothing is left."""
+    """Return the remaining value; None if nothing is left."""
     if isinstance(value, dict):
         if shape.atomic:
             return None
@@ -203,7 +204,7 @@ def _without(shape, value, tree):
 
 
 def merge(shape, old, new):
-    """``new`` laid over ``old``.
+    """Merge ``new`` into a copy of ``old``.
 
     :raises ValueError: when entries of a list in ``new`` cannot be told
         apart.
@@ -237,7 +238,7 @@ def _check(shape, value):
 
 
 def _merge_lists(shape, old, new):
-    """Entries of both; the order of ``new`` wins where both have one."""
+    """Merge lists; entries of ``new`` keep its order."""
     news = {}
     for item in new:
         element = shape.entry(item)

@@ -45,7 +45,7 @@ _FIELDS = merge_schema.OBJECT_META['properties'].keys()
 
 
 def now(later=0):
-    """The time as it stands in objects: seconds, UTC.
+    """Return the current time as in objects: seconds, UTC.
 
     :param later: seconds from now.
     """
@@ -55,12 +55,12 @@ def now(later=0):
 
 
 def generate(prefix):
-    """A name from ``generateName``."""
+    """Generate a name from ``generateName``."""
     return prefix[:58] + ''.join(random.choices(_RANDOM, k=5))  # noqa: S311
 
 
 def name_fault(name, label=False, path=False):
-    """Why a name is not allowed, or None.
+    """Describe why a name is not allowed, or return None.
 
     :param label: it is one part of a DNS name.
     :param path: it need only fit into a path, as those of roles.
@@ -228,7 +228,7 @@ def count(kind, obj, old, subresource):
 
 
 def causes(kind, obj, old=None):
-    """What is wrong with metadata: a list of :class:`errors.Cause`."""
+    """List what is wrong with metadata, as :class:`errors.Cause`."""
     meta, found = obj['metadata'], []
     name = meta.get('name', '')
     if not name:

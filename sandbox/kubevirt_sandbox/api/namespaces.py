@@ -8,7 +8,7 @@ _PROTECTED = ('default', 'kube-system', 'kube-public')
 
 
 def activate(admission):
-    """A new namespace is active, and kept until it is empty."""
+    """Set the phase, finalizer and name label of a new namespace."""
     if admission.operation == 'CREATE':
         new = admission.new
         new['spec'] = {'finalizers': ['kubernetes']}
@@ -20,7 +20,7 @@ def activate(admission):
 
 
 def refuse(admission):
-    """Some namespaces stay."""
+    """Refuse the deletion of built-in namespaces."""
     if admission.operation == 'DELETE':
         name = admission.old['metadata']['name']
         if name in _PROTECTED:
@@ -56,7 +56,7 @@ class Lifecycle:
         self._store.listen(None, self._saw_any)
 
     def _check(self, kind, admission):
-        """Nothing is made where there is no namespace, or one that ends."""
+        """Refuse to create objects in a missing or terminating namespace."""
         if admission.operation != 'CREATE' or not kind.namespaced:
             return
         meta = admission.new['metadata']

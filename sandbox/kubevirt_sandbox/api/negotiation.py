@@ -45,7 +45,7 @@ def _clauses(header):
 
 
 def accepted(header, views=VIEWS):
-    """The best :class:`Form` for an ``Accept`` header.
+    """Choose the best :class:`Form` for an ``Accept`` header.
 
     :param views: the views that are possible here.
     :raises errors.ApiError: 406 when none fits.

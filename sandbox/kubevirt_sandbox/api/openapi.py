@@ -81,7 +81,8 @@ _PATCHES = (patches.APPLY, patches.JSON_PATCH, patches.MERGE,
 
 
 def component(kind):
-    """The name of a kind's schema, e.g. ``io.kubevirt.v1.VirtualMachine``.
+    """Return the name of a kind's schema, e.g.
+    ``io.kubevirt.v1.VirtualMachine``.
     """
     group = kind.group or 'core.api.k8s.io'
     return '.'.join((*reversed(group.split('.')), kind.version, kind.kind))
@@ -96,7 +97,7 @@ def _reference(name):
 
 
 def _schemas(kind):
-    """The schemas of a kind and of its lists."""
+    """Return the schemas of a kind and of its lists."""
     schema = dict(kind.schema or {
         'type': 'object', 'x-kubernetes-preserve-unknown-fields': True})
     meta = {**_reference(_META + 'ObjectMeta'),
@@ -196,7 +197,7 @@ class Documents:
         return self._made[key]
 
     def group(self, group, version):
-        """The v3 document of a group and version, bytes; None if unknown."""
+        """Return the v3 document of a group and version, bytes, or None."""
         kinds = [k for k in self._kinds
                  if (k.group, k.version) == (group, version)]
         if not kinds:
@@ -205,7 +206,7 @@ class Documents:
             _document(kinds, 'sushy-kubevirt-sandbox')))
 
     def index(self):
-        """``/openapi/v3``, as a dict."""
+        """Return ``/openapi/v3``, as a dict."""
         paths = {}
         for group, versions in self._kinds.groups().items():
             for version in versions:

@@ -45,14 +45,14 @@ async def patch(call, validation):
 
 
 def _as_seen(kind, obj):
-    """A stored object (or None) in the version that is patched."""
+    """Convert a stored object (or None) to the version that is patched."""
     if obj is None or kind.from_stored is None:
         return obj
     return kind.from_stored(obj)
 
 
 def _apply(call, validation, raw):
-    """Server-side apply."""
+    """Carry out a server-side apply."""
     kind, target, store = call.kind, call.target, call.store
     manager = call.query.get('fieldManager', '')
     if not manager:

@@ -117,7 +117,7 @@ class Policing:
                    for rule in wanted or ())
 
     def _fits(self, rule, kind, admission, meta):
-        """Whether a rule is about a write (webhook/predicates/rules)."""
+        """Tell whether a rule matches a write (webhook/predicates/rules)."""
         versions = {one.version for one in self._kinds
                     if (one.group, one.plural) == (kind.group, kind.plural)}
         scope = 'Namespaced' if kind.namespaced else 'Cluster'
@@ -171,7 +171,7 @@ def _is_resource(wanted, plural, subresource):
 
 
 def said(spec, inputs):
-    """What a policy has against a write.
+    """Evaluate a policy; yield the failed validations.
 
     :param spec: of the policy.
     :param inputs: {name of a variable of CEL: its value}.

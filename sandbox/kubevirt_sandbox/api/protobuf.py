@@ -147,7 +147,7 @@ def _varint(raw, at):
 
 
 def _records(raw):
-    """(number, wire type, value) of each field of a message."""
+    """Yield (number, wire type, value) of each field of a message."""
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)
@@ -237,7 +237,7 @@ def _message(message, raw, depth=0):
 
 
 def decode(raw):
-    """An object, as JSON would have it.
+    """Decode an object into a JSON value.
 
     :param raw: the body of a request.
     :raises errors.ApiError: 400; 415 for kinds that are not known here.

@@ -51,7 +51,7 @@ def _parse(text):
 
 
 def value(quantity):
-    """The number a quantity stands for.
+    """Parse a quantity into a number.
 
     :param quantity: a string, an integer, a float, or None (counts as 0).
     :returns: a :class:`fractions.Fraction`.
@@ -63,7 +63,7 @@ def value(quantity):
 
 
 def canonical(quantity):
-    """The same quantity as Kubernetes would write it.
+    """Format a quantity as Kubernetes does.
 
     The largest suffix that leaves an integer is taken: '1024Mi' becomes
     '1Gi', '0.5' becomes '500m', 1000 becomes '1k'.

@@ -9,7 +9,7 @@ _FALSE = ('', '0', 'f', 'F', 'false', 'FALSE', 'False')
 
 
 def flag(query, name):
-    """A boolean parameter."""
+    """Read a boolean parameter."""
     value = query.get(name, '')
     if name in query and value == '':
         return True
@@ -22,7 +22,7 @@ def flag(query, name):
 
 
 def number(query, name):
-    """An integer parameter that is not negative; 0 when it is absent."""
+    """Read a non-negative integer parameter; 0 when it is absent."""
     value = query.get(name, '')
     if not value:
         return 0
@@ -62,7 +62,7 @@ class ListOptions:
 
     @classmethod
     def read(cls, query, watch):
-        """From the query parameters.
+        """Read the options from query parameters.
 
         :raises errors.ApiError: 400 or 422.
         """

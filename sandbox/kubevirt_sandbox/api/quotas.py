@@ -42,7 +42,7 @@ QUOTA = kinds.Kind(
 
 
 def _asks(name, kind, obj):
-    """How much of what a quota names an object is.
+    """Return how much an object uses of a quota's resource.
 
     :param name: as in ``spec.hard``, e.g. ``requests.storage``.
     """
@@ -60,7 +60,7 @@ def _asks(name, kind, obj):
 
 
 def _text(name, amount):
-    """An amount as Kubernetes writes it."""
+    """Format an amount as Kubernetes does."""
     if not name.endswith(_STORAGE):
         return str(amount)
     for power, suffix in ((40, 'Ti'), (30, 'Gi'), (20, 'Mi'), (10, 'Ki')):
@@ -152,7 +152,7 @@ class Quotas:
 
 
 def _countable(name, kind):
-    """Whether objects of a kind can count for what a quota names."""
+    """Tell whether objects of a kind count for a quota's resource."""
     return (name == f'count/{kind.resource}' or kind.group == '' and (
         kind.plural == name or kind.plural == 'persistentvolumeclaims'
         and name.endswith(_STORAGE)

@@ -36,13 +36,13 @@ class Rule:
 
     @classmethod
     def compile(cls, rule):
-        """From an object's ``rules``."""
+        """Make a rule from an entry of an object's ``rules``."""
         return cls(*(frozenset(rule.get(name) or ()) for name in (
             'verbs', 'apiGroups', 'resources', 'resourceNames')),
             tuple(rule.get('nonResourceURLs') or ()), rule)
 
     def allows(self, wanted):
-        """Whether it allows what :class:`attributes.Attributes` say."""
+        """Tell whether the rule allows a request."""
         if '*' not in self.verbs and wanted.verb not in self.verbs:
             return False
         if wanted.path:
@@ -76,7 +76,7 @@ class _Binding:
                 self.subjects.setdefault(*found)
 
     def words(self, subject):
-        """How the reason of a decision names it."""
+        """Name a subject in the reason of a decision."""
         name = (f'{self.name}/{self.namespace}' if self.namespace
                 else self.name)
         return (f'{self.kind} {json.dumps(name)} of {self.role_kind} '
@@ -84,7 +84,7 @@ class _Binding:
 
 
 def _subject(subject, namespace):
-    """(key, words) of a subject, or None."""
+    """Return (key, words) of a subject, or None."""
     kind, name = subject.get('kind'), subject.get('name', '')
     if kind in ('User', 'Group'):
         return (kind, name), f'{kind} {json.dumps(name)}'
@@ -137,7 +137,7 @@ class Authorizer:
         self._rules.pop((event.record.obj['kind'], event.record.key), None)
 
     def rules_of(self, role_kind, namespace, name):
-        """The :class:`Rule` s of a role; None when there is none.
+        """Return the :class:`Rule` of a role; None when there is no role.
 
         :param role_kind: ``Role`` or ``ClusterRole``.
         :param namespace: where the binding is; ``''`` for the cluster.
@@ -155,7 +155,7 @@ class Authorizer:
         return found
 
     def _visit(self, user, namespace):
-        """(binding, subject, rules) of all that a user has somewhere."""
+        """Yield (binding, subject, rules) of a user in a namespace."""
         subjects = [('User', user.name)]
         subjects += [('Group', group) for group in user.groups]
         for wide in (True, False):
@@ -173,12 +173,12 @@ class Authorizer:
                     yield binding, subject, rules
 
     def rules(self, user, namespace):
-        """All :class:`Rule` s that a user has in a namespace."""
+        """List all :class:`Rule` of a user in a namespace."""
         return [rule for _, _, rules in self._visit(user, namespace)
                 for rule in rules or ()]
 
     def decide(self, user, wanted):
-        """Decide.
+        """Decide whether a user may do a request.
 
         :param user: the :class:`auth.User`.
         :param wanted: the :class:`attributes.Attributes`.

@@ -23,7 +23,7 @@ class Target:
 
 
 def parse(raw_path):
-    """The :class:`Target` of a path, or None when it is none.
+    """Parse a path into a :class:`Target`, or None.
 
     :param raw_path: the path as it was sent, percent-encoded.
     """

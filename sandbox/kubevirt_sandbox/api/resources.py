@@ -67,7 +67,7 @@ class Call:
         return self.request.query
 
     def manager(self):
-        """The field manager: query parameter, or from the User-Agent."""
+        """Return the field manager, from the query or the User-Agent."""
         manager = self.query.get('fieldManager', '')
         if not manager:
             agent = self.request.headers.get('User-Agent', '')
@@ -91,7 +91,7 @@ class Call:
 
     @functools.cached_property
     def form(self):
-        """The negotiated form of the response."""
+        """Return the negotiated form of the response."""
         return negotiation.accepted(self.request.headers.get('Accept'))
 
     def view(self):

@@ -21,7 +21,7 @@ _SPEC = 'spec.resourceAttributes'
 
 
 def _wanted(review, call):
-    """The :class:`attributes.Attributes` that a review asks about."""
+    """Return the :class:`attributes.Attributes` that a review asks about."""
     spec = review.get('spec') or {}
     resource, path = (spec.get(name) for name in (
         'resourceAttributes', 'nonResourceAttributes'))

@@ -219,7 +219,8 @@ KINDS = (ROLE, CLUSTER_ROLE, ROLE_BINDING, CLUSTER_ROLE_BINDING)
 
 
 def selected(selector, labels):
-    """Whether a LabelSelector selects labels; an empty one selects all."""
+    """Tell whether a LabelSelector selects labels; an empty one selects all.
+    """
     if any(labels.get(key) != value for key, value in (
             selector.get('matchLabels') or {}).items()):
         return False

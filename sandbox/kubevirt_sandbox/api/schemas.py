@@ -110,14 +110,14 @@ def fill_defaults(schema, value, same=()):
 
 
 def _default(schema):
-    """A default, with those of its own fields."""
+    """Return a default, including those of its fields."""
     value = json_copy.copy(schema['default'])
     fill_defaults(schema, value)
     return value
 
 
 def causes(schema, obj, same=()):
-    """What a schema refuses: a list of :class:`errors.Cause`.
+    """List violations of a schema, as :class:`errors.Cause`.
 
     :param same: fields that need not be looked into.
     """
@@ -131,7 +131,7 @@ _TYPES = {dict: 'object', list: 'array', str: 'string', bool: 'boolean',
 
 
 def type_name(value):
-    """The type of a value in the words of JSON schemas."""
+    """Return the JSON schema type of a value."""
     return _TYPES.get(type(value), 'object')
 
 
@@ -145,7 +145,7 @@ def _is(value, wanted):
 
 
 def shown(value):
-    """A value as messages show it."""
+    """Format a value for messages."""
     return json.dumps(value, ensure_ascii=False, separators=(',', ':'))
 
 

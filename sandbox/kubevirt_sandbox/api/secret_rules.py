@@ -23,7 +23,7 @@ _BASIC = ('username', 'password')
 
 
 def checker(kind):
-    """The hook that refuses.
+    """Make the hook that refuses invalid objects.
 
     :param kind: function that returns the Kind.
     """
@@ -38,7 +38,7 @@ def checker(kind):
 
 
 def _bytes(obj):
-    """How many bytes the values of an object have."""
+    """Return the total size of an object's values in bytes."""
     encoded = obj.get('binaryData') if 'type' not in obj else obj.get('data')
     plain = obj.get('data') if 'type' not in obj else None
     return (sum(len(value) * 3 // 4 - value[-2:].count('=')
@@ -47,7 +47,7 @@ def _bytes(obj):
 
 
 def faults(obj):
-    """What is wrong with an object: a list of :class:`errors.Cause`."""
+    """List what is wrong with an object, as :class:`errors.Cause`."""
     found = []
     for field in ('data', 'binaryData'):
         for key in obj.get(field) or {}:
@@ -73,7 +73,7 @@ def faults(obj):
 
 
 def changes(new, old):
-    """What may not be changed: a list of :class:`errors.Cause`."""
+    """List forbidden changes, as :class:`errors.Cause`."""
     found = []
     if new.get('type') != old.get('type'):
         found.append(errors.Cause(

@@ -105,7 +105,7 @@ class Selector:
         return bool(self._labels or self._fields)
 
     def matches(self, obj):
-        """Whether an object is selected."""
+        """Tell whether an object is selected."""
         for path, value, same in self._fields:
             here = obj
             for step in path:

@@ -113,7 +113,7 @@ def complete(admission):
 
 
 def _drop(field, spec, old):
-    """A field of another type goes with the type, unless it was changed."""
+    """Drop a field of the former type, unless the update changed it."""
     if field in spec and spec[field] == old.get(field):
         del spec[field]
 
@@ -125,7 +125,7 @@ def _fault(found, field, value, why, reason='FieldValueInvalid'):
 
 
 def validator(kind):
-    """The hook that refuses.
+    """Make the hook that refuses invalid Services.
 
     :param kind: function that returns the Kind.
     """
@@ -140,7 +140,7 @@ def validator(kind):
 
 
 def faults(new, old):
-    """What is wrong with a Service: a list of :class:`errors.Cause`."""
+    """List what is wrong with a Service, as :class:`errors.Cause`."""
     found, spec, name = [], new['spec'], new['metadata'].get('name', '')
     before = (old or {}).get('spec', {})
     if not _LABEL.fullmatch(name) or len(name) > 63:

@@ -100,7 +100,7 @@ def _merge_list(shape, old, change):
 
 
 def _ordered(shape, values, order):
-    """Entries in the order that the patch wants; others keep theirs."""
+    """Sort entries in the order of the patch; others keep theirs."""
     key = shape.schema.get('x-kubernetes-patch-merge-key')
 
     def mark(value):
@@ -119,7 +119,7 @@ def _ordered(shape, values, order):
 
 
 def _clean(value):
-    """A value of a patch without directives."""
+    """Return a value of a patch without directives."""
     if isinstance(value, dict):
         return {k: _clean(v) for k, v in value.items()
                 if v is not None and not k.startswith('$')}

@@ -10,7 +10,7 @@ AGE_TEXT = 'CreationTimestamp is a timestamp of the creation of the object.'
 
 
 def age(timestamp):
-    """A time as ``kubectl`` shows ages, e.g. ``5m3s``."""
+    """Format a time as the age ``kubectl`` shows, e.g. ``5m3s``."""
     try:
         then = datetime.datetime.fromisoformat(timestamp)
         seconds = int((datetime.datetime.now(datetime.UTC)
@@ -41,7 +41,7 @@ def age(timestamp):
 
 
 def _names_itself(kind):
-    """Whether a kind's columns have the name where they want it."""
+    """Tell whether a kind defines a column Name."""
     return any(column.name == 'Name' for column in kind.columns)
 
 
@@ -82,7 +82,7 @@ def _cell(column, obj):
 
 
 def cells(kind, obj):
-    """The cells of an object's row."""
+    """Return the cells of an object's row."""
     found = []
     if not _names_itself(kind):
         found.append(obj['metadata'].get('name'))
@@ -93,7 +93,7 @@ def cells(kind, obj):
 
 
 def head(kind, meta, defined=True):
-    """A Table without its rows.
+    """Return a Table without its rows.
 
     :param meta: its metadata.
     :param defined: with column definitions; a watch sends them once.

@@ -31,14 +31,14 @@ class View:
         self._headed = False
 
     def obj(self, obj):
-        """An object, in this form."""
+        """Return an object in this form."""
         if self.kind.from_stored and obj.get(
                 'apiVersion') != self.kind.api_version:
             obj = self.kind.from_stored(obj)
         return obj
 
     def raw(self, record):
-        """A record as JSON."""
+        """Return a record as JSON."""
         if self.partial:
             return record.view('partial', _encode_partial)
         if self.kind.from_stored:
@@ -48,7 +48,7 @@ class View:
         return record.raw
 
     def _row(self, record):
-        """A record as a row of a table, bytes.
+        """Return a record as a row of a table, bytes.
 
         Cells have ages in them, which change; the rest is made once.
         """
@@ -68,7 +68,7 @@ class View:
                          b','.join([self._row(r) for r in records]), b']}'))
 
     def one(self, obj):
-        """An object as the answer to GET and the writes, bytes."""
+        """Return the response to GET and to writes, bytes."""
         obj = self.obj(obj)
         if self.table:
             version = obj['metadata'].get('resourceVersion', '')
@@ -79,7 +79,7 @@ class View:
         return history.encode(obj)
 
     def list(self, records, meta):
-        """A list as the answer, bytes.
+        """Return the response to LIST, bytes.
 
         :param meta: ``metadata`` of the list.
         """
@@ -95,7 +95,7 @@ class View:
                          b','.join([self.raw(r) for r in records]), b']}'))
 
     def event(self, type_, record, event=None):
-        """One line of a watch, bytes.
+        """Return one line of a watch, bytes.
 
         :param event: the :class:`history.Event`, where the line is the
             same for all clients and is made only once.
@@ -111,7 +111,7 @@ class View:
                           lambda: line(type_, self.raw(record)))
 
     def bookmark(self, version, annotations=None):
-        """A BOOKMARK line."""
+        """Return a BOOKMARK line."""
         if self.table:
             obj = {**tables.head(self.kind, {
                 'resourceVersion': str(version)}, False), 'rows': []}
@@ -128,5 +128,5 @@ class View:
 
 
 def line(type_, raw):
-    """A line of a watch."""
+    """Return a line of a watch."""
     return b'{"type":"' + type_.encode() + b'","object":' + raw + b'}\n'

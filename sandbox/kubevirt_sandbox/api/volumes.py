@@ -49,7 +49,7 @@ STORAGE_CLASS = kinds.Kind(
 
 
 def default_class(store):
-    """The default storage class, or None."""
+    """Return the default storage class, or None."""
     for item in store.list(STORAGE_CLASS):
         if (item['metadata'].get('annotations') or {}).get(
                 DEFAULT_CLASS) == 'true':
@@ -58,19 +58,19 @@ def default_class(store):
 
 
 def class_of(store, claim):
-    """The storage class of a claim, or None when there is none of it."""
+    """Return the storage class of a claim, or None when it does not exist."""
     name = (claim.get('spec') or {}).get('storageClassName')
     return store.find(STORAGE_CLASS, '', name) if name else None
 
 
 def is_late(store, claim):
-    """Whether a claim is bound with its first consumer only."""
+    """Tell whether a claim is bound only for its first consumer."""
     found = class_of(store, claim)
     return found is not None and found.get('volumeBindingMode') == LATE
 
 
 def size(claim):
-    """How much a claim asks for, in bytes; 0 when it does not say."""
+    """Return the requested size of a claim in bytes; 0 if not specified."""
     requests = ((claim.get('spec') or {}).get('resources') or {}).get(
         'requests') or {}
     try:
@@ -97,7 +97,7 @@ def complete(admission):
 
 
 def refuse(admission):
-    """A claim asks for something, and for the same thing ever after."""
+    """Refuse claims without size or access mode, and changes of a claim."""
     new, old = admission.new, admission.old
     if new is None or admission.subresource:
         return
@@ -133,7 +133,7 @@ def refuse(admission):
 
 
 def _fixed(spec):
-    """What may not change; ``volumeName`` is set when it is bound."""
+    """Return the immutable fields; ``volumeName`` is set by binding."""
     return {name: value for name, value in spec.items() if name not in (
         'resources', 'volumeName', 'volumeAttributesClassName')}
 
@@ -182,7 +182,7 @@ class Provisioner:
             self._soon(self._release, key)
 
     def consume(self, namespace, name, node):
-        """A pod on a node wants a claim: one that waited for it is bound.
+        """Bind a claim that waited for a pod on a node.
 
         :returns: whether it is bound now.
         """
