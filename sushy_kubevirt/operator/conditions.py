@@ -2,8 +2,8 @@
 """The status of a BMC: conditions and addresses.
 
 Each condition has a reason, one word for programs, and a message that says
-what to do. ``Ready`` repeats the first condition that tells of a refusal, or
-else the first that is false and does not only wait for another.
+what to do. ``Ready`` repeats a condition with reason `REFUSED` if there is
+one, else the first false one that does not only wait for another condition.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ NOT_PERMITTED = 'ReferenceNotPermitted'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
 
-#: Reasons of `EMULATOR` whose cause another condition tells.
+#: Reasons of `EMULATOR` that follow from another condition.
 _WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
             'WaitingForCertificate')
 
 #: User names and passwords that the protocols accept (see `credentials`).
-_TAKES = {
+_ACCEPTED = {
     credentials.IPMI: 'IPMI takes user names of up to 16 bytes and passwords '
     'of up to 20, without control characters.',
     credentials.REDFISH: 'Redfish takes user names of up to 128 bytes '
@@ -117,15 +117,15 @@ def conditions(bmc, world):
     vm, secret = _vm(bmc, world), _secret(bmc, world)
     found = (vm, secret, _emulator(bmc, world, vm, secret),
              _endpoint(bmc, world))
-    # A refusal is the cause of others; one that waits for another tells less
-    # than that one.
+    # A refusal is the cause of other conditions, and the cause of a waiting
+    # condition is in the one that it waits for.
     bad = sorted(
         (one for one in found if not one.status),
         key=lambda one: (one.reason != REFUSED, one.reason in _WAITING))
     if bad:
         return *found, dataclasses.replace(bad[0], type=READY)
     return *found, Condition(READY, True, 'ServiceReady',
-                             'The BMC can be used.')
+                             'The BMC is ready.')
 
 
 def merge(old, new, generation, now):
@@ -160,18 +160,18 @@ def _vm(bmc, world):
     if world.vm is None:
         return Condition(
             VM, False, 'VirtualMachineNotFound',
-            'There is no VirtualMachine %s. The BMC works as soon as there '
-            'is.' % bmc.vm)
+            f'VirtualMachine {bmc.vm} does not exist. The BMC works as soon '
+            'as it is created.')
     if 'deletionTimestamp' in world.vm['metadata']:
         return Condition(VM, False, 'VirtualMachineTerminating',
                          f'VirtualMachine {bmc.vm} is being deleted.')
     return Condition(VM, True, 'VirtualMachineFound',
-                     f'There is VirtualMachine {bmc.vm}.')
+                     f'VirtualMachine {bmc.vm} exists.')
 
 
 def _secret(bmc, world):
     for what, why in world.refused:
-        if what == _of_secret(bmc):
+        if what == _secret_object(bmc):
             return _refused(SECRET, what, why)
     if bmc.auth is None:
         name = naming.auth(bmc.name)
@@ -190,14 +190,14 @@ def _secret(bmc, world):
         if world.secret is None:
             return Condition(
                 SECRET, False, 'SecretNotFound',
-                'There is no Secret %s. Make it, with keys username and '
-                'password.' % name)
+                f'Secret {name} does not exist. Create it, with keys username '
+                'and password.')
     if world.secret_lacks:
         return Condition(
             SECRET, False, 'SecretIncomplete',
-            'Secret %s has no value, or one that is no text, under %s: set it.'
-            % (name, ' and '.join(world.secret_lacks)))
-    keys, said = _unfit(bmc, world)
+            'In Secret %s the value under %s is missing or is not text. Set '
+            'it.' % (name, ' and '.join(world.secret_lacks)))
+    keys, said = _unusable_keys(bmc, world)
     if keys:
         return Condition(
             SECRET, False, 'SecretUnusable',
@@ -208,10 +208,10 @@ def _secret(bmc, world):
             SECRET, True, 'SecretGenerated',
             f'User name and password are in Secret {name}.')
     return Condition(SECRET, True, 'SecretFound',
-                     f'There is Secret {name}.')
+                     f'Secret {name} exists.')
 
 
-def _unfit(bmc, world):
+def _unusable_keys(bmc, world):
     """Find the keys of a Secret that the BMC's protocols cannot use.
 
     :returns: (keys, sentences that say what is accepted), both lists
@@ -223,7 +223,7 @@ def _unfit(bmc, world):
            if protocol in spoken]
     keys = list(dict.fromkeys(key for _, key in bad))
     refusing = list(dict.fromkeys(protocol for protocol, _ in bad))
-    said = [_TAKES[protocol] for protocol in refusing]
+    said = [_ACCEPTED[protocol] for protocol in refusing]
     if refusing and refusing != spoken:
         said.append(f'Change it, or set {refusing[0]}.enabled to false.')
     elif refusing:
@@ -236,26 +236,27 @@ def _emulator(bmc, world, vm, secret):
         return Condition(EMULATOR, False, 'WaitingForVirtualMachine',
                          vm.message)
     for what, why in world.refused:
-        if what not in (*_of_endpoint(bmc), _of_secret(bmc)):
+        if what not in (*_endpoint_objects(bmc), _secret_object(bmc)):
             return _refused(EMULATOR, what, why)
-    if not secret.status and not _runs(world):
+    if not secret.status and not _has_ready_pod(world):
         return Condition(EMULATOR, False, 'WaitingForSecret', secret.message)
     if bmc.image and not world.image_allowed:
         return Condition(
             EMULATOR, False, 'ImageNotAllowed',
-            'Image %s is not one that this operator lets BMCs name. Leave '
-            'image out, or have it added to --allowed-images.' % bmc.image)
+            f'Image {bmc.image} is not allowed by the operator. Remove '
+            'spec.image, or have its repository added to the operator\'s '
+            '--allowed-images.')
     wrong = spec.wrong_hosts(bmc)
     if wrong:
         return Condition(
             EMULATOR, False, 'AllowedHostsInvalid',
-            'virtualMedia.allowedHosts: %s. Give names, *.domain, addresses '
-            'and networks.' % wrong)
+            f'spec.virtualMedia.allowedHosts: {wrong}. Entries are names, '
+            '*.domain, addresses and networks.')
     taken = [one for one in world.taken if not one.startswith('Service ')]
     if taken:
         return _name_taken(EMULATOR, taken[0])
-    lacks = _lacks_certificate(bmc, world)
-    if lacks is not None and not _runs(world):
+    lacks = _certificate_problem(bmc, world)
+    if lacks is not None and not _has_ready_pod(world):
         return Condition(EMULATOR, False, 'WaitingForCertificate',
                          lacks.message)
     name = naming.base(bmc.name)
@@ -268,19 +269,20 @@ def _emulator(bmc, world, vm, secret):
                 f'--selector {naming.LABEL}={naming.label(bmc.name)}')
         where = f'kubectl describe pods {pods}'
         # Until the present pod was ready once, it is starting.
-        if _is_coming(world.deployment):
+        if _is_progressing(world.deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
-                f'The pod of Deployment {name} is being started. If that '
-                f'takes long, see {where}.')
+                f'The pod of Deployment {name} is starting. If that takes '
+                f'long, run {where}.')
         return Condition(
             EMULATOR, False, 'EmulatorNotReady',
-            f'The pod of Deployment {name} is not ready.{_why(present)} '
-            f'See {where}, and kubectl logs {pods} --all-containers.')
+            f'The pod of Deployment {name} is not ready.'
+            f'{_failure_message(present)} For details, run {where} and '
+            f'kubectl logs {pods} --all-containers.')
     if world.waiting:
         return Condition(
             EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
-            'waits until those of other BMCs are.')
+            'waits for the upgrades of other BMCs.')
     return Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.')
 
 
@@ -289,15 +291,15 @@ def _endpoint(bmc, world):
     if _taken(world, 'Service', name):
         return _name_taken(ENDPOINT, 'Service ' + name)
     for what, why in world.refused:
-        if what in _of_endpoint(bmc):
+        if what in _endpoint_objects(bmc):
             return _refused(ENDPOINT, what, why)
-    wrong = _lacks_certificate(bmc, world) or _untimely(bmc, world)
+    wrong = _certificate_problem(bmc, world) or _validity_problem(bmc, world)
     if wrong is not None:
         return wrong
     at = world.service and endpoints.host(bmc, world.service)
     if at:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
-                         f'Clients find the BMC at {at}.')
+                         f'The address of the BMC is {at}.')
     if world.service and bmc.service.type == network.LOAD_BALANCER:
         return Condition(
             ENDPOINT, False, 'LoadBalancerPending',
@@ -307,28 +309,28 @@ def _endpoint(bmc, world):
                      f'Service {name} has no address yet.')
 
 
-def _lacks_certificate(bmc, world):
+def _certificate_problem(bmc, world):
     if (world.certificate or bmc.redfish.plain
             or not bmc.redfish.enabled):
         return None
     if bmc.redfish.secret and world.certificate_fault:
         return Condition(
             ENDPOINT, False, 'CertificateUnusable',
-            'The certificate of Secret %s/%s is unusable: %s. Put one under '
-            'tls.crt and its key, without a password, under tls.key, or '
-            'leave out redfish.tls.'
+            'The certificate of Secret %s/%s is unusable: %s. Replace tls.crt '
+            'and tls.key, a key without a password, or remove '
+            'spec.redfish.tls.'
             % (bmc.namespace, bmc.redfish.secret, world.certificate_fault))
     if bmc.redfish.secret:
         return Condition(
             ENDPOINT, False, 'CertificateMissing',
-            'There is no Secret %s/%s with a certificate under tls.crt and '
-            'its key under tls.key. Make it, or leave out redfish.tls.'
+            'Secret %s/%s does not exist, or has no certificate under tls.crt '
+            'or no key under tls.key. Create it, or remove spec.redfish.tls.'
             % (bmc.namespace, bmc.redfish.secret))
     return Condition(ENDPOINT, False, 'CertificatePending',
                      'The certificate is being issued.')
 
 
-def _untimely(bmc, world):
+def _validity_problem(bmc, world):
     """Check whether a user's certificate is valid now.
 
     :returns: `Condition`; None if it is
@@ -340,14 +342,14 @@ def _untimely(bmc, world):
     if world.now >= end:
         return Condition(
             ENDPOINT, False, 'CertificateExpired',
-            '%s was valid until %s. Clients that check it refuse the BMC, '
-            'which still serves it: renew it.' % (what, _time(end)))
+            f'{what} expired at {_time(end)}. The BMC still serves it, but '
+            'clients that verify it refuse the BMC: renew it.')
     if world.now < begin:
         return Condition(
             ENDPOINT, False, 'CertificateNotYetValid',
-            '%s is valid from %s. Until then clients that check it refuse '
-            'the BMC, which serves it already: wait, or issue it anew.'
-            % (what, _time(begin)))
+            f'{what} is not valid before {_time(begin)}. The BMC serves it '
+            'already, but clients that verify it refuse the BMC: wait, or '
+            'issue another one.')
     return None
 
 
@@ -355,12 +357,12 @@ def _time(when):
     return when.strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
-def _runs(world):
+def _has_ready_pod(world):
     present = (world.deployment or {}).get('status') or {}
     return present.get('readyReplicas', 0) > 0
 
 
-def _is_coming(deployment):
+def _is_progressing(deployment):
     """Tell by its conditions whether a Deployment is progressing."""
     present = deployment.get('status') or {}
     if (present.get('observedGeneration', 0)
@@ -374,8 +376,13 @@ def _is_coming(deployment):
             and progress.get('reason') != _COMPLETE)
 
 
-def _why(present):
-    """:returns: why a Deployment does not progress, with a space before it"""
+def _failure_message(present):
+    """Find why a Deployment does not progress.
+
+    :param present: dict, its status
+    :returns: message of its condition, with a space before it; '' if it has
+        none
+    """
     return next((f" {one['message']}" for one in present.get(
         'conditions') or () if one.get('type') in (
             'ReplicaFailure', 'Progressing')
@@ -391,16 +398,17 @@ def _taken(world, kind, name):
 def _name_taken(type_, what):
     return Condition(
         type_, False, NAME_TAKEN,
-        '%s is there already and was not made for this BMC. It is left as '
-        'it is: delete it, or give the BMC another name.' % what)
+        f'{what} exists already and was not created for this BMC. The '
+        'operator does not change it: delete it, or give the BMC another '
+        'name.')
 
 
-def _of_secret(bmc):
+def _secret_object(bmc):
     """:returns: object whose refusal belongs to condition `SECRET`"""
     return 'Secret ' + naming.auth(bmc.name)
 
 
-def _of_endpoint(bmc):
+def _endpoint_objects(bmc):
     """:returns: objects whose refusal belongs to condition `ENDPOINT`"""
     return ('Service ' + naming.base(bmc.name),
             'Secret ' + naming.tls(bmc.name),
@@ -415,9 +423,9 @@ def _refused(type_, what, why):
 def _not_permitted(type_, bmc, kind, reference):
     return Condition(
         type_, False, NOT_PERMITTED,
-        '%s %s does not permit BMCs of namespace %s. Let its owner '
-        'annotate it with %s=%s.' % (kind, reference, bmc.namespace,
-                                     permissions.ANNOTATION, bmc.namespace))
+        f'{kind} {reference} does not permit BMCs of namespace '
+        f'{bmc.namespace}. Ask its owner to annotate it with '
+        f'{permissions.ANNOTATION}={bmc.namespace}.')
 
 
 def status(bmc, world, old, now):

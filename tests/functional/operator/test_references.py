@@ -32,7 +32,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
         box = operator.Bmc(self.kubectl, 'box', 'admin', password)
         self.unready(box, 'VirtualMachineNotFound')
-        self.assertIn(f'There is no VirtualMachine {self.namespace}/box',
+        self.assertIn(f'VirtualMachine {self.namespace}/box does not exist',
                       box.message())
         self.vm()
         box.ready()

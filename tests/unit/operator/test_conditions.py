@@ -42,7 +42,7 @@ def but(world=GOOD, **changes):
 CASES = (
     (bodies.body(), GOOD, VM, True, 'VirtualMachineFound', 'lab/vm'),
     (bodies.body(), but(vm=None), VM, False, 'VirtualMachineNotFound',
-     'no VirtualMachine lab/vm'),
+     'VirtualMachine lab/vm does not exist'),
     (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')), VM, False,
      'VirtualMachineTerminating', ''),
     (bodies.elsewhere(), FAR, VM, True, 'VirtualMachineFound', 'far/vm'),

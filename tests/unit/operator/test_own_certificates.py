@@ -65,7 +65,7 @@ class OwnCertificateTestCase(base.BaseTestCase):
         self.assertIsNone(self.put(issued(-LIFE - HOUR)))
         reason, message = self.told()
         self.assertEqual('CertificateExpired', reason)
-        self.assertIn('Secret lab/cert was valid until 2', message)
+        self.assertIn('Secret lab/cert expired at 2', message)
         self.assertIn('renew it', message)
         self.assertEqual([('Warning', 'CertificateExpired')], [
             (one['type'], one['reason']) for one in self.there.of('Event')
@@ -88,7 +88,7 @@ class OwnCertificateTestCase(base.BaseTestCase):
         self.assertAlmostEqual(3600, seconds, delta=900)
         reason, message = self.told()
         self.assertEqual('CertificateNotYetValid', reason)
-        self.assertIn('wait, or issue it anew', message)
+        self.assertIn('wait, or issue another one', message)
         self.assertEqual(1, len(self.pods()))
 
     def test_one_that_does_not_fit_its_key(self):
