@@ -36,9 +36,9 @@ class IpmiTestCase(base.VbmcdTestCase):
         return self.vbmcd.ipmi(self.name, *words, **options)
 
     def refused(self, *words):
-        """:returns: what ipmitool says of what it was refused"""
+        """Run ipmitool with a command that must fail; return its output."""
         done = vbmcd.ipmitool(self.vbmcd.bmcs[self.name], *words)
-        # For bootdev its exit code is 0 all the same.
+        # For bootdev the exit code is 0 even so.
         if 'bootdev' not in words:
             self.assertNotEqual(0, done.returncode, done.stdout)
         return done.stdout
@@ -52,7 +52,7 @@ class IpmiTestCase(base.VbmcdTestCase):
         self.fail(f'{answer}, not {state}')
 
     def flags(self):
-        """:returns: (first byte of the boot flags, device selector)"""
+        """Return the first byte of the boot flags and the device selector."""
         for line in self.ipmi('chassis', 'bootparam', 'get',
                               '5').splitlines():
             if 'parameter data' in line:
@@ -63,24 +63,24 @@ class IpmiTestCase(base.VbmcdTestCase):
 
 class PowerTest(IpmiTestCase):
 
-    def test_on_and_off(self):
+    def test_power_on_and_off_are_idempotent(self):
         name = self.bmc()
         self.wait_power('off')
-        for _twice in range(2):
+        for _ in range(2):
             self.assertEqual('Chassis Power Control: Up/On',
                              self.ipmi('power', 'on'))
         self.wait_power('on')
         self.sandbox.wait_boot(name, 1)
         self.assertEqual('RerunOnFailure',
                          self.sandbox.vm(name)['spec']['runStrategy'])
-        for _twice in range(2):
+        for _ in range(2):
             self.assertEqual('Chassis Power Control: Down/Off',
                              self.ipmi('power', 'off'))
         self.wait_power('off')
         self.sandbox.wait_stopped(name)
         self.assertEqual(1, len(self.sandbox.boots(name)))
 
-    def test_soft(self):
+    def test_power_soft(self):
         name = self.bmc('RerunOnFailure')
         self.wait_power('on')
         self.assertEqual('Chassis Power Control: Soft',
@@ -90,7 +90,7 @@ class PowerTest(IpmiTestCase):
         self.assertEqual('Chassis Power Control: Soft',
                          self.ipmi('power', 'soft'))
 
-    def test_cycle_and_reset(self):
+    def test_cycle_and_reset_start_new_vmi(self):
         name = self.bmc('RerunOnFailure')
         for count, (word, answer) in enumerate(
                 (('cycle', 'Cycle'), ('reset', 'Reset')), 2):
@@ -102,7 +102,7 @@ class PowerTest(IpmiTestCase):
             self.wait_power('on')
         self.assertEqual(3, len(self.sandbox.boots(name)))
 
-    def test_what_needs_a_running_guest(self):
+    def test_cycle_and_reset_fail_while_off(self):
         name = self.bmc()
         for word in 'cycle', 'reset':
             self.assertIn('not supported in present state',
@@ -110,7 +110,7 @@ class PowerTest(IpmiTestCase):
         self.assertEqual([], self.sandbox.boots(name))
         self.wait_power('off')
 
-    def test_diagnostic_interrupt(self):
+    def test_diagnostic_interrupt_is_disabled(self):
         self.bmc('RerunOnFailure')
         self.assertIn('command disabled', self.refused('power', 'diag'))
 
@@ -121,7 +121,7 @@ class PowerTest(IpmiTestCase):
         self.assertRegex(status, r'Power Control Fault +: false')
         self.assertRegex(status, r'Power Restore Policy +: previous')
 
-    def test_the_guest_itself(self):
+    def test_power_status_follows_guest_shutdown(self):
         name = self.bmc('RerunOnFailure')
         self.sandbox.guest_does(name, 'shutdown')
         self.wait_power('off')
@@ -131,7 +131,7 @@ class PowerTest(IpmiTestCase):
 
 class BootTest(IpmiTestCase):
 
-    def test_once(self):
+    def test_bootdev_applies_once(self):
         name = self.bmc()
         self.assertEqual((0, 0), self.flags())
         for device, number, kind in (('pxe', 1, 'Pxe'), ('cdrom', 5, 'Cd'),
@@ -154,7 +154,7 @@ class BootTest(IpmiTestCase):
             if time.monotonic() > deadline:
                 self.assertEqual((flags, device), seen)
 
-    def test_persistent(self):
+    def test_persistent_bootdev_lasts(self):
         name = self.bmc()
         self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
         self.assertEqual((0xC0, 1), self.flags())
@@ -169,18 +169,18 @@ class BootTest(IpmiTestCase):
         self.ipmi('power', 'cycle')
         self.assertEqual('Hdd', self.sandbox.wait_boot(name, 3)['class'])
 
-    def test_efi(self):
+    def test_persistent_efi_boot(self):
         name = self.bmc()
         self.ipmi('chassis', 'bootdev', 'disk', 'options=persistent,efiboot')
         self.assertEqual((0xE0, 2), self.flags())
         self.ipmi('power', 'on')
         boot = self.sandbox.wait_boot(name, 1)
         self.assertEqual(('efi', 'Hdd'), (boot['firmware'], boot['class']))
-        # Without the bit the firmware stays what it is.
+        # Without the EFI bit the firmware is not changed.
         self.ipmi('chassis', 'bootdev', 'cdrom', 'options=persistent')
         self.assertEqual((0xE0, 5), self.flags())
 
-    def test_efi_once(self):
+    def test_one_time_efi_boot(self):
         name = self.bmc()
         self.ipmi('chassis', 'bootdev', 'pxe', 'options=efiboot')
         self.assertEqual((0xA0, 1), self.flags())
@@ -189,28 +189,28 @@ class BootTest(IpmiTestCase):
         self.assertEqual(('efi', 'Pxe'), (boot['firmware'], boot['class']))
         self.wait_flags(0, 0)
 
-    def test_as_ironic_sends_it(self):
+    def test_raw_boot_flags_of_ironic(self):
         self.bmc()
         self.ipmi('raw', '0x00', '0x08', '0x03', '0x08')
         self.ipmi('raw', '0x00', '0x08', '0x05', '0xe0', '0x04', '0x00',
                   '0x00', '0x00')
         self.assertEqual((0xE0, 1), self.flags())
 
-    def test_clearing_by_the_valid_bit(self):
+    def test_cleared_valid_bit_removes_override(self):
         self.bmc()
         self.ipmi('chassis', 'bootdev', 'pxe')
         self.ipmi('raw', '0x00', '0x08', '0x05', '0x00', '0x00', '0x00',
                   '0x00', '0x00')
         self.assertEqual((0, 0), self.flags())
 
-    def test_other_devices_are_refused(self):
+    def test_unsupported_devices_are_refused(self):
         self.bmc()
         for device in 'safe', 'diag', 'bios', 'floppy':
             self.assertIn('Invalid data field in request',
                           self.refused('chassis', 'bootdev', device))
         self.assertEqual((0, 0), self.flags())
 
-    def test_a_device_the_vm_has_not(self):
+    def test_missing_device_is_refused(self):
         name = self.bmc()
         spec = '/spec/template/spec/'
         self.sandbox.patch('virtualmachines', name, [
@@ -221,7 +221,7 @@ class BootTest(IpmiTestCase):
         self.assertIn('Invalid data field in request',
                       self.refused('chassis', 'bootdev', 'pxe'))
 
-    def test_other_parameters(self):
+    def test_other_boot_parameters(self):
         self.bmc()
         self.assertIn('set complete',
                       self.ipmi('chassis', 'bootparam', 'get', '0'))
@@ -235,7 +235,7 @@ class BootTest(IpmiTestCase):
 
 class DeviceTest(IpmiTestCase):
 
-    def test_identity(self):
+    def test_mc_info_and_guid(self):
         self.bmc()
         self.assertRegex(self.ipmi('mc', 'info'),
                          r'(?s)IPMI Version +: 2\.0.*Chassis Device')
@@ -248,7 +248,7 @@ class DeviceTest(IpmiTestCase):
         self.ipmi('mc', 'reset', 'cold')
         self.wait_power('on')
 
-    def test_restore_policy(self):
+    def test_power_restore_policy(self):
         name = self.bmc('Halted')
         self.assertIn('always-off always-on previous',
                       self.ipmi('chassis', 'policy', 'list'))
@@ -265,14 +265,14 @@ class DeviceTest(IpmiTestCase):
         self.assertEqual('Always', self.sandbox.vm(name)['spec'][
             'runStrategy'])
 
-    def test_what_is_not_served(self):
+    def test_unsupported_commands_are_invalid(self):
         self.bmc()
         for words in (('user', 'list'), ('chassis', 'identify'),
                       ('mc', 'watchdog', 'get'), ('sol', 'info'),
                       ('raw', '0x2c', '0x00', '0xdc')):
             self.assertIn('Invalid command', self.refused(*words))
 
-    def test_a_vm_that_is_deleted(self):
+    def test_deleted_vm_is_reported(self):
         name = self.bmc()
         self.sandbox.delete('virtualmachines', name)
         self.sandbox.wait('virtualmachines', name, lambda vm: vm is None)
@@ -288,7 +288,7 @@ class DeviceTest(IpmiTestCase):
 
 class FaultTest(IpmiTestCase):
 
-    def test_writes_survive_and_happen_once(self):
+    def test_cycle_survives_each_fault_and_happens_once(self):
         name = self.bmc('RerunOnFailure')
         for count, action in enumerate(
                 ('409', '429', '500', '503', 'reset', 'drop-after'), 2):
@@ -299,12 +299,12 @@ class FaultTest(IpmiTestCase):
             self.sandbox.clear_faults()
         self.assertEqual(7, len(self.sandbox.boots(name)))
 
-    def test_an_api_that_is_away(self):
+    def test_outage_gets_node_busy(self):
         self.bmc('RerunOnFailure')
         self.sandbox.outage(12)
-        # Said while it lasts, or it would have been done.
+        # A response after the outage would be a success.
         self.assertIn('Node busy', self.refused('power', 'off'))
-        # Other things go on meanwhile, and it is back when the API is.
+        # Other commands succeed; power commands do after the outage.
         self.ipmi('mc', 'info')
         deadline = time.monotonic() + 40
         while vbmcd.ipmitool(self.vbmcd.bmcs[self.name],
@@ -312,8 +312,8 @@ class FaultTest(IpmiTestCase):
             self.assertLess(time.monotonic(), deadline)
         self.wait_power('off')
 
-    def test_a_slow_write_happens_once(self):
-        """ipmitool asks again each second; it is one request all the same."""
+    def test_slow_write_happens_once(self):
+        """ipmitool repeats its request each second; the BMC executes one."""
         name = self.bmc('RerunOnFailure')
         self.sandbox.fault('delay', verb='PUT', where='restart', delay=3)
         self.ipmi('power', 'cycle', options=('-N', '1', '-R', '9'))
@@ -321,8 +321,8 @@ class FaultTest(IpmiTestCase):
         self.wait_power('on')
         self.assertEqual(2, len(self.sandbox.boots(name)))
 
-    def test_an_api_that_does_not_answer(self):
-        """The client hears of it before it gives up."""
+    def test_hanging_api_gets_response(self):
+        """The client gets a response before its own timeout."""
         name = self.bmc('RerunOnFailure')
         self.sandbox.fault('hang', verb='PUT', where='stop', count=9)
         self.assertRegex(self.refused('power', 'off'), 'Node busy|Timeout')
@@ -330,7 +330,7 @@ class FaultTest(IpmiTestCase):
         self.ipmi('power', 'off')
         self.sandbox.wait_stopped(name)
 
-    def test_a_vm_that_cannot_start(self):
+    def test_unschedulable_vm_is_power_fault(self):
         self.bmc()
         self.sandbox.patch('virtualmachines', self.name, {
             'spec': {'template': {'spec': {
@@ -342,11 +342,11 @@ class FaultTest(IpmiTestCase):
             self.assertLess(time.monotonic(), deadline, status)
         self.assertIn('System Power         : off', status)
 
-    def test_a_status_costs_no_call(self):
+    def test_reads_make_no_api_call(self):
         self.bmc('RerunOnFailure')
         self.wait_power('on')
         self.sandbox.reset_stats()
-        for _number in range(20):
+        for _ in range(20):
             self.ipmi('power', 'status')
             self.ipmi('chassis', 'bootparam', 'get', '5')
         self.assertEqual({}, self.sandbox.calls())

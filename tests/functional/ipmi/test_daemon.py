@@ -20,7 +20,7 @@ from tests.fixtures import vbmcd
 
 LIBVIRT = ('--libvirt-uri', 'test:///default')
 
-#: A third driver, as another package would bring it.
+#: A driver as another package could provide it.
 THIRD = '''
 class Driver:
     options = chosen = ('color',)
@@ -55,7 +55,7 @@ class Driver:
 
 
 def status(daemon):
-    """:returns: dict of name to (status, driver), as ``vbmc list`` has it"""
+    """Return {name: (status, driver)} as ``vbmc list`` prints it."""
     table = daemon.vbmc('list', '-f', 'csv', '--quote', 'none').stdout
     rows = [line.split(',') for line in table.splitlines()[1:]]
     return {name: (state, driver)
@@ -63,7 +63,7 @@ def status(daemon):
 
 
 def shown(daemon, name):
-    """:returns: dict of what ``vbmc show`` shows"""
+    """Return the output of ``vbmc show`` as a dictionary."""
     table = daemon.vbmc('show', name, '-f', 'csv', '--quote', 'none').stdout
     return dict(line.split(',', 1) for line in table.splitlines()[1:])
 
@@ -94,43 +94,43 @@ class EntriesTest(base.VbmcdTestCase):
         self.assertNotIn('Traceback', done.stdout)
         return done.stdout
 
-    def test_a_vm_that_does_not_exist(self):
+    def test_add_refuses_missing_vm(self):
         self.assertIn('There is no VirtualMachine default/nothing',
                       self.refused('nothing'))
-        # The daemon's own account may not ask there.
+        # The daemon's own account has no permissions in that namespace.
         self.assertIn('There is no VirtualMachine other/vm-0',
                       self.refused('vm-0', '--namespace', 'other',
                                    '--kubeconfig', self.sandbox.kubeconfig))
 
-    def test_a_cluster_that_is_not_there(self):
+    def test_add_refuses_unreachable_cluster(self):
         kubeconfig = pathlib.Path(self.sandbox.kubeconfig).read_text()
-        away = self.vbmcd.home / 'away'
-        away.write_text(kubeconfig.replace(
+        config = self.vbmcd.home / 'unreachable'
+        config.write_text(kubeconfig.replace(
             self.sandbox.url, 'https://127.0.0.1:%d' % self.port))
-        away.chmod(0o600)
+        config.chmod(0o600)
         started = time.monotonic()
         self.assertIn('127.0.0.1:%d' % self.port,
-                      self.refused('vm-0', '--kubeconfig', away))
+                      self.refused('vm-0', '--kubeconfig', config))
         self.assertLess(time.monotonic() - started, 20)
         self.assertIn('no context nope',
                       self.refused('vm-0', '--context', 'nope'))
         self.assertIn('No such file',
                       self.refused('vm-0', '--kubeconfig', 'no/such/file'))
 
-    def test_a_cluster_that_does_not_answer(self):
-        """The client waits 5 s by default; 30 s here, and 4.5 s of it."""
+    def test_add_refuses_unresponsive_cluster(self):
+        """``vbmc add`` fails within the client's timeout, 30 s here."""
         with socket.create_server(('127.0.0.1', 0)) as silent:
             kubeconfig = pathlib.Path(self.sandbox.kubeconfig).read_text()
-            away = self.vbmcd.home / 'silent'
-            away.write_text(kubeconfig.replace(
+            config = self.vbmcd.home / 'silent'
+            config.write_text(kubeconfig.replace(
                 self.sandbox.url,
                 'https://127.0.0.1:%d' % silent.getsockname()[1]))
-            away.chmod(0o600)
+            config.chmod(0o600)
             started = time.monotonic()
-            self.refused('vm-0', '--kubeconfig', away)
+            self.refused('vm-0', '--kubeconfig', config)
             self.assertLess(time.monotonic() - started, 25)
 
-    def test_mistakes(self):
+    def test_add_refuses_invalid_arguments(self):
         self.assertIn('1 to 20 bytes',
                       self.refused('vm-0', '--password', 'x' * 21))
         self.assertIn('not a valid VM name', self.refused('VM_0'))
@@ -140,7 +140,7 @@ class EntriesTest(base.VbmcdTestCase):
         self.assertIn('invalid choice', self.refused(
             'vm-0', '--driver', 'vmware'))
 
-    def test_names(self):
+    def test_names_with_and_without_namespace(self):
         self.add('default/vm-0')
         self.assertEqual({'default/vm-0': ('down', 'kubevirt')},
                          status(self.vbmcd))
@@ -159,7 +159,7 @@ class EntriesTest(base.VbmcdTestCase):
             'delete', '..', check=False).returncode)
         self.assertTrue((self.vbmcd.home / 'vbmc').exists())
 
-    def test_passwords_are_kept_from_others(self):
+    def test_passwords_are_not_readable_by_others(self):
         for name, password in (('vm-0', 'p%ss wörd'), ('vm-1', "a'b\"=;#")):
             bmc = self.vbmcd.add(name, password=password)
             self.assertIn('Chassis Power', self.vbmcd.ipmi(
@@ -171,7 +171,7 @@ class EntriesTest(base.VbmcdTestCase):
             self.assertEqual('***', shown(self.vbmcd, name)['password'])
             self.assertNotIn(bmc.password, self.vbmcd.process.output)
 
-    def test_a_port_that_is_taken(self):
+    def test_start_on_used_port_is_repeated(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(('127.0.0.1', self.port))
             self.add('vm-0')
@@ -182,7 +182,7 @@ class EntriesTest(base.VbmcdTestCase):
             self.assertEqual({'vm-0': ('error', 'kubevirt')},
                              status(self.vbmcd))
             self.assertIn('UDP port', shown(self.vbmcd, 'vm-0')['problem'])
-        # It is tried again, every three seconds.
+        # The daemon tries it again every three seconds.
         self.wait_status('vm-0', 'running')
         self.vbmcd.vbmc('stop', 'vm-0')
         self.assertEqual({'vm-0': ('down', 'kubevirt')}, status(self.vbmcd))
@@ -191,10 +191,10 @@ class EntriesTest(base.VbmcdTestCase):
         deadline = time.monotonic() + seconds
         while status(self.vbmcd)[name][0] != state:
             self.assertLess(time.monotonic(), deadline)
-            # The daemon looks after its entries when it is left alone.
+            # The daemon checks its entries after 3 s without a request.
             time.sleep(3.2)
 
-    def test_both_drivers(self):
+    def test_kubevirt_and_libvirt_drivers(self):
         self.vbmcd.add('test', *LIBVIRT, driver='libvirt')
         self.vbmcd.add('vm-0')
         self.vbmcd.add('vm-1', driver=None)
@@ -205,20 +205,20 @@ class EntriesTest(base.VbmcdTestCase):
         for name in 'test', 'vm-0', 'vm-1':
             self.assertIn('Chassis Power',
                           self.vbmcd.ipmi(name, 'power', 'status'))
-        # A process for libvirt's entry, and one for both of KubeVirt's.
+        # One process for libvirt's entry, one for both of KubeVirt's.
         self.assertEqual(
             2, len(processes.children(self.vbmcd.process.pid)))
         self.vbmcd.vbmc('stop', 'vm-0')
         for name in 'test', 'vm-1':
             self.assertIn('Chassis Power',
                           self.vbmcd.ipmi(name, 'power', 'status'))
-        # libvirt's test driver is in the memory of each connection.
+        # libvirt's test driver keeps its state per connection.
         self.vbmcd.ipmi('test', 'chassis', 'bootdev', 'pxe')
         done = vbmcd.ipmitool(self.vbmcd.bmcs['vm-0'], 'power', 'status',
                               options=('-N', '1', '-R', '1'))
         self.assertNotEqual(0, done.returncode)
 
-    def test_a_host_that_dies(self):
+    def test_killed_host_process_is_restarted(self):
         for name in 'vm-0', 'vm-1':
             self.vbmcd.add(name)
         host, = processes.children(self.vbmcd.process.pid)
@@ -230,7 +230,7 @@ class EntriesTest(base.VbmcdTestCase):
         self.assertEqual({'running'}, {state for state, driver in
                                        status(self.vbmcd).values()})
 
-    def test_the_daemon_is_restarted(self):
+    def test_restarted_daemon_serves_its_entries(self):
         self.vbmcd.add('vm-0')
         self.vbmcd.add('test', *LIBVIRT, driver='libvirt')
         self.vbmcd.process.restart()
@@ -241,7 +241,7 @@ class EntriesTest(base.VbmcdTestCase):
                           'test': ('running', 'libvirt')},
                          status(self.vbmcd))
 
-    def test_the_daemon_is_killed(self):
+    def test_killed_daemon_serves_its_entries(self):
         self.vbmcd.add('vm-0')
         pid_file = self.vbmcd.home / 'master.pid'
         self.assertEqual(str(self.vbmcd.process.pid), pid_file.read_text())
@@ -249,7 +249,7 @@ class EntriesTest(base.VbmcdTestCase):
         self.vbmcd.process.restart()
         self.vbmcd.wait_answer(self.vbmcd.bmcs['vm-0'])
 
-    def test_no_second_daemon(self):
+    def test_second_daemon_is_refused(self):
         done = subprocess.run(
             [process.BIN / 'vbmcd-kubevirt', '--foreground'],
             env=self.vbmcd.env, stdout=subprocess.PIPE,
@@ -258,10 +258,10 @@ class EntriesTest(base.VbmcdTestCase):
         self.assertIn('still running', done.stdout)
 
 
-class StockTest(oslotest_base.BaseTestCase):
-    """The options are in the stock client, and harm no stock daemon."""
+class StockDaemonTest(oslotest_base.BaseTestCase):
+    """Additional options of the stock client and the stock daemon."""
 
-    def test_a_stock_daemon_takes_no_notice(self):
+    def test_stock_daemon_ignores_options(self):
         daemon = self.useFixture(vbmcd.Vbmcd(command='vbmcd'))
         daemon.add('test', *LIBVIRT, driver='libvirt')
         self.assertIn('Chassis Power', daemon.ipmi('test', 'power',
@@ -270,7 +270,7 @@ class StockTest(oslotest_base.BaseTestCase):
                            '--namespace', 'x', *LIBVIRT, check=False)
         self.assertIn('No domain with matching name vm', done.stdout)
 
-    def test_its_entries_are_taken_over(self):
+    def test_uses_entries_of_stock_daemon(self):
         first = self.useFixture(vbmcd.Vbmcd(command='vbmcd'))
         bmc = first.add('test', *LIBVIRT, driver=None)
         first.process.cleanUp()
@@ -283,9 +283,9 @@ class StockTest(oslotest_base.BaseTestCase):
 
 
 class ThirdDriverTest(oslotest_base.BaseTestCase):
-    """A driver of another package needs no change of this one."""
+    """A driver of another package, found by its entry point."""
 
-    def test_it_is_found_and_used(self):
+    def test_driver_of_another_package(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (path / 'third.py').write_text(THIRD)
         info = path / 'third-1.dist-info'
@@ -336,7 +336,7 @@ class CommandTest(oslotest_base.BaseTestCase):
                                stdout=subprocess.PIPE, text=True)
         self.assertEqual(stock.stdout, self.run_daemon('--version').stdout)
 
-    def test_mistakes_in_the_config_file(self):
+    def test_config_errors_are_reported(self):
         for text, message in (
                 ('[drivers]\ndefault = x\n', 'Unknown driver x'),
                 ('[drivers]\ndefault = kubevirt\n[kubevirt]\nx = 1\n',
@@ -345,7 +345,7 @@ class CommandTest(oslotest_base.BaseTestCase):
                 1, self.run_daemon('--foreground', text=text).returncode)
             self.assertIn(message, (self.home / 'log').read_text())
 
-    def test_detached(self):
+    def test_detached_daemon(self):
         done = self.run_daemon()
         self.assertEqual(0, done.returncode, done.stdout)
         pid_file = self.home / 'master.pid'
@@ -382,12 +382,12 @@ class CommandTest(oslotest_base.BaseTestCase):
             pass
 
 
-class TwoTest(base.VbmcdTestCase):
-    """Two BMCs at once are two machines."""
+class TwoBmcsTest(base.VbmcdTestCase):
+    """Two BMCs of one daemon."""
 
     VMS = 0
 
-    def test_they_do_not_mix(self):
+    def test_bmcs_are_independent(self):
         for name in 'left', 'right':
             self.sandbox.create('virtualmachines',
                                 machines.vm(name, 'Halted'))

@@ -27,10 +27,10 @@ from tests.fixtures import processes
 from tests.fixtures import secret_volume
 from tests.fixtures import vbmcd
 
-#: MiB. Both containers of a pod that has nothing to do are to have less than
-#: 64 of PSS together; what no file has is what does not depend on who else
-#: runs on this machine.
-MOST_MEMORY = 23
+#: MiB of anonymous memory, which does not depend on other processes of this
+#: host. Both containers of an idle pod together must need less than 64 MiB of
+#: PSS.
+MAX_MEMORY = 23
 
 
 class Pod(fixtures.Fixture):
@@ -68,12 +68,12 @@ class Pod(fixtures.Fixture):
             self.address, self.health_port, path), timeout=10)
 
     def probe(self, path):
-        """:returns: (HTTP code, text)"""
+        """Return HTTP status code and text of a probe."""
         answer = self.ask(path)
         return answer.status_code, answer.text.strip()
 
     def metric(self, line):
-        """:returns: the value of a metric with these labels, or None"""
+        """Return the value of a metric with these labels, or None."""
         found = re.search(f'^{re.escape(line)} (.*)$',
                           self.ask('/metrics').text, re.MULTILINE)
         return found and float(found[1])
@@ -89,7 +89,7 @@ class Pod(fixtures.Fixture):
 
     @contextlib.contextmanager
     def shell(self, interface='lanplus'):
-        """An ``ipmitool`` that stays in one session.
+        """Run ``ipmitool shell``, which stays in one session.
 
         Yields a function that runs a command and returns the line that it
         prints, or None if there is none in time.
@@ -110,7 +110,7 @@ class Pod(fixtures.Fixture):
 def _say(shell, words):
     shell.stdin.write(words.encode() + b'\n')
     while line := shell.stdout.readline().decode():
-        # It repeats what it is told.
+        # The shell echoes its input.
         line = line.replace('ipmitool>', '').replace(words, '').strip()
         if line:
             return line
@@ -122,9 +122,9 @@ class PodTestCase(base.SandboxTestCase):
     VMS = 0
 
     def pod(self, run_strategy='Halted', vm=True):
-        """Make a VM, and a pod for it with its own account.
+        """Create a VM, and a pod for it with its own account.
 
-        :param vm: whether to make the VM.
+        :param vm: whether to create the VM.
         """
         self.name = name = 'box-' + secrets.token_hex(3)
         if vm:
@@ -139,7 +139,7 @@ class PodTestCase(base.SandboxTestCase):
         for plural, made in (('serviceaccounts', rbac.account(bmc)),
                              ('roles', rbac.role(bmc)),
                              ('rolebindings', rbac.binding(bmc))):
-            # There is no BMC that they could belong to.
+            # The owner, a VirtualMachineBMC, does not exist here.
             del made['metadata']['ownerReferences']
             self.sandbox.create(plural, made)
             self.addCleanup(self.sandbox.delete, plural,
@@ -153,9 +153,9 @@ class PodTestCase(base.SandboxTestCase):
                             machines.vm(name, run_strategy))
         self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
 
-    def until(self, look, seconds=45):
+    def until(self, condition, seconds=45):
         deadline = time.monotonic() + seconds
-        while not (found := look()):
+        while not (found := condition()):
             self.assertLess(time.monotonic(), deadline, found)
             time.sleep(0.05)
         return found
@@ -163,13 +163,13 @@ class PodTestCase(base.SandboxTestCase):
     def wait_ready(self, pod):
         self.until(lambda: pod.probe('/readyz')[0] == 200)
 
-    def refused(self):
+    def denied_calls(self):
         return self.sandbox.stats()['refused'].get(self.user, {})
 
 
 class ServeTest(PodTestCase):
 
-    def test_power_and_boot(self):
+    def test_power_boot_and_metrics(self):
         pod = self.pod()
         self.wait_ready(pod)
         self.assertEqual('Chassis Power is off', pod.ipmi('power', 'status'))
@@ -184,24 +184,24 @@ class ServeTest(PodTestCase):
         self.assertEqual(1, pod.metric(
             'virtbmc_api_calls_total{verb="list",'
             'resource="virtualmachines.kubevirt.io",code="200"}'))
-        self.assertEqual({}, self.refused())
+        self.assertEqual({}, self.denied_calls())
 
     def test_ping(self):
         pod = self.pod()
-        # ipmitool asks so with -I lan alone.
+        # ipmitool sends an ASF ping with -I lan only.
         done = pod.ipmitool('mc', 'info', options=('-vvv',), interface='lan')
         self.assertIn('IPMI Supported', done.stdout)
         self.assertEqual(0, done.returncode)
 
-    def test_memory(self):
+    def test_idle_memory(self):
         pod = self.pod()
         self.wait_ready(pod)
-        for _number in range(20):
+        for _ in range(20):
             pod.ipmi('power', 'status')
         self.assertLess(processes.anonymous(pod.process.pid),
-                        MOST_MEMORY * 1024)
+                        MAX_MEMORY * 1024)
 
-    def test_it_ends_when_it_is_told_to(self):
+    def test_sigterm_finishes_commands(self):
         pod = self.pod()
         self.wait_ready(pod)
         self.sandbox.fault('delay', verb='PATCH',
@@ -214,14 +214,14 @@ class ServeTest(PodTestCase):
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
             self.until(lambda: self.sandbox.faults()['faults'][0]['hits'])
             os.kill(pod.process.pid, signal.SIGTERM)
-            # What was begun is finished, and told.
+            # The command is finished, and its response sent.
             self.assertIn(b'Up/On', client.communicate(timeout=20)[0])
         self.until(lambda: pod.process.returncode is not None)
         self.assertEqual(0, pod.process.returncode)
         pod.process.wait_output('IPMI stopped')
         self.sandbox.wait_running(self.name)
 
-    def test_a_vm_that_comes_and_goes(self):
+    def test_vm_is_created_and_deleted(self):
         pod = self.pod(vm=False)
         self.wait_ready(pod)
         self.assertIn('not found', pod.ipmitool('power', 'status').stdout)
@@ -239,7 +239,7 @@ class ServeTest(PodTestCase):
                    == 'Chassis Power is off')
         self.assertEqual(200, pod.probe('/readyz')[0])
 
-    def test_the_api_goes_away(self):
+    def test_not_ready_during_outage(self):
         pod = self.pod()
         self.wait_ready(pod)
         self.sandbox.outage(15)
@@ -250,7 +250,7 @@ class ServeTest(PodTestCase):
         self.assertLess(0, pod.metric('virtbmc_cache_age_seconds'))
         self.wait_ready(pod)
 
-    def test_a_process_that_hangs_is_told_of(self):
+    def test_liveness_fails_while_process_hangs(self):
         pod = self.pod()
         self.wait_ready(pod)
         os.kill(pod.process.pid, signal.SIGSTOP)
@@ -274,13 +274,13 @@ class RotationTest(PodTestCase):
     def change(self, **files):
         self.one.mount.write(**files)
 
-    def refuses(self, **options):
+    def assert_refused(self, **options):
         done = self.one.ipmitool('power', 'status', options=(
             '-N', '1', '-R', '1'), **options)
         self.assertNotEqual(0, done.returncode, done.stdout)
         return done.stdout
 
-    def test_another_password(self):
+    def test_new_password_ends_sessions(self):
         old = self.one.password
         with self.one.shell() as say:
             self.assertEqual('Chassis Power is off', say('power status'))
@@ -288,17 +288,17 @@ class RotationTest(PodTestCase):
             self.one.password = secrets.token_hex(10)
             self.change(username=b'admin',
                         password=self.one.password.encode())
-            # The session is of the old one.
+            # The session was opened with the old password.
             self.assertNotEqual('Chassis Power is off', say('power status'))
         self.assertEqual('Chassis Power is off',
                          self.one.ipmi('power', 'status'))
-        self.assertIn('Unable to establish', self.refuses(password=old))
+        self.assertIn('Unable to establish', self.assert_refused(password=old))
         self.assertEqual(200, self.one.probe('/readyz')[0])
         self.assertNotIn(old, self.one.process.output)
         self.assertNotIn(self.one.password, self.one.process.output)
         self.assertEqual(self.pid, self.one.process.pid)
 
-    def test_by_v15(self):
+    def test_new_password_over_v15(self):
         with self.one.shell('lan') as say:
             self.assertEqual('Chassis Power is off', say('power status'))
             self.assertEqual(1, self.one.metric('virtbmc_ipmi_sessions'))
@@ -307,7 +307,7 @@ class RotationTest(PodTestCase):
             self.assertNotEqual('Chassis Power is off', say('power status'))
         # IPMI v1.5 has no space for 17 bytes: every v1.5 login fails.
         for password in old, 'x' * 16:
-            self.assertIn('not supported', self.refuses(
+            self.assertIn('not supported', self.assert_refused(
                 password=password, interface='lan'))
         self.assertEqual('Chassis Power is off',
                          self.one.ipmi('power', 'status'))
@@ -315,22 +315,22 @@ class RotationTest(PodTestCase):
         self.change(username=b'admin', password=b'x' * 16)
         self.assertEqual('Chassis Power is off', self.one.ipmi(
             'power', 'status', interface='lan'))
-        self.refuses(password=old, interface='lan')
+        self.assert_refused(password=old, interface='lan')
 
-    def test_another_user(self):
+    def test_new_user_name(self):
         self.change(username=b'root', password=self.one.password.encode())
-        self.refuses()
+        self.assert_refused()
         done = self.one.ipmitool('power', 'status', username='root')
         self.assertEqual(0, done.returncode, done.stdout)
 
-    def test_a_session_goes_on_when_nothing_has_changed(self):
+    def test_unchanged_secret_keeps_sessions(self):
         with self.one.shell() as say:
             self.assertEqual('Chassis Power is off', say('power status'))
             self.change(username=b'admin', more=b'x',
                         password=self.one.password.encode())
             self.assertEqual('Chassis Power is off', say('power status'))
 
-    def test_a_secret_that_cannot_be_used(self):
+    def test_unusable_secret_is_not_ready(self):
         password = self.one.password.encode()
         for files in ({'username': b'admin'}, {},
                       {'username': b'admin', 'password': b''},
@@ -341,9 +341,9 @@ class RotationTest(PodTestCase):
             self.assertEqual(503, code)
             self.assertIn('is unusable', text)
             self.assertEqual(200, self.one.probe('/livez')[0])
-        self.refuses()
-        self.refuses(password='')
-        self.refuses(username='', password='')
+        self.assert_refused()
+        self.assert_refused(password='')
+        self.assert_refused(username='', password='')
         self.change(username=b'admin', password=password)
         self.assertEqual('Chassis Power is off',
                          self.one.ipmi('power', 'status'))

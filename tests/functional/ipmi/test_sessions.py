@@ -21,7 +21,7 @@ class SessionTestCase(base.VbmcdTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # With a letter, so that it is another one in capitals.
+        # It has a letter, so that its upper case is another password.
         cls.bmc = cls.vbmcd.add('vm-0', password='p' + secrets.token_hex(7))
         cls.host, = processes.children(cls.vbmcd.process.pid)
 
@@ -33,43 +33,43 @@ class SessionTestCase(base.VbmcdTestCase):
         self.assertNotIn('Traceback', self.vbmcd.process.output)
 
 
-class LoginTest(SessionTestCase):
+class LanplusLoginTest(SessionTestCase):
 
-    def refused(self, *options, **who):
+    def assert_fails(self, *options, **credentials):
         started = time.monotonic()
         done = vbmcd.ipmitool(self.bmc, 'power', 'status', options=options,
-                              **who)
+                              **credentials)
         self.assertNotEqual(0, done.returncode, done.stdout)
         self.assertIn('Unable to establish', done.stdout)
-        # It is told, and does not wait in vain, which takes it 20 s.
+        # The BMC responds; without a response, ipmitool waits 20 s.
         self.assertLess(time.monotonic() - started, 15)
         return done.stdout
 
-    def test_both_suites(self):
+    def test_cipher_suites_3_and_17(self):
         for suite in '3', '17':
             self.assertIn('Chassis Power', self.vbmcd.ipmi(
                 'vm-0', 'power', 'status', options=('-C', suite)))
 
-    def test_wrong_password(self):
+    def test_wrong_password_is_refused(self):
         for password in ('', 'x', self.bmc.password[:-1],
                          self.bmc.password + 'x', self.bmc.password.upper()):
             for suite in '3', '17':
-                self.assertIn('RAKP 2 HMAC is invalid', self.refused(
+                self.assertIn('RAKP 2 HMAC is invalid', self.assert_fails(
                     '-v', '-C', suite, password=password))
         self.assertAlive()
 
-    def test_unknown_user(self):
+    def test_unknown_user_is_refused(self):
         for username in '', 'root', 'Admin', 'x' * 16:
-            self.assertIn('unauthorized name', self.refused(
+            self.assertIn('unauthorized name', self.assert_fails(
                 '-v', username=username))
         self.assertAlive()
 
-    def test_other_suites(self):
+    def test_other_suites_are_refused(self):
         for suite in '0', '1', '2', '6', '15', '16':
-            self.refused('-C', suite)
+            self.assert_fails('-C', suite)
         self.assertAlive()
 
-    def test_privilege(self):
+    def test_commands_need_their_privilege_level(self):
         for level, words, fine in (
                 ('USER', ('power', 'status'), True),
                 ('USER', ('power', 'on'), False),
@@ -82,8 +82,8 @@ class LoginTest(SessionTestCase):
             if not fine:
                 self.assertIn('Insufficient privilege', done.stdout)
 
-    def test_another_client(self):
-        """pyghmi's client, made by other people than ipmitool."""
+    def test_pyghmi_client(self):
+        """pyghmi's client works as ipmitool does."""
         client = command.Command(self.bmc.address, self.bmc.username,
                                  self.bmc.password, port=self.bmc.port)
         self.addCleanup(client.ipmi_session.logout)
@@ -96,20 +96,21 @@ class LoginTest(SessionTestCase):
         self.assertEqual('default', client.get_bootdev()['bootdev'])
 
 
-class OldLoginTest(SessionTestCase):
+class LanLoginTest(SessionTestCase):
     """IPMI v1.5: ``ipmitool -I lan``."""
 
     def ipmi(self, *words, **options):
         return self.vbmcd.ipmi('vm-0', *words, interface='lan', **options)
 
-    def refused(self, *options, bmc=None, words=('power', 'status'), **who):
+    def assert_fails(self, *options, bmc=None, words=('power', 'status'),
+                     **credentials):
         done = vbmcd.ipmitool(
             bmc or self.bmc, *words, interface='lan',
-            options=('-N', '1', '-R', '1', *options), **who)
+            options=('-N', '1', '-R', '1', *options), **credentials)
         self.assertNotEqual(0, done.returncode, done.stdout)
         return done.stdout
 
-    def test_a_day(self):
+    def test_power_and_boot_over_v15(self):
         self.assertIn('IPMI Version              : 2.0',
                       self.ipmi('mc', 'info'))
         self.ipmi('power', 'off')
@@ -138,41 +139,41 @@ class OldLoginTest(SessionTestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
 
-    def test_wrong_password_and_unknown_user(self):
-        for who in ({'password': 'x'},
-                    {'password': self.bmc.password[:-1] + 'X'},
-                    {'username': 'root'}, {'username': ''}):
-            # The same for both.
+    def test_wrong_password_or_user_is_refused(self):
+        for credentials in ({'password': 'x'},
+                            {'password': self.bmc.password[:-1] + 'X'},
+                            {'username': 'root'}, {'username': ''}):
+            # The message does not tell which of them is wrong.
             self.assertIn('Activate Session command failed',
-                          self.refused(**who))
+                          self.assert_fails(**credentials))
         self.assertAlive()
 
-    def test_other_types(self):
+    def test_other_authentication_types_are_refused(self):
         for kind in 'NONE', 'MD2', 'PASSWORD', 'OEM':
             self.assertIn(f'type {kind} not supported',
-                          self.refused('-A', kind))
+                          self.assert_fails('-A', kind))
         self.assertAlive()
 
-    def test_privilege(self):
-        self.assertIn('Insufficient privilege', self.refused(
+    def test_commands_need_their_privilege_level(self):
+        self.assertIn('Insufficient privilege', self.assert_fails(
             '-L', 'USER', words=('power', 'on')))
         self.assertIn('Chassis Power', self.ipmi(
             'power', 'status', options=('-L', 'USER')))
         self.ipmi('chassis', 'bootdev', 'none', options=('-L', 'OPERATOR'))
         self.ipmi('mc', 'reset', 'cold')
 
-    def test_a_password_that_is_too_long(self):
+    def test_v15_refuses_password_over_16_bytes(self):
         # A second BMC of the same VM.
         long = self.vbmcd.add('default/vm-0', password='x' * 17)
         self.addCleanup(self.vbmcd.vbmc, 'delete', 'default/vm-0')
         for options in (), ('-A', 'MD5'):
-            self.assertIn('not supported', self.refused(
+            self.assertIn('not supported', self.assert_fails(
                 *options, bmc=long, password='x' * 16))
-        # ipmitool does not even try.
-        self.assertIn('longer than 16 bytes', self.refused(bmc=long))
+        # ipmitool refuses the password itself.
+        self.assertIn('longer than 16 bytes', self.assert_fails(bmc=long))
 
-    def test_v20_is_what_it_was(self):
-        """Offered both, a client of IPMI v2.0 takes its best suite."""
+    def test_v20_client_chooses_best_suite(self):
+        """A client of IPMI v2.0 chooses the best suite although v1.5 is on."""
         done = vbmcd.ipmitool(self.bmc, 'power', 'status', options=('-vvv',))
         self.assertEqual(0, done.returncode)
         self.assertIn('Using best available cipher suite 17', done.stdout)
@@ -180,7 +181,7 @@ class OldLoginTest(SessionTestCase):
 
 class GarbageTest(SessionTestCase):
 
-    def test_nothing_comes_of_it(self):
+    def test_garbage_does_no_harm(self):
         self.assertAlive()
         before = processes.anonymous(self.host)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -195,10 +196,10 @@ class GarbageTest(SessionTestCase):
         self.assertAlive()
         self.assertLess(processes.anonymous(self.host) - before, 512)
 
-    def test_open_requests(self):
-        """From many ports, as if forged, while an honest client works.
+    def test_flood_of_open_requests_does_no_harm(self):
+        """Open requests from many ports do not disturb a valid client.
 
-        Two thousand a second: what no network lets through is no test.
+        2,000 requests per second are a rate that a network could deliver.
         """
         self.assertAlive()
         before = processes.anonymous(self.host)
@@ -212,7 +213,7 @@ class GarbageTest(SessionTestCase):
             while not stop.is_set():
                 with socket.socket(socket.AF_INET,
                                    socket.SOCK_DGRAM) as sock:
-                    for _number in range(20):
+                    for _ in range(20):
                         sock.sendto(request,
                                     (self.bmc.address, self.bmc.port))
                 stop.wait(0.01)
@@ -220,7 +221,7 @@ class GarbageTest(SessionTestCase):
         thread = threading.Thread(target=flood)
         thread.start()
         try:
-            for _number in range(20):
+            for _ in range(20):
                 self.assertAlive()
         finally:
             stop.set()
@@ -229,36 +230,37 @@ class GarbageTest(SessionTestCase):
 
 
 class LossTest(SessionTestCase):
-    """A network that loses answers makes nothing happen twice."""
+    """A request is executed once although responses are lost."""
 
     def relay(self, lose):
-        """Stand between client and BMC.
+        """Relay between client and BMC.
 
-        :param lose: function of an answer's number, from 1 on
+        :param lose: function of a response's number, from 1 on; whether the
+            relay drops it
         :returns: port for the client
         """
-        here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        here.bind(('127.0.0.1', 0))
-        there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        there.connect((self.bmc.address, self.bmc.port))
+        front = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        front.bind(('127.0.0.1', 0))
+        back = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        back.connect((self.bmc.address, self.bmc.port))
         clients = []
 
         def up():
-            while data := here.recvfrom(2000):
+            while data := front.recvfrom(2000):
                 if data[0] == b'end':
                     return
                 clients.append(data[1])
-                there.send(data[0])
+                back.send(data[0])
 
         def down():
             number = 0
             while True:
-                data = there.recv(2000)
+                data = back.recv(2000)
                 if not data:
                     return
                 number += 1
                 if not lose(number):
-                    here.sendto(data, clients[-1])
+                    front.sendto(data, clients[-1])
 
         threads = [threading.Thread(target=each, daemon=True)
                    for each in (up, down)]
@@ -267,36 +269,37 @@ class LossTest(SessionTestCase):
 
         def end():
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-                sock.sendto(b'end', here.getsockname())
+                sock.sendto(b'end', front.getsockname())
             threads[0].join()
-            there.shutdown(socket.SHUT_RDWR)
+            back.shutdown(socket.SHUT_RDWR)
             threads[1].join()
-            here.close()
-            there.close()
+            front.close()
+            back.close()
 
         self.addCleanup(end)
-        return here.getsockname()[1]
+        return front.getsockname()[1]
 
-    def test_the_answer_to_a_power_cycle(self):
+    def test_power_cycle_happens_once(self):
         self.vbmcd.ipmi('vm-0', 'power', 'on')
         self.sandbox.wait_running('vm-0')
         count = len(self.sandbox.boots('vm-0'))
-        answers = []
+        responses = []
 
         def lose(number):
-            # Capabilities, suites, open, RAKP 2 and 4, privilege level come
-            # before what is asked for; that is lost twice.
-            answers.append(number)
+            # The first six are capabilities, suites, open session, RAKP 2
+            # and 4, privilege level. The response to the command is lost
+            # twice.
+            responses.append(number)
             return number in (7, 8)
 
-        through = vbmcd.Bmc('vm-0', password=self.bmc.password,
+        relayed = vbmcd.Bmc('vm-0', password=self.bmc.password,
                             port=self.relay(lose))
-        self.useFixture(through)
-        done = vbmcd.ipmitool(through, 'power', 'cycle',
+        self.useFixture(relayed)
+        done = vbmcd.ipmitool(relayed, 'power', 'cycle',
                               options=('-N', '1', '-R', '6'))
         self.assertEqual(0, done.returncode, done.stdout)
         self.assertIn('Cycle', done.stdout)
-        self.assertGreater(len(answers), 8)
+        self.assertGreater(len(responses), 8)
         self.sandbox.wait_boot('vm-0', count + 1)
         self.sandbox.wait_running('vm-0')
         self.assertEqual(count + 1, len(self.sandbox.boots('vm-0')))
@@ -304,11 +307,11 @@ class LossTest(SessionTestCase):
 
 class GrowthTest(SessionTestCase):
 
-    def test_1200_polls(self):
-        for _number in range(100):
+    def test_1200_polls_do_not_grow_memory(self):
+        for _ in range(100):
             self.assertAlive()
         before = processes.anonymous(self.host)
-        for _number in range(1200):
+        for _ in range(1200):
             self.vbmcd.ipmi('vm-0', 'power', 'status')
         self.assertLess(processes.anonymous(self.host) - before, 256)
         self.assertAlive()
