@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test cases with an emulator over two machines."""
+"""Test cases with an emulator and two fake machines."""
 
 import base64
 import functools
@@ -16,7 +16,12 @@ SESSIONS = '/redfish/v1/SessionService/Sessions'
 
 
 class RedfishTestCase(base.BaseTestCase):
-    """``machine`` is the machine at ``path``; ``client`` asks for it."""
+    """Test case with an emulator.
+
+    :ivar machine: `fakes.Machine` whose system is at ``path``
+    :ivar path: URL path of its ComputerSystem
+    :ivar client: Flask test client
+    """
 
     CONFIG = {}
 
@@ -33,12 +38,12 @@ class RedfishTestCase(base.BaseTestCase):
         answer = self.client.get((path or self.path) + more)
         self.assertEqual(code, answer.status_code, answer.text)
         body = answer.json
-        # Made of all the rest; it has tests of its own.
+        # Depends on all other properties, and has tests of its own.
         body.pop('@odata.etag', None)
         return body
 
     def send(self, method, more, body, code, **options):
-        """Send a body; the JSON of the answer, if it has one."""
+        """Send a body; return the JSON body of the response, if any."""
         answer = self.client.open(self.path + more, method=method,
                                   json=body, **options)
         self.assertEqual(code, answer.status_code, answer.text)
@@ -47,7 +52,7 @@ class RedfishTestCase(base.BaseTestCase):
         return answer.json if answer.data else None
 
     def check_error(self, answer):
-        """What every error response has to have (DSP0266)."""
+        """Check what DSP0266 requires of an error response; return it."""
         self.assertEqual('application/json', answer.content_type)
         error = answer.json['error']
         self.assertEqual({'code', 'message', '@Message.ExtendedInfo'},
@@ -62,19 +67,20 @@ class RedfishTestCase(base.BaseTestCase):
         return error
 
     def entries(self, body):
-        """The entries of an error body, as (key, args)."""
+        """Return the messages of an error body, as (key, args)."""
         return [(entry['MessageId'].rpartition('.')[2], entry['MessageArgs'])
                 for entry in body['error']['@Message.ExtendedInfo']]
 
 
 class AccountsTestCase(RedfishTestCase):
-    """There are accounts: of each role the one with that name.
+    """Test case with an account for each role, named like the role.
 
-    Their passwords are 'password of ROLE'; ``accounts`` is their file.
+    Their passwords are 'password of ROLE'; ``accounts`` is the path of the
+    file.
     """
 
     def setUp(self):
-        # What `super` reads when it makes the application.
+        # super().setUp() makes the application with this configuration.
         folder = tempfile.TemporaryDirectory()
         self.accounts = pathlib.Path(folder.name, 'accounts')
         self.write(*account_files.ROLES)
@@ -84,18 +90,18 @@ class AccountsTestCase(RedfishTestCase):
         self.addCleanup(folder.cleanup)
 
     def write(self, *roles):
-        """Write the accounts anew."""
+        """Replace the accounts."""
         self.accounts.write_text(''.join(
             f'{role}:{_digest(role)}:{role}\n' for role in roles))
 
     def auth(self, role, password=None):
-        """The header for HTTP Basic authentication."""
+        """Return the header for HTTP Basic authentication."""
         return {'Authorization': 'Basic ' + base64.b64encode(b'%s:%s' % (
             role.encode(), (password or 'password of ' + role).encode())
         ).decode()}
 
     def log_in(self, role='Administrator', password=None, code=201):
-        """Open a session. :returns: the answer"""
+        """Open a session and return the response."""
         answer = self.client.post(SESSIONS, json={
             'UserName': role,
             'Password': password or 'password of ' + role})
@@ -103,11 +109,11 @@ class AccountsTestCase(RedfishTestCase):
         return answer
 
     def token(self, role='Administrator'):
-        """The header for a new session."""
+        """Open a session and return the header with its token."""
         return {'X-Auth-Token': self.log_in(role).headers['X-Auth-Token']}
 
     def ask(self, path, code, method='GET', **options):
-        """Send a request; what is refused has the body of an error."""
+        """Send a request; check the status code and the body of an error."""
         answer = self.client.open(path, method=method, **options)
         self.assertEqual(code, answer.status_code, answer.text)
         if code >= 400 and method != 'HEAD':

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of machines that are attributes and nothing else, and a
-sushy-emulator over it.
+"""Fakes of the cluster and its machines, and a sushy-emulator that uses them.
 
-What the machine does with a VM has tests of its own; here it matters what is
-asked of it and what is made of its answers.
+The machines only store attributes and record calls. Tests of Redfish check
+the calls and the responses; what a real machine does has tests of its own.
 """
 
 import dataclasses
@@ -53,7 +52,7 @@ INVENTORY = inventory.Inventory(
     firmware='efi', kubevirt_version='v1.9.0')
 
 
-#: By what they are told of in `INVENTORY`.
+#: References to devices of `INVENTORY`.
 BOOT_OPTIONS = tuple(
     boot_options.Option(
         reference, boot_order.Device(
@@ -63,12 +62,12 @@ BOOT_OPTIONS = tuple(
         ('Boot0003', 'disks', 'cd', boot_order.Class.CD),
         ('Boot1001', 'interfaces', 'default', boot_order.Class.PXE)))
 
-#: Those that are a VM's own.
-KNOBS = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',
-         'PersistentNvram': 'Disabled', 'Tpm': 'None'}
+#: BIOS attributes that every VM has.
+ATTRIBUTES = {'BootMode': 'UEFI', 'SecureBoot': 'Disabled',
+              'PersistentNvram': 'Disabled', 'Tpm': 'None'}
 
 
-#: What an insert makes, with the URL that was asked for.
+#: Result of an insert, which replaces the URL.
 MEDIUM = media.Medium(
     'http://host/a.iso', 'a.iso', True, media.State.IMPORTING, 41.7,
     'TransferRunning', 'Import is running', task='attempt-1',
@@ -76,10 +75,10 @@ MEDIUM = media.Medium(
 
 
 class Machine:
-    """What `sushy_kubevirt.machine.machine.Machine` offers.
+    """Fake of `sushy_kubevirt.machine.machine.Machine`.
 
-    ``calls`` lists what was asked for; ``fails``, set to an exception, is
-    raised in its place.
+    :ivar calls: list of (method name, arguments) that would change the VM
+    :ivar fails: exception that such methods raise
     """
 
     def __init__(self, uuid, name, namespace='default'):
@@ -94,8 +93,8 @@ class Machine:
         self._boot = BootState()
         self._secure = False
         self._secure_now = False
-        self._attributes = {**KNOBS, 'QuietBoot': 'true'}
-        self._current = {**KNOBS, 'QuietBoot': 'false'}
+        self._attributes = {**ATTRIBUTES, 'QuietBoot': 'true'}
+        self._current = {**ATTRIBUTES, 'QuietBoot': 'false'}
         self._policy = power_restore_policy.Policy.LAST_STATE
         self._asset_tag = ''
         self._indicator = 'Off'
@@ -108,7 +107,7 @@ class Machine:
     def qualified_name(self):
         return f'{self.namespace}/{self.name}'
 
-    # Virtual media: what is in `media` and `certificates`
+    # Virtual media, stored in `media` and `certificates`
 
     def media_devices(self):
         return media.DEVICES
@@ -232,7 +231,7 @@ class Machine:
 
 
 class Client:
-    """What `client.Client` offers, for an API with one object at most."""
+    """Fake of `client.Client` for an API with one object at most."""
 
     def __init__(self):
         self.object = None
@@ -252,12 +251,12 @@ class Client:
         return self.object
 
     def pages(self, kind, namespace=None, **_selectors):
-        """There are no events."""
+        """List nothing: there are no Kubernetes events."""
         yield [], None
 
 
 class Cluster:
-    """What `cluster.Cluster` offers, for machines that are given."""
+    """Fake of `cluster.Cluster` with the given machines."""
 
     options = options.Options()
     vm = None
@@ -274,7 +273,7 @@ class Cluster:
         self.started = True
 
     def wait_ready(self, seconds):
-        """Whoever waits to notice events waits: there are none."""
+        """Block until the end, so that no thread reports events."""
         self.closing.wait()
         raise errors.Unavailable('closed')
 
@@ -299,13 +298,13 @@ class Cluster:
 
 
 def application(test, machines, **config):
-    """sushy-emulator's own application, with the kubevirt driver in it.
+    """Return sushy-emulator's application with the kubevirt driver.
 
-    Upstream's views know no other than ``main.app``, so it is one for all
-    tests of a process; what a test changes of it is put back.
+    Upstream's views use ``main.app``, so all tests of a process share it; a
+    cleanup restores its configuration.
 
-    :param test: the test case
-    :param machines: a `Cluster`
+    :param test: test case
+    :param machines: `Cluster`
     :param config: options of the config file
     :returns: `main.Application`
     """
@@ -313,13 +312,13 @@ def application(test, machines, **config):
     app = main.app
     before = dict(app.config)
 
-    def put_back():
+    def restore():
         app.config.clear()
         app.config.update(before)
         # Upstream's drivers, made for this configuration.
         vars(app).pop('_cache', None)
 
-    test.addCleanup(put_back)
+    test.addCleanup(restore)
     state = tempfile.TemporaryDirectory()
     test.addCleanup(state.cleanup)
     app.config.update({'SUSHY_EMULATOR_STATE_DIR': state.name,

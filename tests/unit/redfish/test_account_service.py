@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AccountService: the accounts there are, to be read."""
+"""AccountService, which is read-only."""
 
 from tests.unit.redfish import base
 
@@ -40,12 +40,12 @@ class TestAccounts(base.AccountsTestCase):
             super().ask(f'{ACCOUNTS}/{name}', 404,
                         headers=self.auth('Administrator'))
 
-    def test_ones_own_and_others(self):
+    def test_only_administrators_read_accounts_of_others(self):
         for role in 'Operator', 'ReadOnly':
             self.ask(f'{ACCOUNTS}/{role}', role=role)
             self.ask(ACCOUNTS + '/Administrator', 403, role=role)
 
-    def test_odd_names(self):
+    def test_special_characters_in_names(self):
         digest = self.accounts.read_text().split(':')[1]
         with self.accounts.open('a') as stream:
             for name in ('a b', 'ä/..', '.', '..', 'name', "'"):
@@ -64,7 +64,7 @@ class TestAccounts(base.AccountsTestCase):
             self.assertIn('Login', body['AssignedPrivileges'])
         self.ask(ROLES + '/none', 404)
 
-    def test_nothing_can_be_set(self):
+    def test_service_is_read_only(self):
         for path, body in (
                 (ROOT, {'AccountLockoutThreshold': 3}),
                 (ACCOUNTS + '/Operator', {'Password': 'secret-7'}),
@@ -83,12 +83,12 @@ class TestAccounts(base.AccountsTestCase):
             super().ask(path, 405, 'DELETE',
                         headers=self.auth('Administrator'))
 
-    def test_changes_show(self):
+    def test_collection_follows_accounts_file(self):
         self.write('Administrator', 'ReadOnly')
         self.assertEqual(2, self.ask(ACCOUNTS)['Members@odata.count'])
 
 
-class TestWithout(base.RedfishTestCase):
+class TestWithoutCredentials(base.RedfishTestCase):
 
     def test_service(self):
         body = self.get(path=ROOT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is let in, by which header, and what the others are told."""
+"""Authentication by password and token, and its errors."""
 
 import base64
 import ipaddress
@@ -16,10 +16,10 @@ OPEN = ('/redfish', '/redfish/', '/redfish/v1', '/redfish/v1/',
         '/redfish/v1/odata', '/redfish/v1/$metadata')
 
 
-class TestWithout(base.RedfishTestCase):
-    """No credentials are configured: as upstream, all is open."""
+class TestWithoutCredentials(base.RedfishTestCase):
+    """Without credentials all is open, as in upstream."""
 
-    def test_open(self):
+    def test_all_is_open(self):
         for headers in ({}, {'X-Auth-Token': 'x'},
                         {'Authorization': 'Basic !!!'},
                         {'Authorization': 'Bearer x'}):
@@ -32,7 +32,7 @@ class TestWithout(base.RedfishTestCase):
 
 class TestAuthentication(base.AccountsTestCase):
 
-    def refused(self, code, headers, path=SYSTEMS, method='GET'):
+    def assert_refused(self, code, headers, path=SYSTEMS, method='GET'):
         answer = self.ask(path, code, method, headers=headers)
         if code == 401:
             self.assertEqual(
@@ -40,7 +40,7 @@ class TestAuthentication(base.AccountsTestCase):
                 answer.headers['WWW-Authenticate'])
         return answer
 
-    def test_open(self):
+    def test_public_paths(self):
         for path in OPEN:
             for method in 'GET', 'HEAD':
                 for headers in ({}, {'X-Auth-Token': 'x'},
@@ -49,9 +49,9 @@ class TestAuthentication(base.AccountsTestCase):
                                               headers=headers)
                     self.assertEqual(200, answer.status_code, path)
             for method in 'POST', 'PATCH', 'DELETE':
-                self.refused(401, {}, path, method)
+                self.assert_refused(401, {}, path, method)
 
-    def test_everything_else_is_closed(self):
+    def test_other_paths_need_authentication(self):
         paths = [
             rule.rule.replace('<identity>', 'x').replace('<', '').replace(
                 '>', '') for rule in self.app.url_map.iter_rules()]
@@ -65,9 +65,9 @@ class TestAuthentication(base.AccountsTestCase):
             for method in ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE',
                            'OPTIONS', 'NONSENSE'):
                 if (path, method) != (base.SESSIONS, 'POST'):
-                    self.refused(401, {}, path, method)
+                    self.assert_refused(401, {}, path, method)
 
-    def test_basic(self):
+    def test_basic_authentication(self):
         answer = self.client.get(SYSTEMS, headers=self.auth('Administrator'))
         self.assertEqual(200, answer.status_code)
         with self.client:
@@ -79,8 +79,8 @@ class TestAuthentication(base.AccountsTestCase):
                      header.replace(' ', '   ') + ' '):
             self.ask(SYSTEMS, 200, headers={'Authorization': text})
 
-    def test_wrong_half_is_not_told(self):
-        answers = [self.refused(401, self.auth(*pair)) for pair in (
+    def test_wrong_name_and_wrong_password_get_the_same_error(self):
+        answers = [self.assert_refused(401, self.auth(*pair)) for pair in (
             ('Administrator', 'wrong'),
             ('nobody', 'password of Administrator'), ('nobody', 'x' * 100),
             ('Administrator', 'x' * 100),
@@ -90,29 +90,29 @@ class TestAuthentication(base.AccountsTestCase):
         self.assertEqual(1, len({tuple(sorted(
             answer.headers.items())) for answer in answers}))
 
-    def test_nonsense(self):
+    def test_malformed_authorization_header_gets_400(self):
         for value in ('', 'Basic', 'Basic !!!', 'Bearer x', 'x', 'Basic  ',
                       'Basic ' + base64.b64encode(b'nocolon').decode(),
                       'Basic ' + base64.b64encode(b'\xff:\xff').decode()):
-            answer = self.refused(400, {'Authorization': value})
+            answer = self.assert_refused(400, {'Authorization': value})
             self.assertIn('HeaderInvalid', answer.text)
 
-    def test_token(self):
+    def test_session_token(self):
         headers = self.token('Operator')
         with self.client:
             self.ask(SYSTEMS, 200, headers=headers)
             self.assertEqual('Operator', flask.g.account.name)
-        # The token alone counts.
+        # The token takes precedence over the password.
         self.ask(SYSTEMS, 200, headers={
             **headers, **self.auth('Operator', 'wrong')})
         for token in ('', 'x', headers['X-Auth-Token'][:-1], 'é'):
-            answer = self.refused(401, {'X-Auth-Token': token})
+            answer = self.assert_refused(401, {'X-Auth-Token': token})
             self.assertIn('NoValidSession', answer.text)
-        self.refused(401, {'X-Auth-Token': 'x',
-                           **self.auth('Administrator')})
+        self.assert_refused(401, {'X-Auth-Token': 'x',
+                                  **self.auth('Administrator')})
 
     def test_authentication_comes_first(self):
-        """Before the body, conditions, the method, what is accepted."""
+        """Before checks of body, conditions, method and Accept."""
         for options in ({'data': '{', 'content_type': 'text/plain'},
                         {'headers': {'If-Match': '"x"'}},
                         {'headers': {'If-None-Match': '*'}},
@@ -122,17 +122,17 @@ class TestAuthentication(base.AccountsTestCase):
             for method in 'GET', 'PATCH':
                 self.ask(self.path, 401, method, **options)
 
-    def test_password_changes(self):
+    def test_password_change_ends_access(self):
         headers = self.token()
         self.ask(SYSTEMS, 200, headers=headers)
         self.ask(SYSTEMS, 200, headers=self.auth('Administrator'))
         self.write('Operator')
         self.app.sushy_kubevirt.services.login.account('x', sure=True)
-        self.refused(401, headers)
-        self.refused(401, self.auth('Administrator'))
+        self.assert_refused(401, headers)
+        self.assert_refused(401, self.auth('Administrator'))
         self.ask(SYSTEMS, 200, headers=self.auth('Operator'))
 
-    def test_guesser(self):
+    def test_throttles_guesses(self):
         login = self.app.sushy_kubevirt.services.login
         self.useFixture(fixtures.MockPatchObject(
             login, '_throttle', login_throttle.Throttle(lambda: 1000.0)))
@@ -149,13 +149,13 @@ class TestAuthentication(base.AccountsTestCase):
                 base.SESSIONS, environ_overrides=here, json={
                     'UserName': 'Administrator', 'Password': password})
             self.assertEqual(503, answer.status_code)
-        # The owner, elsewhere.
+        # The owner at another address is not throttled.
         headers = {**self.auth('Administrator'),
                    'X-Forwarded-For': '10.0.0.1'}
         self.ask(SYSTEMS, 200, headers=headers)
 
-    def test_within_another_request(self):
-        """A login is checked once, not for each member that is expanded."""
+    def test_expand_checks_login_once(self):
+        """Not for each expanded member."""
         login = self.app.sushy_kubevirt.services.login
         check = self.useFixture(fixtures.MockPatchObject(
             login, 'check', wraps=login.check)).mock
@@ -164,8 +164,8 @@ class TestAuthentication(base.AccountsTestCase):
         self.assertIn('PowerState', answer.json['Members'][0])
         self.assertEqual(1, check.call_count)
 
-    def test_within_an_open_one(self):
-        """The root is open; what it leads to is not, not even expanded."""
+    def test_expand_of_service_root_needs_authentication(self):
+        """The service root itself is public."""
         for query in '$expand=.', '$expand=*', '$expand=.($levels=5)':
             for headers in {}, self.auth('Administrator', 'wrong'):
                 answer = self.ask('/redfish/v1/?' + query, 200,
@@ -175,17 +175,17 @@ class TestAuthentication(base.AccountsTestCase):
             answer = self.ask('/redfish/v1/?' + query, 200,
                               headers=self.auth('ReadOnly'))
             self.assertIn('Members', answer.text)
-        # A condition tells nothing either.
+        # A condition reveals no state either.
         self.ask(base.SESSIONS, 412, 'POST', headers={'If-Match': '*'},
                  json={})
 
-    def test_environ_is_not_the_clients(self):
+    def test_headers_cannot_set_the_account(self):
         for name in ('sushy_kubevirt.account', 'sushy_kubevirt_account',
                      'Sushy-KubeVirt.Account', 'X-User'):
-            self.refused(401, {name: 'Administrator'})
+            self.assert_refused(401, {name: 'Administrator'})
 
 
-class TestSource(base.RedfishTestCase):
+class TestClientAddress(base.RedfishTestCase):
 
     def source(self, forwarded, *trusted, address='10.0.0.1'):
         services = self.app.sushy_kubevirt.services
@@ -196,13 +196,13 @@ class TestSource(base.RedfishTestCase):
                 headers=headers, environ_base={'REMOTE_ADDR': address}):
             return authentication.client_address()
 
-    def test_nobody_is_trusted(self):
+    def test_ignores_forwarded_header_without_trusted_proxy(self):
         self.assertEqual('10.0.0.1', self.source('1.1.1.1'))
         self.assertEqual('10.0.0.1', self.source('1.1.1.1', '10.0.0.2'))
 
-    def test_proxies(self):
+    def test_trusted_proxies(self):
         self.assertEqual('1.1.1.1', self.source('1.1.1.1', '10.0.0.1'))
-        # What comes before was written by the client.
+        # Earlier addresses were written by the client.
         self.assertEqual('1.1.1.1', self.source('2.2.2.2, 1.1.1.1',
                                                 '10.0.0.0/24'))
         self.assertEqual('2.2.2.2', self.source('2.2.2.2, 10.0.0.9',
@@ -210,7 +210,7 @@ class TestSource(base.RedfishTestCase):
         self.assertEqual('1.1.1.1', self.source(
             '1.1.1.1', '10.0.0.1', address='::ffff:10.0.0.1'))
 
-    def test_nonsense(self):
+    def test_ignores_invalid_addresses(self):
         for text in ('', 'x', ',', '1.1.1.1, x', 'x' * 1000, '\xe9'):
             self.assertEqual('10.0.0.1', self.source(text, '10.0.0.1'))
         self.assertEqual('', self.source('x', '10.0.0.1', address=''))

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each role may do, route by route."""
+"""Privileges of each role, by route."""
 
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.services import account_files
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
-# Path below /redfish/v1/, method: the roles that may.
-EVERYBODY = ('Administrator', 'Operator', 'ReadOnly')
-CHANGERS = ('Administrator', 'Operator')
+ALL_ROLES = ('Administrator', 'Operator', 'ReadOnly')
+OPERATORS = ('Administrator', 'Operator')
 ADMINISTRATOR = ('Administrator',)
 
-# As in DMTF's privilege registry.
+# Path below /redfish/v1/, method, allowed roles; as in DMTF's privilege
+# registry.
 EXPECTED = (
-    ('Systems', 'GET', EVERYBODY),
-    ('Systems/<identity>', 'GET', EVERYBODY),
-    ('Systems/<identity>', 'HEAD', EVERYBODY),
-    ('Systems/<identity>', 'PATCH', CHANGERS),
-    ('Systems/<identity>/Actions/ComputerSystem.Reset', 'POST', CHANGERS),
-    ('Systems/<identity>/BIOS/Settings', 'PATCH', CHANGERS),
-    ('Systems/<identity>/LogServices/Log', 'PATCH', CHANGERS),
-    ('Systems/<identity>/VirtualMedia/<device>', 'GET', EVERYBODY),
+    ('Systems', 'GET', ALL_ROLES),
+    ('Systems/<identity>', 'GET', ALL_ROLES),
+    ('Systems/<identity>', 'HEAD', ALL_ROLES),
+    ('Systems/<identity>', 'PATCH', OPERATORS),
+    ('Systems/<identity>/Actions/ComputerSystem.Reset', 'POST', OPERATORS),
+    ('Systems/<identity>/BIOS/Settings', 'PATCH', OPERATORS),
+    ('Systems/<identity>/LogServices/Log', 'PATCH', OPERATORS),
+    ('Systems/<identity>/VirtualMedia/<device>', 'GET', ALL_ROLES),
     ('Systems/<identity>/VirtualMedia/<device>', 'PATCH', ADMINISTRATOR),
     ('<string:resource>/<identity>/VirtualMedia/<device>', 'PATCH',
      ADMINISTRATOR),
@@ -30,33 +30,33 @@ EXPECTED = (
      ADMINISTRATOR),
     ('Systems/<identity>/VirtualMedia/<device>/Certificates/<certificate>',
      'DELETE', ADMINISTRATOR),
-    ('CertificateService', 'GET', EVERYBODY),
+    ('CertificateService', 'GET', ALL_ROLES),
     ('CertificateService/CertificateLocations', 'GET', ADMINISTRATOR),
     ('CertificateService/Actions/CertificateService.ReplaceCertificate',
      'POST', ADMINISTRATOR),
-    ('Managers/<identity>', 'GET', EVERYBODY),
+    ('Managers/<identity>', 'GET', ALL_ROLES),
     ('Managers/<identity>', 'PATCH', ADMINISTRATOR),
     ('Managers/<identity>/Actions/Manager.Reset', 'POST', ADMINISTRATOR),
     ('Managers/<identity>/EthernetInterfaces/<one>', 'PATCH', ADMINISTRATOR),
-    ('Chassis/<identity>', 'PATCH', CHANGERS),
-    ('UpdateService/Actions/UpdateService.SimpleUpdate', 'POST', CHANGERS),
-    ('SessionService', 'GET', EVERYBODY),
+    ('Chassis/<identity>', 'PATCH', OPERATORS),
+    ('UpdateService/Actions/UpdateService.SimpleUpdate', 'POST', OPERATORS),
+    ('SessionService', 'GET', ALL_ROLES),
     ('SessionService', 'PATCH', ADMINISTRATOR),
-    ('SessionService/Sessions', 'GET', EVERYBODY),
-    ('AccountService', 'GET', EVERYBODY),
+    ('SessionService/Sessions', 'GET', ALL_ROLES),
+    ('AccountService', 'GET', ALL_ROLES),
     ('AccountService', 'PATCH', ADMINISTRATOR),
-    ('AccountService/Accounts', 'GET', EVERYBODY),
+    ('AccountService/Accounts', 'GET', ALL_ROLES),
     ('AccountService/Accounts', 'POST', ADMINISTRATOR),
-    ('AccountService/Roles/<role_id>', 'GET', EVERYBODY),
+    ('AccountService/Roles/<role_id>', 'GET', ALL_ROLES),
     ('AccountService/Roles/<role_id>', 'PATCH', ADMINISTRATOR),
     ('EventService', 'PATCH', ADMINISTRATOR),
     ('EventService/Actions/EventService.SubmitTestEvent', 'POST',
      ADMINISTRATOR),
-    ('EventService/Subscriptions', 'POST', CHANGERS),
-    ('EventService/SSE', 'GET', EVERYBODY),
-    ('TaskService/Tasks/<task>', 'GET', EVERYBODY),
+    ('EventService/Subscriptions', 'POST', OPERATORS),
+    ('EventService/SSE', 'GET', ALL_ROLES),
+    ('TaskService/Tasks/<task>', 'GET', ALL_ROLES),
     ('TaskService/Tasks/<task>', 'DELETE', ADMINISTRATOR),
-    ('Registries', 'GET', EVERYBODY),
+    ('Registries', 'GET', ALL_ROLES),
     ('SystemsAndMore', 'PATCH', ADMINISTRATOR),
     ('Unheard/Of', 'POST', ADMINISTRATOR),
 )
@@ -64,7 +64,7 @@ EXPECTED = (
 
 class TestPrivileges(base.AccountsTestCase):
 
-    def test_table(self):
+    def test_roles_match_privilege_registry(self):
         for path, method, roles in EXPECTED:
             needed = authorization.required_privileges(
                 '/redfish/v1/' + path, method)
@@ -73,7 +73,7 @@ class TestPrivileges(base.AccountsTestCase):
                 if not set(needed).isdisjoint(privileges)},
                 f'{method} {path}')
 
-    def test_enforced(self):
+    def test_read_only_role_cannot_reset(self):
         reset = self.path + '/Actions/ComputerSystem.Reset'
         for role, code in (('ReadOnly', 403), ('Operator', 204),
                            ('Administrator', 204)):
@@ -86,18 +86,18 @@ class TestPrivileges(base.AccountsTestCase):
                 self.ask(self.path, 200, headers=headers)
         self.assertEqual(4, len(self.machine.calls))
 
-    def test_before_anything_is_looked_up(self):
+    def test_privilege_is_checked_before_lookup_and_body(self):
         for path in self.path, '/redfish/v1/Systems/none':
             self.ask(path, 403, 'PATCH', headers=self.auth('ReadOnly'),
                      json={'Boot': 'nonsense'})
 
-    def test_what_is_not_there(self):
+    def test_unknown_routes_get_404_before_403(self):
         headers = self.auth('ReadOnly')
         self.ask('/redfish/v1/none', 404, headers=headers)
         self.ask('/redfish/v1/none', 404, 'POST', headers=headers)
         self.ask('/redfish/v1/Systems', 405, 'DELETE', headers=headers)
 
-    def test_every_write_of_a_reader(self):
+    def test_read_only_role_cannot_write(self):
         for rule in self.app.url_map.iter_rules():
             for method in rule.methods - {'GET', 'HEAD', 'OPTIONS'}:
                 if (rule.rule, method) == (base.SESSIONS, 'POST'):
@@ -108,7 +108,7 @@ class TestPrivileges(base.AccountsTestCase):
                          json={})
         self.assertEqual([], self.machine.calls)
 
-    def test_role_changes(self):
+    def test_role_change_takes_effect(self):
         headers = self.auth('Operator')
         body = {'json': {'ResetType': 'ForceRestart'}, 'headers': headers}
         reset = self.path + '/Actions/ComputerSystem.Reset'

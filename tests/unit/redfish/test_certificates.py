@@ -20,11 +20,11 @@ class TestCertificates(base.RedfishTestCase):
         return self.client.post(self.path, json={
             'CertificateString': text, 'CertificateType': kind})
 
-    def test_life(self):
+    def test_create_read_delete(self):
         self.assertEqual([], self.get()['Members'])
         self.assertEqual(['PEM'],
                          self.get()['@Redfish.SupportedCertificates'])
-        # What stands around it is left out.
+        # Text around the PEM block is dropped.
         answer = self.post('A comment\r\n' + PEM.replace('\n', '\r\n'))
         self.assertEqual(201, answer.status_code)
         self.assertEqual(self.path + '/1', answer.headers['Location'])
@@ -41,13 +41,13 @@ class TestCertificates(base.RedfishTestCase):
         self.get('/1', code=404)
         self.send('DELETE', '/1', None, 404)
 
-    def test_below_the_manager(self):
+    def test_certificates_of_manager(self):
         self.post()
         self.path = self.path.replace('Systems', 'Managers')
         body = self.get('/1')
         self.assertEqual(self.path + '/1', body['@odata.id'])
 
-    def test_refused(self):
+    def test_rejects_invalid_certificates(self):
         for text, kind in (('', 'PEM'), ('x', 'PEM'), (PEM[:200], 'PEM'),
                            (PEM + OTHER, 'PEM'), (PEM + KEY, 'PEM'),
                            (KEY, 'PEM'), (PEM, 'PKCS7'), (PEM, 'PEMchain'),
@@ -61,7 +61,7 @@ class TestCertificates(base.RedfishTestCase):
             self.send('POST', '', body, 400)
         self.assertEqual([], self.machine.calls)
 
-    def test_what_somebody_else_wrote(self):
+    def test_unparsable_stored_certificate(self):
         self.machine.certificates.append(media.Certificate('1', 'nonsense'))
         body = self.get('/1')
         self.assertEqual('nonsense', body['CertificateString'])
@@ -84,7 +84,7 @@ class TestCertificates(base.RedfishTestCase):
         answer = self.replace({'@odata.id': managers + '/2'}, text=PEM)
         self.assertEqual(managers + '/3', answer.headers['Location'])
 
-    def test_replace_refused(self):
+    def test_rejects_invalid_replacement(self):
         self.post()
         for uri, code in ((self.path + '/2', 404), (self.path, 404),
                           ('/redfish/v1/', 404), ({}, 404), (7, 400),
@@ -96,7 +96,7 @@ class TestCertificates(base.RedfishTestCase):
         self.replace(self.path + '/1', 400, Nonsense=1)
         self.assertEqual(PEM, self.get('/1')['CertificateString'])
 
-    def test_locations(self):
+    def test_certificate_locations(self):
         self.post()
         body = self.get(path=SERVICE)
         for where in (body['CertificateLocations']['@odata.id'],

@@ -10,7 +10,7 @@ RESET = '/Actions/ComputerSystem.Reset'
 DEFAULT_ORDER = '/Actions/ComputerSystem.SetDefaultBootOrder'
 
 
-class TestBody(base.RedfishTestCase):
+class TestGet(base.RedfishTestCase):
 
     def test_full_body(self):
         self.assertEqual({
@@ -95,7 +95,7 @@ class TestBody(base.RedfishTestCase):
                 self.assertNotIn(f'property {name} is not in the list',
                                  answer.get_data(True))
 
-    def test_every_link_answers(self):
+    def test_all_links_resolve(self):
         def links(value):
             if isinstance(value, dict):
                 for name, inner in value.items():
@@ -132,7 +132,7 @@ class TestBody(base.RedfishTestCase):
             self.assertEqual(state.value, body['PowerState'])
             self.assertEqual(shown, body['Status']['State'])
 
-    def test_boot_is_read_back(self):
+    def test_boot_override(self):
         self.machine._boot = fakes.BootState(
             boot.Target.CD, boot.Enabled.ONCE, boot.Mode.LEGACY)
         body = self.get()['Boot']
@@ -140,7 +140,7 @@ class TestBody(base.RedfishTestCase):
         self.assertEqual('Once', body['BootSourceOverrideEnabled'])
         self.assertEqual('Legacy', body['BootSourceOverrideMode'])
 
-    def test_cannot_start(self):
+    def test_start_failure_is_critical(self):
         self.machine._problem = power_state.Problem(
             'ErrorUnschedulable', '0/1 nodes are available')
         status = self.get()['Status']
@@ -172,14 +172,14 @@ class TestPatch(base.RedfishTestCase):
     def patch(self, body, code=204):
         return self.send('PATCH', '', body, code)
 
-    def test_boot_is_one_call(self):
+    def test_boot_change_is_one_call(self):
         self.patch({'Boot': {'BootSourceOverrideTarget': 'Pxe',
                              'BootSourceOverrideEnabled': 'Once',
                              'BootSourceOverrideMode': 'UEFI'}})
         self.assertEqual([('set_boot', boot.Target.PXE, boot.Enabled.ONCE,
                            boot.Mode.UEFI)], self.machine.calls)
 
-    def test_boot_parts(self):
+    def test_partial_boot_changes(self):
         self.patch({'Boot': {'BootSourceOverrideMode': 'Legacy'}})
         self.patch({'Boot': {'BootSourceOverrideEnabled': 'Disabled'}})
         self.patch({'Boot': {'BootSourceOverrideTarget': 'None'}})
@@ -202,7 +202,7 @@ class TestPatch(base.RedfishTestCase):
         self.assertEqual([('set_boot', None, boot.Enabled.ONCE, None)],
                          self.machine.calls)
 
-    def test_indicator(self):
+    def test_sets_indicator(self):
         self.patch({'IndicatorLED': 'Blinking'})
         self.patch({'LocationIndicatorActive': True})
         self.patch({'LocationIndicatorActive': False})   # it is off
@@ -218,7 +218,7 @@ class TestPatch(base.RedfishTestCase):
               ['LocationIndicatorActive', 'IndicatorLED'])],
             self.entries(body))
 
-    def test_all_or_nothing(self):
+    def test_invalid_property_prevents_all_changes(self):
         body = self.patch({
             'IndicatorLED': 'Purple',
             'PowerState': 'On',
@@ -244,7 +244,7 @@ class TestPatch(base.RedfishTestCase):
                          entry['RelatedProperties'])
         self.assertIn('None, Pxe, Hdd, Cd', entry['Message'])
 
-    def test_target_the_vm_has_no_device_for(self):
+    def test_rejects_target_without_device(self):
         self.machine.boot_targets = lambda: (boot.Target.HDD,)
         body = self.patch(
             {'Boot': {'BootSourceOverrideTarget': 'Cd'}}, 400)
@@ -252,7 +252,7 @@ class TestPatch(base.RedfishTestCase):
             [('PropertyValueNotInList', ['Cd', 'BootSourceOverrideTarget'])],
             self.entries(body))
 
-    def test_http_boot(self):
+    def test_rejects_http_boot(self):
         body = self.patch({'Boot': {
             'BootSourceOverrideTarget': 'UefiHttp',
             'HttpBootUri': 'http://x/'}}, 400)
@@ -262,7 +262,7 @@ class TestPatch(base.RedfishTestCase):
             ('PropertyNotWritable', ['HttpBootUri'])], self.entries(body))
         self.assertIn('HTTP', body['error']['message'])
 
-    def test_nothing_to_do(self):
+    def test_rejects_empty_patch(self):
         for body in {}, {'Boot': {}}, {'@odata.etag': 'x'}:
             self.assertEqual(
                 'NoOperation', self.entries(self.patch(body, 400))[0][0])
@@ -270,7 +270,7 @@ class TestPatch(base.RedfishTestCase):
     def test_annotations_are_ignored(self):
         self.patch({'@odata.id': 'x', 'IndicatorLED': 'Lit'})
 
-    def test_wrong_types(self):
+    def test_rejects_wrong_types(self):
         for body, name in (({'Boot': 'Pxe'}, 'Boot'),
                            ({'Boot': None}, 'Boot'),
                            ({'Boot': ['Pxe']}, 'Boot'),
@@ -283,7 +283,7 @@ class TestPatch(base.RedfishTestCase):
             self.assertEqual('PropertyValueTypeError', key)
             self.assertEqual(name, args[1])
 
-    def test_refused_by_the_machine(self):
+    def test_maps_errors_of_the_machine(self):
         change = {'Boot': {'BootSourceOverrideMode': 'Legacy'}}
         self.machine.fails = errors.Rejected('admission webhook: no')
         body = self.patch(change, 409)
@@ -305,7 +305,7 @@ class TestReset(base.RedfishTestCase):
     def reset(self, body, code=204):
         return self.send('POST', RESET, body, code)
 
-    def test_each(self):
+    def test_every_reset_type(self):
         kinds = [kind for kind in power_state.ResetType
                  if kind is not power_state.ResetType.NMI]
         for kind in kinds:
@@ -313,7 +313,7 @@ class TestReset(base.RedfishTestCase):
         self.assertEqual([('reset', kind) for kind in kinds],
                          self.machine.calls)
 
-    def test_unknown(self):
+    def test_rejects_unknown_reset_types(self):
         for kind in 'Nmi', 'Suspend', 'off', '':
             body = self.reset({'ResetType': kind}, 400)
             self.assertEqual(
@@ -323,11 +323,11 @@ class TestReset(base.RedfishTestCase):
             self.assertIn('PushPowerButton', body['error']['message'])
         self.assertEqual([], self.machine.calls)
 
-    def test_nmi(self):
+    def test_rejects_nmi(self):
         body = self.reset({'ResetType': 'Nmi'}, 400)
         self.assertIn('diagnostic interrupt', body['error']['message'])
 
-    def test_parameters(self):
+    def test_rejects_invalid_parameters(self):
         for given, key in (({}, 'ActionParameterMissing'),
                            ({'ResetType': 1},
                             'ActionParameterValueTypeError'),
@@ -339,7 +339,7 @@ class TestReset(base.RedfishTestCase):
             self.assertEqual(key, self.entries(body)[0][0])
         self.assertEqual([], self.machine.calls)
 
-    def test_wrong_state(self):
+    def test_wrong_state_gets_409(self):
         self.machine.fails = errors.WrongState('default/vm-a is off')
         body = self.reset({'ResetType': 'ForceRestart'}, 409)
         self.assertEqual([('PropertyValueResourceConflict',

@@ -18,31 +18,31 @@ RESET = '/Actions/ComputerSystem.Reset'
 
 class TestMessages(base.base.BaseTestCase):
 
-    def test_arguments(self):
+    def test_arguments_are_not_expanded_again(self):
         found = messages.message('PropertyValueTypeError', '%2 %1', 'Name')
         self.assertEqual(
             "The value '%2 %1' for the property Name is not a type that the "
             'property can accept.', found['Message'])
         self.assertEqual(['%2 %1', 'Name'], found['MessageArgs'])
 
-    def test_long_values_are_cut(self):
+    def test_truncates_long_values(self):
         found = messages.message('PropertyUnknown', 'x' * 10000)
         self.assertLess(len(found['Message']), 400)
 
-    def test_values_as_the_client_wrote_them(self):
+    def test_arguments_are_json(self):
         for value, text in ((None, 'null'), (True, 'true'), (5, '5'),
                             (['On', None], '["On", null]'), ('On', 'On')):
             found = messages.message('PropertyValueTypeError', value, 'Name')
             self.assertEqual(text, found['MessageArgs'][0])
 
-    def test_values_nested_too_deep_to_be_written(self):
+    def test_deeply_nested_value(self):
         value = []
         for _ in range(5000):
             value = [value]
         found = messages.message('PropertyValueTypeError', value, 'Name')
         self.assertEqual('(list)', found['MessageArgs'][0])
 
-    def test_all_messages_can_be_made(self):
+    def test_all_messages_can_be_formatted(self):
         for key in messages._MESSAGES:
             messages.message(key, 'one', 'two', 'three')
 
@@ -55,12 +55,12 @@ class TestMachineErrors(base.RedfishTestCase):
         self.assertEqual(code, answer.status_code)
         return answer, self.check_error(answer)
 
-    def test_deleted_a_moment_ago(self):
+    def test_deleted_machine_gets_404(self):
         self.machine.fails = errors.MachineNotFound('default/vm-a')
         _answer, error = self.reset(404)
         self.assertIn('ResourceNotFound', error['code'])
 
-    def test_unavailable(self):
+    def test_unavailable_cluster_gets_503(self):
         self.machine.fails = errors.Unavailable('connection refused', 2.3)
         answer, error = self.reset(503)
         self.assertEqual('3', answer.headers['Retry-After'])
@@ -74,7 +74,7 @@ class TestMachineErrors(base.RedfishTestCase):
             self.assertEqual('5', answer.headers['Retry-After'])
             self.check_error(answer)
 
-    def test_access_denied(self):
+    def test_access_denied_gets_500(self):
         self.machine.fails = errors.AccessDenied(
             'the account may not patch virtualmachines.kubevirt.io',
             'patch', 'virtualmachines.kubevirt.io', 'default')
@@ -83,17 +83,17 @@ class TestMachineErrors(base.RedfishTestCase):
         self.assertIn('may not patch virtualmachines', error['message'])
         self.assertNotIn('Retry-After', answer.headers)
 
-    def test_unsupported(self):
+    def test_unsupported_operation_gets_501(self):
         self.machine.fails = errors.Unsupported('KubeVirt cannot')
         _answer, error = self.reset(501)
         self.assertIn('KubeVirt cannot', error['message'])
 
-    def test_broken_configuration(self):
+    def test_configuration_error_hides_details(self):
         self.machine.fails = errors.ConfigError('/root/secret is gone')
         _answer, error = self.reset(500)
         self.assertNotIn('secret', json.dumps(error))
 
-    def test_unexpected(self):
+    def test_unexpected_exception_hides_details(self):
         self.machine.fails = KeyError('internals')
         _answer, error = self.reset(500)
         self.assertIn('InternalError', error['code'])
@@ -102,7 +102,7 @@ class TestMachineErrors(base.RedfishTestCase):
     def test_unexpected_in_debug_mode(self):
         self.app.debug = True
         self.addCleanup(setattr, self.app, 'debug', False)
-        self.test_unexpected()
+        self.test_unexpected_exception_hides_details()
 
 
 class TestRequests(base.RedfishTestCase):
@@ -112,23 +112,23 @@ class TestRequests(base.RedfishTestCase):
         self.assertEqual(code, answer.status_code, answer.text)
         return answer, self.check_error(answer)
 
-    def test_unknown_route(self):
-        for path in ('/redfish/v1/Nonsense', '/', '/x', '/redfish/v1/Systems'
-                     '/%s/Nonsense' % fakes.A, '/static/x'):
+    def test_unknown_route_gets_404(self):
+        for path in ('/redfish/v1/Nonsense', '/', '/x', '/static/x',
+                     f'/redfish/v1/Systems/{fakes.A}/Nonsense'):
             _answer, error = self.ask('GET', path, 404)
             self.assertIn('ResourceMissingAtURI', error['code'])
 
-    def test_unknown_system(self):
+    def test_unknown_system_gets_404(self):
         _answer, error = self.ask('GET', '/redfish/v1/Systems/none', 404)
         self.assertEqual(['ComputerSystem', 'none'],
                          error['@Message.ExtendedInfo'][0]['MessageArgs'])
 
-    def test_method(self):
+    def test_unsupported_method_gets_405(self):
         answer, error = self.ask('DELETE', self.path, 405)
         self.assertIn('PATCH', answer.headers['Allow'])
         self.assertIn('OperationNotAllowed', error['code'])
 
-    def test_bodies(self):
+    def test_malformed_bodies_get_400(self):
         json_type = {'content_type': 'application/json'}
         for body in ('', '{', '[]', '"On"', 'null', '1', '[' * 100000,
                      b'\xff', '{"ResetType": "On"', '{"a":' * 5000):
@@ -140,7 +140,7 @@ class TestRequests(base.RedfishTestCase):
                                           **json_type)
                 self.assertIn('MalformedJSON', error['code'])
 
-    def test_bodies_of_upstreams_routes(self):
+    def test_malformed_bodies_of_upstream_routes_get_400(self):
         chassis = '/redfish/v1/Chassis/' + fakes.A
         for path, method in (
                 (chassis, 'PATCH'),
@@ -153,21 +153,21 @@ class TestRequests(base.RedfishTestCase):
                 self.ask(method, path, 400, data=body,
                          content_type='application/json')
 
-    def test_content_type(self):
+    def test_unsupported_content_type_gets_415(self):
         _answer, error = self.ask(
             'POST', self.path + RESET, 415, data='{"ResetType": "On"}',
             content_type='text/plain')
         self.assertIn('text/plain', error['message'])
         self.assertEqual([], self.machine.calls)
 
-    def test_too_long(self):
+    def test_long_body_gets_413(self):
         _answer, error = self.ask(
             'PATCH', self.path, 413, data='x' * (payload.MAX_BODY + 1),
             content_type='application/json')
         self.assertIn('PayloadTooLarge', error['code'])
 
-    def test_chunk_that_ends_too_early(self):
-        # What is behind it in memory is no part of the body.
+    def test_truncated_chunk_gets_400(self):
+        # Werkzeug would return uninitialized memory as the body.
         with self.app.test_request_context(
                 self.path, method='PATCH', content_type='application/json',
                 environ_overrides={
@@ -178,8 +178,8 @@ class TestRequests(base.RedfishTestCase):
             self.assertRaises(http.BadRequest, payload.check)
             self.assertRaises(http.BadRequest, flask.request.get_data)
 
-    def test_many_and_long_names(self):
-        for body in ({'x%d' % number: 1 for number in range(20000)},
+    def test_limits_size_of_error(self):
+        for body in ({f'x{number}': 1 for number in range(20000)},
                      {'x' * 250000: 1}):
             answer, error = self.ask('PATCH', self.path, 400, json=body)
             self.assertLessEqual(len(error['@Message.ExtendedInfo']), 20)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nonsense, sent to every route there is, also those added later.
+"""Invalid requests to every route, including routes added later.
 
-Nothing may be answered with 500, and every error has the body of one.
+No response has status 500, and every error has a valid error body.
 """
 
 import random
@@ -55,7 +55,7 @@ class TestEveryRoute(base.RedfishTestCase):
                     lambda match: test_system_access.ARGUMENTS.get(
                         match[1], identity), rule.rule)
 
-    def test_nonsense(self):
+    def test_invalid_requests_get_valid_errors(self):
         for path in self.paths():
             for method in METHODS:
                 options = {}

@@ -28,8 +28,8 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual('Haswell', body['Model'])
         self.get('/Processors/CPU2', code=404)
 
-    def test_processors_without_end(self):
-        # KubeVirt takes that of a VM that is off.
+    def test_limits_number_of_processors(self):
+        # KubeVirt accepts this number for a VM that is off.
         self.machine._inventory = inventory.Inventory(
             cpus=inventory.Cpus(sockets=10 ** 18), memory_bytes=0)
         self.assertEqual(10 ** 18,
@@ -38,7 +38,7 @@ class TestDevices(base.RedfishTestCase):
         self.get('/Processors/CPU0')
         self.get('/Processors/CPU9999', code=404)
 
-    def test_interfaces(self):
+    def test_ethernet_interfaces(self):
         paths = self.members('/EthernetInterfaces')
         body = self.get(path=paths[0])
         self.assertEqual('02:00:00:00:00:01', body['MACAddress'])
@@ -61,15 +61,15 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual('Absent', cd['Status']['State'])
         self.get('/SimpleStorage/none', code=404)
 
-    def test_the_size_of_a_medium_is_none_of_a_disk(self):
-        # Ironic takes the smallest one for the disk to install on.
+    def test_cdrom_has_no_capacity(self):
+        # Ironic installs on the smallest device with a capacity.
         self.machine._inventory = dataclasses.replace(
             fakes.INVENTORY, disks=(inventory.Disk(
                 'cd', 'cdrom', 'sata', 5 * 2 ** 30, source='dataVolume'),))
         [cd] = self.get('/SimpleStorage/sata')['Devices']
         self.assertNotIn('CapacityBytes', cd)
 
-    def test_nothing_known(self):
+    def test_unknown_inventory(self):
         self.machine._inventory = inventory.Inventory(
             cpus=inventory.Cpus(), memory_bytes=512 * 2 ** 20)
         body = self.get()
@@ -79,14 +79,14 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual([], self.members('/SimpleStorage'))
         self.get('/Processors/CPU0')
 
-    def test_architectures(self):
+    def test_processor_architectures(self):
         for name, expected in (('arm64', 'ARM'), ('s390x', 'OEM')):
             self.machine._inventory = dataclasses.replace(
                 fakes.INVENTORY, cpus=inventory.Cpus(architecture=name))
             self.assertEqual(expected, self.get('/Processors/CPU0')[
                 'ProcessorArchitecture'])
 
-    def test_interfaces_in_the_guest(self):
+    def test_mac_address_of_the_guest(self):
         [nic] = self.machine._inventory.nics[:1]
         self.machine._inventory = dataclasses.replace(
             fakes.INVENTORY, nics=(dataclasses.replace(
@@ -98,7 +98,7 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual('Disabled', body['Status']['State'])
 
     def test_storage(self):
-        # The CD-ROM drive is none.
+        # The controller of the CD-ROM drive is not listed.
         self.assertEqual([self.path + '/Storage/virtio'],
                          self.members('/Storage'))
         here = self.path + '/Storage/virtio'
@@ -117,7 +117,7 @@ class TestDevices(base.RedfishTestCase):
         more = self.get(path=drives + '/more')
         self.assertNotIn('CapacityBytes', more)
         self.assertEqual([], more['Links']['Volumes'])
-        # A volume has a size.
+        # Only disks of known size have a volume.
         [volume] = self.members('/Storage/virtio/Volumes')
         self.assertEqual(root['Links']['Volumes'], [{'@odata.id': volume}])
         body = self.get(path=volume)
@@ -130,7 +130,7 @@ class TestDevices(base.RedfishTestCase):
             self.get('/Storage' + more, code=404)
         self.get(path=drives + '/cd', code=404)
 
-    def test_volumes_are_not_made_here(self):
+    def test_rejects_creation_of_volumes(self):
         body = self.send('POST', '/Storage/virtio/Volumes',
                          {'CapacityBytes': 1}, 400)
         self.assertEqual('CreateLimitReachedForResource',
@@ -148,18 +148,18 @@ class TestDevices(base.RedfishTestCase):
 
 class TestFirmware(base.RedfishTestCase):
 
-    def test_bios(self):
+    def test_bios_attributes(self):
         body = self.get('/Bios')
-        self.assertEqual({**fakes.KNOBS, 'QuietBoot': 'false'},
+        self.assertEqual({**fakes.ATTRIBUTES, 'QuietBoot': 'false'},
                          body['Attributes'])
         settings = body['@Redfish.Settings']
         self.assertEqual(['OnReset'], settings['SupportedApplyTimes'])
         self.assertNotIn('Time', settings)
         pending = self.get(path=settings['SettingsObject']['@odata.id'])
-        self.assertEqual({**fakes.KNOBS, 'QuietBoot': 'true'},
+        self.assertEqual({**fakes.ATTRIBUTES, 'QuietBoot': 'true'},
                          pending['Attributes'])
 
-    def test_settings_that_are_applied(self):
+    def test_applied_settings(self):
         started = '2026-01-01T00:00:00Z'
         self.machine._inventory = dataclasses.replace(
             fakes.INVENTORY, started=started)
@@ -168,7 +168,7 @@ class TestFirmware(base.RedfishTestCase):
         [message] = settings['Messages']
         self.assertEqual('OK', message['MessageSeverity'])
 
-    def test_registry(self):
+    def test_attribute_registry(self):
         name = self.get('/Bios')['AttributeRegistry']
         where = self.get(path='/redfish/v1/Registries/' + name)
         self.assertEqual(name, where['Registry'])
@@ -176,7 +176,7 @@ class TestFirmware(base.RedfishTestCase):
         self.assertEqual(name, registry['Id'])
         found = {entry['AttributeName']: entry for entry in
                  registry['RegistryEntries']['Attributes']}
-        self.assertEqual(set(fakes.KNOBS), set(found))
+        self.assertEqual(set(fakes.ATTRIBUTES), set(found))
         self.assertEqual(
             ['UEFI', 'Legacy'],
             [value['ValueName'] for value in found['BootMode']['Value']])
@@ -193,7 +193,7 @@ class TestFirmware(base.RedfishTestCase):
         self.assertEqual([('set_attributes', {'A': 1})] * 3,
                          self.machine.calls)
 
-    def test_upstreams_path(self):
+    def test_path_of_upstream(self):
         for more in '', '/Settings':
             self.assertEqual(self.get('/Bios' + more),
                              self.get('/BIOS' + more))
@@ -201,13 +201,13 @@ class TestFirmware(base.RedfishTestCase):
         self.send('POST', '/BIOS/Actions/Bios.ResetBios', {}, 204)
         self.assertEqual(2, len(self.machine.calls))
 
-    def test_change(self):
+    def test_patch_attributes(self):
         self.send('PATCH', '/Bios/Settings',
                   {'Attributes': {'A': 'x', 'B': 2, 'C': True}}, 204)
         self.assertEqual([('set_attributes', {'A': 'x', 'B': 2, 'C': True})],
                          self.machine.calls)
 
-    def test_bad_changes(self):
+    def test_rejects_invalid_attributes(self):
         for body, key in (
                 ({}, 'PropertyMissing'),
                 ({'Attributes': None}, 'PropertyValueTypeError'),
@@ -246,7 +246,7 @@ class TestFirmware(base.RedfishTestCase):
         self.assertEqual('UserMode', body['SecureBootMode'])
         for name, value in (('BootMode', 'Legacy'),
                             ('PersistentNvram', 'Enabled')):
-            self.machine._current = {**fakes.KNOBS, name: value}
+            self.machine._current = {**fakes.ATTRIBUTES, name: value}
             self.assertNotIn('SecureBootMode', self.get('/SecureBoot'))
         self.send('PATCH', '/SecureBoot', {'SecureBootEnable': False}, 204)
         self.assertEqual([('set_secure_boot', False)], self.machine.calls)
@@ -262,7 +262,7 @@ class TestFirmware(base.RedfishTestCase):
 
 class TestBootOptions(base.RedfishTestCase):
 
-    def test_members(self):
+    def test_boot_options(self):
         members = [member['@odata.id'] for member in
                    self.get('/BootOptions')['Members']]
         root, cd, nic = [self.get(path=member) for member in members]
@@ -278,7 +278,7 @@ class TestBootOptions(base.RedfishTestCase):
                          nic['RelatedItem'][0]['@odata.id'])
         self.get('/BootOptions/Boot0002', code=404)
 
-    def test_order(self):
+    def test_set_boot_order(self):
         self.send('PATCH', '', {'Boot': {'BootOrder': ['Boot0001']}}, 204)
         self.send('PATCH', '', {'Boot': {
             'BootOrder': ['Boot0003'], 'BootSourceOverrideTarget': 'Pxe'}},
@@ -288,7 +288,7 @@ class TestBootOptions(base.RedfishTestCase):
             ('set_boot', boot.Target.PXE, None, None,
              {'order': ('Boot0003',)})], self.machine.calls)
 
-    def test_bad_order(self):
+    def test_rejects_invalid_boot_order(self):
         for order in (None, 'Boot0001', [1], [None], {}):
             self.send('PATCH', '', {'Boot': {'BootOrder': order}}, 400)
         self.machine.fails = errors.InvalidValue('BootOrder', 'Boot9', ['x'])
@@ -296,7 +296,7 @@ class TestBootOptions(base.RedfishTestCase):
         self.assertIn('Boot9', body['error']['message'])
         self.assertEqual([], self.machine.calls)
 
-    def test_default_order(self):
+    def test_set_default_boot_order(self):
         path = '/Actions/ComputerSystem.SetDefaultBootOrder'
         self.send('POST', path, {}, 204)
         self.send('POST', path, {'x': 1}, 400)
@@ -309,7 +309,7 @@ class TestChassis(base.RedfishTestCase):
         super().setUp()
         self.chassis = '/redfish/v1/Chassis/' + fakes.A
 
-    def test_one_for_each_system(self):
+    def test_each_system_has_a_chassis(self):
         self.assertEqual(
             [self.chassis, '/redfish/v1/Chassis/' + fakes.B],
             [member['@odata.id'] for member in
@@ -321,7 +321,7 @@ class TestChassis(base.RedfishTestCase):
         self.assertNotIn('SerialNumber', body)
         self.get(path=self.chassis + '/Thermal', code=404)
 
-    def test_what_its_owner_wrote(self):
+    def test_chassis_of_smbios(self):
         self.machine._inventory = dataclasses.replace(
             fakes.INVENTORY, chassis=inventory.Chassis(
                 manufacturer='m', version='v', serial='s', asset='a'))
@@ -331,7 +331,7 @@ class TestChassis(base.RedfishTestCase):
             body['AssetTag']))
         self.assertNotIn('SKU', body)
 
-    def test_nothing_to_set(self):
+    def test_chassis_is_read_only(self):
         for body, key in (({'IndicatorLED': 'Lit'}, 'PropertyNotWritable'),
                           ({'Nonsense': 1}, 'PropertyUnknown'),
                           ({}, 'NoOperation')):

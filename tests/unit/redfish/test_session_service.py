@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SessionService: logging in, looking and logging out."""
+"""SessionService: login, sessions and logout."""
 
 import base64
 import json
@@ -34,19 +34,19 @@ class TestLogin(base.AccountsTestCase):
         for name in set(body) - {'@odata.etag'}:
             self.assertEqual(body[name], found[name])
 
-    def test_paths(self):
+    def test_post_to_collection_and_members(self):
         for path in (base.SESSIONS, base.SESSIONS + '/',
                      base.SESSIONS + '/Members'):
             self.ask(path, 201, 'POST', json={
                 'UserName': 'Operator', 'Password': 'password of Operator'})
 
-    def test_stale_headers_do_not_matter(self):
+    def test_login_ignores_invalid_credentials_in_headers(self):
         self.ask(base.SESSIONS, 201, 'POST', headers={
             'X-Auth-Token': 'old', 'Authorization': 'Basic nonsense'},
             json={'UserName': 'Operator', 'Context': 'mine',
                   'Password': 'password of Operator'})
 
-    def test_wrong(self):
+    def test_wrong_credentials_get_the_same_error(self):
         answers = [self.log_in(name, password, 401) for name, password in (
             ('Operator', 'password-wrong'), ('nobody', 'password of Operator'),
             ('', 'x'), ('Operator', 'x' * 4000), ('Operator', 'a\0b'))]
@@ -54,7 +54,7 @@ class TestLogin(base.AccountsTestCase):
         self.assertNotIn('X-Auth-Token', answers[0].headers)
         self.assertIn('WWW-Authenticate', answers[0].headers)
 
-    def test_bad_bodies(self):
+    def test_rejects_invalid_bodies(self):
         name, password = {'UserName': 'Operator'}, {'Password': 'secret-7'}
         for body, keys in (
                 ({}, ['PropertyMissing', 'PropertyMissing']),
@@ -78,7 +78,7 @@ class TestLogin(base.AccountsTestCase):
             self.ask(base.SESSIONS, 400, 'POST', data=data,
                      content_type='application/json')
 
-    def test_too_many(self):
+    def test_session_limit_gets_503(self):
         self.useFixture(fixtures.MockPatchObject(sessions, 'MOST', 1))
         self.log_in()
         answer = self.log_in(code=503)
@@ -94,7 +94,7 @@ class TestLogin(base.AccountsTestCase):
         self.ask(session, 404, 'DELETE', headers=self.auth('Administrator'))
         self.ask(session, 404, headers=self.auth('Administrator'))
 
-    def test_ones_own_and_others(self):
+    def test_only_administrators_read_sessions_of_others(self):
         mine = self.log_in('ReadOnly').headers
         other = self.log_in('Operator').headers['Location']
         for headers in ({'X-Auth-Token': mine['X-Auth-Token']},
@@ -117,7 +117,7 @@ class TestLogin(base.AccountsTestCase):
             member['@odata.id'] for member in body['Members']})
         self.assertEqual(2, body['Members@odata.count'])
 
-    def test_methods(self):
+    def test_unsupported_methods_get_405(self):
         headers = self.auth('Administrator')
         path = self.log_in().headers['Location']
         for method in 'PATCH', 'POST', 'PUT':
@@ -130,7 +130,7 @@ class TestService(base.AccountsTestCase):
         return self.ask(ROOT, code, 'PATCH', json=body,
                         headers=self.auth('Administrator'))
 
-    def test_timeout(self):
+    def test_administrator_sets_session_timeout(self):
         headers = self.auth('ReadOnly')
         self.assertEqual(1800, self.ask(ROOT, 200, headers=headers).json[
             'SessionTimeout'])
@@ -142,7 +142,7 @@ class TestService(base.AccountsTestCase):
         self.ask(ROOT, 403, 'PATCH', json={'SessionTimeout': 60},
                  headers=self.auth('Operator'))
 
-    def test_refused(self):
+    def test_rejects_invalid_session_timeout(self):
         for value, key in ((29, 'PropertyValueOutOfRange'),
                            (86401, 'PropertyValueOutOfRange'),
                            (10 ** 30, 'PropertyValueOutOfRange'),
@@ -155,13 +155,13 @@ class TestService(base.AccountsTestCase):
         self.assertIn('PropertyNotWritable', self.patch(
             {'ServiceEnabled': False}, 400).text)
 
-    def test_default(self):
+    def test_default_timeout(self):
         self.app.sushy_kubevirt.services.sessions._default = 77
         self.assertEqual(77, self.ask(ROOT, 200, headers=self.auth(
             'ReadOnly')).json['SessionTimeout'])
 
 
-class TestWithout(base.RedfishTestCase):
+class TestWithoutCredentials(base.RedfishTestCase):
     """No credentials are configured; clients may insist on a session."""
 
     def test_log_in(self):
@@ -176,7 +176,7 @@ class TestWithout(base.RedfishTestCase):
         self.get(path=path)
         self.assertEqual(204, self.client.delete(path).status_code)
 
-    def test_root(self):
+    def test_service_root_links_sessions(self):
         root = self.get(path='/redfish/v1/')
         self.assertEqual(base.SESSIONS,
                          root['Links']['Sessions']['@odata.id'])
@@ -185,6 +185,6 @@ class TestWithout(base.RedfishTestCase):
         self.get(path=base.SESSIONS)
 
 
-class TestMinimum(TestWithout):
+class TestMinimumFeatureSet(TestWithoutCredentials):
 
     CONFIG = {'SUSHY_EMULATOR_FEATURE_SET': 'minimum'}

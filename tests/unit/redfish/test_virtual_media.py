@@ -14,7 +14,7 @@ EJECT = '/Actions/VirtualMedia.EjectMedia'
 
 
 class MediaTestCase(base.RedfishTestCase):
-    """``path`` is that of the device, below its system."""
+    """Test case whose ``path`` is that of the CD drive."""
 
     ROOT = 'Systems'
 
@@ -22,14 +22,14 @@ class MediaTestCase(base.RedfishTestCase):
         super().setUp()
         self.path = f'/redfish/v1/{self.ROOT}/{fakes.A}/VirtualMedia/Cd'
 
-    def put(self, **changes):
-        """Have a medium in the drive."""
+    def put_medium(self, **changes):
+        """Put a medium into the drive."""
         medium = dataclasses.replace(fakes.MEDIUM, **changes)
         self.machine.media['Cd'] = medium
         return medium
 
     def inserted(self):
-        """The sources that were asked for."""
+        """Return the sources of the inserts."""
         return [call[2] for call in self.machine.calls
                 if call[0] == 'insert_media']
 
@@ -44,8 +44,8 @@ class TestSystems(MediaTestCase):
             [{'@odata.id': above + '/Cd'}, {'@odata.id': above + '/USBStick'}],
             body['Members'])
 
-    def test_links_stay_in_their_place(self):
-        self.put()
+    def test_links_stay_below_system_or_manager(self):
+        self.put_medium()
         text = self.client.get(self.path).text
         other = {'Systems': 'Managers', 'Managers': 'Systems'}[self.ROOT]
         self.assertNotIn(f'/{other}/{fakes.A}/VirtualMedia', text)
@@ -55,7 +55,7 @@ class TestSystems(MediaTestCase):
                            '@Redfish.ActionInfo']):
             self.get(path=target)
 
-    def test_empty(self):
+    def test_empty_drive(self):
         body = self.get()
         self.assertEqual(self.path, body['@odata.id'])
         self.assertEqual(['CD', 'DVD'], body['MediaTypes'])
@@ -68,20 +68,20 @@ class TestSystems(MediaTestCase):
         self.assertEqual({'State': 'Enabled', 'Health': 'OK'},
                          body['Status'])
 
-    def test_stick(self):
+    def test_usb_stick(self):
         body = self.get(path=self.path.replace('/Cd', '/USBStick'))
         self.assertEqual(['USBStick'], body['MediaTypes'])
 
-    def test_no_such_device(self):
+    def test_unknown_devices_get_404(self):
         for more in '', '/Certificates', '/InsertMediaActionInfo':
             self.get(path=self.path.replace('/Cd', '/Floppy') + more,
                      code=404)
-            # That of HTTP boot is nobody's to insert into.
+            # The internal drive of HTTP boot is not exposed.
             self.get(path=self.path.replace('/Cd', '/HttpBoot') + more,
                      code=404)
 
-    def test_importing(self):
-        self.put(username='me', method='Stream')
+    def test_importing_medium(self):
+        self.put_medium(username='me', method='Stream')
         body = self.get()
         self.assertEqual((URL, 'a.iso', True, True, 'URI'), (
             body['Image'], body['ImageName'], body['Inserted'],
@@ -96,9 +96,9 @@ class TestSystems(MediaTestCase):
         self.assertIn('41 percent', condition['Message'])
         self.assertIn('Import is running', condition['Message'])
 
-    def test_failed(self):
-        self.put(state=media.State.FAILED, reason='Error',
-                 message='expected status code 200, got 404')
+    def test_failed_import(self):
+        self.put_medium(state=media.State.FAILED, reason='Error',
+                        message='expected status code 200, got 404')
         status = self.get()['Status']
         self.assertEqual(('Enabled', 'Critical'),
                          (status['State'], status['Health']))
@@ -106,13 +106,13 @@ class TestSystems(MediaTestCase):
         self.assertIn('got 404', condition['Message'])
         self.assertEqual('Critical', condition['Severity'])
 
-    def test_ready(self):
-        self.put(state=media.State.READY)
+    def test_ready_medium(self):
+        self.put_medium(state=media.State.READY)
         self.assertEqual({'State': 'Enabled', 'Health': 'OK'},
                          self.get()['Status'])
 
-    def test_pending_restart(self):
-        self.put(state=media.State.READY, pending_restart=True)
+    def test_restart_pending(self):
+        self.put_medium(state=media.State.READY, pending_restart=True)
         [condition] = self.get()['Status']['Conditions']
         self.assertIn('ResetRequired', condition['MessageId'])
 
@@ -131,11 +131,11 @@ class TestManagers(TestSystems):
 
 class TestInsert(MediaTestCase):
 
-    def test_least(self):
+    def test_insert_with_image_only(self):
         self.send('POST', INSERT, {'Image': URL}, 204)
         self.assertEqual([media.Source(URL)], self.inserted())
 
-    def test_all(self):
+    def test_insert_with_all_parameters(self):
         self.send('POST', INSERT, {
             'Image': URL, 'Inserted': True, 'WriteProtected': False,
             'UserName': 'me', 'Password': 's3cret',
@@ -144,14 +144,14 @@ class TestInsert(MediaTestCase):
             URL, 'me', 's3cret', False, None, 'Upload', 'HTTP')],
             self.inserted())
 
-    def test_nothing_said(self):
+    def test_insert_with_null_parameters(self):
         self.send('POST', INSERT, {
             'Image': URL, 'Inserted': None, 'WriteProtected': None,
             'UserName': None, 'Password': None,
             'TransferProtocolType': None, 'TransferMethod': None}, 204)
         self.assertEqual([media.Source(URL)], self.inserted())
 
-    def test_refused(self):
+    def test_rejects_invalid_bodies(self):
         for body, key in (
                 ({}, 'ActionParameterMissing'),
                 ({'Image': None}, 'ActionParameterValueTypeError'),
@@ -173,7 +173,7 @@ class TestInsert(MediaTestCase):
         return self.entries(
             self.send('POST', INSERT, {'Image': URL}, code))[0]
 
-    def test_the_machine_refuses(self):
+    def test_maps_errors_of_the_machine(self):
         self.assertEqual(
             ('ActionParameterValueError',
              ['Image', 'VirtualMedia.InsertMedia']),
@@ -188,7 +188,7 @@ class TestInsert(MediaTestCase):
             found = self.fails(
                 errors.MediaUnreachable('It said no', URL, kind), code)
             self.assertEqual((key, URL), (found[0], found[1][0]))
-        # Nobody is sent through this service to find somebody else's image.
+        # The response does not say which images exist on a server.
         self.machine.fails = errors.MediaUnreachable('404', URL, 'missing')
         log = self.useFixture(fixtures.FakeLogger())
         answer = self.send('POST', INSERT, {'Image': URL}, 400)
@@ -199,7 +199,7 @@ class TestInsert(MediaTestCase):
         self.fails(errors.WrongState('not now'), 409)
         self.fails(errors.Unavailable('away'), 503)
 
-    def test_a_password_is_in_no_answer(self):
+    def test_responses_contain_no_password(self):
         self.machine.fails = errors.InvalidValue('Password', '')
         for body in ({'Image': URL, 'UserName': 'me', 'Password': 's3cret'},
                      {'Image': 7, 'Password': 's3cret'},
@@ -209,8 +209,8 @@ class TestInsert(MediaTestCase):
                 self.assertEqual(400, answer.status_code)
                 self.assertNotIn('s3cret', answer.text)
 
-    def test_a_restart_is_needed(self):
-        self.machine.insert_media = lambda *_, **__: self.put(
+    def test_insert_reports_required_reset(self):
+        self.machine.insert_media = lambda *_, **__: self.put_medium(
             pending_restart=True)
         answer = self.send('POST', INSERT, {'Image': URL}, 200)
         self.assertEqual([('ResetRequired', [
@@ -226,7 +226,7 @@ class TestInsert(MediaTestCase):
             self.assertEqual('/redfish/v1/TaskService/TaskMonitors/attempt-1',
                              answer.headers['Location'])
             self.assertEqual('attempt-1', answer.json['Id'])
-            # Whatever the options say, this client does not wait.
+            # respond-async overrides the configured wait.
             self.assertEqual(
                 ('insert_media', 'Cd', media.Source(URL), False),
                 self.machine.calls[-1])
@@ -245,8 +245,8 @@ class TestInsert(MediaTestCase):
         body = self.get()
         self.assertNotIn('Certificates', body)
 
-    def test_respond_async_to_what_is_done(self):
-        self.machine.insert_media = lambda *_, **__: self.put(
+    def test_respond_async_for_completed_import(self):
+        self.machine.insert_media = lambda *_, **__: self.put_medium(
             state=media.State.READY)
         answer = self.client.post(
             self.path + INSERT, json={'Image': URL},
@@ -254,7 +254,7 @@ class TestInsert(MediaTestCase):
         self.assertEqual(204, answer.status_code)
 
     def test_eject(self):
-        self.put()
+        self.put_medium()
         self.send('POST', EJECT, {}, 204)
         answer = self.client.post(self.path + EJECT)
         self.assertEqual(204, answer.status_code)
@@ -278,7 +278,7 @@ class TestPatch(MediaTestCase):
             self.send('PATCH', '', body, 204)
             self.assertEqual([('eject_media', 'Cd')], self.machine.calls)
 
-    def test_verify(self):
+    def test_patch_verify_certificate(self):
         self.send('PATCH', '', {'VerifyCertificate': False}, 204)
         self.assertFalse(self.get()['VerifyCertificate'])
         self.send('PATCH', '', {'VerifyCertificate': True, 'Image': URL},
@@ -286,13 +286,13 @@ class TestPatch(MediaTestCase):
         self.assertTrue(self.get()['VerifyCertificate'])
         self.assertEqual([media.Source(URL, verify=True)], self.inserted())
 
-    def test_what_is_so_already(self):
-        self.put()
+    def test_patch_without_change(self):
+        self.put_medium()
         self.send('PATCH', '', {'Inserted': True, 'WriteProtected': True},
                   204)
         self.assertEqual([], self.machine.calls)
 
-    def test_refused(self):
+    def test_rejects_invalid_bodies(self):
         for body, key in (
                 ({'Image': URL, 'Inserted': False}, 'PropertyValueConflict'),
                 ({'Image': None, 'Inserted': True}, 'PropertyMissing'),
@@ -311,13 +311,13 @@ class TestPatch(MediaTestCase):
                              body)
         self.assertEqual([], self.machine.calls)
 
-    def test_the_machine_refuses(self):
+    def test_maps_errors_of_the_machine(self):
         self.machine.fails = errors.InvalidValue('Image', URL)
         answer = self.send('PATCH', '', {'Image': URL}, 400)
         self.assertEqual([('PropertyValueIncorrect', ['Image', URL])],
                          self.entries(answer))
 
-    def test_managers_can_do_the_same(self):
+    def test_managers_have_the_same_actions(self):
         self.path = self.path.replace('Systems', 'Managers')
         self.send('PATCH', '', {'VerifyCertificate': False}, 204)
         self.send('POST', INSERT, {'Image': URL}, 204)
@@ -340,7 +340,7 @@ class TestTasks(MediaTestCase):
             'ServiceEnabled': False})
         self.assertEqual(400, answer.status_code)
 
-    def test_none(self):
+    def test_no_tasks_without_import(self):
         self.assertEqual([], self.get(path=self.SERVICE + '/Tasks')[
             'Members'])
         for path in self.TASK, self.MONITOR, self.SERVICE + '/Tasks/42':
@@ -348,8 +348,8 @@ class TestTasks(MediaTestCase):
             self.assertEqual(404, self.client.delete(
                 path if path[-1] != '2' else self.TASK).status_code)
 
-    def test_running(self):
-        self.put()
+    def test_running_task(self):
+        self.put_medium()
         self.assertEqual(
             [{'@odata.id': self.TASK}],
             self.get(path=self.SERVICE + '/Tasks')['Members'])
@@ -363,15 +363,16 @@ class TestTasks(MediaTestCase):
         self.assertEqual(self.MONITOR, answer.headers['Location'])
         self.assertEqual('Running', answer.json['TaskState'])
 
-    def test_ends(self):
-        self.put(state=media.State.READY)
+    def test_completed_and_failed_tasks(self):
+        self.put_medium(state=media.State.READY)
         body = self.get(path=self.TASK)
         self.assertEqual(('Completed', 100), (
             body['TaskState'], body['PercentComplete']))
         self.assertEqual(204, self.client.get(self.MONITOR).status_code)
-        self.put(state=media.State.READY, pending_restart=True)
+        self.put_medium(state=media.State.READY, pending_restart=True)
         self.assertEqual(200, self.client.get(self.MONITOR).status_code)
-        self.put(state=media.State.FAILED, reason='Error', message='no')
+        self.put_medium(state=media.State.FAILED, reason='Error',
+                        message='no')
         body = self.get(path=self.TASK)
         self.assertEqual(('Exception', 'Critical'), (
             body['TaskState'], body['TaskStatus']))
@@ -379,27 +380,27 @@ class TestTasks(MediaTestCase):
         self.assertEqual(400, answer.status_code)
         self.check_error(answer)
 
-    def test_waiting(self):
-        self.put(state=media.State.WAITING, progress=None)
+    def test_waiting_task(self):
+        self.put_medium(state=media.State.WAITING, progress=None)
         body = self.get(path=self.TASK)
         self.assertEqual(('Starting', 0), (
             body['TaskState'], body['PercentComplete']))
 
-    def test_cancel(self):
+    def test_delete_cancels_import(self):
         for path in self.TASK, self.MONITOR:
             for state in media.State.IMPORTING, media.State.FAILED:
-                self.put(state=state)
+                self.put_medium(state=state)
                 self.assertEqual(204, self.client.delete(path).status_code)
                 self.assertIsNone(self.machine.medium('Cd'))
                 self.assertEqual(404, self.client.get(path).status_code)
-            self.put(state=media.State.READY)
+            self.put_medium(state=media.State.READY)
             self.assertEqual(409, self.client.delete(path).status_code)
 
-    def test_signatures_in_urls_are_not_shown(self):
-        self.put(url=URL + '?signature=s3cret')
+    def test_task_omits_query_of_url(self):
+        self.put_medium(url=URL + '?signature=s3cret')
         self.assertNotIn('s3cret', self.client.get(self.TASK).text)
 
-    def test_the_drive_of_http_boot(self):
+    def test_task_of_http_boot(self):
         self.machine.media['HttpBoot'] = dataclasses.replace(
             fakes.MEDIUM, http_boot=True)
         self.assertIn('HttpBoot', self.get(path=self.TASK)['Description'])

@@ -20,7 +20,7 @@ class TestMatch(oslo.BaseTestCase):
         for header in ('', '"b"', 'a', 'W/"b", "c"', '"*"'):
             self.assertFalse(etags.match(header, tag), header)
 
-    def test_what_changes_of_itself(self):
+    def test_etag_ignores_date_time(self):
         body = {'@odata.id': '/x', 'DateTime': 'now', 'Name': 'x'}
         tag = etags.compute(body)
         self.assertRegex(tag, '^W/"[0-9a-f]{16}"$')
@@ -43,11 +43,11 @@ class TestConditions(base.RedfishTestCase):
             self.check_error(answer)
         return answer
 
-    def test_in_header_and_resource(self):
+    def test_header_equals_property(self):
         answer = self.client.get(self.path)
         self.assertEqual(answer.headers['ETag'], answer.json['@odata.etag'])
 
-    def test_not_modified(self):
+    def test_if_none_match_gets_304(self):
         tag = self.tag()
         for method in 'GET', 'HEAD':
             answer = self.ask(method, 304, If_None_Match=tag)
@@ -58,11 +58,11 @@ class TestConditions(base.RedfishTestCase):
         answer = self.ask('GET', 200, If_None_Match=tag)
         self.assertNotEqual(tag, answer.headers['ETag'])
 
-    def test_get_if_match(self):
+    def test_get_with_other_if_match_gets_412(self):
         self.ask('GET', 200, If_Match=self.tag())
         self.ask('GET', 412, If_Match='"x"')
 
-    def test_patch(self):
+    def test_conditional_patch(self):
         change = {'IndicatorLED': 'Lit'}
         tag = self.tag()
         self.ask('PATCH', 204, body=change, If_Match=tag)
@@ -78,26 +78,26 @@ class TestConditions(base.RedfishTestCase):
         self.ask('PATCH', 412, body=change, If_Match=tag)
         self.assertEqual(4, len(self.machine.calls))
 
-    def test_action(self):
+    def test_conditional_action(self):
         body = {'ResetType': 'On'}
         self.ask('POST', 204, self.path + RESET, body, If_Match=self.tag())
         self.ask('POST', 412, self.path + RESET, body, If_Match='"x"')
         self.assertEqual(1, len(self.machine.calls))
 
-    def test_what_is_not_there(self):
+    def test_missing_resource_gets_404_before_412(self):
         path = self.path.replace(fakes.A, 'none')
         self.ask('PATCH', 404, path, {}, If_Match='*')
         for more in '/Nonsense', RESET + '/Nonsense':
             self.ask('PATCH', 404, self.path + more, {}, If_Match='*')
 
-    def test_one_after_the_other(self):
-        """Of two changes that were made for the same state one is refused."""
+    def test_concurrent_patches_with_one_etag(self):
+        """Only the first of several conditional changes succeeds."""
         tag = self.tag()
-        entered, go_on = threading.Event(), threading.Event()
+        entered, unblock = threading.Event(), threading.Event()
 
         def set_indicator(state):
             entered.set()
-            go_on.wait(10)
+            unblock.wait(10)
             self.machine._indicator = state
 
         self.machine.set_indicator = set_indicator
@@ -112,12 +112,12 @@ class TestConditions(base.RedfishTestCase):
         for thread in threads:
             thread.start()
         entered.wait(10)
-        go_on.set()
+        unblock.set()
         for thread in threads:
             thread.join(10)
         self.assertEqual([204, 412, 412], sorted(codes))
 
-    def test_failures_leave_nothing_locked(self):
+    def test_failed_requests_release_locks(self):
         for _ in range(3):
             self.ask('PATCH', 400, body={'Nonsense': 1}, If_Match='*')
         self.machine.fails = KeyError('x')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers and methods, for routes of ours and of upstream."""
+"""Headers and methods of our own and of upstream's routes."""
 
 import json
 
@@ -13,7 +13,7 @@ ROOT = '/redfish/v1/'
 
 class TestHeaders(base.RedfishTestCase):
 
-    def test_of_every_answer(self):
+    def test_every_response_has_odata_version_and_cache_control(self):
         for path, method, code in (
                 (self.path, 'GET', 200), (self.path, 'HEAD', 200),
                 (self.path, 'DELETE', 405), (ROOT + 'Nonsense', 'GET', 404),
@@ -24,7 +24,7 @@ class TestHeaders(base.RedfishTestCase):
             self.assertIn(answer.headers['Cache-Control'],
                           ('no-cache', 'no-store'))
 
-    def test_allow(self):
+    def test_allow_header(self):
         for method in 'GET', 'HEAD', 'OPTIONS', 'DELETE':
             answer = self.client.open(self.path, method=method)
             self.assertEqual(
@@ -33,24 +33,24 @@ class TestHeaders(base.RedfishTestCase):
         answer = self.client.get(ROOT)
         self.assertNotIn('PATCH', answer.headers['Allow'])
 
-    def test_link(self):
+    def test_link_header_names_schema(self):
         for path, schema in (
                 (ROOT, 'ServiceRoot.v1_17_0'),
                 (ROOT + 'Systems', 'ComputerSystemCollection')):
             for method in 'GET', 'HEAD':
                 answer = self.client.open(path, method=method)
                 self.assertEqual(
-                    '<http://redfish.dmtf.org/schemas/v1/%s.json>; '
-                    'rel=describedby' % schema, answer.headers['Link'])
+                    f'<http://redfish.dmtf.org/schemas/v1/{schema}.json>; '
+                    'rel=describedby', answer.headers['Link'])
 
-    def test_head_is_get_without_a_body(self):
+    def test_head_has_headers_of_get_and_no_body(self):
         for path in ROOT, self.path, ROOT + 'Systems', ROOT + '$metadata':
             get, head = self.client.get(path), self.client.head(path)
             self.assertEqual(b'', head.data)
             self.assertEqual(dict(get.headers), dict(head.headers))
 
-    def test_other_views(self):
-        """What a later release of upstream's may add is finished, too."""
+    def test_unknown_views_of_upstream_are_postprocessed(self):
+        """Such as views that a later release of upstream adds."""
         path, endpoint = ROOT + 'UpdateService', (
             'UpdateService.update_service_resource')
         views = self.app.view_functions
@@ -69,7 +69,7 @@ class TestHeaders(base.RedfishTestCase):
         self.assertEqual({'@odata.id', '@odata.type', '@odata.etag', 'Name'},
                          set(answer.json))
 
-    def test_trailing_slashes(self):
+    def test_trailing_slash_is_ignored(self):
         for path in ROOT + 'Systems', self.path, '/redfish/v1', '/redfish':
             self.assertEqual(
                 self.client.get(path.rstrip('/')).data,
@@ -85,7 +85,7 @@ class TestNegotiation(base.RedfishTestCase):
             self.check_error(answer)
         return answer.status_code
 
-    def test_odata_version(self):
+    def test_unsupported_odata_version_gets_412(self):
         self.assertEqual(200, self.code(OData_Version='4.0'))
         for version in '4.1', '4', '3.0', '', 'x':
             for path in ROOT, self.path:
@@ -93,7 +93,7 @@ class TestNegotiation(base.RedfishTestCase):
         self.assertEqual(412, self.code(self.path, 'PATCH',
                                         OData_Version='5'))
 
-    def test_accept(self):
+    def test_unacceptable_type_gets_406(self):
         for accept in ('*/*', 'application/json', 'application/*', '',
                        'application/json;charset=utf-8', 'text/html, */*',
                        'text/html,*/*;q=0.1', 'APPLICATION/JSON',
@@ -104,29 +104,29 @@ class TestNegotiation(base.RedfishTestCase):
             self.assertEqual(406, self.code(Accept=accept), accept)
         self.assertEqual(406, self.code(method='HEAD', Accept='text/html'))
 
-    def test_accept_of_xml(self):
+    def test_metadata_is_xml(self):
         path = ROOT + '$metadata'
         for accept in ('application/xml', '*/*', 'application/*'):
             self.assertEqual(200, self.code(path, Accept=accept))
         self.assertEqual(406, self.code(path, Accept='application/json'))
 
-    def test_accept_of_what_is_not_there(self):
+    def test_missing_resource_gets_404_before_406(self):
         self.assertEqual(404, self.code(ROOT + 'openapi.yaml',
                                         Accept='application/yaml'))
 
-    def test_methods(self):
+    def test_unsupported_methods_get_405_or_501(self):
         for method in 'PATCH', 'POST', 'PUT', 'DELETE':
             self.assertEqual(405, self.code(method=method))
         for method in 'TRACE', 'FAKE', 'PROPFIND', 'CONNECT':
             self.assertEqual(501, self.code(method=method))
 
-    def test_lengths_that_are_none(self):
+    def test_ignores_invalid_content_length(self):
         for length in '\xb2', 'x', '-1':
             answer = self.client.get('/redfish/v1/', environ_overrides={
                 'CONTENT_LENGTH': length})
             self.assertEqual(200, answer.status_code)
 
-    def test_pages_of_other_sites(self):
+    def test_rejects_cross_site_writes(self):
         path = self.path + '/LogServices/Events/Actions/LogService.ClearLog'
         for site, code in (('cross-site', 403), ('same-site', 403),
                            ('same-origin', 204), ('none', 204), (None, 204)):
@@ -136,7 +136,7 @@ class TestNegotiation(base.RedfishTestCase):
             answer = self.client.get(self.path, headers=headers)
             self.assertEqual(200, answer.status_code)
 
-    def test_queries_of_other_methods(self):
+    def test_rejects_query_parameters_of_writes(self):
         self.assertEqual(400, self.code(self.path + '?$select=Name',
                                         'PATCH'))
         self.assertEqual(501, self.code(self.path + '?$x', 'PATCH'))
@@ -145,7 +145,7 @@ class TestNegotiation(base.RedfishTestCase):
 
 class TestPrefer(base.RedfishTestCase):
 
-    def test_representation(self):
+    def test_prefer_return_representation(self):
         def set_indicator(state):
             self.machine._indicator = state
         self.machine.set_indicator = set_indicator
@@ -159,7 +159,7 @@ class TestPrefer(base.RedfishTestCase):
         self.assertEqual(self.client.get(self.path).headers['ETag'],
                          answer.headers['ETag'])
 
-    def test_which(self):
+    def test_parses_prefer_header(self):
         for header, wanted in (
                 ('respond-async', True), ('Respond-Async', True),
                 ('wait=1 , respond-async;x=1', True), ('', False),
@@ -173,23 +173,23 @@ class TestPrefer(base.RedfishTestCase):
 
 class TestDocuments(base.RedfishTestCase):
 
-    def test_odata(self):
+    def test_odata_service_document(self):
         body = self.client.get(ROOT + 'odata').json
         self.assertEqual(ROOT + '$metadata', body['@odata.context'])
         for one in body['value']:
             self.assertEqual(200, self.client.get(one['url']).status_code)
 
-    def test_versions(self):
+    def test_versions_document(self):
         self.assertEqual({'v1': ROOT}, json.loads(
             self.client.get('/redfish').data))
 
-    def test_uuid_of_the_service_stays(self):
+    def test_uuid_of_the_service_is_constant(self):
         first = self.client.get(ROOT).json['UUID']
         self.assertEqual(first, self.client.get(ROOT).json['UUID'])
         self.assertRegex(first, '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
 
-    def test_members_property(self):
-        """POST to Members is POST to the collection, GET is not GET."""
+    def test_post_to_members_is_post_to_collection(self):
+        """GET of Members is not supported."""
         for path in 'Systems', 'SessionService/Sessions':
             answers = [self.client.post(ROOT + path + more, json={'x': 1})
                        for more in ('', '/Members', '/Members/')]

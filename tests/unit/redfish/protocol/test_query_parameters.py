@@ -6,20 +6,20 @@ from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import query_parameters
 
 
-class TestRead(base.BaseTestCase):
+class TestParse(base.BaseTestCase):
 
-    def refused(self, text):
+    def assert_rejected(self, text):
         exc = self.assertRaises(
             errors.RedfishError,
             query_parameters.parse,
             text)
         return exc.status, exc.entries[0]['MessageId'].rpartition('.')[2]
 
-    def test_nothing_that_is_known(self):
+    def test_ignores_other_parameters(self):
         for text in ('', 'x', 'x=1&y', 'excerpt=foo', '%ff=%ff', '&&'):
             self.assertIsNone(query_parameters.parse(text))
 
-    def test_all(self):
+    def test_parses_all_parameters(self):
         self.assertEqual(
             query_parameters.Query(
                 select=(('Name',), ('Boot', 'Mode')),
@@ -41,12 +41,12 @@ class TestRead(base.BaseTestCase):
                          query_parameters.parse('%24expand=%2A'))
         self.assertEqual('~', query_parameters.parse('$expand=~').expand)
 
-    def test_unknown(self):
+    def test_rejects_unsupported_parameters(self):
         for text in '$x', '$filter=Name%20eq%20x', '$orderby=Name', '$':
             self.assertEqual((501, 'QueryParameterUnsupported'),
-                             self.refused(text))
+                             self.assert_rejected(text))
 
-    def test_values(self):
+    def test_rejects_invalid_values(self):
         for text in ('only=1', '$select=', '$select=a,,b', '$select=a//b',
                      '$select=<x>', '$expand=', '$expand=Name',
                      '$expand=*(levels=1)', '$expand=.($levels=x)',
@@ -54,19 +54,19 @@ class TestRead(base.BaseTestCase):
                      '&'.join('a=1' for _ in range(100)),
                      '$select=' + ','.join('a' * 101)):
             self.assertEqual((400, 'QueryParameterValueFormatError'),
-                             self.refused(text))
+                             self.assert_rejected(text))
         for text in '$top=', '$top=x', '$skip=1.5', '$top=1' + '0' * 30:
             self.assertEqual((400, 'QueryParameterValueTypeError'),
-                             self.refused(text))
+                             self.assert_rejected(text))
         for text in ('$top=-1', '$skip=-1', '$expand=.($levels=0)',
                      '$expand=.($levels=7)', '$expand=*($levels=999999999)'):
             self.assertEqual((400, 'QueryParameterOutOfRange'),
-                             self.refused(text))
+                             self.assert_rejected(text))
 
-    def test_combinations(self):
+    def test_rejects_invalid_combinations(self):
         for text in 'only&$top=1', '$expand=.&only', 'only&$select=Name':
             self.assertEqual((400, 'QueryCombinationInvalid'),
-                             self.refused(text))
+                             self.assert_rejected(text))
         self.assertEqual(
             query_parameters.Query(
                 only=True),

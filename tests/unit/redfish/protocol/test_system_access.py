@@ -7,7 +7,7 @@ from oslotest import base
 from sushy_kubevirt.redfish.protocol import system_access
 from tests.unit.redfish import fakes
 
-# What stands in a path for the arguments that name no system.
+# Values of the URL arguments that name no system.
 ARGUMENTS = {
     'device': 'Cd', 'cert_id': 'Default', 'nic_id': 'default',
     'processor_id': 'CPU0', 'simple_storage_id': 'virtio',
@@ -19,7 +19,7 @@ ARGUMENTS = {
 
 
 def urls(app, identity):
-    """Every path of the application that names this system, and methods."""
+    """Yield (method, path) of all routes of one system."""
     for rule in app.url_map.iter_rules():
         argument = system_access.system_argument(rule.rule)
         if argument is None:
@@ -32,7 +32,7 @@ def urls(app, identity):
             yield method, path
 
 
-class Case(base.BaseTestCase):
+class SystemAccessTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -46,9 +46,9 @@ class Case(base.BaseTestCase):
         return self.app.test_client()
 
 
-class TestOwner(base.BaseTestCase):
+class TestSystemArgument(base.BaseTestCase):
 
-    def test_systems_and_managers(self):
+    def test_finds_argument_that_names_a_system(self):
         for rule, argument in (
                 ('/redfish/v1/Systems/<identity>', 'identity'),
                 ('/redfish/v1/Systems/<identity>/Storage/<x>', 'identity'),
@@ -61,10 +61,10 @@ class TestOwner(base.BaseTestCase):
             self.assertEqual(argument, system_access.system_argument(rule))
 
 
-class TestAllowed(Case):
-    """Whoever is not on the list might as well not be there."""
+class TestAllowedInstances(SystemAccessTestCase):
+    """Systems that are not in the list look like missing ones."""
 
-    def check(self, client, identity):
+    def assert_all_routes_404(self, client, identity):
         known = fakes.A
         number = 0
         for method, path in urls(self.app, identity):
@@ -73,31 +73,31 @@ class TestAllowed(Case):
                                   method=method, json={})
             self.assertEqual(404, answer.status_code,
                              f'{method} {path}')
-            # Nothing tells a system that is denied from one that is not.
+            # A denied system cannot be told from a missing one.
             self.assertEqual(
                 unknown.get_data(as_text=True).replace('nobody', identity),
                 answer.get_data(as_text=True))
             self.assertNotIn('Location', answer.headers)
             number += 1
-        # With its own list the same routes do answer something else.
+        # The same routes of an allowed system do not all return 404.
         answered = [client.open(path, method=method, json={}).status_code
                     for method, path in urls(self.app, known)]
         self.assertEqual(number, len(answered))
         self.assertIn(200, answered)
         self.assertEqual([], self.b.calls + self.other.calls)
 
-    def test_every_route(self):
+    def test_routes_of_other_systems_get_404(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.A])
         for identity in (fakes.B, fakes.B.upper(), 'vm-b', 'default:vm-b',
                          'other:vm-b', fakes.OTHER):
-            self.check(client, identity)
+            self.assert_all_routes_404(client, identity)
 
-    def test_nobody(self):
+    def test_empty_list_denies_all(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[])
         answer = client.get('/redfish/v1/Systems/' + fakes.A)
         self.assertEqual(404, answer.status_code)
 
-    def test_by_qualified_name(self):
+    def test_list_with_qualified_name(self):
         client = self.client(
             SUSHY_EMULATOR_ALLOWED_INSTANCES=['default/vm-b'])
         self.assertEqual(200, client.get(
@@ -105,7 +105,7 @@ class TestAllowed(Case):
         self.assertEqual(404, client.get(
             '/redfish/v1/Systems/' + fakes.OTHER).status_code)
 
-    def test_uuid_for_a_name(self):
+    def test_uuid_in_list_does_not_match_a_name(self):
         self.a.name = fakes.B
         self.cluster.all.remove(self.b)
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
@@ -113,14 +113,14 @@ class TestAllowed(Case):
             self.assertEqual(404, client.get(
                 '/redfish/v1/Systems/' + identity).status_code)
 
-    def test_name_that_is_only_ambiguous_elsewhere(self):
+    def test_denied_systems_do_not_make_a_name_ambiguous(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
         answer = client.get('/redfish/v1/Systems/vm-b')
         self.assertEqual(307, answer.status_code)
         self.assertEqual('/redfish/v1/Systems/' + fakes.B,
                          answer.headers['Location'])
 
-    def test_collections_and_links(self):
+    def test_collections_omit_denied_systems(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
         for path in ('/redfish/v1/Systems', '/redfish/v1/Managers',
                      '/redfish/v1/Chassis',
@@ -134,7 +134,7 @@ class TestAllowed(Case):
         self.assertIn(fakes.B, client.get(
             '/redfish/v1/Chassis/' + fakes.B).get_data(as_text=True))
 
-    def test_uris_in_bodies(self):
+    def test_uris_in_bodies_do_not_reach_denied_systems(self):
         client = self.client(SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
         for identity in fakes.A, 'vm-a', fakes.B:
             answer = client.post(
@@ -148,14 +148,14 @@ class TestAllowed(Case):
                 'CertificateService.ReplaceCertificate',
                 json={'CertificateString': 'x', 'CertificateType': 'PEM',
                       'CertificateUri':
-                      '/redfish/v1/Managers/%s/VirtualMedia/Cd/'
-                      'Certificates/Default' % identity})
+                      f'/redfish/v1/Managers/{identity}/VirtualMedia/Cd/'
+                      'Certificates/Default'})
             self.assertEqual(404, answer.status_code)
 
 
-class TestNames(Case):
+class TestNames(SystemAccessTestCase):
 
-    def test_redirect_keeps_the_rest(self):
+    def test_redirect_keeps_subpath_and_query(self):
         client = self.client()
         for name in 'vm-a', 'default:vm-a':
             for method, path in urls(self.app, name):
@@ -167,7 +167,7 @@ class TestNames(Case):
                     answer.headers['Location'])
         self.assertEqual([], self.a.calls)
 
-    def test_slash(self):
+    def test_encoded_slash_in_qualified_name(self):
         client = self.client()
         for path in ('/redfish/v1/Systems/default%2Fvm-a',
                      '/redfish/v1/Systems/default%2fvm-a/BIOS',
@@ -179,25 +179,25 @@ class TestNames(Case):
                 path.replace('default%2Fvm-a', fakes.A).replace(
                     'default%2fvm-a', fakes.A), answer.headers['Location'])
 
-    def test_slash_elsewhere(self):
+    def test_encoded_slash_elsewhere_gets_404(self):
         client = self.client()
-        path = '/redfish/v1/Systems/%s/Storage%%2F1' % fakes.A
+        path = f'/redfish/v1/Systems/{fakes.A}/Storage%2F1'
         answer = client.get(path, environ_overrides={'REQUEST_URI': path})
         self.assertEqual(404, answer.status_code)
 
-    def test_ambiguous(self):
+    def test_ambiguous_name_gets_409(self):
         answer = self.client().get('/redfish/v1/Systems/vm-b')
         self.assertEqual(409, answer.status_code)
         text = answer.json['error']['message']
         self.assertIn('default/vm-b', text)
         self.assertIn('other/vm-b', text)
 
-    def test_uuid_in_capitals(self):
+    def test_uuid_is_case_insensitive(self):
         answer = self.client().get('/redfish/v1/Systems/' + fakes.A.upper())
         self.assertEqual(200, answer.status_code)
         self.assertEqual(fakes.A, answer.json['Id'])
 
-    def test_chassis(self):
+    def test_chassis_by_name_redirects(self):
         client = self.client()
         answer = client.get('/redfish/v1/Chassis/vm-a/Thermal')
         self.assertEqual(307, answer.status_code)
@@ -207,13 +207,13 @@ class TestNames(Case):
             '/redfish/v1/Chassis/none').status_code)
 
 
-class TestOnly(Case):
-    """The names that KubeVirtBMC has for its only VM."""
+class TestSingleVm(SystemAccessTestCase):
+    """Aliases for the only VM, as in KubeVirtBMC."""
 
     VM = 'default/vm-a'
     ALIASES = (('/redfish/v1/Systems/', '1'), ('/redfish/v1/Managers/', 'BMC'))
 
-    def test_every_route_answers_as_by_its_uuid(self):
+    def test_alias_responses_equal_those_of_uuid(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         number = 0
         for method, path in urls(self.app, fakes.A):
@@ -233,7 +233,7 @@ class TestOnly(Case):
                                  found.headers.get('ETag'))
         self.assertGreater(number, 100)
 
-    def test_action(self):
+    def test_action_by_alias(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         answer = client.post(
             '/redfish/v1/Systems/1/Actions/ComputerSystem.Reset',
@@ -241,14 +241,14 @@ class TestOnly(Case):
         self.assertEqual(204, answer.status_code)
         self.assertIn('reset', str(self.a.calls))
 
-    def test_if_match(self):
+    def test_if_match_by_alias(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         tag = client.get('/redfish/v1/Systems/' + fakes.A).headers['ETag']
         answer = client.patch('/redfish/v1/Systems/1', json={'AssetTag': 'x'},
                               headers={'If-Match': tag})
         self.assertEqual(204, answer.status_code)
 
-    def test_device(self):
+    def test_virtual_media_alias(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         for owner in 'Managers/BMC', 'Systems/1', 'Systems/' + fakes.A:
             answer = client.get(f'/redfish/v1/{owner}/VirtualMedia/CD1')
@@ -261,13 +261,13 @@ class TestOnly(Case):
         self.assertEqual(404, client.get(
             '/redfish/v1/Managers/BMC/VirtualMedia/CD2').status_code)
 
-    def test_each_is_for_its_own_collection(self):
+    def test_aliases_belong_to_one_collection(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         for path in 'Systems/BMC', 'Managers/1', 'Chassis/1':
             self.assertEqual(404, client.get(
                 '/redfish/v1/' + path).status_code)
 
-    def test_not_among_several(self):
+    def test_no_aliases_without_single_vm(self):
         self.cluster.all[:] = [self.a]
         client = self.client()
         for prefix, alias in self.ALIASES:
@@ -275,13 +275,13 @@ class TestOnly(Case):
         self.assertEqual(404, client.get(
             f'/redfish/v1/Systems/{fakes.A}/VirtualMedia/CD1').status_code)
 
-    def test_vm_is_gone(self):
+    def test_alias_of_missing_vm_gets_404(self):
         self.cluster.all.remove(self.a)
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         answer = client.get('/redfish/v1/Systems/1')
         self.assertEqual(404, answer.status_code)
 
-    def test_no_way_around_the_list(self):
+    def test_alias_respects_allowed_instances(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM,
                              SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
         for prefix, alias in self.ALIASES:
