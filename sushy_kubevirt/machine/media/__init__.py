@@ -26,8 +26,8 @@ State = model.State
 def subscribe(cluster, callback):
     """Call a function on each change of a medium, in this process.
 
-    A medium that was there before this process started is reported once, with
-    old equal to new. A child process starts without subscriptions.
+    A medium that was inserted before this process started is reported once,
+    with old equal to new. A child process starts without subscriptions.
 
     :param cluster: a `cluster.Cluster`
     :param callback: function of (machine, device_id, old, new), old and new

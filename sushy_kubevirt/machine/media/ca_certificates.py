@@ -50,8 +50,7 @@ def set_verify(machine, device, value):
 
 def certificates(machine, device):
     """See `machine.Machine.media_certificates`."""
-    kept = media_annotation.read(
-        machine.objects()[0]).certificates.get(
+    kept = media_annotation.read(machine.objects()[0]).certificates.get(
         device.id, {})
     known = machine.cluster.media.certificates
     if not all(digest in known for digest in kept.values()):
@@ -82,8 +81,8 @@ def add(machine, device, text):
                 return
         if len(kept) >= MAX_CERTIFICATES:
             raise errors.WrongState(
-                '%s of %s has %d certificates; delete one first'
-                % (device.id, machine.qualified_name, len(kept)))
+                f'{device.id} of {machine.qualified_name} already has '
+                f'{len(kept)} certificates; delete one first')
         number[:] = [str(next(n for n in range(1, MAX_CERTIFICATES + 1)
                               if str(n) not in kept))]
         kept[number[0]] = digest
@@ -97,12 +96,12 @@ def add(machine, device, text):
 
 def delete(machine, device, number):
     """See `machine.Machine.delete_media_certificate`."""
-    if number not in media_annotation.read(
-        machine.objects()[0]
-    ).certificates.get(device.id, {}):
+    found = media_annotation.read(machine.objects()[0])
+    if number not in found.certificates.get(device.id, {}):
         raise errors.InvalidValue(
             'Certificate', number,
-            message=f'There is no certificate {number}')
+            message=f'{device.id} of {machine.qualified_name} has no '
+            f'certificate {number}')
 
     def step(vm, _vmi):
         found = media_annotation.read(vm)
@@ -121,9 +120,8 @@ def publish(machine, device):
     path = machine.options.media.ca_file
     if path:
         _put(machine, device, _CA_FILE_KEY, tls.read(path))
-    elif not media_annotation.read(machine.objects()[0]).certificates.get(
-        device.id
-    ):
+    elif not media_annotation.read(
+            machine.objects()[0]).certificates.get(device.id):
         return None
     return media_annotation.ca_config_map(machine.name, device.id)
 
@@ -142,7 +140,7 @@ def _checked(text):
             pass
     raise errors.InvalidValue(
         'CertificateString', '', message='CertificateString has to be one '
-        'certificate in PEM')
+        'certificate in PEM format')
 
 
 def _digest(text):
@@ -157,7 +155,8 @@ def _write(machine, vm, found):
 
 # The ConfigMap
 
-def _place(machine, device):
+def _config_map(machine, device):
+    """Return (resource, namespace, name) of the ConfigMap."""
     return (api_resources.CONFIG_MAP, machine.namespace,
             media_annotation.ca_config_map(machine.name, device.id))
 
@@ -169,29 +168,29 @@ def _owner_test(machine):
 
 def _data(machine, device):
     try:
-        found = machine.cluster.client.get(*_place(machine, device))
+        found = machine.cluster.client.get(*_config_map(machine, device))
     except errors.ObjectNotFound:
         return {}
     return found.get('data') or {}
 
 
 def _put(machine, device, key, text):
-    place = _place(machine, device)
+    config_map = _config_map(machine, device)
     client = machine.cluster.client
     body = {
         'apiVersion': api_resources.CONFIG_MAP.api_version,
         'kind': api_resources.CONFIG_MAP.kind,
-        'metadata': {'name': place[2], 'namespace': machine.namespace,
+        'metadata': {'name': config_map[2], 'namespace': machine.namespace,
                      'labels': {datavolumes.LABEL: device.id},
                      'ownerReferences': [datavolumes.owner(machine)]},
         'data': {key: text}}
 
     def step():
         try:
-            client.patch(*place, [_owner_test(machine), {
+            client.patch(*config_map, [_owner_test(machine), {
                 'op': 'add', 'path': '/data/' + key, 'value': text}])
         except errors.ObjectNotFound:
-            client.create(*place[:2], body,
+            client.create(*config_map[:2], body,
                           named=image_credentials.is_named(machine))
         except errors.Conflict:
             _check_owner(machine, device)
@@ -205,35 +204,36 @@ def _check_owner(machine, device):
 
     :raises: `errors.WrongState` if another object owns it
     """
-    place = _place(machine, device)
+    config_map = _config_map(machine, device)
     try:
-        found = machine.cluster.client.get(*place)
+        found = machine.cluster.client.get(*config_map)
     except errors.ObjectNotFound:
         return
     references = found['metadata'].get('ownerReferences') or [{}]
     if references[0].get('uid') != machine.uid:
         raise errors.WrongState(
-            'ConfigMap %s/%s belongs to somebody else; the certificates of '
-            '%s need that name' % (machine.namespace, place[2], device.id))
+            f'ConfigMap {machine.namespace}/{config_map[2]} is not owned by '
+            f'this VM; delete it: the certificates of {device.id} are stored '
+            'under that name')
 
 
 def _remove(machine, device, key):
-    place = _place(machine, device)
+    config_map = _config_map(machine, device)
     client = machine.cluster.client
 
     def step():
         try:
-            found = client.get(*place)
+            found = client.get(*config_map)
         except errors.ObjectNotFound:
             return
         if key not in (found.get('data') or {}):
             return
         if len(found['data']) > 1:
-            client.patch(*place, [_owner_test(machine), {
+            client.patch(*config_map, [_owner_test(machine), {
                 'op': 'remove', 'path': '/data/' + key}])
             return
         _check_owner(machine, device)
-        client.delete(*place, {'preconditions': {
+        client.delete(*config_map, {'preconditions': {
             'uid': found['metadata']['uid'],
             'resourceVersion': found['metadata']['resourceVersion']}})
 

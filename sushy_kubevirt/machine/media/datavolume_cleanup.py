@@ -2,9 +2,9 @@
 """Deletes the DataVolumes that the media record of a VM lists as obsolete.
 
 Only a DataVolume with a reserved name that was made for this VM is deleted,
-by its uid: never another object of the same name. Its claim and its Secret
-go with it. What a guest has until it ends is kept until then
-(`drives.is_held`); what KubeVirt can unplug is not.
+by its uid: never another object of the same name. Kubernetes deletes its claim
+and its Secret with it. A DataVolume that a guest needs until it ends
+(`drives.is_held`) is kept until then, one that KubeVirt can unplug is not.
 """
 
 import copy
@@ -99,13 +99,11 @@ def delete(machine, media, name, uid=''):
     except errors.Conflict:
         # The uid is another one by now, or the write conflicted.
         try:
-            there = client.get(
-                api_resources.DATA_VOLUME,
-                machine.namespace,
-                name)
+            volume = client.get(
+                api_resources.DATA_VOLUME, machine.namespace, name)
         except errors.ObjectNotFound:
-            there = None
-        if there is not None and there['metadata']['uid'] == uid:
+            volume = None
+        if volume is not None and volume['metadata']['uid'] == uid:
             raise
     media.volumes.mark_deleted(machine.namespace, name, uid)
 

@@ -12,16 +12,17 @@ from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import model
 
-#: Label of every DataVolume and Secret made here; its value is the device.
+#: Label of all DataVolumes and Secrets of virtual media; its value is the ID
+#: of the device.
 LABEL = annotations.MEDIA
 
 _CDI = 'cdi.kubevirt.io/'
 _MIB = 1 << 20
 
 # Reasons of the condition Running that count as a failure: CDI makes no
-# progress until the cause is fixed. The others are steps of a pod's start,
-# also ``Unschedulable``: each pod whose scratch space is created after it has
-# that.
+# progress until the cause is fixed. The others are steps of a pod's start.
+# ``Unschedulable`` is one of these: a pod has it until its scratch space is
+# created.
 _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
           'ErrImagePull', 'ImagePullBackOff', 'InvalidImageName',
           'ImagePullFailed', 'ChecksumError', 'CreateContainerError',
@@ -61,7 +62,7 @@ def body(machine, device, entry, size, authorities=None):
     options = machine.options.media
     size = max(size, options.minimum_size)
     storage = {'resources': {'requests': {
-        'storage': '%dMi' % -(-size // _MIB)}}}
+        'storage': f'{-(-size // _MIB)}Mi'}}}
     if options.storage_class:
         storage['storageClassName'] = options.storage_class
     if options.access_mode != 'auto':
@@ -159,8 +160,8 @@ def _status(volume, phase):
         return Status(model.State.READY, 100.0, restarts=restarts)
     running, bound = (_condition(found, type_)
                       for type_ in ('Running', 'Bound'))
-    for condition, stuck in ((running, _is_stuck), (bound, _is_refused)):
-        if condition.get('status') != 'True' and stuck(
+    for condition, failed in ((running, _is_stuck), (bound, _is_refused)):
+        if condition.get('status') != 'True' and failed(
                 condition.get('reason') or ''):
             return Status(model.State.FAILED, progress,
                           condition['reason'],
@@ -178,9 +179,9 @@ def _status(volume, phase):
         # CSI storage binds the claim when it is filled; until then ``Bound``
         # reports a wait that is normal.
         return Status(state, progress, restarts=restarts)
-    said = running if running.get('message') else bound
-    return Status(state, progress, said.get('reason') or '',
-                  said.get('message') or '', restarts)
+    shown = running if running.get('message') else bound
+    return Status(state, progress, shown.get('reason') or '',
+                  shown.get('message') or '', restarts)
 
 
 def _is_stuck(reason):

@@ -75,10 +75,8 @@ def _status(entry, observed):
 def upload_progress(observed):
     """Return the progress of an upload in per cent; None before it starts."""
     try:
-        value = json.loads(
-            observed.annotations.get(
-                annotations.UPLOAD) or '{}')
-        return float(value['progress'])
+        text = observed.annotations.get(annotations.UPLOAD) or '{}'
+        return float(json.loads(text)['progress'])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -109,37 +107,36 @@ def problem(found, vm, vmi):
     :param vmi: its VMI or None
     :returns: a `power_state.Problem`, or None
     """
-    living = run_strategy.is_active(vmi)
-    if living and (run_strategy.phase(vmi) in ('Running', 'Unknown')
+    active = run_strategy.is_active(vmi)
+    if active and (run_strategy.phase(vmi) in ('Running', 'Unknown')
                    or run_strategy.stopping(vm, vmi)):
         return None
-    if not living and not run_strategy.starting(vm, vmi):
+    if not active and not run_strategy.starting(vm, vmi):
         return None
     for device_id, each in found.items():
         if each.state is model.State.FAILED and (
-                not living or drives.uses(vmi, each.data_volume)):
+                not active or drives.uses(vmi, each.data_volume)):
             return power_state.Problem('MediaFailed', (
-                'It waits for the image of %s, which cannot be fetched '
-                '(%s): %s. Eject it, or insert another one, and start '
-                'again' % (device_id, each.reason,
-                           each.message or each.reason)))
-    return _lost(vm, vmi) if living else None
+                f'It waits for the image in {device_id}, which cannot be '
+                f'fetched ({each.reason}): {each.message or each.reason}. '
+                'Eject it, or insert another one, and start again'))
+    return _ejected_problem(vm, vmi) if active else None
 
 
-def _lost(vm, vmi):
+def _ejected_problem(vm, vmi):
     """Report a starting VMI that has the volume of an ejected medium."""
-    there = {(each.get('dataVolume') or {}).get('name') for each in
-             vm['spec']['template']['spec'].get('volumes') or ()}
-    there |= media_annotation.read(vm).names()
+    present = {(each.get('dataVolume') or {}).get('name') for each in
+               vm['spec']['template']['spec'].get('volumes') or ()}
+    present |= media_annotation.read(vm).names()
     name = vm['metadata']['name']
-    ours = {slot: device.id
-            for device in (*model.DEVICES, model.HTTP_BOOT)
-            for slot in media_annotation.slots(name, device.id)}
+    devices = {
+        slot: device.id for device in (*model.DEVICES, model.HTTP_BOOT)
+        for slot in media_annotation.slots(name, device.id)}
     for each in vmi['spec'].get('volumes') or ():
         volume = (each.get('dataVolume') or {}).get('name')
-        if volume in ours and volume not in there:
+        if volume in devices and volume not in present:
             return power_state.Problem('MediaEjected', (
-                'It was started with what was in %s then, %s, which has been '
-                'taken out since and is deleted. Switch it off and on again'
-                % (ours[volume], volume)))
+                f'It waits for DataVolume {volume}, which was in '
+                f'{devices[volume]} at its start and has been ejected since. '
+                'Power it off and on again'))
     return None

@@ -5,7 +5,7 @@ Pure functions that change a VM dict in place. A drive is a disk of the
 template, its medium the volume of the same name. KubeVirt fills and empties
 CD-ROM drives of a running guest if the volume has ``hotpluggable`` and the
 feature gate DeclarativeHotplugVolumes is on (pkg/storage/hotplug of 1.9). It
-never adds a drive to a running guest; told to, it retries without end.
+never adds a drive to a running guest; if requested, it retries forever.
 
 Without that gate KubeVirt refuses a CD-ROM without a medium
 (``vmi-create-admitter.go``), so a drive is added and removed with its medium.
@@ -43,9 +43,10 @@ def choose(vm, vmi, device):
                 if 'cdrom' in disk and disk['name'] not in taken
                 and disk['name'] != boot_order.HTTP_DRIVE]
         if run_strategy.is_active(vmi):
-            there = {disk['name'] for disk in _disks(vmi['spec'])
-                     if 'cdrom' in disk}
-            free.sort(key=lambda name: name not in there)
+            # Prefer a drive that the running guest has.
+            plugged = {disk['name'] for disk in _disks(vmi['spec'])
+                       if 'cdrom' in disk}
+            free.sort(key=lambda name: name not in plugged)
         if free:
             return free[0]
     taken |= {disk['name'] for disk in _disks(spec)}
@@ -53,7 +54,7 @@ def choose(vm, vmi, device):
     name = own
     while name in taken:
         number += 1
-        name = '%s-%d' % (own, number)
+        name = f'{own}-{number}'
     return name
 
 
@@ -92,7 +93,7 @@ def can_hotplug(vm, vmi, device, drive):
 
 
 def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
-    """Put a medium into a drive; add the drive if it does not exist.
+    """Insert a medium into a drive; add the drive if it does not exist.
 
     :param vm: the VM, which is changed
     :param vmi: its VMI or None
@@ -127,7 +128,7 @@ def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
 
 
 def empty(vm, vmi, device, drive, volume, keep):
-    """Take a medium out of its drive, if it is there.
+    """Remove a medium from its drive, if it is there.
 
     A drive that was added stays, empty, where KubeVirt allows it: the running
     guest can then get the next medium at once, and removing the drive would
@@ -155,7 +156,12 @@ def _is_added(device, drive):
 
 
 def remove(vm, vmi, drive):
-    """Remove a drive that has no medium."""
+    """Remove a drive that has no medium.
+
+    :param vm: the VM, which is changed
+    :param vmi: its VMI or None
+    :param drive: name of the drive
+    """
     spec = vm['spec']['template']['spec']
     devices = spec['domain']['devices']
 
@@ -168,7 +174,11 @@ def remove(vm, vmi, drive):
 
 
 def disable_hotplug(vm, drive):
-    """Make a medium wait for the next start."""
+    """Make a medium wait for the next start.
+
+    :param vm: the VM, which is changed
+    :param drive: name of the drive
+    """
     for each in vm['spec']['template']['spec'].get('volumes') or ():
         if each.get('name') == drive and 'dataVolume' in each:
             each['dataVolume'].pop('hotpluggable', None)
@@ -219,16 +229,16 @@ def waits_for_start(vm, vmi, drive, volume):
     """
     if not run_strategy.is_active(vmi):
         return False
-    there = source_of(vmi['spec'], drive)
-    if there is not None and there.get('name') == volume:
+    present = source_of(vmi['spec'], drive)
+    if present is not None and present.get('name') == volume:
         return False
     wanted = source_of(vm['spec']['template']['spec'], drive) or {}
     if not wanted.get('hotpluggable'):
         return True
-    if there is None:
+    if present is None:
         return (drive in _names(vmi['spec'], 'volumes')
                 or not has_drive(vmi['spec'], drive))
-    return not there.get('hotpluggable')
+    return not present.get('hotpluggable')
 
 
 def _without_overrides(vm, vmi, edit):

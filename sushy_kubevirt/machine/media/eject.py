@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ejects a medium, in whatever state it is.
+"""Ejects a medium in any state.
 
-One patch takes it out of its drive and lists its DataVolume as obsolete; then
-that is deleted. A running guest loses the medium at once where KubeVirt can
-unplug it; else KubeVirt sets RestartRequired and the next guest is without
-it. A concurrent insert finds its reservation gone and undoes its steps.
+One patch removes it from its drive and lists its DataVolume as obsolete; then
+the DataVolume is deleted. A running guest loses the medium at once where
+KubeVirt can unplug it; else KubeVirt sets RestartRequired and the next guest
+is without it. A concurrent insert finds its reservation gone and undoes its
+steps.
 """
 
 import copy
@@ -34,33 +35,38 @@ def eject(machine, device):
     def step(vm, vmi):
         found = media_annotation.read(vm)
         entry = found.media.pop(device.id, None)
-        coming = found.nexts.pop(device.id, None)
-        if entry is None and coming is None:
+        reserved = found.nexts.pop(device.id, None)
+        if entry is None and reserved is None:
             return
-        found.discard(coming)
+        found.discard(reserved)
         found.discard(entry)
         keep = machine.gates.enabled(_GATE)
         try:
-            _take_out(machine, device, vm, vmi, entry, found, keep)
+            _patch_vm(machine, device, vm, vmi, entry, found, keep)
         except errors.Rejected as e:
-            # The feature gate was switched off: drives may not be empty.
+            # The feature gate was disabled: drives may not be empty.
             if _GATE not in str(e):
                 raise
-            _take_out(machine, device, vm, vmi, entry, found, False, True)
-        ejected.extend(each for each in (entry, coming) if each)
+            _patch_vm(machine, device, vm, vmi, entry, found, False, True)
+        ejected.extend(each for each in (entry, reserved) if each)
 
     machine.write(step)
     for entry in ejected:
         upload = media.uploads.get(entry.id)
         if upload is not None:
             upload.stop()
-        LOG.info('%s of %s: DataVolume %s ejected', device.id,
-                 machine.qualified_name, entry.volume)
+        LOG.info('%s: DataVolume %s ejected from %s',
+                 machine.qualified_name, entry.volume, device.id)
     media.refresh(machine)
     insert.delete_obsolete(machine)
 
 
-def _take_out(machine, device, vm, vmi, entry, found, keep, any_drive=False):
+def _patch_vm(machine, device, vm, vmi, entry, found, keep, any_drive=False):
+    """Remove a medium from its drive and write the media record.
+
+    :param keep: whether a drive may be empty
+    :param any_drive: True to remove the drive even if the VM's owner added it
+    """
     edited = copy.deepcopy(vm)
     if entry is not None:
         drives.empty(edited, vmi, device, entry.drive, entry.volume, keep)

@@ -56,23 +56,23 @@ def _prepare(machine, target, enabled, mode, http_uri):
         if source.username:
             raise errors.InvalidValue(
                 'HttpBootUri', source.url,
-                message='HttpBootUri may not hold credentials')
+                message='HttpBootUri may not contain credentials')
         http_uri = source.url
     if http_uri is not None and http_uri != uri(vm):
         machine.write(lambda vm, _vmi: _store_uri(machine, vm, http_uri))
         vm, vmi = machine.objects()
     if not _is_requested(vm, vmi, target, enabled):
         return
-    wanted = uri(vm)
-    if not wanted:
+    requested_uri = uri(vm)
+    if not requested_uri:
         raise errors.InvalidValue(
             'BootSourceOverrideTarget', boot.Target.UEFI_HTTP,
-            message='UefiHttp needs an HttpBootUri; set both at once')
+            message='UefiHttp needs an HttpBootUri; set both in one request')
     if (mode or boot.state(vm, vmi).mode) is not boot.Mode.UEFI:
         raise errors.WrongState(
-            'HTTP boot belongs to UEFI, and %s boots in Legacy mode; set its '
-            'BootSourceOverrideMode to UEFI too' % machine.qualified_name)
-    insert.insert(machine, model.HTTP_BOOT, model.Source(wanted))
+            f'HTTP boot needs UEFI, and {machine.qualified_name} boots in '
+            'Legacy mode; set its BootSourceOverrideMode to UEFI too')
+    insert.insert(machine, model.HTTP_BOOT, model.Source(requested_uri))
 
 
 def undo(machine):

@@ -34,7 +34,7 @@ class StaleSecret(Exception):
 def is_named(machine):
     """Return whether access rights name a machine's objects.
 
-    This is so for a BMC that serves one VM.
+    They do for a BMC that serves one VM.
     """
     return bool(machine.cluster.vm)
 
@@ -72,13 +72,13 @@ def create(machine, device, entry, volume, source):
     """
     if not entry.credentials or entry.upload:
         return
-    made = body(machine, device, entry, volume, source)
+    secret = body(machine, device, entry, volume, source)
     named = is_named(machine)
 
     def step():
         try:
             machine.cluster.client.create(
-                api_resources.SECRET, machine.namespace, made, named=named)
+                api_resources.SECRET, machine.namespace, secret, named=named)
         except errors.Conflict as e:
             # On a retry the Secret may exist already. A name with the ID of
             # the attempt is unique.

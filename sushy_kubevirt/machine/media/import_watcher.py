@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches the DataVolumes of media that are not complete.
 
-Nothing is watched when all media are complete: the VM's annotation says so
-then. Otherwise a BMC of one VM watches each DataVolume by its name, as its
-access rights name it; others watch all that have our label.
+Nothing is watched when all media are complete, which the VM's annotation
+records. Otherwise a BMC of one VM watches each DataVolume by its name, as its
+access rights name it; others watch all that have the label
+`datavolumes.LABEL`.
 """
 
 import dataclasses
@@ -59,7 +60,7 @@ class ImportWatcher:
         self._observed = {}         # (namespace, name): ObservedVolume
         self._deleted = {}          # uid: True, bounded
         self._watchers = {}         # (namespace, name or ''): Watcher
-        self._watched = {}           # VM key: set of names
+        self._watched = {}          # VM key: set of names
         self._closed = False
 
     def watch(self, key, names):
@@ -90,11 +91,11 @@ class ImportWatcher:
             self._watchers.pop(key).stop()
         for key in needed - self._watchers.keys():
             namespace, name = key
-            made = self._watchers[key] = watcher.Watcher(
+            self._watchers[key] = watcher.Watcher(
                 self._client, self._options, api_resources.DATA_VOLUME,
                 namespace, '' if name else datavolumes.LABEL,
                 'metadata.name=' + name if name else '', self)
-            made.start()
+            self._watchers[key].start()
         if not self._watched:
             self._observed.clear()
             self._deleted.clear()
@@ -113,19 +114,10 @@ class ImportWatcher:
             if observed is not None and uid in ('', observed.uid):
                 return observed
             if uid and uid in self._deleted:
-                return ObservedVolume(
-                    uid,
-                    None,
-                    None,
-                    None,
-                    datavolumes.Status(
-                        model.State.FAILED,
-                        None,
-                        'DataVolumeNotFound',
-                        f'Its DataVolume {name} was deleted',
-                    ),
-                    {},
-                )
+                status = datavolumes.Status(
+                    model.State.FAILED, None, 'DataVolumeNotFound',
+                    f'Its DataVolume {name} was deleted')
+                return ObservedVolume(uid, None, None, None, status, {})
         return None
 
     def put(self, volume):
@@ -191,24 +183,21 @@ class ImportWatcher:
         with self._lock:
             scope = next((scope for scope, each in self._watchers.items()
                           if each is source), None)
-            lost = [] if scope is None else [
+            deleted = [] if scope is None else [
                 (*key, observed.uid)
                 for key, observed in self._observed.items()
                 if observed.uid not in listed and scope[0] in ('', key[0])
                 and scope[1] in ('', key[1])
                 and (observed.version or 0) <= (number or 0)]
-        for each in lost:
+        for each in deleted:
             self.mark_deleted(*each)
         return version
 
     def event(self, _source, kind, obj):
         """Update the cache from one watch event, see `watcher.Watcher`."""
         if kind == 'DELETED':
-            self.mark_deleted(
-                *object_cache.object_key(obj),
-                obj['metadata'].get(
-                    'uid',
-                    ''))
+            self.mark_deleted(*object_cache.object_key(obj),
+                              obj['metadata'].get('uid', ''))
         else:
             self.put(obj)
 

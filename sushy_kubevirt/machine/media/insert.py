@@ -61,24 +61,23 @@ def insert(machine, device, source, wait=None):
     :returns: `model.Medium`
     """
     media = machine.cluster.media
-    asked = url_policy.separate_credentials(source)
+    source = url_policy.separate_credentials(source)
     # Update the cache with what other processes wrote a moment ago, such as
     # an eject or a certificate.
     machine.write(lambda vm, vmi: None)
-    verify = asked.verify
-    if verify is None:
-        verify = ca_certificates.verify(machine, device)
-    asked = dataclasses.replace(asked, verify=verify)
+    if source.verify is None:
+        source = dataclasses.replace(
+            source, verify=ca_certificates.verify(machine, device))
     media.require_cdi()
-    medium = _same(machine, device, asked)
+    medium = _present_medium(machine, device, source)
     if medium is None:
-        medium = _Insertion(machine, device, asked).run()
+        medium = _Insertion(machine, device, source).run()
     if machine.options.media.wait if wait is None else wait:
         medium = _wait(machine, device, medium)
     return medium
 
 
-def _same(machine, device, asked):
+def _present_medium(machine, device, source):
     """Return the medium in the device if it is the requested one and usable.
     """
     media = machine.cluster.media
@@ -88,16 +87,16 @@ def _same(machine, device, asked):
     if medium is None or medium.state is model.State.FAILED or (
             entry.url, entry.verify, entry.credentials,
             entry.write_protected) != (
-            asked.url, asked.verify, bool(asked.username),
-            _protected(device, asked)):
+            source.url, source.verify, bool(source.username),
+            _is_protected(device, source)):
         return None
     # A changed password cannot be detected: it is only in a Secret, which is
     # not read. The password there was checked by `image_size`.
     return medium
 
 
-def _protected(device, asked):
-    return device.kind is model.Kind.CD or asked.write_protected
+def _is_protected(device, source):
+    return device.kind is model.Kind.CD or source.write_protected
 
 
 def _wait(machine, device, medium):
@@ -119,17 +118,17 @@ def _wait(machine, device, medium):
     if found[0] is None or found[0].task != medium.task:
         raise _superseded(machine, device)
     if found[0].state is model.State.FAILED:
+        shown = found[0].url.partition('?')[0]
         raise errors.MediaUnreachable(
-            '%s cannot be imported (%s): %s' % (
-                found[0].url.partition('?')[0], found[0].reason,
-                found[0].message), found[0].url.partition('?')[0])
+            f'{shown} cannot be imported ({found[0].reason}): '
+            f'{found[0].message}', shown)
     return found[0]
 
 
 def _superseded(machine, device):
     return errors.WrongState(
-        '%s of %s was ejected, or another medium inserted, while this one '
-        'was being inserted' % (device.id, machine.qualified_name))
+        f'{device.id} of {machine.qualified_name} was ejected, or another '
+        'medium inserted, while this one was being inserted')
 
 
 class _Insertion:
@@ -137,28 +136,30 @@ class _Insertion:
 
     :param machine: a `machine.Machine`
     :param device: a `model.Device`
-    :param asked: `model.Source` without credentials in its URL, ``verify`` set
+    :param source: `model.Source` without credentials in its URL, ``verify``
+        set
     """
 
-    def __init__(self, machine, device, asked):
+    def __init__(self, machine, device, source):
         self._machine = machine
         self._device = device
-        self._asked = asked
+        self._source = source
         self._media = machine.cluster.media
-        self._taken_names = set()         # names that are taken
-        self._busy_names = set()  # names whose last claim is still there
+        self._taken_names = set()   # names that other objects have
+        self._busy_names = set()    # names whose previous claim still exists
         self._reserved = False
         self._uid = ''              # of the DataVolume that was created
-        self._may_exist = False         # whether one may have been made
-        self._leftovers = 0         # how often one was in the way
-        self._wait_for_claim = False  # for a claim to go: all names have one
+        self._may_exist = False     # whether the DataVolume may exist
+        self._leftovers = 0         # abandoned DataVolumes found under a name
+        # Whether to wait until a claim is deleted, as all names have one.
+        self._wait_for_claim = False
         self._ca_config_map = None
         self._entry = media_annotation.Entry(
-            id=boot_overrides.new_id(), url=asked.url, volume='-',
-            since=manager.now(), verify=asked.verify,
-            write_protected=_protected(device, asked),
-            upload=self._is_upload(), credentials=bool(asked.username),
-            method=asked.method, protocol=asked.protocol)
+            id=boot_overrides.new_id(), url=source.url, volume='-',
+            since=manager.now(), verify=source.verify,
+            write_protected=_is_protected(device, source),
+            upload=self._is_upload(), credentials=bool(source.username),
+            method=source.method, protocol=source.protocol)
 
     def _is_upload(self):
         options = self._machine.options.media
@@ -168,7 +169,7 @@ class _Insertion:
                 'set MEDIA_UPLOAD_PROXY_URL')
         return options.mode == 'upload' or bool(
             options.mode == 'auto' and options.upload_proxy_url
-            and (not self._asked.verify or self._asked.method == 'Upload'))
+            and (not self._source.verify or self._source.method == 'Upload'))
 
     def run(self):
         """Run all steps; undo them after a failure.
@@ -177,9 +178,9 @@ class _Insertion:
         """
         machine = self._machine
         pem = ca_certificates.pem(machine, self._device)
-        size = image_size.probe(self._asked, machine.options.media,
-                                self._asked.verify, pem)
-        if self._asked.verify and not self._entry.upload:
+        size = image_size.probe(self._source, machine.options.media,
+                                self._source.verify, pem)
+        if self._source.verify and not self._entry.upload:
             self._ca_config_map = ca_certificates.publish(
                 machine, self._device)
         self._media.inserting.add(self._entry.id)
@@ -193,11 +194,12 @@ class _Insertion:
             self._media.inserting.discard(self._entry.id)
         self._media.volumes.put(volume)
         self._media.refresh(machine)
-        LOG.info('%s of %s: %s is being imported into %s',
-                 self._device.id, machine.qualified_name,
-                 url_policy.parse(self._entry.url).shown, self._entry.volume)
+        LOG.info('%s: %s inserted into %s, import into DataVolume %s started',
+                 machine.qualified_name,
+                 url_policy.parse(self._entry.url).shown, self._device.id,
+                 self._entry.volume)
         if self._entry.upload:
-            upload.start(machine, self._entry, self._asked, pem, size)
+            upload.start(machine, self._entry, self._source, pem, size)
         delete_obsolete(machine)
         medium = self._media.medium(machine, self._device)
         if medium is None:
@@ -211,7 +213,7 @@ class _Insertion:
         mine = found.nexts.get(self._device.id)
         if (mine is not None and mine.id == self._entry.id
                 and mine.volume not in self._taken_names | self._busy_names):
-            self._entry = mine      # retry: the write did succeed
+            self._entry = mine      # an earlier attempt was carried out
             self._reserved = True
             return
         if self._reserved and (mine is None or mine.id != self._entry.id):
@@ -223,10 +225,10 @@ class _Insertion:
             if name not in self._taken_names]
         if not names:
             raise errors.WrongState(
-                'All DataVolume names for %s of %s are used by other objects: '
-                '%s. Delete those that are not needed' % (
-                    self._device.id, self._machine.qualified_name,
-                    ', '.join(sorted(self._taken_names))))
+                f'All DataVolume names for {self._device.id} of '
+                f'{self._machine.qualified_name} are used by other objects: '
+                f'{", ".join(sorted(self._taken_names))}. Delete those that '
+                'are not needed')
         if mine is not None and mine.id == self._entry.id:
             del found.nexts[self._device.id]
         # Prefer names that are not listed as obsolete: a late process may
@@ -239,8 +241,8 @@ class _Insertion:
         if not free:
             delete_obsolete(self._machine)
             raise errors.Conflict(
-                'The previous media of %s of %s are still being deleted'
-                % (self._device.id, self._machine.qualified_name))
+                f'The previous media of {self._device.id} of '
+                f'{self._machine.qualified_name} are still being deleted')
         found.gone.pop(free[0], None)
         self._wait_for_claim = free[0] in self._busy_names
         self._busy_names.discard(free[0])
@@ -261,17 +263,12 @@ class _Insertion:
                 self._uid = volume['metadata']['uid']
                 self._check(volume)
                 image_credentials.create(
-                    self._machine,
-                    self._device,
-                    self._entry,
-                    volume,
-                    self._asked,
-                )
+                    self._machine, self._device, self._entry, volume,
+                    self._source)
                 return volume
             except _NameTaken as e:
-                LOG.info('%s of %s: DataVolume name %s not usable, trying the '
-                         'next: %s',
-                         self._device.id, self._machine.qualified_name,
+                LOG.info('%s: DataVolume name %s cannot be used, trying the '
+                         'next: %s', self._machine.qualified_name,
                          self._entry.volume, e)
                 self._taken_names.add(self._entry.volume)
             except _NameBusy:
@@ -285,20 +282,17 @@ class _Insertion:
         client = self._machine.cluster.client
         body = datavolumes.body(self._machine, self._device, self._entry,
                                 size, self._ca_config_map)
-        place = (api_resources.DATA_VOLUME, self._machine.namespace)
 
         def step():
             if not self._may_exist:
-                if there := self._check_claim():
-                    return there
+                if volume := self._check_claim():
+                    return volume
                 self._check_secret()
             self._may_exist = True
             try:
                 return client.create(
-                    *place,
-                    body,
-                    named=image_credentials.is_named(self._machine),
-                )
+                    api_resources.DATA_VOLUME, self._machine.namespace, body,
+                    named=image_credentials.is_named(self._machine))
             except errors.Conflict as e:
                 return self._existing_volume(e)
             except errors.Rejected as e:
@@ -331,36 +325,37 @@ class _Insertion:
         except errors.ObjectNotFound:
             return None
         if not datavolumes.is_claim_of(claim, name):
-            raise _NameTaken('a claim made by others has it')
-        lingers = errors.Conflict(
-            'The claims of the previous media of %s of %s still exist'
-            % (self._device.id, machine.qualified_name))
+            raise _NameTaken('a claim that CDI did not make has it')
+        conflict = errors.Conflict(
+            f'The claims of the previous media of {self._device.id} of '
+            f'{machine.qualified_name} still exist')
         try:
             machine.cluster.client.get(
                 api_resources.DATA_VOLUME, machine.namespace, name)
         except errors.ObjectNotFound:
             pass
         else:
-            # The claim is deleted with its DataVolume, which only this can do.
-            return self._existing_volume(lingers)
-        self._name_busy(lingers)
+            # The claim is deleted with its DataVolume, which is deleted here.
+            return self._existing_volume(conflict)
+        self._name_busy(conflict)
 
     def _check_secret(self):
         """Check that no other Secret has the name that CDI will read."""
         try:
             image_credentials.check_name(self._machine, self._entry)
         except image_credentials.ForeignSecret:
-            raise _NameTaken('a Secret made by others has it') from None
+            raise _NameTaken(
+                'a Secret that no BMC made has it') from None
         except image_credentials.StaleSecret:
             self._name_busy(errors.Conflict(
-                'The Secret of the previous medium of %s of %s still exists'
-                % (self._device.id, self._machine.qualified_name)))
+                f'The Secret of the previous medium of {self._device.id} of '
+                f'{self._machine.qualified_name} still exists'))
 
-    def _name_busy(self, lingers):
+    def _name_busy(self, conflict):
         """Try another name; when all have claims, wait for this one."""
         if not self._wait_for_claim:
             raise _NameBusy
-        raise lingers
+        raise conflict
 
     def _existing_volume(self, conflict):
         """Handle an existing DataVolume of the name.
@@ -371,19 +366,17 @@ class _Insertion:
         """
         machine = self._machine
         try:
-            there = machine.cluster.client.get(
-                api_resources.DATA_VOLUME,
-                machine.namespace,
-                self._entry.volume,
-            )
+            volume = machine.cluster.client.get(
+                api_resources.DATA_VOLUME, machine.namespace,
+                self._entry.volume)
         except errors.ObjectNotFound:
             self._may_exist = False
-            raise conflict from None        # deleted meanwhile: try again
-        if not datavolumes.is_ours(there, machine):
-            raise _NameTaken('a DataVolume made by others has it')
-        attempt = datavolumes.attempt(there)
+            raise conflict from None    # deleted in the meantime: try again
+        if not datavolumes.is_ours(volume, machine):
+            raise _NameTaken('a DataVolume that is not for this VM has it')
+        attempt = datavolumes.attempt(volume)
         if attempt == self._entry.id:
-            return there
+            return volume
         vm, _ = machine.fetch()
         if attempt in media_annotation.read(vm).attempts():
             raise _NameTaken('another insert has it')
@@ -392,7 +385,7 @@ class _Insertion:
             raise _NameTaken('an abandoned DataVolume cannot be deleted')
         # Created by a process that crashed or is late: no record lists it.
         datavolume_cleanup.delete(machine, self._media, self._entry.volume,
-                                  there['metadata']['uid'])
+                                  volume['metadata']['uid'])
         self._may_exist = False
         raise conflict
 
@@ -406,21 +399,21 @@ class _Insertion:
     # Step 4
 
     def _put_into_drive(self, vm, vmi):
-        hot = self._machine.gates.hotplugs_cdroms()
+        hotplug = self._machine.gates.hotplugs_cdroms()
         try:
-            self._patch_vm(vm, vmi, hot)
+            self._patch_vm(vm, vmi, hotplug)
         except errors.Rejected as e:
-            # The feature gate was switched off a moment ago.
-            if not hot or _GATE not in str(e):
+            # The feature gate was disabled after it was read.
+            if not hotplug or _GATE not in str(e):
                 raise
             self._patch_vm(vm, vmi, False)
 
-    def _patch_vm(self, vm, vmi, hot):
+    def _patch_vm(self, vm, vmi, hotplug):
         found = media_annotation.read(vm)
         before = found.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
             self._entry = before
-            return              # retry: the write did succeed
+            return              # an earlier attempt was carried out
         mine = found.nexts.pop(self._device.id, None)
         if mine is None or mine.id != self._entry.id:
             raise _superseded(self._machine, self._device)
@@ -438,16 +431,15 @@ class _Insertion:
         if (self._device is model.HTTP_BOOT
                 and drive != drives.ADDED_DRIVES[self._device.id]):
             raise errors.WrongState(
-                'Drive %s of %s is in use; switch the VM off, and on again '
-                'when the image is there' % (
-                    drives.ADDED_DRIVES[self._device.id],
-                    self._machine.qualified_name))
+                f'Drive {drives.ADDED_DRIVES[self._device.id]} of '
+                f'{self._machine.qualified_name} is in use; power the VM off '
+                'and try again')
         if self._device is model.USB_STICK and before is not None:
             # Replace the disk too: write protection may differ.
             drives.empty(edited, vmi, self._device, drive, before.volume,
                          False)
-        drives.fill(edited, vmi, self._device, drive, self._entry.volume, hot,
-                    self._entry.write_protected)
+        drives.fill(edited, vmi, self._device, drive, self._entry.volume,
+                    hotplug, self._entry.write_protected)
         found.discard(before)
         self._entry = found.media[self._device.id] = dataclasses.replace(
             self._entry, uid=self._uid, drive=drive)
@@ -469,9 +461,9 @@ class _Insertion:
             machine.write(self._remove_reservation)
             delete_obsolete(machine)
         except errors.MachineError as e:
-            LOG.warning('Insert into %s of %s failed, its objects will be '
-                        'deleted later: %s',
-                        self._device.id, machine.qualified_name, e)
+            LOG.warning('%s: insert into %s failed and its objects could not '
+                        'be deleted, they will be deleted later: %s',
+                        machine.qualified_name, self._device.id, e)
 
     def _remove_reservation(self, vm, _vmi):
         found = media_annotation.read(vm)
@@ -499,8 +491,8 @@ def delete_obsolete(machine):
     except errors.MachineNotFound:
         pass
     except errors.Unavailable as e:
-        LOG.info('Obsolete media of %s will be deleted later: %s',
+        LOG.info('%s: obsolete DataVolumes will be deleted later: %s',
                  machine.qualified_name, e)
     except errors.MachineError as e:
-        LOG.warning('Obsolete media of %s cannot be deleted: %s',
+        LOG.warning('%s: obsolete DataVolumes cannot be deleted: %s',
                     machine.qualified_name, e)

@@ -88,7 +88,7 @@ class Manager:
                                 entry.volume, entry.uid)
 
     def media(self, vm, vmi):
-        """:returns: {device id: `model.Medium`} of what is in the devices"""
+        """:returns: {device id: `model.Medium`} of the devices with media"""
         if not has_record(vm):
             return {}
         found = {id_: self._medium(device, vm, vmi)
@@ -113,19 +113,19 @@ class Manager:
         if not self._cdi_served:
             raise errors.Unsupported(
                 'Virtual media need CDI, the Containerized Data Importer, '
-                'which this cluster does not have; install it: '
+                'which is not installed in this cluster; install it: '
                 'https://kubevirt.io/user-guide/storage/'
                 'containerized_data_importer/')
 
     def check_cdi_in_background(self):
         """Call `require_cdi` in a thread, to set `cdi_available`."""
-        def ask():
+        def check():
             try:
                 self.require_cdi()
             except errors.MachineError as e:
-                LOG.debug('No virtual media: %s', e)
+                LOG.debug('Virtual media are not available: %s', e)
 
-        threading.Thread(target=ask, daemon=True, name='media-cdi').start()
+        threading.Thread(target=check, daemon=True, name='media-cdi').start()
 
     def age(self, uid, what):
         """Return the seconds since this was first called with these arguments.
@@ -196,9 +196,9 @@ class Manager:
             self._update(machine)
 
     def _update(self, machine, _vm=None, _vmi=None):
-        """Take in a change; runs in a watch's thread and writes nothing."""
+        """Process a change; runs in a watch's thread and writes nothing."""
         with self._callback_lock:
-            # Read under the lock: whichever watch's thread comes last has the
+            # Read under the lock, so that the last thread to get it uses the
             # latest state.
             vm, vmi = self.cluster.cached_objects(machine)
             if vm is None or not has_record(vm):

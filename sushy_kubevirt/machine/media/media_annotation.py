@@ -3,8 +3,8 @@
 
 See `annotations` for its format. It is written before objects are created and
 after they are deleted, so that any process can complete or clean up. Anyone
-who may edit the VM can write it: what a BMC would not write is ignored, and
-nothing is deleted because of the record alone.
+who may edit the VM can write it, so malformed parts are ignored, and nothing
+is deleted because of the record alone.
 """
 
 import dataclasses
@@ -113,7 +113,7 @@ def slots(vm_name, device_id):
 
     :returns: tuple of `SLOTS` names
     """
-    return tuple('%s-%d' % (name(vm_name, _KEYS[device_id]), number)
+    return tuple(f'{name(vm_name, _KEYS[device_id])}-{number}'
                  for number in range(SLOTS))
 
 
@@ -129,13 +129,12 @@ def name(vm_name, key):
     :param key: a value of `_KEYS`
     :returns: text; a long VM name is cut and gets a digest
     """
-    whole = f'{vm_name}-bmc-{key}'
-    if len(whole) <= _LONGEST - 4:
-        return whole
+    prefix = f'{vm_name}-bmc-{key}'
+    if len(prefix) <= _LONGEST - 4:
+        return prefix
     digest = hashlib.sha256(vm_name.encode()).hexdigest()[:10]
-    return '%s-%s-bmc-%s' % (
-        vm_name[:_LONGEST - 4 - len('--bmc-') - len(digest) - len(key)],
-        digest, key)
+    length = _LONGEST - 4 - len('--bmc-') - len(digest) - len(key)
+    return f'{vm_name[:length]}-{digest}-bmc-{key}'
 
 
 def read(vm):

@@ -42,16 +42,17 @@ class State(enum.Enum):
     """State of a medium."""
 
     WAITING = 'Waiting'
-    """CDI has not started to fetch it."""
+    """CDI has not started to fetch the image."""
 
     IMPORTING = 'Importing'
-    """It is being fetched."""
+    """The image is being fetched."""
 
     READY = 'Ready'
-    """It is complete, and in the guest or there from the next start on."""
+    """The image is complete; the guest has it, or gets it at its next start.
+    """
 
     FAILED = 'Failed'
-    """It cannot be fetched: `Medium.reason` and `Medium.message` say why."""
+    """The image cannot be fetched; `Medium` has the reason and message."""
 
 
 @dataclasses.dataclass(frozen=True)

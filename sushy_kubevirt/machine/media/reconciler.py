@@ -3,13 +3,13 @@
 
 Every BMC process runs one `Reconciler`. Its decisions depend only on the VM's
 media annotation, the VM and its VMI; its writes are guarded patches and
-deletions by uid. Several processes may do the same work: one wins, the others
-find it done.
+deletions by uid. Several processes may do the same work: one succeeds, the
+others find nothing left to do.
 
 An insert that is not complete after `options.MediaOptions.lapse_seconds`
 counts as abandoned: no other process has the password that it may need, and
-its client has got no answer. The objects that it may have created are deleted
-by their reserved names.
+its client has received no response. The objects that it may have created are
+deleted by their reserved names.
 """
 
 import copy
@@ -70,7 +70,9 @@ class Context:
         self.unobserved = []
 
     def due(self, what, seconds):
-        """Whether a condition has lasted long enough; else plan a revisit.
+        """Return whether a condition has lasted long enough.
+
+        If not, plan a revisit.
 
         :param what: anything hashable that names the condition
         :param seconds: how long it has to last
@@ -107,11 +109,8 @@ def desired_vm(vm, vmi, context):
             if not drives.uses(vmi, entry.volume):
                 found.discard(found.media.pop(id_))
             continue
-        if (
-            id_ == model.HTTP_BOOT.id
-            and not _http_boot_requested(vm)
-            and context.due(('http', entry.id), context.lapse)
-        ):
+        if (id_ == model.HTTP_BOOT.id and not _http_boot_requested(vm)
+                and context.due(('http', entry.id), context.lapse)):
             drives.empty(edited, vmi, model.HTTP_BOOT, entry.drive,
                          entry.volume, False)
             continue
@@ -148,7 +147,7 @@ def _updated_entry(entry, context):
         if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
             return dataclasses.replace(
                 entry, reason='UploadInterrupted', message='The BMC that '
-                'uploaded it has stopped; insert it again')
+                'uploaded the image has stopped; insert it again')
     return entry
 
 
@@ -167,10 +166,12 @@ class Reconciler:
         self._active = media.cluster.options.keeper
 
     def start(self):
+        """Start the thread, unless the option disables it."""
         if self._active:
             self._loop.start()
 
     def close(self):
+        """Stop the thread."""
         self._loop.close()
 
     def enqueue_if_needed(self, machine, vm, vmi):
@@ -209,7 +210,7 @@ class Reconciler:
             datavolume_cleanup.read(machine, self._media, entry)
         if edited is not None:
             vm = json_patch.send(machine, vm, edited)
-            LOG.info('Media of %s reconciled', machine.qualified_name)
+            LOG.info('%s: virtual media reconciled', machine.qualified_name)
         datavolume_cleanup.clean(machine, self._media, vm, context)
         if context.revisit_seconds is not None:
             self._loop.add(machine, context.revisit_seconds + 0.01,
