@@ -70,7 +70,7 @@ MODULES = (
 
 
 def _adapt_view(feature, view):
-    """Wrap a view of ours in the form in which Flask calls views.
+    """Adapt a view of this project to the way Flask calls views.
 
     A view of a system receives the machine that
     `system_access.resolve_system` found instead of the identity in the URL.

@@ -2,7 +2,7 @@
 """Authentication of requests (DSP0266, "Authentication").
 
 `authenticate` runs before every route, including sushy-emulator's and unknown
-URLs. It accepts HTTP Basic (RFC 7617) and X-Auth-Token. Once credentials are
+URLs. It accepts HTTP Basic (RFC 7617) and X-Auth-Token. Once accounts are
 configured, only the requests in `_UNAUTHENTICATED` need no login. Passwords
 are checked by `sushy_kubevirt.redfish.services.authenticator`, privileges by
 `authorization`.
@@ -36,8 +36,8 @@ _ACCOUNT_KEY = 'sushy_kubevirt.account'
 def authenticate():
     """Store the account of the request in ``flask.g.account``.
 
-    For Flask's before_request. The account is a `credentials.Account`, or None
-    if no credentials are configured or the request needs no login.
+    For Flask's before_request. The account is an `account_files.Account`, or
+    None if no accounts are configured or the request needs no login.
 
     :raises: `errors.RedfishError`: 400 malformed header, 401 wrong or missing
         credentials, 503 too many failed logins
@@ -100,7 +100,8 @@ def _parse_basic(header):
     except (binascii.Error, ValueError):
         colon = b''
     if not colon:
-        raise _invalid_header('After Basic, it has user:password in base64.')
+        raise _invalid_header('Basic must be followed by user:password in '
+                              'base64.')
     return name, password
 
 
@@ -110,11 +111,11 @@ def _invalid_header(why):
 
 
 def check_password(name, password):
-    """Find the account that a user name and password belong to.
+    """Authenticate a user.
 
     :param name: user name, str
     :param password: bytes
-    :returns: `credentials.Account`
+    :returns: an `account_files.Account`
     :raises: `errors.RedfishError`: 401, which does not tell whether the name
         or the password is wrong; 503 after too many failed logins
     """
@@ -133,7 +134,7 @@ def check_password(name, password):
 
 
 def client_address():
-    """The IP address of the client, str; empty for a Unix socket.
+    """Return the IP address of the client, str; empty for a Unix socket.
 
     X-Forwarded-For is trusted from the configured proxies. If any are
     configured, it is also trusted on a Unix socket, whose file permissions

@@ -60,7 +60,7 @@ def register_owner(rule, owner):
 
 @functools.cache
 def required_privileges(rule, method):
-    """The privileges a request needs.
+    """Return the privileges of which a request needs one.
 
     :param rule: URL rule, str
     :param method: HTTP method

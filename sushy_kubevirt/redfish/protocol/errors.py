@@ -22,9 +22,9 @@ import json
 import math
 
 import flask
-from werkzeug import exceptions as http
+from werkzeug import exceptions
 
-from sushy_tools import error as upstream
+from sushy_tools import error
 
 from sushy_kubevirt.kube import errors as machine_errors
 from sushy_kubevirt.redfish.protocol import messages
@@ -32,7 +32,7 @@ from sushy_kubevirt.redfish.protocol import messages
 #: Default of the header Retry-After, seconds.
 RETRY_AFTER = 5
 
-#: Most messages in one error response.
+#: Largest number of messages in an error response.
 MAX_MESSAGES = 20
 
 _JSON = 'application/json'
@@ -55,7 +55,7 @@ class RedfishError(Exception):
 
 
 def resource_not_found(kind, name):
-    """404: the resource does not exist.
+    """Create the error 404: the resource does not exist.
 
     :param kind: its schema, such as ``ComputerSystem``
     :param name: its id
@@ -65,13 +65,13 @@ def resource_not_found(kind, name):
 
 
 def uri_not_found():
-    """404: no resource at the URI of this request."""
+    """Create the error 404: no resource at the URI of this request."""
     return RedfishError(404, messages.message(
         'ResourceMissingAtURI', flask.request.path))
 
 
 def general_error(status, text, resolution='', headers=None):
-    """An error for which the Base registry has no message (GeneralError).
+    """Create an error without a message in the Base registry (GeneralError).
 
     :param status: HTTP status code
     :param text: a sentence; replaces the registry's text
@@ -85,7 +85,7 @@ def general_error(status, text, resolution='', headers=None):
 
 
 def unavailable(text, retry_after=None):
-    """503 with Retry-After.
+    """Create the error 503 with Retry-After.
 
     :param text: a sentence that names what is unavailable
     :param retry_after: seconds; default `RETRY_AFTER`
@@ -98,12 +98,12 @@ def unavailable(text, retry_after=None):
 
 
 def internal_error():
-    """500 without details, for an unexpected exception."""
+    """Create the error 500 without details, for an unexpected exception."""
     return RedfishError(500, messages.message('InternalError'))
 
 
 def error_body(entries):
-    """The JSON body of an error response (DSP0266, "Error responses").
+    """Build the body of an error response (DSP0266, "Error responses").
 
     :param entries: sequence of dicts made by `messages.message`
     :returns: dict
@@ -156,7 +156,8 @@ def _media_unreachable(exc):
     if exc.kind == 'missing':
         entry = messages.message(
             'ResourceMissingAtURI', exc.url, detail=str(exc),
-            resolution='Look whether the URI is right and its server has it.')
+            resolution='Check that the URI is correct and that its server '
+            'has the image.')
     elif exc.kind == 'unauthorized':
         entry = messages.message('ResourceAtUriUnauthorized', exc.url,
                                  str(exc))
@@ -188,7 +189,7 @@ def _from_http_exception(exc):
 
 def _from_sushy_tools(exc):
     """Convert an exception of sushy-tools' own views and drivers."""
-    if isinstance(exc, upstream.NotFound):
+    if isinstance(exc, error.NotFound):
         return uri_not_found()
     return general_error(exc.code, str(exc))
 
@@ -204,16 +205,16 @@ def to_redfish_error(exc, log):
         return exc
     if isinstance(exc, machine_errors.MachineError):
         return _from_machine_error(exc, log)
-    if isinstance(exc, http.HTTPException):
+    if isinstance(exc, exceptions.HTTPException):
         return _from_http_exception(exc)
-    if isinstance(exc, upstream.FishyError):
+    if isinstance(exc, error.FishyError):
         return _from_sushy_tools(exc)
     log.error('Unexpected %s', type(exc).__name__, exc_info=exc)
     return internal_error()
 
 
 def error_response(exc):
-    """The response for an exception (Flask's error handler)."""
+    """Build the response for an exception (Flask's error handler)."""
     log = flask.current_app.logger
     found = to_redfish_error(exc, log)
     log.debug('%s %r answered %d: %r', flask.request.method,

@@ -37,7 +37,7 @@ _locks = tuple(threading.Lock() for _ in range(64))
 
 
 def compute(document, text=None):
-    """The ETag of a resource.
+    """Compute the ETag of a resource.
 
     :param document: dict
     :param text: the same as JSON text, if available
@@ -51,7 +51,7 @@ def compute(document, text=None):
 
 
 def match(header, tag):
-    """Whether a header contains a tag, by weak comparison.
+    """Check whether a header contains a tag, by weak comparison.
 
     :param header: value of If-Match or If-None-Match
     :param tag: str made by `compute`
@@ -99,14 +99,14 @@ def check_preconditions():
 
 
 def _owner_path():
-    """First two segments of the path, the same for all names of a system."""
+    """Return two path segments, the same for all names of a system."""
     machine = flask.g.machine
     start = flask.request.path.split('/')[3:5]
     return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
 def precondition_failed():
-    """412: If-Match or If-None-Match does not hold."""
+    """Create the error 412: If-Match or If-None-Match does not hold."""
     return errors.RedfishError(412, messages.message('PreconditionFailed'))
 
 

@@ -12,10 +12,10 @@ from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 
-#: Most resources that one request may read through $expand.
+#: Largest number of resources that a request may read through $expand.
 MAX_EXPANDED = 2000
 
-# Returned whatever $select names.
+# Returned in addition to the properties that $select names.
 _ALWAYS_SELECTED = (
     '@odata.id',
     '@odata.type',
@@ -49,7 +49,7 @@ def apply(document, query, target):
 
 
 def _only(document, members):
-    """The only member of a collection; the collection unless it has one."""
+    """Return the only member of a collection, else the collection."""
     if len(members) != 1 or '@odata.id' not in members[0]:
         return document
     member = internal_requests.get(members[0]['@odata.id'])
@@ -131,8 +131,8 @@ class _Expansion:
         if self._read > MAX_EXPANDED:
             raise errors.RedfishError(507, messages.message(
                 'InsufficientStorage',
-                detail='The answer would hold more than %d resources. Ask '
-                       'for fewer levels, or use $top.' % MAX_EXPANDED))
+                detail=f'The response would contain more than {MAX_EXPANDED} '
+                       'resources. Use fewer levels, or $top.'))
         if path not in self._known:
             found = internal_requests.get(path)
             self._known[path] = None if found is None else with_etag(found)
@@ -140,7 +140,7 @@ class _Expansion:
 
 
 def _select(document, names):
-    """The selected properties of a resource.
+    """Copy the selected properties of a resource.
 
     Names pass through arrays: ``Members/Name`` selects Name of each member.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of DMTF's Base registry (DSP8011) that this service sends.
 
-A message has the registry's text with its arguments filled in. Details such as
-Kubernetes' error text or the accepted values, follow as a sentence.
+A message has the registry's text with its arguments filled in. Details, such
+as Kubernetes' error text or the allowed values, follow as a sentence.
 """
 
 import json
@@ -26,8 +26,8 @@ _MESSAGES = {
         'Critical',
         "While attempting to establish a connection to '%1', the service "
         'denied access.',
-        'Look at the credentials of this service and the access rights of its '
-        'account in the cluster.'),
+        'Check the credentials of this service and the RBAC permissions of '
+        'its account in the cluster.'),
     'ActionNotSupported': (
         'Critical', 'The action %1 is not supported by the resource.',
         'Use an action that the resource lists under Actions.'),
@@ -57,20 +57,20 @@ _MESSAGES = {
     'CouldNotEstablishConnection': (
         'Critical',
         "The service failed to establish a connection with the URI '%1'.",
-        'Look whether the URI is right and its server can be reached from '
-        'this service.'),
+        'Check that the URI is correct and that its server can be reached '
+        'from this service.'),
     'CreateLimitReachedForResource': (
         'Critical',
         'The create operation failed because the resource has reached the '
         'limit of possible resources.',
-        'Delete one that is not needed, if the resource has such.'),
+        'Delete a resource that is no longer needed, if that is supported.'),
     'HeaderInvalid': (
         'Critical', "Header '%1' is invalid.",
         'Send the request with a valid header.'),
     'InsufficientStorage': (
         'Critical',
         'Insufficient storage or memory available to complete the request.',
-        'Ask for less; ' + _RESUBMIT),
+        'Request fewer resources; ' + _RESUBMIT),
     'InsufficientPrivilege': (
         'Critical',
         'There are insufficient privileges for the account or credentials '
@@ -81,8 +81,8 @@ _MESSAGES = {
         'Critical',
         'The request failed due to an internal service error.  The service '
         'is still operational.',
-        'Send the request again; if the problem stays, see the log of the '
-        'service.'),
+        'Send the request again; if the problem persists, see the log of '
+        'the service.'),
     'MalformedJSON': (
         'Critical',
         'The request body submitted was malformed JSON and could not be '
@@ -105,7 +105,7 @@ _MESSAGES = {
         'Critical',
         'The supplied payload exceeds the maximum size supported by the '
         'service.',
-        'Send less.'),
+        'Send a smaller request body.'),
     'PreconditionFailed': (
         'Critical',
         'The ETag supplied did not match the ETag required to change this '
@@ -196,14 +196,14 @@ _MESSAGES = {
         'Warning',
         'In order to complete the operation, a component reset is required '
         "with the Reset action URI '%1' and ResetType '%2'.",
-        'Perform the reset; it takes effect with it.'),
+        'Perform the reset; the change takes effect with it.'),
     'Success': (
         'OK', 'The request completed successfully.', 'None.'),
     'ResourceAtUriUnauthorized': (
         'Critical',
         "While accessing the resource at '%1', the service received an "
         "authorization error '%2'.",
-        'Send the right user name and password.'),
+        'Send a valid user name and password.'),
     'ResourceCannotBeDeleted': (
         'Critical',
         'The delete request failed because the resource requested cannot be '

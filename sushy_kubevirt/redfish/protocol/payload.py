@@ -10,7 +10,7 @@ strings, to another shape, or to `ReadOnly`.
 import io
 
 import flask
-from werkzeug import exceptions as http
+from werkzeug import exceptions
 
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
@@ -32,7 +32,7 @@ class ReadOnly:
 
 
 def read_only(*names):
-    """The part of a shape for read-only properties.
+    """Build the part of a shape for read-only properties.
 
     :param names: property names
     :returns: dict of name to `ReadOnly`
@@ -80,7 +80,7 @@ def _has_body(request):
 
 
 def drain(request):
-    """Read what is left of the request body.
+    """Read the rest of the request body.
 
     Otherwise the server takes the rest for the next request, or closes a
     connection that the client wants to keep.
@@ -91,12 +91,12 @@ def drain(request):
     if length and length.isdecimal() and 0 < int(length) <= MAX_BODY:
         try:
             request.get_data(cache=False)
-        except (OSError, http.HTTPException):
+        except (OSError, exceptions.HTTPException):
             pass    # the client has disconnected
 
 
 def body():
-    """The request's JSON object.
+    """Return the JSON object of the request.
 
     :returns: dict
     :raises: `errors.RedfishError`, 400 if there is no body
@@ -108,12 +108,15 @@ def body():
 
 
 def is_annotation(name):
-    # DSP0266, "Modify (PATCH)": OData annotations in a body are ignored.
+    """Check for an OData annotation, ignored in bodies.
+
+    DSP0266, "Modify (PATCH)".
+    """
     return name.startswith('@odata.') or name.startswith('@Redfish.')
 
 
 def properties(shape):
-    """The properties of a PATCH, validated against a shape.
+    """Validate the properties of a PATCH against a shape.
 
     :param shape: see the module's docstring
     :returns: dict of property to value
@@ -124,9 +127,9 @@ def properties(shape):
     if found:
         raise errors.RedfishError(400, *found)
     if not any(value != {} for value in values.values()):
-        takes = ', '.join(_writable_names(shape)) or 'none'
+        writable = ', '.join(_writable_names(shape)) or 'none'
         raise errors.RedfishError(400, messages.message(
-            'NoOperation', detail=f'Properties to set: {takes}.'))
+            'NoOperation', detail=f'Writable properties: {writable}.'))
     return values
 
 
@@ -187,7 +190,7 @@ def _redact(name, value):
 
 
 def not_in_list(name, value, allowed, pointer):
-    """The message PropertyValueNotInList.
+    """Create the message PropertyValueNotInList.
 
     :param name: property
     :param value: refused value
@@ -196,11 +199,11 @@ def not_in_list(name, value, allowed, pointer):
     """
     return messages.message(
         'PropertyValueNotInList', value, name, related=[pointer],
-        detail=f"It takes {', '.join(allowed)}.")
+        detail=f"Allowed values: {', '.join(allowed)}.")
 
 
 def parameters(action, shape, required=()):
-    """The parameters of an action, validated against a flat shape.
+    """Validate the parameters of an action against a flat shape.
 
     :param action: such as ``ComputerSystem.Reset``
     :param shape: dict of parameter to type or tuple of allowed strings
@@ -224,7 +227,7 @@ def parameters(action, shape, required=()):
         elif isinstance(kind, tuple) and value not in kind:
             found.append(messages.message(
                 'ActionParameterValueNotInList', value, name, action,
-                detail=f"It takes {', '.join(kind)}."))
+                detail=f"Allowed values: {', '.join(kind)}."))
         else:
             values[name] = value
     for name in required:

@@ -53,7 +53,7 @@ def finish_response(response):
 
 
 def allow_header(rule):
-    """The methods of a route.
+    """List the methods of a route.
 
     :param rule: URL rule, str
     :returns: value of the header Allow
@@ -146,7 +146,7 @@ def _set_text(response, text):
 
 
 def prefers(preference):
-    """Whether the header Prefer contains a preference (RFC 7240).
+    """Check whether the header Prefer has a preference (RFC 7240).
 
     :param preference: such as ``return=representation``
     :returns: bool

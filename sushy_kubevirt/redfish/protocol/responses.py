@@ -24,7 +24,7 @@ class Document(flask.Response):
 
 
 def document_of(response):
-    """The resource in a response, also of sushy-emulator's own views.
+    """Return the resource in a response, also of sushy-emulator's views.
 
     :param response: `flask.Response`
     :returns: dict, or None if it contains none
@@ -38,7 +38,7 @@ def document_of(response):
 
 
 def resource(body):
-    """200 with a resource.
+    """Create the response 200 with a resource.
 
     :param body: dict
     """
@@ -46,7 +46,7 @@ def resource(body):
 
 
 def created(body, headers=None):
-    """201 with the new resource; the header Location has its path.
+    """Create the response 201 with a new resource; Location has its path.
 
     :param body: dict with ``@odata.id``
     :param headers: dict of additional headers
@@ -56,7 +56,9 @@ def created(body, headers=None):
 
 
 def accepted(monitor, body, seconds=None):
-    """202: the operation continues (DSP0266, "Asynchronous operations").
+    """Create the response 202: the operation continues.
+
+    DSP0266, "Asynchronous operations".
 
     :param monitor: path of the task monitor
     :param body: the task, dict
@@ -69,12 +71,12 @@ def accepted(monitor, body, seconds=None):
 
 
 def no_content():
-    """204, as sushy-emulator answers a successful change."""
+    """Create the response 204, as sushy-emulator answers changes."""
     return flask.Response(status=204, content_type=_JSON)
 
 
 def link(path):
-    """A reference to another resource.
+    """Create a reference to another resource.
 
     :param path: its ``@odata.id``
     :returns: dict
@@ -83,7 +85,7 @@ def link(path):
 
 
 def collection(kind, name, path, members):
-    """200 with a collection.
+    """Create the response 200 with a collection.
 
     :param kind: schema of the collection, such as ``ProcessorCollection``
     :param name: value of Name

@@ -21,7 +21,7 @@ FEATURE_SETS = ('minimum', 'vmedia', 'full')
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """One route.
+    """A route.
 
     :param view: function that returns a response
     :param endpoint: Flask's endpoint; that of sushy-tools if its view is
@@ -110,7 +110,7 @@ def modules(app):
 
 
 def is_served(app, rule):
-    """Whether a rule is served in the application's feature set.
+    """Check whether a rule is served in the application's feature set.
 
     Used before linking to a resource of another module.
 
@@ -132,7 +132,7 @@ def is_served(app, rule):
 
 
 def served_children(app, rule, names):
-    """Those resources below a rule that are served.
+    """Select the resources below a rule that are served.
 
     :param app: Flask application
     :param rule: URL rule of the parent
@@ -154,7 +154,7 @@ def _without_arguments(rule):
 
 
 def root_links(app):
-    """Links of the service root.
+    """Collect the links of the service root.
 
     :param app: Flask application
     :returns: dict of ServiceRoot's property to path

@@ -3,7 +3,7 @@
 
 They are read from the source of the modules: every ``@odata.type`` and every
 call of ``collection()``. A new resource needs no entry here;
-`tests/functional/test_redfish_links.py` checks that none is missing.
+`tests/functional/redfish/test_links.py` checks that none is missing.
 """
 
 import functools
@@ -25,7 +25,7 @@ ALWAYS_USED = (('Event', None), ('RedfishError', None), ('Resource', None))
 
 
 def json_uri(kind):
-    """URI at which DMTF publishes the JSON schema of a type.
+    """Return the URI at which DMTF publishes the JSON schema of a type.
 
     :param kind: ``@odata.type``
     """
@@ -33,7 +33,7 @@ def json_uri(kind):
 
 
 def csdl_uri(name):
-    """URI at which DMTF publishes the CSDL of a schema.
+    """Return the URI at which DMTF publishes the CSDL of a schema.
 
     :param name: schema without version
     """
@@ -42,7 +42,7 @@ def csdl_uri(name):
 
 @functools.cache
 def used_schemas(modules):
-    """The schemas that modules use.
+    """List the schemas that modules use.
 
     :param modules: tuple of modules
     :returns: sorted list of (name, version); version None for unversioned

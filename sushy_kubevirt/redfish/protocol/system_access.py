@@ -29,7 +29,7 @@ _DEVICE = ('device', 'CD1', 'Cd')
 
 @functools.cache
 def system_argument(rule):
-    """The view argument that names the system.
+    """Find the view argument that names the system.
 
     :param rule: URL rule, str
     :returns: name of the argument, or None

@@ -62,7 +62,7 @@ def service():
         'Id': 'AccountService',
         'Name': 'Account Service',
         'Description': _READ_ONLY_REASON if required else
-        'No accounts are configured: everybody may do everything',
+        'No accounts are configured: no login is required',
         'ServiceEnabled': required,
         'Status': {'State': 'Enabled', 'Health': 'OK'} if required
         else {'State': 'Disabled'},

@@ -12,7 +12,7 @@ import math
 import flask
 
 from sushy_kubevirt.kube import errors as machine_errors
-from sushy_kubevirt.machine import bios as machine_bios
+from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.redfish.protocol import errors
 from sushy_kubevirt.redfish.protocol import messages
@@ -39,7 +39,7 @@ def _is_primitive(value):
     return value is None or isinstance(value, (str, bool, int))
 
 
-def bios(machine):
+def bios_resource(machine):
     """GET …/Bios: the attributes of the running boot
 
     While the system is off, those of the next boot.
@@ -101,8 +101,8 @@ def _patch_bios(machine):
             'PropertyValueTypeError', values, 'Attributes',
             related=['#/Attributes']))
     else:
-        found += [error for name, value in values.items()
-                  for error in _attribute(machine, name, value)]
+        found += [entry for name, value in values.items()
+                  for entry in _attribute(machine, name, value)]
     if found:
         raise errors.RedfishError(400, *found)
     if not values:
@@ -138,7 +138,7 @@ def _apply_time(given):
     if wanted != _ON_RESET:
         return [messages.message(
             'PropertyValueNotInList', wanted, 'ApplyTime',
-            detail=f'It takes {_ON_RESET}.',
+            detail=f'Allowed value: {_ON_RESET}.',
             related=[where[0] + '/ApplyTime'])]
     return []
 
@@ -151,7 +151,7 @@ def _attribute(machine, name, value):
     :returns: list of error messages, empty if it is valid
     """
     where = '#/Attributes/' + name
-    for attribute in machine_bios.VM_ATTRIBUTES:
+    for attribute in bios.VM_ATTRIBUTES:
         if attribute.name == name:
             break
     else:
@@ -201,8 +201,8 @@ def secure_boot(machine):
         'SecureBootCurrentBoot': 'Enabled' if now else 'Disabled',
     }
     attributes = machine.current_attributes()
-    if (attributes[machine_bios.BOOT_MODE] == boot.Mode.UEFI.value
-            and attributes[machine_bios.PERSISTENT_NVRAM] != 'Enabled'):
+    if (attributes[bios.BOOT_MODE] == boot.Mode.UEFI.value
+            and attributes[bios.PERSISTENT_NVRAM] != 'Enabled'):
         # KubeVirt's OVMF has enrolled keys only with secure boot. Left out
         # with a persistent NVRAM, whose keys the guest can change.
         body['SecureBootMode'] = 'UserMode' if now else 'SetupMode'
@@ -233,14 +233,14 @@ def registry():
         '@odata.type': '#AttributeRegistry.v1_3_8.AttributeRegistry',
         'Id': f'{REGISTRY}.{_VERSION}',
         'Name': 'BIOS attributes of KubeVirt VMs',
-        'Description': 'Attributes that are not in it are notes of clients '
-                       'and change nothing.',
+        'Description': 'Attributes with other names are stored for clients '
+                       'and have no effect.',
         'Language': 'en',
         'OwningEntity': 'sushy-kubevirt',
         'RegistryVersion': _VERSION,
         'RegistryEntries': {
             'Attributes': [_entry(attribute)
-                           for attribute in machine_bios.VM_ATTRIBUTES],
+                           for attribute in bios.VM_ATTRIBUTES],
             'Menus': [],
             'Dependencies': [],
         },
@@ -267,12 +267,12 @@ REGISTRIES = (routing.Registry(
 _SYSTEM = resource_paths.SYSTEMS + '/<identity>'
 
 ROUTES = (
-    routing.replace('bios', bios),
+    routing.replace('bios', bios_resource),
     routing.replace('bios_settings', bios_settings),
     routing.replace('system_reset_bios', reset_bios),
     routing.replace('secure_boot', secure_boot),
     routing.add(_SYSTEM + '/Bios',
-                bios),
+                bios_resource),
     routing.add(_SYSTEM + '/Bios/Settings',
                 bios_settings, ('GET', 'PATCH')),
     routing.add(_SYSTEM + '/Bios/Actions/Bios.ResetBios',

@@ -32,7 +32,7 @@ _TITLES = {boot_order.Class.PXE: 'Network interface ',
 # Boot of the system
 
 def boot_property(machine, full):
-    """The property ``Boot`` of a system.
+    """Build the property ``Boot`` of a system.
 
     :param machine: the VM
     :param full: whether to include BootOptions and BootOrder
@@ -59,7 +59,7 @@ def boot_property(machine, full):
 
 
 def targets(machine):
-    """Values of BootSourceOverrideTarget that this VM supports.
+    """List the values of BootSourceOverrideTarget that this VM supports.
 
     :returns: list of str
     """
@@ -73,7 +73,7 @@ def _targets(found):
 
 
 def patch_shape(machine, full):
-    """The shape of ``Boot`` in a PATCH (see `payload.properties`).
+    """Build the shape of ``Boot`` in a PATCH, see `payload.properties`.
 
     :param full: whether BootOrder can be set
     :returns: dict
@@ -93,7 +93,7 @@ def patch_shape(machine, full):
 
 
 def validate(machine, chosen):
-    """Check what the shape cannot express.
+    """Validate the constraints that the shape cannot express.
 
     :param machine: the VM
     :param chosen: ``Boot`` of a PATCH, dict
@@ -178,7 +178,7 @@ def resource(machine, reference):
 
 
 def _device(machine, option):
-    """Path of the device of a boot option.
+    """Return the path of the device of a boot option.
 
     :returns: str; None while the running guest does not have the device
     """

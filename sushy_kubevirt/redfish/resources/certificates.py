@@ -43,20 +43,20 @@ def _parse_pem(text):
     :returns: (PEM of the certificate alone, `cryptography` certificate)
     :raises: `ValueError`, with a sentence for the client
     """
-    # Imported late: it takes 8 MiB, and few processes need it.
+    # Imported on demand: it takes 8 MiB, and few processes need it.
     from cryptography.hazmat.primitives import serialization
     from cryptography import x509
 
     if 'PRIVATE KEY' in text:
-        raise ValueError('It holds a private key, which is nobody\'s '
-                         'business here.')
+        raise ValueError('It contains a private key; send the certificate '
+                         'only.')
     try:
         found = x509.load_pem_x509_certificates(text.encode())
     except ValueError:
-        raise ValueError('It is no certificate in PEM.') from None
+        raise ValueError('It is not a certificate in PEM.') from None
     if len(found) != 1:
-        raise ValueError('It holds %d certificates; send one at a time.'
-                         % len(found))
+        raise ValueError(f'It contains {len(found)} certificates; send one '
+                         'at a time.')
     pem = found[0].public_bytes(serialization.Encoding.PEM).decode()
     return pem, found[0]
 
@@ -169,7 +169,7 @@ def _body(found, here):
         '@odata.type': '#Certificate.v1_9_1.Certificate',
         'Id': found.id,
         'Name': f'Certificate {found.id}',
-        'Description': 'What servers of images are checked against',
+        'Description': 'Trusted certificate for image servers',
         'CertificateString': found.pem,
         'CertificateType': _PEM,
     }

@@ -53,7 +53,7 @@ def resource(machine):
         'Name': f'{machine.name}-Chassis',
         'UUID': machine.uuid,
         'ChassisType': 'Other',
-        'Description': 'Stands for no hardware',
+        'Description': 'Virtual chassis without hardware',
         'Status': resource_paths.STATUS_OK,
         'Drives': responses.link(resource_paths.chassis(machine, 'Drives')),
         'Links': {

@@ -201,7 +201,7 @@ def _status(machine, state):
 
 
 def reset_types(app):
-    """The values of ResetType that the service accepts.
+    """List the values of ResetType that the service accepts.
 
     :param app: Flask application
     :returns: list of str
@@ -251,7 +251,7 @@ def _change(machine, name, value, change):
 
 
 def _indicator(machine, values):
-    """The requested state of the indicator.
+    """Return the requested state of the indicator.
 
     :param values: properties of a PATCH
     :returns: a member of `INDICATOR`, or None to leave it unchanged
@@ -289,12 +289,12 @@ def reset(machine):
             detail=_reset_type_detail(kind, allowed)))
     with resource_paths.property_errors(machine, 'ResetType', kind):
         machine.reset(power_state.ResetType(kind))
-    app.logger.info('%s of %s', kind, machine.qualified_name)
+    app.logger.info('Reset %s of %s', kind, machine.qualified_name)
     return responses.no_content()
 
 
 def reset_info(machine):
-    """GET …/ResetActionInfo: what Reset takes"""
+    """GET …/ResetActionInfo: parameters of Reset"""
     return responses.resource({
         '@odata.id': path(machine, 'ResetActionInfo'),
         '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
@@ -310,14 +310,14 @@ def reset_info(machine):
 
 
 def _reset_type_detail(kind, allowed):
-    takes = f"It takes {', '.join(allowed)}."
+    values = f"Allowed values: {', '.join(allowed)}."
     if kind == _NMI:
         return ('KubeVirt cannot send a diagnostic interrupt to a guest. '
-                + takes)
+                + values)
     if kind in _POWERS_OFF:
         return ('Switching systems off is disabled by '
-                'SUSHY_EMULATOR_DISABLE_POWER_OFF. ' + takes)
-    return takes
+                'SUSHY_EMULATOR_DISABLE_POWER_OFF. ' + values)
+    return values
 
 
 ROOT_LINKS = {'Systems': ROOT}

@@ -12,7 +12,7 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
-from sushy_kubevirt.redfish.services.events import messages as texts
+from sushy_kubevirt.redfish.services.events import messages as event_messages
 from sushy_kubevirt.redfish.services.events import subscriptions
 
 SERVICE = '/redfish/v1/EventService'
@@ -41,8 +41,8 @@ _LISTS = {
 }
 _VALUES = {
     'EventTypes': event_record.TYPES,
-    'RegistryPrefixes': texts.PREFIXES,
-    'ExcludeRegistryPrefixes': texts.PREFIXES,
+    'RegistryPrefixes': event_messages.PREFIXES,
+    'ExcludeRegistryPrefixes': event_messages.PREFIXES,
     'ResourceTypes': RESOURCE_TYPES,
     'Severities': SEVERITIES,
 }
@@ -211,7 +211,7 @@ def _delete(id_):
 
 
 def _fields(values, found):
-    """Fields of a `Subscription` from the given properties.
+    """Convert the given properties to fields of a `Subscription`.
 
     :param found: list; messages for invalid properties are appended
     :returns: dict
@@ -222,7 +222,7 @@ def _fields(values, found):
             found.append(messages.message(
                 'PropertyValueFormatError', values['Context'], 'Context',
                 related=['#/Context'],
-                detail=f'It takes {_MAX_LENGTH} characters.'))
+                detail=f'{_MAX_LENGTH} characters are allowed.'))
         fields['context'] = values['Context']
     if 'DeliveryRetryPolicy' in values:
         fields['policy'] = subscriptions.Policy(values['DeliveryRetryPolicy'])
@@ -234,7 +234,7 @@ def _fields(values, found):
 
 
 def _headers(value, found):
-    """HttpHeaders as a tuple of (name, value).
+    """Convert HttpHeaders to a tuple of (name, value).
 
     :param found: list; messages for invalid values are appended
     """
@@ -255,7 +255,8 @@ def _headers(value, found):
         found.append(messages.message(
             'PropertyValueTypeError', '…', 'HttpHeaders',
             related=['#/HttpHeaders'],
-            detail='It takes a list of objects: [{"Name": "value"}].'))
+            detail='The value must be a list of objects: '
+            '[{"Name": "value"}].'))
     return ()
 
 
@@ -269,7 +270,7 @@ def _list(name, values, found):
     if len(values) > _MAX_ENTRIES:
         found.append(messages.message(
             'PropertyValueFormatError', '…', name, related=[pointer],
-            detail=f'It takes {_MAX_ENTRIES} entries.'))
+            detail=f'{_MAX_ENTRIES} entries are allowed.'))
         return ()
     if name == 'OriginResources':
         values = [one.get('@odata.id') if isinstance(one, dict) else None
@@ -284,17 +285,18 @@ def _list(name, values, found):
         elif allowed is not None and value not in allowed:
             found.append(payload.not_in_list(name, value, allowed, where))
         elif name.endswith('MessageIds') and (
-                value.partition('.')[0] not in texts.PREFIXES
+                value.partition('.')[0] not in event_messages.PREFIXES
                 or '.' not in value):
             found.append(messages.message(
                 'PropertyValueFormatError', value, name, related=[where],
-                detail='It takes Registry.Key, with a registry of %s.'
-                % ', '.join(texts.PREFIXES)))
+                detail='The form is Registry.Key, with a registry of %s.'
+                % ', '.join(event_messages.PREFIXES)))
         elif name == 'OriginResources' and not (
                 value.startswith('/redfish/v1/')):
             found.append(messages.message(
                 'PropertyValueFormatError', value, name, related=[where],
-                detail='It takes links to resources of this service.'))
+                detail='Only links to resources of this service are '
+                'allowed.'))
         else:
             taken.append(value)
     return tuple(taken)
@@ -323,7 +325,7 @@ def _set_suspended(id_, suspended):
 
 
 def _owner(subscription):
-    """Name of the account that created a subscription, or None."""
+    """Find the name of the account that created a subscription."""
     found = events().subscriptions.get(subscription)
     return found.owner if found is not None else None
 

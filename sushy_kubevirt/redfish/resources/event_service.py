@@ -20,7 +20,7 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import event_destination
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
-from sushy_kubevirt.redfish.services.events import messages as texts
+from sushy_kubevirt.redfish.services.events import messages as event_messages
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings
 
@@ -84,7 +84,7 @@ def resource():
         'DeliveryRetryIntervalSeconds': settings.interval,
         'EventFormatTypes': ['Event'],
         'EventTypesForSubscription': list(event_record.TYPES),
-        'RegistryPrefixes': list(texts.PREFIXES),
+        'RegistryPrefixes': list(event_messages.PREFIXES),
         'ResourceTypes': list(event_destination.RESOURCE_TYPES),
         'Severities': list(event_destination.SEVERITIES),
         'SubordinateResourcesSupported': True,
@@ -118,7 +118,8 @@ def _patch():
         elif not limits[0] <= value <= limits[1]:
             found.append(messages.message(
                 'PropertyValueOutOfRange', value, name,
-                related=['#/' + name], detail='It takes %d to %d.' % limits))
+                related=['#/' + name],
+                detail='Allowed values: %d to %d.' % limits))
         else:
             changes[field] = value
     if found:
@@ -138,7 +139,7 @@ def test_event():
             'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
     severity = given.get('MessageSeverity') or given.get('Severity')
     made = event_record.make(
-        texts.TEST, given.get(
+        event_messages.TEST, given.get(
             'EventType', event_record.OTHER))
     _events().emit(event_record.changed(
         made, message_id=given.get('MessageId'),
@@ -152,7 +153,7 @@ def test_event():
 # Server-Sent Events stream
 
 def _is_multithreaded():
-    """Whether the server can serve other clients while a stream is open."""
+    """Check whether the server can serve others while a stream is open."""
     return flask.request.environ.get('wsgi.multithread', False)
 
 
@@ -248,6 +249,6 @@ ROUTES = (
 ROOT_LINKS = {'EventService': ROOT}
 
 REGISTRIES = (routing.Registry(
-    f'{texts.PREFIX}.{texts.VERSION}',
-    f"{texts.PREFIX}.{texts.VERSION.rpartition('.')[0]}",
-    'Message Registry of sushy-kubevirt', texts.registry),)
+    f'{event_messages.PREFIX}.{event_messages.VERSION}',
+    f"{event_messages.PREFIX}.{event_messages.VERSION.rpartition('.')[0]}",
+    'Message Registry of sushy-kubevirt', event_messages.registry),)

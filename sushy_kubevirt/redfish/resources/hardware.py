@@ -30,12 +30,12 @@ def to_gib(size):
 
 
 def processor_model(cpus):
-    """The processor's model; '' if KubeVirt takes it from the host."""
+    """Return the CPU model; '' if KubeVirt takes it from the host."""
     return '' if cpus.model in _HOST_MODELS else cpus.model
 
 
 def socket_names(cpus):
-    """Names of the processors, one per socket: CPU0, CPU1 ...
+    """Name the processors, one per socket: CPU0, CPU1 ...
 
     At most `MAX_SOCKETS`: KubeVirt accepts four billion sockets for a VM that
     is off.
@@ -56,7 +56,7 @@ def disks_by_bus(inventory):
 
 
 def bios_version(inventory):
-    """Type of the guest's firmware and the KubeVirt version it is from."""
+    """Describe the guest's firmware: its type and the KubeVirt version."""
     kind = 'UEFI' if inventory.firmware == 'efi' else 'BIOS'
     if inventory.kubevirt_version:
         return f'{kind} of KubeVirt {inventory.kubevirt_version}'

@@ -26,7 +26,7 @@ def _log():
 
 
 def _root(machine):
-    """Path of the requested LogServices, of the system or of its manager.
+    """Return the path of the LogServices of the system or its manager.
 
     Taken from the path of the request.
     """

@@ -98,7 +98,7 @@ def _body(machine, app):
 
 
 def _console(there):
-    """A console available through KubeVirt's API (``virtctl``).
+    """Describe a console available through KubeVirt's API (``virtctl``).
 
     :param there: whether the VM has the device
     :returns: dict

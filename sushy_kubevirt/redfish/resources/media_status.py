@@ -5,23 +5,23 @@ from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import resource_paths
-from sushy_kubevirt.redfish.services.events import messages as registry
+from sushy_kubevirt.redfish.services.events import messages as event_messages
 
 #: ResetType after which the guest sees its new medium.
 RESTART = 'PowerCycle'
 
-_PROGRESS = registry.Message(
+_PROGRESS = event_messages.Message(
     'TaskEvent.1.0', 'TaskProgressChanged', 'OK',
     "The task with Id '%1' has changed to progress %2 percent complete.")
 
 
 def in_progress(medium):
-    """Whether the import of a medium has not finished."""
+    """Check whether the import of a medium is still running."""
     return medium.state in (media.State.WAITING, media.State.IMPORTING)
 
 
 def percent(medium):
-    """Progress of the import.
+    """Return the progress of the import.
 
     :returns: int, 0 to 100
     """
@@ -31,16 +31,16 @@ def percent(medium):
 
 
 def extended_info(machine, device_id, medium):
-    """Messages about a medium: failure, progress, restart needed.
+    """List messages about a medium: failure, progress, restart needed.
 
     :returns: list of entries of @Message.ExtendedInfo
     """
     found = []
     if medium.state is media.State.FAILED:
         found.append(_entry(
-            registry.MEDIA_FAILED, machine.qualified_name, url_without_query(
-                medium),
-            device_id, medium.reason or 'Error', medium.message))
+            event_messages.MEDIA_FAILED, machine.qualified_name,
+            url_without_query(medium), device_id, medium.reason or 'Error',
+            medium.message))
     elif in_progress(medium):
         entry = _entry(_PROGRESS, medium.task, str(percent(medium)))
         if medium.message:
@@ -52,18 +52,18 @@ def extended_info(machine, device_id, medium):
 
 
 def restart_required(machine, device_id):
-    """Message ResetRequired: the running guest does not have the medium yet.
+    """Create the message ResetRequired: the guest lacks the medium so far.
 
     :returns: entry of @Message.ExtendedInfo
     """
     return messages.message(
         'ResetRequired', resource_paths.system(
             machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
-        detail=f'The guest has the medium of {device_id} after a restart.')
+        detail=f'The guest sees the medium of {device_id} after a restart.')
 
 
 def status(machine, device_id, medium, here):
-    """Status of a device.
+    """Build the property Status of a device.
 
     :param medium: the medium in it, or None
     :param here: path of the device
@@ -90,7 +90,7 @@ def status(machine, device_id, medium, here):
 
 
 def url_without_query(medium):
-    """URL of a medium without its query, which may contain a signature."""
+    """Return the URL of a medium without its query, perhaps a signature."""
     return medium.url.partition('?')[0]
 
 

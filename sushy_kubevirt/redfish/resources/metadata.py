@@ -69,7 +69,7 @@ def _quote(text):
 
 
 def _schema_files():
-    """The JSON schemas in use.
+    """List the JSON schemas in use.
 
     :returns: dict of Id, such as ``Chassis.v1_25_0``, to ``@odata.type``
     """

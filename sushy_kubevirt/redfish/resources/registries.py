@@ -76,7 +76,7 @@ def document(registry):
 
 
 def not_served():
-    """404 for sushy-emulator's registries, which describe other machines."""
+    """Answer 404 for sushy-emulator's registries, those of other machines."""
     raise errors.uri_not_found()
 
 

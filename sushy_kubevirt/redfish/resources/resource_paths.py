@@ -23,7 +23,7 @@ STATUS_OK = {'State': 'Enabled', 'Health': 'OK'}
 
 
 def system(machine, *names):
-    """Path of a system or of a resource below it.
+    """Return the path of a system or of a resource below it.
 
     :param machine: the VM
     :param names: path segments below the system
@@ -32,17 +32,17 @@ def system(machine, *names):
 
 
 def manager(machine, *names):
-    """Path of a system's manager or of a resource below it."""
+    """Return the path of a system's manager or a resource below it."""
     return '/'.join((MANAGERS, machine.uuid, *names))
 
 
 def chassis(machine, *names):
-    """Path of a system's chassis or of a resource below it."""
+    """Return the path of a system's chassis or a resource below it."""
     return '/'.join((CHASSIS, machine.uuid, *names))
 
 
 def collection(kind, name, here, ids):
-    """200 with a collection.
+    """Create the response 200 with a collection.
 
     :param kind: schema of its members, such as ``Processor``
     :param name: value of Name
@@ -54,7 +54,7 @@ def collection(kind, name, here, ids):
 
 
 def links(here, rule, names):
-    """Links to the resources below a path that are served.
+    """Build links to the resources below a path that are served.
 
     :param here: the path
     :param rule: URL rule of the path
@@ -81,7 +81,7 @@ def property_errors(machine, name, value):
         refused = getattr(exc.value, 'value', exc.value)
         above = name.rpartition('/')[0]
         if above:
-            # Several were set together; name the one that was refused.
+            # Several properties were set together: name the refused one.
             name = f'{above}/{exc.property}'
         raise errors.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, refused, detail=str(exc),

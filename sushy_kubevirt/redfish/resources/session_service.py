@@ -51,7 +51,7 @@ def service():
         '@odata.type': '#SessionService.v1_1_9.SessionService',
         'Id': 'SessionService',
         'Name': 'Session Service',
-        'Description': 'Logins that are good for many requests',
+        'Description': 'Sessions of logged-in clients',
         'ServiceEnabled': True,
         'SessionTimeout': _sessions().timeout,
         'Sessions': responses.link(SESSIONS),
@@ -67,8 +67,8 @@ def _set_timeout(seconds):
     if not sessions.SHORTEST <= seconds <= sessions.LONGEST:
         raise errors.RedfishError(400, messages.message(
             'PropertyValueOutOfRange', seconds, 'SessionTimeout',
-            detail='It takes %d to %d seconds.' % (
-                sessions.SHORTEST, sessions.LONGEST),
+            detail=f'Allowed values: {sessions.SHORTEST} to '
+            f'{sessions.LONGEST} seconds.',
             related=['#/SessionTimeout']))
     _sessions().set_timeout(seconds)
 

@@ -25,6 +25,7 @@ _PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
 
 
 def path(machine, storage_id, *names):
+    """Return the path of a Storage or of a resource below it."""
     return resource_paths.system(machine, 'Storage', storage_id, *names)
 
 
@@ -42,7 +43,7 @@ def drives(machine):
 
 
 def drive_path(machine, name):
-    """Path of the drive of a disk.
+    """Return the path of the drive of a disk.
 
     :param name: the disk's name
     """
@@ -190,7 +191,7 @@ def volumes(machine, storage_id):
         payload.body()
         raise errors.RedfishError(400, messages.message(
             'CreateLimitReachedForResource',
-            detail='Disks are given to a VM with KubeVirt.'))
+            detail='Disks are added to a VM with KubeVirt.'))
     body = resource_paths.collection(
         'Volume',
         'Volumes',

@@ -104,13 +104,17 @@ def monitor(task):
 
 
 def task_accepted(machine, device_id, medium):
-    """202 with the task."""
+    """Create the response 202 with the task."""
     return responses.accepted(f'{MONITORS}/{medium.task}',
                               _body(machine, device_id, medium), RETRY_AFTER)
 
 
 def task_result(machine, device_id, medium):
-    """204; 200 with ResetRequired if the guest lacks the medium so far."""
+    """Create the response of a completed task.
+
+    204, or 200 with ResetRequired if the guest needs a restart to see the
+    medium.
+    """
     if medium.pending_restart:
         return responses.resource(errors.error_body(
             [media_status.restart_required(machine, device_id)]))
@@ -133,7 +137,7 @@ def _body(machine, device_id, medium):
         'TaskState': state,
         'TaskStatus': health,
         'PercentComplete': media_status.percent(medium),
-        # Severity is what MessageSeverity was before.
+        # Severity is deprecated in favor of MessageSeverity.
         'Messages': [
             {
                 name: value
@@ -152,8 +156,8 @@ def _body(machine, device_id, medium):
 def _cancel(machine, device_id, medium):
     if medium.state is media.State.READY:
         raise errors.RedfishError(409, messages.message(
-            'ResourceCannotBeDeleted', detail='It is complete.',
-            resolution='Eject the medium: its task goes with it.'))
+            'ResourceCannotBeDeleted', detail='The import is complete.',
+            resolution='Eject the medium; this removes its task.'))
     machine.eject_media(device_id)
     flask.current_app.logger.info(
         'The import of %s for %s of %s was cancelled',

@@ -58,7 +58,9 @@ _SHAPE = {
 # Paths
 
 def path(machine, *names):
-    """Path of the collection in the tree of the request, or of one below.
+    """Return the path of the collection, or of a resource below it.
+
+    Below the system or its manager, as in the request.
 
     :param names: path segments below the collection
     """
@@ -174,7 +176,7 @@ def insert(machine, device):
     values = payload.parameters(_INSERT, _PARAMETERS, required=['Image'])
     wrong = [messages.message(
         'ActionParameterValueNotInList', values[name], name, _INSERT,
-        detail=f"It takes {', '.join(allowed)}.")
+        detail=f"Allowed values: {', '.join(allowed)}.")
         for name, allowed in _CHOICES.items()
         if values.get(name) is not None and values[name] not in allowed]
     if values.get('Inserted') is False:
@@ -220,7 +222,7 @@ def _insert(machine, device, values):
 
 
 def _wants_task():
-    """Whether the client sent Prefer: respond-async and tasks are served."""
+    """Check that Prefer: respond-async was sent and tasks are served."""
     if not routing.is_served(flask.current_app, tasks.MONITORS + '/<task>'):
         return False
     header = flask.request.headers.get('Prefer', '')
@@ -270,7 +272,7 @@ def _patch(machine, device):
 
 
 def _without_image(machine, device, values):
-    """Errors for properties that cannot be set without inserting an image.
+    """Create errors for properties that need the insert of an image.
 
     :returns: list of dicts made by `messages.message`
     """
@@ -289,7 +291,7 @@ def _without_image(machine, device, values):
         if value is not None and value != now.get(name):
             found.append(messages.message(
                 'PropertyMissing', 'Image', related=['#/Image'],
-                detail=f'{name} is set together with the image it is for.'))
+                detail=f'{name} can only be set together with Image.'))
     return found
 
 

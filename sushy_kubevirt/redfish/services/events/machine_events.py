@@ -2,8 +2,8 @@
 """Detects changes of machines and creates events for them.
 
 Each state of a VM that the watch delivers is compared with the previous one,
-whoever changed it. States found at startup, and states delivered again after
-a list or a new watch, create no events.
+regardless of the origin of the change. States found at startup, and states
+delivered again after a list or a new watch, create no events.
 """
 
 import dataclasses
