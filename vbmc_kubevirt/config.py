@@ -13,6 +13,9 @@ SECTION = 'kubevirt'
 #: Upper limit of numbers: a day in seconds. Excludes NaN and infinity.
 _MOST = 86400
 
+#: Former names of options, which are accepted as well.
+_FORMER_NAMES = {'keeper': 'reconcile'}
+
 _BOOLEANS = {'true': True, 'false': False}
 
 
@@ -48,8 +51,8 @@ def load():
     for name, text in upstream.section(SECTION).items():
         if name in own:
             own[name] = text or None
-        elif name in fields:
-            values[name] = _value(name, text, fields[name])
+        elif (field := _FORMER_NAMES.get(name, name)) in fields:
+            values[field] = _value(name, text, fields[field])
         else:
             raise upstream.VirtualBMCError(
                 f'Unknown option {name} in section [{SECTION}]; supported: '

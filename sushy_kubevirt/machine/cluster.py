@@ -208,7 +208,7 @@ class Cluster:
                 return
             if self.closing.is_set():
                 raise errors.Unavailable('The connection is closed')
-            if self.options.keeper:
+            if self.options.reconcile:
                 self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
                     self)
                 self._boot_reconciler.start()

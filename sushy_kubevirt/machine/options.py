@@ -116,7 +116,7 @@ class Options:
 
     #: True to run the one-time boot reconciler. Every BMC process should;
     #: tests and tools that only read need not.
-    keeper: bool = True
+    reconcile: bool = True
 
     #: Virtual media.
     media: MediaOptions = MediaOptions()

@@ -154,7 +154,7 @@ def _updated_entry(entry, context):
 class Reconciler:
     """Reconciles the media of all machines of a cluster, in one thread.
 
-    It runs only where `options.Options.keeper` is true.
+    It runs only where `options.Options.reconcile` is true.
 
     :param media: a `manager.Manager`
     """
@@ -163,7 +163,7 @@ class Reconciler:
         self._media = media
         self._loop = reconcile_loop.ReconcileLoop(
             'media', 'virtual media', self._reconcile)
-        self._active = media.cluster.options.keeper
+        self._active = media.cluster.options.reconcile
 
     def start(self):
         """Start the thread, unless the option disables it."""

@@ -16,7 +16,7 @@ class KilledTestCase(boot_case.BootTestCase):
     """BMC processes are killed or absent; the VM holds the state."""
 
     def bmc_without_reconciler(self):
-        return self.bmc(keeper=False)
+        return self.bmc(reconcile=False)
 
     def test_override_survives_kill_after_it_was_set(self):
         name = self.machine('Manual').name

@@ -170,7 +170,7 @@ class BootOrderTestCase(OrderTestCase):
 
     def test_order_set_by_killed_bmc_in_one_time_boot(self):
         """The BMC that set the order, or a reconciler, ends the override."""
-        machine = self.machine('Manual', self.bmc(keeper=False))
+        machine = self.machine('Manual', self.bmc(reconcile=False))
         template = self.template(machine.name)
         machine.set_boot(boot.Target.CD, boot.Enabled.ONCE)
         self.assertEqual('Cd', self.boot_class(machine, R.ON))

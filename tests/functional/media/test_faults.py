@@ -45,7 +45,7 @@ class KilledTestCase(media_case.MediaTestCase):
         self.until('expected DataVolumes and claims', is_expected)
 
     def test_insert_of_killed_bmc(self):
-        bmc = self.bmc(keeper=False)
+        bmc = self.bmc(reconcile=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         url = self.images.url + '/private/k.iso'
         for finished in self.run_killed(
@@ -71,7 +71,7 @@ class KilledTestCase(media_case.MediaTestCase):
             successor.close()
 
     def test_replacement_by_killed_bmc(self):
-        bmc = self.bmc(keeper=False)
+        bmc = self.bmc(reconcile=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         machine.insert_media('Cd', self.source())
         for number in itertools.count():
@@ -92,7 +92,7 @@ class KilledTestCase(media_case.MediaTestCase):
         self.assertGreater(number, 3)
 
     def test_eject_by_killed_bmc(self):
-        machine = self.machine('Halted', self.bmc(keeper=False),
+        machine = self.machine('Halted', self.bmc(reconcile=False),
                                change=media_case.drop_drive)
         for number in itertools.count(1):
             machine.insert_media('Cd', self.source())
@@ -119,7 +119,7 @@ class KilledTestCase(media_case.MediaTestCase):
 
     def test_insert_after_many_killed_bmcs(self):
         # Each leaves a reservation that does not lapse in this test.
-        bmc = self.bmc({'lapse_seconds': 60}, keeper=False)
+        bmc = self.bmc({'lapse_seconds': 60}, reconcile=False)
         machine = self.machine('Halted', bmc, change=media_case.drop_medium)
         for number in range(5):
             self.run_bmc(machine.name, 'insert', 'Cd', self.url(),

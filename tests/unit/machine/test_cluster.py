@@ -14,7 +14,7 @@ from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
 from tests.unit.machine import api
 
-QUICK = dict(keeper=False, watch_seconds=20, watch_backoff=0.2,
+QUICK = dict(reconcile=False, watch_seconds=20, watch_backoff=0.2,
              stale_seconds=0.5, request_timeout=1, write_deadline=3,
              read_deadline=3)
 

@@ -29,7 +29,7 @@ class SettingsTest(base.BaseTestCase):
     def test_options_of_every_type(self):
         loaded = self.load(kubeconfig='/k', context='', namespace='lab',
                            run_strategy='Manual', write_deadline='5',
-                           page_size='7', keeper='False')
+                           page_size='7', reconcile='False')
         self.assertEqual(
             ('/k', None, 'lab', 'Manual', 5.0, 7, False),
             (
@@ -39,16 +39,20 @@ class SettingsTest(base.BaseTestCase):
                 loaded.machine_options.run_strategy,
                 loaded.machine_options.write_deadline,
                 loaded.machine_options.page_size,
-                loaded.machine_options.keeper,
+                loaded.machine_options.reconcile,
             ),
         )
+
+    def test_accepts_former_name_of_reconcile(self):
+        loaded = self.load(keeper='false')
+        self.assertFalse(loaded.machine_options.reconcile)
 
     def test_error_names_option_and_value(self):
         self.assertRaisesRegex(
             upstream.VirtualBMCError, r'Unknown option kubconfig in section '
             r'\[kubevirt\]; supported: kubeconfig, ', self.load,
             kubconfig='x')
-        for name, value in (('page_size', '1.5'), ('keeper', 'perhaps'),
+        for name, value in (('page_size', '1.5'), ('reconcile', 'perhaps'),
                             ('write_deadline', 'long'),
                             ('write_deadline', '-1'),
                             ('stale_seconds', 'nan'), ('page_size', '0'),

@@ -32,7 +32,7 @@ class ReadTest(base.BaseTestCase):
             settings.machine_options.run_strategy)
         self.assertEqual(8, settings.machine_options.write_deadline)
         self.assertEqual(300, settings.machine_options.watch_seconds)
-        self.assertTrue(settings.machine_options.keeper)
+        self.assertTrue(settings.machine_options.reconcile)
 
     def test_reads_all_variables(self):
         settings = ipmi.read(dict(
