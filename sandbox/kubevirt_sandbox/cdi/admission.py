@@ -25,7 +25,7 @@ class _Refused(Exception):
 
 
 def _refuse(message, field, reason=_INVALID):
-    """CDI's answer: 422, with a blank before each sentence."""
+    """Return a 422 error in CDI's format: a blank before each sentence."""
     raise errors.ApiError(
         422, '', 'admission webhook "datavolume-validate.cdi.kubevirt.io" '
         f'denied the request:  {message}',
@@ -164,7 +164,7 @@ _HOST = re.compile(r'(\[[0-9A-Fa-f:.%]+\]|[^\s"<>\\^`{|}\[\]:/?#]*)(:[0-9]*)?')
 
 
 def url_fault(url):
-    """Why CDI refuses a URL, or ''.
+    """Describe why CDI refuses a URL, or return ''.
 
     As ``net/url.ParseRequestURI`` of Go reads it.
     """

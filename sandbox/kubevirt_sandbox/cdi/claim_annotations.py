@@ -45,12 +45,12 @@ HTTP, NONE = 'http', 'none'
 
 
 def of(obj):
-    """The annotations of an object; not to be changed."""
+    """Return the annotations of an object, which must not be changed."""
     return obj['metadata'].get('annotations') or {}
 
 
 def owner(obj):
-    """The reference to the object's controller, or None."""
+    """Return the reference to the object's controller, or None."""
     for reference in obj['metadata'].get('ownerReferences') or ():
         if reference.get('controller'):
             return reference
@@ -58,7 +58,7 @@ def owner(obj):
 
 
 def may_exist_before(claim, volume):
-    """Whether a claim may become that of a DataVolume of its name."""
+    """Tell whether a DataVolume of the same name may use a claim."""
     return is_populated(claim, volume) or _adoptable(claim, volume)
 
 
@@ -74,5 +74,5 @@ def _adoptable(claim, volume):
 
 
 def requires_work(claim, volume):
-    """Whether a claim is still to be filled for a DataVolume."""
+    """Tell whether a claim has to be filled for a DataVolume."""
     return not (is_populated(claim, volume) or _adoptable(claim, volume))

@@ -20,7 +20,7 @@ class ClaimError(Exception):
 
 
 def claim(store, volume):
-    """The claim for a DataVolume, to be created.
+    """Make the claim to create for a DataVolume.
 
     :param store: the store, to look for storage classes and sources.
     :param volume: the DataVolume.
@@ -61,17 +61,17 @@ def claim(store, volume):
 
 
 def is_block(spec):
-    """Whether a claim's spec asks for a device without a file system."""
+    """Tell whether a claim's spec requests a block device."""
     return spec.get('volumeMode') == 'Block'
 
 
 def available(claim):
-    """How large a disk may be in a claim, bytes."""
+    """Return the maximum size of a disk in a claim in bytes."""
     return images.usable(volumes.size(claim), is_block(claim['spec']))
 
 
 def is_bound(store, provisioner, claim):
-    """Whether a claim is bound; one that may be at once soon will be.
+    """Tell whether a claim is bound, after binding an immediate one.
 
     :param provisioner: the :class:`api.volumes.Provisioner`.
     """
@@ -87,7 +87,7 @@ def is_bound(store, provisioner, claim):
 
 
 def source_claim(store, volume):
-    """The claim that a DataVolume copies, or None."""
+    """Return the claim that a DataVolume copies, or None."""
     source = ((volume['spec'].get('source') or {}).get('pvc')) or {}
     return store.find(core.CLAIM, source.get('namespace', ''),
                       source.get('name', ''))
@@ -135,7 +135,7 @@ def _spec(store, volume):
 
 
 def _source(volume):
-    """The annotations that say how to fill a claim."""
+    """Return the annotations that describe the source of a claim."""
     source = volume['spec'].get('source') or {}
     if source.get('blank') is not None:
         return {claim_annotations.SOURCE: claim_annotations.NONE}

@@ -87,7 +87,7 @@ class Download:
 
     @property
     def progress(self):
-        """The progress from 0 to 100, or None when the size is unknown."""
+        """Return the progress from 0 to 100; None when the size is unknown."""
         if not self.total:
             return None
         return min(100.0, 100.0 * self.read / self.total)

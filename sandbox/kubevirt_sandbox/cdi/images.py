@@ -52,7 +52,7 @@ class TooLargeError(ImageError):
 
 
 def usable(size, block=False):
-    """How large a disk fits into a claim.
+    """Return the maximum size of a disk in a claim.
 
     :param size: of the claim, bytes.
     :param block: a claim without a file system.
@@ -63,7 +63,7 @@ def usable(size, block=False):
 
 
 def required(size, block=False):
-    """How large a claim must be for a disk of a size."""
+    """Return the size of a claim for a disk."""
     if block:
         return size
     aligned = -(-size // MIB) * MIB
@@ -72,7 +72,7 @@ def required(size, block=False):
 
 
 def too_large(size, available):
-    """The refusal of an image that does not fit, in CDI's words."""
+    """Make the error for an image that does not fit, with CDI's message."""
     return TooLargeError(
         f'virtual image size {size} is larger than the reported available '
         f'storage {available}. A larger PVC is required')
@@ -120,7 +120,7 @@ class Image:
             self._begin(bytes(self._head))
 
     def received(self):
-        """All bytes have come.
+        """Finish the disk after the last byte.
 
         :raises ImageError: they were too few, or ended too soon.
         """

@@ -28,7 +28,7 @@ class ImportDelays:
         server.register_route('DELETE', '/sandbox/imports', self._clear)
 
     def of(self, url):
-        """How slow an attempt at a URL is: (delay in s, bytes a second).
+        """Return (delay in s, bytes per second) of an attempt at a URL.
 
         The rule that was added last counts; a rate of 0 is no limit.
         """

@@ -45,7 +45,7 @@ class Installation:
         self._back = 0
 
     async def start(self):
-        """Nothing is there yet."""
+        """Do nothing: CDI is installed by a request."""
 
     async def stop(self):
         """End what has come."""
@@ -71,7 +71,8 @@ class Installation:
             asyncio.get_running_loop().time() < self._back)
 
     def _check(self, kind, admission):
-        """Virtual machines cannot be written without their webhooks."""
+        """Refuse writes of virtual machines while their webhooks are missing.
+        """
         if kind.group == 'kubevirt.io' and admission.user and (
                 self._is_away()):
             raise errors.internal_error(_WEBHOOK)

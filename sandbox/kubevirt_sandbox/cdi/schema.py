@@ -17,7 +17,7 @@ about = core_schemas.about
 
 
 def record(*required, **properties):
-    """An object with these fields, some of them required."""
+    """Return the schema of an object with some required fields."""
     found = {'type': 'object', 'properties': properties}
     if required:
         found['required'] = list(required)

@@ -83,7 +83,7 @@ def _tell_phase(volume, claim, store):
 
 
 def _follow_pod(volume, claim):
-    """The phase as that of the pod that fills the claim."""
+    """Set the phase to that of the pod that fills the claim."""
     found, status = claim_annotations.of(claim), volume['status']
     kind = ('Upload' if claim_annotations.UPLOAD in found
             else 'Clone' if claim_annotations.CLONE in found else 'Import')
@@ -110,7 +110,7 @@ def _follow_pod(volume, claim):
 # -- conditions ----------------------------------------------------------
 
 def find(volume, kind):
-    """The condition of a type, or None."""
+    """Return the condition of a type, or None."""
     for condition in (volume.get('status') or {}).get('conditions') or ():
         if condition['type'] == kind:
             return condition
@@ -181,7 +181,7 @@ def _put(volume, kind, status, reason, message):
 
 
 def events(volume, old):
-    """What the new conditions are worth.
+    """List the events to record for new conditions.
 
     :param volume: the DataVolume as it is now.
     :param old: as it was.

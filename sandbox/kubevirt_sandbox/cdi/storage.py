@@ -31,7 +31,7 @@ class Storage:
 
     @property
     def folder(self):
-        """Where they are all."""
+        """Return the folder of all claims."""
         with self._lock:
             if self._folder is None:
                 self._folder = pathlib.Path(tempfile.mkdtemp(
@@ -39,7 +39,7 @@ class Storage:
             return self._folder
 
     def path(self, namespace, claim):
-        """Where the disk of a claim is, whether or not there is one yet.
+        """Return the path of a claim's disk, which need not exist.
 
         :param namespace: of the claim.
         :param claim: its name; both are names that Kubernetes accepts.
@@ -52,7 +52,7 @@ class Storage:
         return self.folder / namespace / claim / DISK
 
     def provide(self, namespace, claim, size):
-        """The disk of a claim, made empty if there is none.
+        """Return the disk of a claim; create an empty one if there is none.
 
         :param size: bytes, of a new disk.
         :returns: a :class:`pathlib.Path`.

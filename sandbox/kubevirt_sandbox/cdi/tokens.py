@@ -49,7 +49,7 @@ class Tokens:
             return self._key
 
     def make(self, namespace, claim):
-        """A token for uploads into a claim, which need not exist."""
+        """Make a token for uploads into a claim, which need not exist."""
         now = int(time.time())
         payload = {
             'operation': 'Upload', 'name': claim, 'namespace': namespace,
@@ -63,7 +63,7 @@ class Tokens:
         return (signed + b'.' + _encode(signature)).decode()
 
     def claim(self, token):
-        """(namespace, name) of the claim that a token is for.
+        """Return (namespace, name) of the claim of a token.
 
         :raises TokenError: it is not good.
         """

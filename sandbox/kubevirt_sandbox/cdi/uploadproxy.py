@@ -61,7 +61,7 @@ class Proxy:
     # -- in the API server's loop -----------------------------------------
 
     async def start(self):
-        """Serve; :attr:`url` is known then."""
+        """Start the proxy and set :attr:`url`."""
         self._thread.start()
         port = await self._there(self._serve())
         host = f'[{self._host}]' if ':' in self._host else self._host
@@ -83,7 +83,7 @@ class Proxy:
     # -- in the proxy's loop ----------------------------------------------
 
     def _here(self, work):
-        """Have something done in the API server's loop."""
+        """Run a coroutine in the API server's event loop."""
         return asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(work, self._main))
 
@@ -198,7 +198,7 @@ class Proxy:
 
 
 async def _content(request):
-    """The pieces of a disk, from the body or from a form's file."""
+    """Yield the content of a disk, from the body or from a form's file."""
     if '-form' not in request.path:
         async for piece in request.content.iter_chunked(_PIECE):
             yield piece

@@ -103,7 +103,7 @@ class Uploads:
     # -- what the proxy asks for, in this loop ----------------------------
 
     async def ready(self, namespace, name):
-        """The claim, once something can be uploaded into it.
+        """Wait until a claim accepts uploads and return it.
 
         :raises NotReadyError: that will not be.
         """
@@ -138,7 +138,7 @@ class Uploads:
         return claim
 
     async def begin(self, claim, stop):
-        """An upload begins.
+        """Register the start of an upload.
 
         :param stop: function that ends it.
         :returns: False when the claim is going.
@@ -152,7 +152,7 @@ class Uploads:
         return True
 
     async def end(self, claim, done, failure=''):
-        """An upload has ended.
+        """Register the end of an upload.
 
         :param done: a disk has come.
         :param failure: why the pod had to end without one, or ''.

@@ -16,23 +16,23 @@ _FAILED_REASONS = ('Error', 'ImagePullFailed')
 
 
 def data_volume_kind(store):
-    """The Kind of DataVolumes, or None when the cluster has no CDI."""
+    """Return the Kind of DataVolumes, or None without CDI."""
     return store.kinds.of_object('cdi.kubevirt.io/v1beta1', 'DataVolume')
 
 
 def find(store, namespace, name):
-    """The claim of a name, or None."""
+    """Return a claim, or None."""
     return store.find(core.CLAIM, namespace, name)
 
 
 def data_volume(store, namespace, name):
-    """The DataVolume of a name, or None."""
+    """Return a DataVolume, or None."""
     kind = data_volume_kind(store)
     return kind and store.find(kind, namespace, name)
 
 
 def matters(event):
-    """Whether machines may wait for what happened to a claim or DataVolume.
+    """Tell whether machines may wait for a change of a claim or DataVolume.
 
     Most of what is written of an import is its progress and the like.
 
@@ -54,7 +54,7 @@ def _state(obj):
 
 
 def data_volumes(store, namespace, volumes):
-    """The DataVolumes behind volumes, as far as there are any."""
+    """List the existing DataVolumes of volumes."""
     found = []
     for volume in volumes:
         name = paths.at(volume, 'dataVolume', 'name')
@@ -74,7 +74,7 @@ def _owner(claim):
 
 
 def unbound(store, namespace, volumes):
-    """Whether the claim behind some volume is there but not bound."""
+    """Tell whether the claim of a volume exists but is not bound."""
     for volume in volumes:
         claim = find(store, namespace, paths.claim_name(volume) or '')
         if claim and paths.at(claim, 'status', 'phase') != 'Bound':
@@ -83,7 +83,7 @@ def unbound(store, namespace, volumes):
 
 
 def provisioning(store, namespace, volumes):
-    """Whether some DataVolume is still being filled."""
+    """Tell whether a DataVolume is still being filled."""
     for volume in volumes:
         name = paths.at(volume, 'dataVolume', 'name')
         item = name and data_volume(store, namespace, name)
@@ -97,7 +97,7 @@ def provisioning(store, namespace, volumes):
 
 
 def failing(store, namespace, volumes):
-    """Whether some DataVolume cannot be filled."""
+    """Tell whether filling a DataVolume fails."""
     for volume in volumes:
         name = paths.at(volume, 'dataVolume', 'name')
         item = name and data_volume(store, namespace, name)
@@ -112,7 +112,7 @@ def failing(store, namespace, volumes):
 
 
 def missing(store, namespace, volumes):
-    """The name of the first claim that is not there, or None.
+    """Return the name of the first missing claim, or None.
 
     :param volumes: the volumes of a VMI; what is plugged in later is not
         waited for.
@@ -126,7 +126,7 @@ def missing(store, namespace, volumes):
 
 
 def orphaned(store, namespace, volumes):
-    """The first DataVolume that is gone while its claim is still there.
+    """Return the first missing DataVolume whose claim exists, or None.
 
     :param volumes: see :func:`missing`.
     :returns: its name, or None.
@@ -140,7 +140,7 @@ def orphaned(store, namespace, volumes):
 
 
 def ready(store, namespace, volumes):
-    """Whether all claims can be attached: they exist and are filled."""
+    """Tell whether all claims exist and are filled."""
     for volume in volumes:
         if not _awaited(volume):
             continue
@@ -150,7 +150,7 @@ def ready(store, namespace, volumes):
 
 
 def filled(store, namespace, name):
-    """Whether a claim is there and holds what it shall hold."""
+    """Tell whether a claim exists and is filled."""
     claim = find(store, namespace, name)
     owner = _owner(claim)
     return claim is not None and (not owner or paths.at(
@@ -158,7 +158,7 @@ def filled(store, namespace, name):
 
 
 def awaited(store, namespace, volumes):
-    """The claims of DataVolumes that wait for their first consumer."""
+    """List the claims of DataVolumes that wait for their first consumer."""
     for volume in volumes:
         name = paths.claim_name(volume) or ''
         owner = _owner(find(store, namespace, name))

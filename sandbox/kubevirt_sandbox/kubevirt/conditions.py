@@ -5,7 +5,7 @@ from kubevirt_sandbox.api import metadata
 
 
 def find(obj, kind):
-    """The condition of a type, or None.
+    """Return the condition of a type, or None.
 
     :param obj: an object with ``status.conditions``, or None.
     :param kind: the condition's type.
@@ -18,13 +18,13 @@ def find(obj, kind):
 
 
 def is_true(obj, kind):
-    """Whether a condition is there with status True."""
+    """Tell whether a condition exists with status True."""
     condition = find(obj, kind)
     return condition is not None and condition['status'] == 'True'
 
 
 def has(obj, kind, status, reason=None):
-    """Whether a condition is there with this status (and reason)."""
+    """Tell whether a condition exists with this status (and reason)."""
     condition = find(obj, kind)
     return (condition is not None and condition['status'] == status
             and (reason is None or condition.get('reason') == reason))

@@ -45,7 +45,7 @@ class ClusterConfig:
             'configuration') or {}
 
     def enabled(self, gate):
-        """Whether a feature gate is on."""
+        """Tell whether a feature gate is enabled."""
         developer = self._configuration().get('developerConfiguration') or {}
         if gate in GRADUATED or gate in (developer.get('featureGates') or ()):
             return True
@@ -55,11 +55,11 @@ class ClusterConfig:
 
     @property
     def architecture(self):
-        """The architecture of machines that do not name one."""
+        """Return the architecture of machines that specify none."""
         return 'amd64'
 
     def machine_type(self, architecture):
-        """The machine type of machines that do not name one."""
+        """Return the machine type of machines that specify none."""
         own = self._configuration()
         per_arch = (own.get('architectureConfiguration') or {}).get(
             architecture) or {}
@@ -67,7 +67,7 @@ class ClusterConfig:
                 or _MACHINE_TYPES.get(architecture, 'q35'))
 
     def emulated_machines(self, architecture):
-        """Patterns of the machine types that are allowed."""
+        """Return the patterns of allowed machine types."""
         own = self._configuration()
         per_arch = (own.get('architectureConfiguration') or {}).get(
             architecture) or {}
@@ -87,7 +87,7 @@ class ClusterConfig:
 
     @property
     def network_interface(self):
-        """The binding of network cards that KubeVirt adds by itself."""
+        """Return the binding of interfaces that KubeVirt adds."""
         network = self._configuration().get('network') or {}
         return network.get('defaultNetworkInterface') or 'bridge'
 
@@ -99,7 +99,7 @@ class ClusterConfig:
 
     @property
     def live_update(self):
-        """Whether changes of a running machine are carried out at once."""
+        """Tell whether changes are applied to running machines."""
         return (self._configuration().get('vmRolloutStrategy')
                 or 'LiveUpdate') == 'LiveUpdate'
 

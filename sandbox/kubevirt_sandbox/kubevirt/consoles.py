@@ -42,7 +42,7 @@ class Consoles:
         self._displays = {}
 
     def offered(self):
-        """``{verb: (method, handler)}``."""
+        """Return ``{verb: (method, handler)}``."""
         return {'console': ('GET', self.console), 'vnc': ('GET', self.vnc)}
 
     def _find(self, request):
@@ -53,7 +53,7 @@ class Consoles:
         return vmi
 
     async def console(self, request):
-        """The serial port."""
+        """Connect to the serial console."""
         vmi = self._find(request)
         devices = paths.at(vmi, 'spec', 'domain', 'devices') or {}
         if devices.get('autoattachSerialConsole') is False:
@@ -74,7 +74,7 @@ class Consoles:
             port.leave(listener)
 
     async def vnc(self, request):
-        """The display."""
+        """Connect to the display."""
         vmi = self._find(request)
         devices = paths.at(vmi, 'spec', 'domain', 'devices') or {}
         if devices.get('autoattachGraphicsDevice') is False:

@@ -107,7 +107,7 @@ class ControlPlane:
                 raise
 
     def _describe(self):
-        """The KubeVirt object, as its operator would leave it."""
+        """Create the KubeVirt object as its operator would."""
         gates = self._options.gates
         developer = {'featureGates': list(gates)}
         off = [gate for gate in DEFAULT_GATES if gate not in gates]

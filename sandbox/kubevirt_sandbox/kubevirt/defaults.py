@@ -116,7 +116,7 @@ def _is_amount(text):
 
 
 def add_interface(spec, config):
-    """A card on the pod network for who names no network at all.
+    """Add an interface on the pod network if no network is specified.
 
     :raises: DefaultsError
     """

@@ -56,7 +56,7 @@ def boot(vmi):
 
 
 def kind(spec):
-    """'bios', 'efi' or 'efi-secure' of a VMI's spec."""
+    """Return 'bios', 'efi' or 'efi-secure' of a VMI's spec."""
     domain = spec.get('domain') or {}
     if devices.secure_boot(domain):
         return 'efi-secure'
@@ -66,7 +66,7 @@ def kind(spec):
 
 
 def _order(spec):
-    """(device, class, name) in the order in which they are tried."""
+    """Return (device, class, name) of devices in boot order."""
     found = []
     for disk in paths.disks(spec):
         drive = disk.get('cdrom') is not None
@@ -83,7 +83,7 @@ def _order(spec):
 
 
 def _media(vmi):
-    """Names of the volumes that the machine can read now.
+    """Return the names of the volumes that the machine can read now.
 
     What is mounted when a machine starts is in it from the start
     (configurator.go of virt-launcher's converter).

@@ -23,7 +23,7 @@ class DecodeError(ValueError):
 
 
 def rewrite(schema, value, path=''):
-    """The value as it comes back from Go.
+    """Return a value as Go would encode it after decoding it.
 
     :param schema: an :class:`openapi.Node` or plain schema.
     :param value: what a client sent; not changed.

@@ -53,7 +53,7 @@ class Routes:
         return web.json_response(self._guests.record(namespace, name))
 
     async def console(self, request):
-        """The last of what a guest wrote to its serial port."""
+        """Return the last output of a guest on its serial port."""
         namespace, name = self._of(request)
         said = self._guests.console_log(namespace, name)
         if said is None:

@@ -153,7 +153,7 @@ class Guests:
         """Return the path of the VNC socket, or None."""
 
     def close(self):
-        """Power all guests off."""
+        """Power off all guests."""
         for uid in list(self._guests):
             self.kill(uid)
 

@@ -65,7 +65,7 @@ _MATCHERS = {'instancetype': (INSTANCETYPE, CLUSTER_INSTANCETYPE),
 
 
 def check_matchers(vm):
-    """The causes for which a VM's references are refused."""
+    """List causes to refuse a VM's references."""
     for field, allowed in _MATCHERS.items():
         matcher = vm['spec'].get(field)
         if isinstance(matcher, dict) and not (
@@ -77,7 +77,7 @@ def check_matchers(vm):
 
 
 def find(store, vm, field):
-    """The spec that a VM refers to, or None when it refers to none.
+    """Return the spec that a VM refers to; None without a reference.
 
     :param field: 'instancetype' or 'preference'.
     :raises: ApiError 404
@@ -144,7 +144,7 @@ def _conflicts(domain):
 
 
 def expanded(store, vm):
-    """A VM with the sizes that it gets from its instance type.
+    """Return a VM with the sizes of its instance type.
 
     :returns: the VM itself when it refers to none, else a copy.
     :raises: ApiError 404
@@ -159,7 +159,7 @@ def expanded(store, vm):
 
 
 def check(store, vm):
-    """The causes for which a VM conflicts with its instance type.
+    """List conflicts of a VM with its instance type, as causes.
 
     A reference to nothing is no cause: the controller waits for it.
 

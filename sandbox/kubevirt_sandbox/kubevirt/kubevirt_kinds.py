@@ -39,7 +39,7 @@ class Kinds:
 
 
 def older(kind):
-    """The same kind in the version that KubeVirt still serves."""
+    """Return a kind in the older version that KubeVirt serves."""
     return dataclasses.replace(
         kind, version=OLDER_VERSION, crd=False, stored_as=kind,
         to_stored=lambda obj: {**obj, 'apiVersion': kind.api_version},
@@ -89,7 +89,7 @@ def build(config):
 
 
 def _listed(kind, *short_names):
-    """A kind that clients can list, without a controller."""
+    """Make a kind without a controller."""
     singular = kind.lower()
     return kinds.Kind(GROUP, VERSION, kind, f'{singular}s', singular,
                       short_names, ('all',), columns=(

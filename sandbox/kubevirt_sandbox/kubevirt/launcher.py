@@ -57,7 +57,7 @@ class Launchers:
         self._numbers = itertools.cycle(range(2, _PODS.num_addresses - 1))
 
     def get(self, vmi):
-        """The pod of a VMI, or None."""
+        """Return the pod of a VMI, or None."""
         return self._pods.get(vmi['metadata']['uid'])
 
     def create(self, vmi):
@@ -106,7 +106,7 @@ class Launchers:
 
 
 def missing_image(vmi):
-    """The first image of a VMI that cannot be pulled, or None."""
+    """Return the first image of a VMI that cannot be pulled, or None."""
     for volume in paths.volumes(vmi['spec']):
         image = paths.at(volume, 'containerDisk', 'image') or ''
         if image.startswith(MISSING_IMAGE):
@@ -115,7 +115,7 @@ def missing_image(vmi):
 
 
 def fails_to_start(vmi):
-    """Whether the launcher of a VMI dies before the guest runs."""
+    """Tell whether the launcher of a VMI fails before the guest runs."""
     return (vmi['metadata'].get('annotations') or {}).get(
         FAIL_START) == 'true'
 

@@ -3,7 +3,7 @@
 
 
 def at(obj, *keys):
-    """What stands at a path, or None.
+    """Return the value at a path, or None.
 
     :param obj: nested dicts, or None.
     :param keys: the keys on the way.
@@ -16,38 +16,38 @@ def at(obj, *keys):
 
 
 def disks(spec):
-    """The disks of a VMI's spec, CD-ROM drives and LUNs among them."""
+    """Return the disks of a VMI's spec, including CD-ROM drives and LUNs."""
     return at(spec, 'domain', 'devices', 'disks') or []
 
 
 def interfaces(spec):
-    """The network cards of a VMI's spec."""
+    """Return the network interfaces of a VMI's spec."""
     return at(spec, 'domain', 'devices', 'interfaces') or []
 
 
 def volumes(spec):
-    """The volumes of a VMI's spec."""
+    """Return the volumes of a VMI's spec."""
     return (spec or {}).get('volumes') or []
 
 
 def networks(spec):
-    """The networks of a VMI's spec."""
+    """Return the networks of a VMI's spec."""
     return (spec or {}).get('networks') or []
 
 
 def named(items):
-    """The same items in a dict by their names."""
+    """Return a dict of items by their names."""
     return {item.get('name', ''): item for item in items}
 
 
 def key(obj):
-    """(namespace, name) of an object."""
+    """Return (namespace, name) of an object."""
     meta = obj['metadata']
     return meta.get('namespace', ''), meta['name']
 
 
 def claim_name(volume):
-    """The claim behind a volume, or None.
+    """Return the name of a volume's claim, or None.
 
     A DataVolume's claim has its name.
     """
@@ -58,6 +58,6 @@ def claim_name(volume):
 
 
 def is_hotplug(volume):
-    """Whether a volume may come and go while the machine runs."""
+    """Tell whether a volume can be hotplugged."""
     return bool(at(volume, 'persistentVolumeClaim', 'hotpluggable')
                 or at(volume, 'dataVolume', 'hotpluggable'))

@@ -4,7 +4,7 @@
 
 def sample_vm(name, namespace='default', *, run_strategy='Halted',
               labels=None, annotations=None):
-    """A plausible VirtualMachine: disk first, then the network.
+    """Make a VirtualMachine that boots from its disk, then the network.
 
     It has a root disk, a network card and an empty CD-ROM drive, one socket
     with two cores, and 2 GiB of memory.

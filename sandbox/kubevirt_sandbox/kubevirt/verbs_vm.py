@@ -22,21 +22,21 @@ def _details(kind, name):
 
 
 def not_found(kind, name):
-    """404 as virt-api says it; ``kind`` in lower case and singular."""
+    """Return virt-api's 404 error; ``kind`` in lower case and singular."""
     return errors.ApiError(404, 'NotFound',
                            f'{kind}.kubevirt.io "{name}" not found',
                            _details(kind, name))
 
 
 def conflict(kind, name, why):
-    """409 as virt-api says it."""
+    """Return virt-api's 409 error."""
     return errors.ApiError(
         409, 'Conflict', f'Operation cannot be fulfilled on {kind}.'
         f'kubevirt.io "{name}": {why}', _details(kind, name))
 
 
 def option(body, name, *types):
-    """An option in the body of a call.
+    """Return an option in the body of a call.
 
     :param types: the types that its value may have.
     :returns: its value, or None.
@@ -61,7 +61,7 @@ def _json_type(value):
 
 
 def dry(body):
-    """Whether nothing shall really be done."""
+    """Tell whether a call is a dry run."""
     return 'All' in (option(body, 'dryRun', list) or ())
 
 
@@ -75,7 +75,7 @@ class Verbs:
         self._kinds = kinds
 
     def offered(self):
-        """``{verb: (method, handler)}``."""
+        """Return ``{verb: (method, handler)}``."""
         return {'start': ('PUT', self.start), 'stop': ('PUT', self.stop),
                 'restart': ('PUT', self.restart),
                 'expand-spec': ('GET', self.expand)}
@@ -117,7 +117,7 @@ class Verbs:
         return 202, None
 
     async def stop(self, request):
-        """Shut a VM down; 409 when it does not run."""
+        """Shut down a VM; 409 when it does not run."""
         grace = option(request.body, 'gracePeriod', int)
         vm, vmi = self._find(request)
         strategy = self._strategy(vm)
@@ -162,7 +162,7 @@ class Verbs:
         return 202, None
 
     async def expand(self, request):
-        """The VM with the sizes of its instance type."""
+        """Return the VM with the sizes of its instance type."""
         return 200, instancetypes.expanded(request.store,
                                            self._find(request)[0])
 
@@ -178,7 +178,7 @@ class Verbs:
             raise errors.internal_error(error)
 
     def _write(self, request, kind, change, subresource=''):
-        """A write of virt-api; what admission says is an internal error."""
+        """Write an object as virt-api; a refusal is an internal error."""
         if dry(request.body):
             return
         try:

@@ -28,7 +28,7 @@ class Verbs:
         self._controller = controller
 
     def offered(self):
-        """``{verb: (method, handler)}``."""
+        """Return ``{verb: (method, handler)}``."""
         return {
             'pause': ('PUT', self.pause), 'unpause': ('PUT', self.unpause),
             'reset': ('PUT', self.reset),
@@ -126,7 +126,7 @@ class Verbs:
         return vmi
 
     async def guest_os_info(self, request):
-        """What the guest agent says of the guest."""
+        """Return what the guest agent reports of the guest."""
         vmi = self._with_agent(request)
         return 200, {
             'guestAgentVersion': '10.0.0', 'timezone': 'UTC, 0',
@@ -135,12 +135,12 @@ class Verbs:
             'fsInfo': {'disks': _filesystems()}}
 
     async def user_list(self, request):
-        """Who is logged in."""
+        """List the users that are logged in."""
         self._with_agent(request)
         return 200, {'metadata': {}, 'items': []}
 
     async def filesystem_list(self, request):
-        """Which filesystems are mounted."""
+        """List the mounted filesystems."""
         self._with_agent(request)
         return 200, {'metadata': {}, 'items': _filesystems()}
 

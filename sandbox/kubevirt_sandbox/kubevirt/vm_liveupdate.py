@@ -45,7 +45,7 @@ def check_restart(vm, vmi, started, config):
 
 
 def _carried_over(started, wanted, vm, vmi, config):
-    """The spec at the start with all that may change in between."""
+    """Return the spec at the start with all changes allowed since."""
     spec = json_copy.copy(started)
     migrates = vm['spec'].get('updateVolumesStrategy') == 'Migration'
     if _volumes_live(started, wanted, migrates):
@@ -114,7 +114,7 @@ def _disks_live(started, wanted):
 
 
 def _networks_changed(wanted, current):
-    """Whether cards or networks that the VMI has are others now."""
+    """Tell whether interfaces or networks of the VMI were changed."""
     cards, running = (paths.named(paths.interfaces(s))
                       for s in (wanted, current))
     for name, card in running.items():
@@ -132,7 +132,7 @@ def _networks_changed(wanted, current):
 # -- what reaches the VMI ------------------------------------------------
 
 def carry_out(vm, vmi, config):
-    """Changes that a running VMI takes over.
+    """Apply a VM's changes to its running VMI.
 
     :param vm: the VM, its status is changed in place.
     :param vmi: a copy of its VMI, its spec is changed in place.
@@ -207,7 +207,7 @@ def _memory_obstacle(vmi, wanted, guest, memory, current):
 
 
 def plug_volumes(vm, vmi):
-    """Volumes that come and go in a running machine: CD-ROM media.
+    """Hotplug and unplug volumes, such as CD-ROM media.
 
     A medium that is exchanged goes first; the new one comes when the old
     one has left ``status.volumeStatus``.
@@ -258,7 +258,7 @@ def _plug_disks(wanted, current, new, volumes):
 
 
 def plug_cards(vm, vmi):
-    """Network cards that come, change their state, and go.
+    """Hotplug and unplug interfaces and change their link state.
 
     :param vmi: a copy of the VMI, its spec is changed in place.
     """

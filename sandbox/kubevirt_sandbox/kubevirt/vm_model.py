@@ -37,7 +37,7 @@ class BothError(ValueError):
 
 
 def run_strategy(vm):
-    """The run strategy of a VM, also of one that has ``running``.
+    """Return the run strategy of a VM, also from ``running``.
 
     :raises: BothError
     """
@@ -53,30 +53,30 @@ def run_strategy(vm):
 
 
 def requests(vm):
-    """The starts and stops that are still to be done."""
+    """Return the pending start and stop requests."""
     return paths.at(vm, 'status', 'stateChangeRequests') or []
 
 
 def wants_start(vm):
-    """Whether the next thing to do is a start."""
+    """Tell whether the next request is a start."""
     return bool(requests(vm)) and requests(vm)[0]['action'] == START
 
 
 def wants_paused_start(vm):
-    """Whether the next thing to do is a start with the CPUs stopped."""
+    """Tell whether the next request is a start with paused CPUs."""
     return wants_start(vm) and paths.at(
         requests(vm)[0], 'data', 'paused') == 'true'
 
 
 def wants_stop(vm, vmi):
-    """Whether the next thing to do is to stop this VMI."""
+    """Tell whether the next request is to stop this VMI."""
     first = requests(vm)[0] if requests(vm) else {}
     return (first.get('action') == STOP
             and first.get('uid') == vmi['metadata']['uid'])
 
 
 def reruns(vm, strategy):
-    """Whether a VM with RerunOnFailure and no VMI shall have one.
+    """Tell whether a VM with RerunOnFailure and no VMI needs one.
 
     It was asked for, or the strategy is a new one.
     """
@@ -85,12 +85,12 @@ def reruns(vm, strategy):
 
 
 def legacy_uuid(name):
-    """The firmware UUID of a VM that lost its own."""
+    """Return the firmware UUID of a VM that has none stored."""
     return str(uuid.uuid5(_FIRMWARE_NAMESPACE, name))
 
 
 def same(one, other):
-    """Whether two specs mean the same, however they are written."""
+    """Tell whether two specs are equal, apart from notation."""
     if isinstance(one, dict) and isinstance(other, dict):
         return all(same(one.get(k), other.get(k))
                    for k in one.keys() | other.keys())
@@ -100,12 +100,12 @@ def same(one, other):
 
 
 def same_amount(one, other):
-    """Whether two quantities are equal."""
+    """Tell whether two quantities are equal."""
     return quantity.value(one) == quantity.value(other)
 
 
 def reference(vm):
-    """The owner reference to a VM, its controller."""
+    """Return the controller reference to a VM."""
     return {'apiVersion': vm['apiVersion'], 'kind': 'VirtualMachine',
             'name': vm['metadata']['name'], 'uid': vm['metadata']['uid'],
             'controller': True, 'blockOwnerDeletion': True}

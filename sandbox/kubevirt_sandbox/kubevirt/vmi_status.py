@@ -28,12 +28,12 @@ _OS = {'id': 'debian', 'kernelRelease': '6.12.0', 'kernelVersion': '#1 SMP',
 
 
 def phase(vmi):
-    """The phase of a VMI, '' before it has one."""
+    """Return the phase of a VMI, '' before it has one."""
     return paths.at(vmi, 'status', 'phase') or ''
 
 
 def is_final(vmi):
-    """Whether a VMI will not run any more."""
+    """Tell whether a VMI has ended."""
     return phase(vmi) in (SUCCEEDED, FAILED)
 
 
@@ -50,7 +50,7 @@ def move(vmi, to):
 
 
 def tell_ready(vmi, pod, alive=True):
-    """The condition Ready.
+    """Set the condition Ready.
 
     :param pod: the launcher pod, or None.
     :param alive: False when the pod is going down.
@@ -74,7 +74,7 @@ def tell_ready(vmi, pod, alive=True):
 
 
 def tell_paused(vmi, paused):
-    """The condition Paused: there, or not."""
+    """Set or remove the condition Paused."""
     if paused:
         conditions.put(vmi, 'Paused', True, 'PausedByUser',
                        'VMI was paused by user', probed=True)
@@ -83,7 +83,7 @@ def tell_paused(vmi, paused):
 
 
 def tell_failure(vmi, reason='', message=''):
-    """The condition Synchronized: there when something went wrong."""
+    """Set the condition Synchronized after a failure, or remove it."""
     if reason:
         conditions.put(vmi, 'Synchronized', False, reason, message)
     else:
@@ -91,7 +91,7 @@ def tell_failure(vmi, reason='', message=''):
 
 
 def mac_of(vmi, card):
-    """The MAC address of a card, made up where the spec has none."""
+    """Return the MAC address of an interface, generated if not specified."""
     given = card.get('macAddress')
     if given:
         return given.lower().replace('-', ':')
@@ -103,7 +103,7 @@ def mac_of(vmi, card):
 
 
 def tell_interfaces(vmi, pod, agent):
-    """``status.interfaces``.
+    """Set ``status.interfaces``.
 
     :param agent: whether a guest agent tells addresses.
     """
@@ -135,7 +135,7 @@ def tell_interfaces(vmi, pod, agent):
 
 
 def tell_agent(vmi, agent):
-    """The condition AgentConnected and what the agent tells."""
+    """Set the condition AgentConnected and the agent's information."""
     if agent:
         if conditions.find(vmi, 'AgentConnected') is None:
             conditions.put(vmi, 'AgentConnected', True, probed=True)
@@ -146,7 +146,7 @@ def tell_agent(vmi, agent):
 
 
 def tell_volumes(vmi, store, running, plugged):
-    """``status.volumeStatus``, with the steps of plugging in and out.
+    """Set ``status.volumeStatus``, including the steps of hotplug.
 
     :param running: whether the guest runs and sees disks.
     :param plugged: function of a volume's name that tells whether the guest
@@ -207,7 +207,7 @@ def _tell_claim(status, claim):
 
 
 def plugs_ready(vmi):
-    """Whether what is plugged in can be there from the start.
+    """Tell whether hotplugged volumes can be present from the start.
 
     A machine starts only then: its firmware may be meant to boot from it.
     """
@@ -218,7 +218,7 @@ def plugs_ready(vmi):
 
 
 def _plug(status, claim, name, target, plugged, filled, mountable):
-    """One step of plugging in; whether another one is due.
+    """Do one step of hotplug; return whether another step follows.
 
     :param filled: whether nothing is imported into the claim any more.
     :param mountable: whether the launcher's pod has a place for it.
@@ -260,7 +260,7 @@ def _plug(status, claim, name, target, plugged, filled, mountable):
 
 
 def _unplug(status):
-    """One step of plugging out; False when nothing is left of it."""
+    """Do one step of unplugging; return False after the last."""
     if not status['hotplugVolume'] or status.get('phase') == 'Detaching':
         return False
     status['target'] = ''
@@ -275,7 +275,7 @@ def _say(status, phase_, reason, message):
 
 
 def _targets(spec):
-    """Device names of the disks as libvirt gives them: vda, sda, ..."""
+    """Name the disks as libvirt does: vda, sda, ..."""
     counts, found = {}, {}
     for disk in paths.disks(spec):
         bus = next((disk[k].get('bus') for k in ('disk', 'cdrom', 'lun')
@@ -288,7 +288,7 @@ def _targets(spec):
 
 
 def tell_migratable(vmi, store):
-    """The conditions LiveMigratable and StorageLiveMigratable."""
+    """Set the conditions LiveMigratable and StorageLiveMigratable."""
     namespace = vmi['metadata']['namespace']
     networks = paths.named(paths.networks(vmi['spec']))
     facts = (True, '', '')
@@ -317,7 +317,7 @@ def tell_migratable(vmi, store):
 
 
 def tell_data_volumes(vmi, store):
-    """The condition DataVolumesReady, when there are any."""
+    """Set the condition DataVolumesReady if there are DataVolumes."""
     found = claims.data_volumes(store, vmi['metadata']['namespace'],
                                 paths.volumes(vmi['spec']))
     if not found:
@@ -335,7 +335,7 @@ def tell_data_volumes(vmi, store):
 
 
 def tell_sizes(vmi):
-    """Processors and memory that were added and wait for a migration."""
+    """Set the conditions for added CPUs and memory that need a migration."""
     spec, status = vmi['spec']['domain'], vmi['status']
     sockets = paths.at(spec, 'cpu', 'sockets') or 1
     if sockets != (paths.at(status, 'currentCPUTopology', 'sockets') or 1):

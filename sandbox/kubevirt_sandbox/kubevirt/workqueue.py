@@ -71,7 +71,7 @@ class WorkQueue:
         self._later[key] = self._loop.call_at(when, self._due, key)
 
     def close(self):
-        """No more turns."""
+        """Stop calling the handler."""
         self._closed = True
         self._waiting.clear()
         for handle in self._later.values():

@@ -67,7 +67,7 @@ class Drive:
 
     @property
     def id(self):
-        """QEMU's id of the device, the same as libvirt's alias."""
+        """Return QEMU's id of the device, the same as libvirt's alias."""
         return f'ua-{self.name}'
 
 

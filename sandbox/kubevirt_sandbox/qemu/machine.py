@@ -49,7 +49,7 @@ class Machine:
 
     @property
     def pid(self):
-        """The process id, or None."""
+        """Return the process id, or None."""
         return self._process and self._process.pid
 
     def start(self):

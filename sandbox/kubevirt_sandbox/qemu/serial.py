@@ -75,7 +75,7 @@ class Serial:
 
     @property
     def said(self):
-        """The last part of the machine's output, as bytes."""
+        """Return the last part of the machine's output, as bytes."""
         return bytes(self._said)
 
     async def say(self, data):

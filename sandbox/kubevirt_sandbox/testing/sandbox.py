@@ -195,7 +195,7 @@ class Sandbox(fixtures.Fixture):
             namespace=kubevirt['namespace'])
 
     def apply(self, manifest):
-        """Server-side apply the objects of a manifest, as ``kubectl`` does.
+        """Apply the objects of a manifest server-side, as ``kubectl`` does.
 
         :param manifest: path of a YAML file with any number of objects.
         """

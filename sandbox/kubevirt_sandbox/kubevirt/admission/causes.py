@@ -79,12 +79,12 @@ def _denied(webhook):
 
 
 def label_errors(value):
-    """What is wrong with a DNS label, as a list of sentences."""
+    """List what is wrong with a DNS label, as sentences."""
     fault = metadata.name_fault(value, label=True)
     return [fault] if fault else []
 
 
 def subdomain_errors(value):
-    """What is wrong with a DNS subdomain, as a list of sentences."""
+    """List what is wrong with a DNS subdomain, as sentences."""
     fault = metadata.name_fault(value)
     return [fault] if fault else []

@@ -13,7 +13,7 @@ _VIDEOS = ('vga', 'cirrus', 'virtio', 'ramfb', 'bochs')
 
 
 def check(field, spec, config):
-    """The causes for which these devices are refused.
+    """List causes to refuse devices.
 
     :param field: the path of the VMI's spec.
     """
@@ -102,7 +102,7 @@ def _check_gated(field, spec, config):
 
 
 def check_architecture(field, spec):
-    """What a VMI of an architecture may have."""
+    """Check a VMI's devices against its architecture."""
     devices = paths.at(spec, 'domain', 'devices') or {}
     architecture = spec.get('architecture', '')
     if architecture not in ('amd64', 'arm64', 's390x'):
@@ -125,13 +125,13 @@ def check_architecture(field, spec):
 
 
 def secure_boot(domain):
-    """Whether a domain asks for secure boot (UEFI does, unless told not)."""
+    """Tell whether a domain has secure boot, the default of UEFI."""
     efi = paths.at(domain, 'firmware', 'bootloader', 'efi')
     return efi is not None and efi.get('secureBoot', True)
 
 
 def check_firmware(field, domain):
-    """BIOS or UEFI, secure boot with SMM, kernel boot.
+    """Check bootloader, secure boot with SMM, and kernel boot.
 
     :param field: the path of the domain.
     """
@@ -152,7 +152,7 @@ def check_firmware(field, domain):
 
 
 def check_acpi(field, spec):
-    """The volumes with ACPI tables are there.
+    """Check that the volumes with ACPI tables exist.
 
     :param field: the path of the VMI's spec.
     """

@@ -11,7 +11,7 @@ from kubevirt_sandbox.kubevirt import paths
 
 
 def check(old, new, config):
-    """The first cause for which a change is refused, as a list.
+    """Return the first cause to refuse a change, as a list.
 
     :param old: the VMI as it is.
     :param new: the VMI as it shall be.
@@ -54,7 +54,7 @@ def _check_numbers(_old, new, config):
 
 
 def _split(vmi, statuses):
-    """The volumes that stay, and those that may come and go."""
+    """Return the permanent and the hotplugged volumes."""
     fixed = {s['name'] for s in statuses if s.get('hotplugVolume') is None}
     volumes = paths.named(paths.volumes(vmi['spec']))
     return ({n: v for n, v in volumes.items() if n in fixed},
@@ -106,7 +106,7 @@ def _check_pluggable(old, new, _config):
 
 
 def disk_error(disk, name, prefix):
-    """Why a disk cannot be plugged into a running machine, or ''."""
+    """Describe why a disk cannot be hotplugged, or return ''."""
     if disk.get('disk') is not None:
         bus = disk['disk'].get('bus', '')
         if bus not in ('scsi', 'virtio'):

@@ -10,7 +10,7 @@ from kubevirt_sandbox.kubevirt import paths
 
 
 def validate(request):
-    """No second one, and no gate that is both on and off.
+    """Refuse a second KubeVirt, and gates both enabled and disabled.
 
     :raises: ApiError 403, 422
     """

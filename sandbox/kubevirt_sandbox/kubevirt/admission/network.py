@@ -24,7 +24,7 @@ _MACS = (re.compile(r'^[0-9a-fA-F]{2}(([:-])[0-9a-fA-F]{2})'
 
 
 def check(field, spec, config):
-    """The causes for which networks and cards are refused.
+    """List causes to refuse networks and interfaces.
 
     :param field: the path of the VMI's spec.
     """
@@ -50,7 +50,7 @@ def check(field, spec, config):
 
 
 def check_new(field, spec):
-    """What a new machine may no longer have."""
+    """Check for fields that new machines may no longer use."""
     for index, card in enumerate(paths.interfaces(spec)):
         if card.get('passt') is not None:
             yield causes.Cause(

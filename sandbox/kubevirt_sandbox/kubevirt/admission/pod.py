@@ -15,7 +15,7 @@ _DNS_POLICIES = ('ClusterFirstWithHostNet', 'ClusterFirst', 'Default',
 
 
 def check(field, spec):
-    """The causes for which these parts are refused.
+    """List causes to refuse the fields of the launcher's pod.
 
     :param field: the path of the VMI's spec.
     """

@@ -21,7 +21,7 @@ def _amount(spec, kind, name):
 
 
 def check(field, spec, config):
-    """The causes for which sizes are refused.
+    """List causes to refuse CPU and memory sizes.
 
     :param field: the path of the VMI's spec.
     """
@@ -120,7 +120,7 @@ def _check_cpu(field, spec):
 
 
 def vcpus(cpu):
-    """The number of virtual CPUs of a topology."""
+    """Return the number of virtual CPUs of a topology."""
     cpu = cpu or {}
     number = 1
     for part in ('sockets', 'cores', 'threads'):
@@ -217,7 +217,7 @@ def _check_topology(field, spec):
 
 
 def check_asked(field, spec):
-    """A VMI must say how much memory it wants."""
+    """Check that a VMI requests memory."""
     memory = paths.at(spec, 'domain', 'memory') or {}
     if (not _amount(spec, 'requests', 'memory')[1]
             and memory.get('guest') is None
@@ -231,7 +231,7 @@ def check_asked(field, spec):
 
 
 def hotplug_error(spec, most):
-    """Why memory cannot be plugged in later, or ''.
+    """Describe why memory cannot be hotplugged, or return ''.
 
     :param spec: the VMI's spec.
     :param most: the most memory there shall ever be, or None.
@@ -271,7 +271,7 @@ def hotplug_error(spec, most):
 
 
 def check_live_update(field, spec, config):
-    """Limits that a VM sets for what may be added while it runs.
+    """Check the maximum sizes for hotplug.
 
     :param field: the path of the VMI's spec.
     """

@@ -21,7 +21,7 @@ _RESERVED_LABELS = (
 
 
 def check(field, spec, config):
-    """The causes for which the spec of a VMI is refused.
+    """List causes to refuse the spec of a VMI.
 
     :param field: the path of the spec.
     :param spec: the spec with its defaults filled in.
@@ -45,7 +45,7 @@ def check(field, spec, config):
 
 
 def check_metadata(field, meta, trusted):
-    """Labels of a VMI that are KubeVirt's own.
+    """Check for labels that only KubeVirt may set.
 
     :param field: the path of the metadata.
     :param trusted: whether KubeVirt itself writes.
@@ -57,6 +57,6 @@ def check_metadata(field, meta, trusted):
 
 
 def reserved_labels(meta):
-    """The labels that only KubeVirt may set, as a dict."""
+    """Return the labels that only KubeVirt may set, as a dict."""
     labels = (meta or {}).get('labels') or {}
     return {k: v for k, v in labels.items() if k in _RESERVED_LABELS}

@@ -20,17 +20,17 @@ _BLOCK_SIZES = (512, 2097152)
 
 
 def is_pci_address(text):
-    """Whether a text is a PCI address such as 0000:81:11.1."""
+    """Tell whether a text is a PCI address such as 0000:81:11.1."""
     return bool(_PCI_ADDRESS.match(text))
 
 
 def kind_of(disk):
-    """disk, lun, cdrom or ''."""
+    """Return disk, lun, cdrom or ''."""
     return next((kind for kind in _KINDS if disk.get(kind) is not None), '')
 
 
 def check_disks(field, disks):
-    """The causes for which disks are refused.
+    """List causes to refuse disks.
 
     :param field: the path of the list.
     :param disks: the list.
@@ -184,7 +184,7 @@ def _check_size(field, size):
 
 
 def check_boot(field, spec, config):
-    """Disks have volumes, and no two devices the same boot order.
+    """Check that disks have volumes and that boot orders are unique.
 
     :param field: the path of the VMI's spec.
     """
@@ -235,7 +235,7 @@ def _check_taken(where, device, taken):
 
 
 def check_path(field, path):
-    """A path in a container: absolute, straight, not the root."""
+    """Check a path in a container: absolute, normalized, not the root."""
     if path == '/':
         yield causes.Cause(f'{field} must not point to root', field)
     elif posixpath.normpath('/' + path) != path.removesuffix('/'):

@@ -32,7 +32,9 @@ class Admission:
 
     @staticmethod
     def _concerns(request):
-        """Whether virt-api is asked: not for status, not for the dying."""
+        """Tell whether virt-api validates a request: not of the status, and
+        not of VMs being deleted.
+        """
         return (request.operation != 'DELETE' and not request.subresource
                 and 'deletionTimestamp' not in request.new['metadata'])
 

@@ -20,7 +20,7 @@ _NAMES = {'configMap': 'name', 'secret': 'secretName',
 
 
 def check(field, volumes, config):
-    """The causes for which volumes are refused.
+    """List causes to refuse volumes.
 
     :param field: the path of the list.
     """
@@ -53,7 +53,7 @@ def check(field, volumes, config):
 
 
 def check_container_disks(field, volumes):
-    """The path of a container disk."""
+    """Check the paths of container disks."""
     for index, volume in enumerate(volumes):
         path = paths.at(volume, 'containerDisk', 'path')
         if path:
@@ -130,7 +130,7 @@ def _check_gated(where, volume, config):
 
 
 def check_used(field, spec):
-    """Every volume of a VMI is shown by a disk or a filesystem.
+    """Check that a disk or filesystem uses every volume of a VMI.
 
     :param field: the path of the VMI's spec.
     """
@@ -144,7 +144,7 @@ def check_used(field, spec):
 
 
 def check_templates(field, spec):
-    """The DataVolume templates of a VM.
+    """Check the DataVolume templates of a VM.
 
     :param field: the path of the VM's spec.
     """
@@ -164,7 +164,7 @@ def check_templates(field, spec):
 
 
 def _check_template(where, template):
-    """The first thing that is wrong with a template, or None."""
+    """Return the first cause to refuse a template, or None."""
     if not paths.at(template, 'metadata', 'name'):
         return causes.Cause(f"'name' field must not be empty for "
                             f'DataVolumeTemplate entry {where}.name.',

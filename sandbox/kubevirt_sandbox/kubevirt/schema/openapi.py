@@ -35,47 +35,47 @@ def _node(go, description, **schema):
 
 
 def text(description=''):
-    """A Go string: '' is not written back."""
+    """Make a Go string: '' is not written back."""
     return _node('zero', description, type='string')
 
 
 def choice(description, *values):
-    """A pointer to a string out of a list."""
+    """Make a pointer to a string with an enumeration of values."""
     return _node('', description, type='string', enum=list(values))
 
 
 def integer(description='', bits=32, pointer=False):
-    """A signed integer."""
+    """Make a signed integer."""
     return _node('' if pointer else 'zero', description, type='integer',
                  format=f'int{bits}')
 
 
 def unsigned(description='', go='uint32'):
-    """An unsigned integer: a negative one does not decode."""
+    """Make an unsigned integer: a negative one does not decode."""
     if go.endswith('32'):
         return _node(go, description, type='integer', format='int32')
     return _node(go, description, type='integer')
 
 
 def boolean(description=''):
-    """A pointer to a bool: false is a value."""
+    """Make a pointer to a bool: false is a value."""
     return _node('', description, type='boolean')
 
 
 def flag(description=''):
-    """A Go bool: false is not written back."""
+    """Make a Go bool: false is not written back."""
     return _node('zero', description, type='boolean')
 
 
 def quantity(description=''):
-    """A quantity such as 64Mi."""
+    """Make a quantity such as 64Mi."""
     return _node('quantity', description,
                  anyOf=[{'type': 'integer'}, {'type': 'string'}],
                  pattern=QUANTITY, **{'x-kubernetes-int-or-string': True})
 
 
 def record(description, properties, required=(), struct=False, **more):
-    """An object with known fields.
+    """Make an object with known fields.
 
     :param properties: ``{field: schema}``.
     :param required: names of the fields that must be there.
@@ -90,7 +90,7 @@ def record(description, properties, required=(), struct=False, **more):
 
 
 def anything(description='', struct=False, nullable=False):
-    """An object whose fields are not looked at."""
+    """Make an object whose fields are not validated."""
     node = _node('struct' if struct else '', description, type='object',
                  **{'x-kubernetes-preserve-unknown-fields': True})
     if nullable:
@@ -99,7 +99,7 @@ def anything(description='', struct=False, nullable=False):
 
 
 def many(item, description='', limit=None):
-    """A list; an empty one is not written back."""
+    """Make a list; an empty one is not written back."""
     node = _node('zero', description, type='array', items=item)
     if limit:
         node['maxItems'] = limit
@@ -107,22 +107,22 @@ def many(item, description='', limit=None):
 
 
 def mapping(value, description=''):
-    """An object of any keys; an empty one is not written back."""
+    """Make an object of any keys; an empty one is not written back."""
     return _node('zero', description, type='object',
                  additionalProperties=value)
 
 
 def strings(description=''):
-    """A list of strings."""
+    """Make a list of strings."""
     return many(text(), description)
 
 
 def labels(description=''):
-    """A mapping of strings to strings."""
+    """Make a mapping of strings to strings."""
     return mapping(text(), description)
 
 
 def switch(description, struct=False):
-    """A feature that is on when named, unless ``enabled`` says no."""
+    """Make a feature that is on if present, unless ``enabled`` is false."""
     return record(description, {'enabled': boolean('On unless false.')},
                   struct=struct)
