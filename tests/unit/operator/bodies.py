@@ -10,7 +10,10 @@ NAMESPACE, UID = 'lab', '6f1d'
 
 
 def body(name='node', **fields):
-    """A VirtualMachineBMC; fields are those of its spec."""
+    """Return a VirtualMachineBMC.
+
+    :param fields: of its spec
+    """
     return {'apiVersion': 'bmc.kubevirt.io/v1beta1',
             'kind': 'VirtualMachineBMC',
             'metadata': {'name': name, 'namespace': NAMESPACE, 'uid': UID,
@@ -18,8 +21,8 @@ def body(name='node', **fields):
             'spec': {'virtualMachineRef': {'name': 'vm'}, **fields}}
 
 
-def elsewhere(**fields):
-    """One whose VM and Secret are in namespace ``far``."""
+def cross_namespace(**fields):
+    """Return a BMC whose VM and Secret are in namespace ``far``."""
     made = body(virtualMachine={'namespace': 'far', 'name': 'vm'},
                 authSecret={'namespace': 'far', 'name': 'key'}, **fields)
     del made['spec']['virtualMachineRef']

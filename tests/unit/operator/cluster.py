@@ -2,8 +2,8 @@
 """An in-memory cluster with the interface of `operator.api`.
 
 It implements names, resource versions, uids, owner references and
-finalizers, and validates nothing else. A test can end a process at any of
-its writes.
+finalizers, and validates nothing else. A test can kill the operator at any
+of its writes.
 """
 
 import asyncio
@@ -17,21 +17,25 @@ from tests.unit.operator import bodies
 
 
 class Killed(BaseException):
-    """The process that asked is no more."""
+    """The operator process was killed at a write."""
 
 
 class Cluster:
-    """What there is.
+    """The objects of a cluster.
 
-    :attr writes: list of (verb, kind, name), all that were carried out
-    :attr life: how many writes the process has before it is killed, and
-        whether the last of them is carried out; None for ever
+    :attr objects: {(kind, namespace, name): object}
+    :attr writes: list of (verb, kind, name) of the operator's writes that
+        took effect
+    :attr faults: functions of (verb, kind, name), called before each request
+        of the operator; a returned exception is raised
+    :attr kill_after: (number of writes until the operator is killed, whether
+        the write at which it is killed takes effect); None for never
     """
 
     def __init__(self):
         self.objects = {}
         self.writes = []
-        self.life = None
+        self.kill_after = None
         self.faults = []
         self._count = itertools.count(1)
         self._watchers = []
@@ -50,19 +54,19 @@ class Cluster:
         """Delete an object, and those it owns, as another client."""
         self._remove((kind, namespace, name))
 
-    def of(self, kind):
-        """All objects of a kind."""
+    def list(self, kind):
+        """Return all objects of a kind."""
         return [obj for ref, obj in self.objects.items() if ref[0] == kind]
 
-    def facts(self):
-        """What there is, without what differs from one time to the other."""
+    def snapshot(self):
+        """Return {ref: object} without fields that differ in each run.
+
+        Events are left out.
+        """
         return {ref: _plain(obj) for ref, obj in self.objects.items()
                 if ref[0] != 'Event'}
 
-    # What the operator asks
-
-    def may_write(self):
-        """Allow every write: no other replica works."""
+    # Requests of the operator, as `api.Api` has them
 
     async def get(self, resource, namespace, name, metadata_only=False):
         self._fail('get', resource, name)
@@ -72,7 +76,7 @@ class Cluster:
         name = body['metadata']['name']
         with self._write('create', resource, name):
             if (resource.kind, namespace, name) in self.objects:
-                raise errors.Conflict(f'there is a {resource.kind} {name}')
+                raise errors.Conflict(f'{resource.kind} {name} exists')
             return _copy(self._put(_copy(body)))
 
     async def apply(self, resource, namespace, name, body):
@@ -93,7 +97,7 @@ class Cluster:
             obj = _copy(self._find(resource, namespace, name))
             if isinstance(body, dict):
                 if subresource is None:
-                    # Else nothing of the metadata is looked at.
+                    # A patch of the status ignores the metadata.
                     self._check(obj, body)
                 _merge(obj, {key: value for key, value in body.items()})
             else:
@@ -110,7 +114,7 @@ class Cluster:
         with self._write('delete', resource, name):
             obj = self._find(resource, namespace, name)
             if uid and obj['metadata']['uid'] != uid:
-                raise errors.Conflict('another one')
+                raise errors.Conflict('another uid')
             self._remove((resource.kind, namespace, name))
             return {}
 
@@ -124,25 +128,25 @@ class Cluster:
                         '', 'metadata.name=' + metadata['name']))
         events = asyncio.Queue()
         self._watchers.append((resource.kind, events))
-        found = [_copy(obj) for obj in self.of(resource.kind)
+        found = [_copy(obj) for obj in self.list(resource.kind)
                  if selected(obj)]
         for obj in found:
             yield 'ADDED', obj
-        there = {(obj['metadata']['namespace'], obj['metadata']['name'])
+        names = {(obj['metadata']['namespace'], obj['metadata']['name'])
                  for obj in found}
-        yield api.LISTED, set(there)
+        yield api.LISTED, set(names)
         while True:
             event, obj = await events.get()
             at = obj['metadata']['namespace'], obj['metadata']['name']
             if selected(obj):
-                there.add(at)
+                names.add(at)
                 yield event, obj
-            elif at in there:
-                # It lost its label.
-                there.discard(at)
+            elif at in names:
+                # It does not match the selector any more.
+                names.discard(at)
                 yield 'DELETED', obj
 
-    def _tell(self, event, obj):
+    def _publish(self, event, obj):
         for kind, events in self._watchers:
             if kind == obj['kind']:
                 events.put_nowait((event, _copy(obj)))
@@ -169,7 +173,7 @@ class Cluster:
         metadata['resourceVersion'] = str(next(self._count))
         event = 'MODIFIED' if _ref(obj) in self.objects else 'ADDED'
         self.objects[_ref(obj)] = obj
-        self._tell(event, obj)
+        self._publish(event, obj)
         return obj
 
     def _remove(self, ref):
@@ -180,7 +184,7 @@ class Cluster:
             self._put(obj)
             return
         obj['metadata']['resourceVersion'] = str(next(self._count))
-        self._tell('DELETED', obj)
+        self._publish('DELETED', obj)
         for other, owned in list(self.objects.items()):
             if any(one['uid'] == obj['metadata']['uid'] for one in owned[
                     'metadata'].get('ownerReferences', ())):
@@ -189,8 +193,8 @@ class Cluster:
 
     def _check(self, obj, body):
         for part in ('uid', 'resourceVersion'):
-            wanted = body.get('metadata', {}).get(part)
-            if wanted and wanted != obj['metadata'][part]:
+            expected = body.get('metadata', {}).get(part)
+            if expected and expected != obj['metadata'][part]:
                 raise errors.Conflict(f'another {part}')
 
     def _fail(self, verb, resource, name):
@@ -205,30 +209,30 @@ class Cluster:
 
 
 class _Write:
-    """A write, which may be the last one."""
+    """Context of one write, which may raise `Killed`."""
 
-    def __init__(self, cluster, what):
-        self._cluster, self._what = cluster, what
+    def __init__(self, cluster, write):
+        self._cluster, self._write = cluster, write
 
     def __enter__(self):
-        life = self._cluster.life
-        if life is not None and life[0] == 0 and not life[1]:
+        kill_after = self._cluster.kill_after
+        if kill_after is not None and kill_after == (0, False):
             raise Killed
 
     def __exit__(self, kind, error, trace):
         if kind is not None:
             return
         cluster = self._cluster
-        cluster.writes.append(self._what)
-        if cluster.life is not None:
-            left, done = cluster.life
+        cluster.writes.append(self._write)
+        if cluster.kill_after is not None:
+            left, takes_effect = cluster.kill_after
             if left == 0:
                 raise Killed
-            cluster.life = left - 1, done
+            cluster.kill_after = left - 1, takes_effect
 
 
 def _copy(obj):
-    # Many times faster than copy.deepcopy().
+    # Much faster than copy.deepcopy().
     return json.loads(json.dumps(obj))
 
 
@@ -273,13 +277,16 @@ def _step(obj, one):
         obj = obj[part]
     if one['op'] == 'test':
         if obj.get(last) != one['value']:
-            raise errors.Conflict('it is another')
+            raise errors.Conflict('test failed: ' + one['path'])
     else:
         obj[last] = _copy(one['value'])
 
 
 def vm(namespace=bodies.NAMESPACE, name='vm', allowed=None):
-    """A VM."""
+    """Return a VM.
+
+    :param allowed: value of its annotation ``allow-from``, or None
+    """
     metadata = {'name': name, 'namespace': namespace}
     if allowed:
         metadata['annotations'] = {'bmc.kubevirt.io/allow-from': allowed}

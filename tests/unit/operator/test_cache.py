@@ -92,15 +92,15 @@ class SecretsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.there = cluster.Cluster()
+        self.kube = cluster.Cluster()
         self.asked = []
-        self.there.faults.append(
+        self.kube.faults.append(
             lambda *what: self.asked.append(what))
-        self.secrets = cache.Secrets(self.there)
+        self.secrets = cache.Secrets(self.kube)
 
     def given(self):
-        return self.there.add({'kind': 'Secret', 'type': 'Opaque',
-                               **bodies.secret()})
+        return self.kube.add({'kind': 'Secret', 'type': 'Opaque',
+                              **bodies.secret()})
 
     def get(self):
         return asyncio.run(self.secrets.get(AT))
@@ -159,6 +159,6 @@ class SecretsTestCase(base.BaseTestCase):
 
     def test_one_that_is_not_there_when_it_is_read(self):
         self.secrets.put(self.given())
-        self.there.remove('Secret', 'lab', 'key')
+        self.kube.remove('Secret', 'lab', 'key')
         self.assertIsNone(self.get())
         self.assertEqual({}, self.secrets._summaries)

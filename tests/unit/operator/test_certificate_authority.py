@@ -22,17 +22,17 @@ class CertificatesTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.there = cluster.Cluster()
+        self.kube = cluster.Cluster()
         self.authority = self.process()
 
     def process(self):
-        return certificate_authority.CertificateAuthority(self.there, 'system')
+        return certificate_authority.CertificateAuthority(self.kube, 'system')
 
     def found(self, which=None):
         return asyncio.run((which or self.authority).get())
 
     def given(self, pair, **labels):
-        self.there.add({'kind': 'Secret', 'type': 'Opaque', 'metadata': {
+        self.kube.add({'kind': 'Secret', 'type': 'Opaque', 'metadata': {
             'name': naming.AUTHORITY, 'namespace': 'system',
             'labels': labels}, 'data': secret_summary.data(pair)})
 
@@ -41,7 +41,7 @@ class CertificatesTestCase(base.BaseTestCase):
         self.assertEqual(one, self.found())
         self.assertEqual(one, self.found(self.process()))
         self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
-                         self.there.writes)
+                         self.kube.writes)
         self.assertTrue(pki.usable(one.pair))
         self.assertEqual(one.pair.certificate, one.bundle)
 
@@ -55,9 +55,9 @@ class CertificatesTestCase(base.BaseTestCase):
         self.assertEqual(one, two)
 
     def test_killed_while_it_is_made(self):
-        self.there.life = 0, True
+        self.kube.kill_after = 0, True
         self.assertRaises(cluster.Killed, self.found)
-        self.there.life = None
+        self.kube.kill_after = None
         self.assertEqual(self.found(self.process()), self.found(
             self.process()))
 
@@ -70,7 +70,7 @@ class CertificatesTestCase(base.BaseTestCase):
                          found.bundle)
         self.assertEqual(found, self.found(self.process()))
         # It is put back with both.
-        self.there.remove(*WHERE)
+        self.kube.remove(*WHERE)
         self.authority.invalidate()
         self.assertEqual(found, self.found())
 
@@ -86,17 +86,17 @@ class CertificatesTestCase(base.BaseTestCase):
     def test_that_of_somebody_else_is_used_as_it_is(self):
         self.given(OLD)
         self.assertEqual(OLD, self.found().pair)
-        self.assertEqual([], self.there.writes)
+        self.assertEqual([], self.kube.writes)
 
     def test_one_that_cannot_be_used_is_left_alone(self):
         self.given(pki.Pair(OLD.certificate,
                             pki.make('another').key))
         self.assertRaises(errors.Rejected, self.found)
-        self.assertEqual([], self.there.writes)
+        self.assertEqual([], self.kube.writes)
 
     def test_changed_by_somebody(self):
         self.found()
-        self.there.remove(*WHERE)
+        self.kube.remove(*WHERE)
         self.given(OLD)
         self.assertNotEqual(OLD, self.found().pair)
         self.authority.invalidate()
@@ -105,16 +105,16 @@ class CertificatesTestCase(base.BaseTestCase):
     def test_changed_while_it_is_read(self):
         one, other = pki.make('one'), pki.make('other')
         self.given(one)
-        get = self.there.get
+        get = self.kube.get
 
         async def changed_meanwhile(*args, **more):
             found = await get(*args, **more)
-            self.there.get = get
+            self.kube.get = get
             self.given(other)
             # The watch is faster than the answer.
             self.authority.invalidate()
             return found
-        self.there.get = changed_meanwhile
+        self.kube.get = changed_meanwhile
         self.assertEqual(one, self.found().pair)
         self.assertEqual(other, self.found().pair)
 
@@ -122,9 +122,9 @@ class CertificatesTestCase(base.BaseTestCase):
         self.given(pki.make('one'))
         self.found()
         self.authority.invalidate()
-        self.there.faults.append(lambda *_: errors.Unavailable('away'))
+        self.kube.faults.append(lambda *_: errors.Unavailable('away'))
         self.assertRaises(errors.Unavailable, self.found)
-        self.there.faults.clear()
+        self.kube.faults.clear()
         other = pki.make('other')
         self.given(other)
         self.assertEqual(other, self.found().pair)

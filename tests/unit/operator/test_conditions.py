@@ -37,16 +37,16 @@ def but(world=GOOD, **changes):
     return dataclasses.replace(world, **changes)
 
 
-# The resource, what there is, a condition, whether it holds, its reason, a
-# part of what it says to do
+# (VirtualMachineBMC, observed state, type of a condition, its status, its
+# reason, part of its message)
 CASES = (
     (bodies.body(), GOOD, VM, True, 'VirtualMachineFound', 'lab/vm'),
     (bodies.body(), but(vm=None), VM, False, 'VirtualMachineNotFound',
      'VirtualMachine lab/vm does not exist'),
     (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')), VM, False,
      'VirtualMachineTerminating', ''),
-    (bodies.elsewhere(), FAR, VM, True, 'VirtualMachineFound', 'far/vm'),
-    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), VM, False,
+    (bodies.cross_namespace(), FAR, VM, True, 'VirtualMachineFound', 'far/vm'),
+    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), VM, False,
      'ReferenceNotPermitted', 'bmc.kubevirt.io/allow-from=lab'),
     (bodies.body(), GOOD, SECRET, True, 'SecretGenerated',
      'node-virtbmc-auth'),
@@ -69,18 +69,18 @@ CASES = (
      'Change it, or set redfish.enabled to false.'),
     (bodies.body(authSecretRef={'name': 'key'}, redfish={'enabled': False}),
      but(secret_unfit=COLON), SECRET, True, 'SecretFound', ''),
-    # There is nothing else to be done.
+    # With IPMI disabled, only the Secret can be changed.
     (NO_IPMI, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
      'ReadOnly. Change it.'),
     (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'under password and username. IPMI takes'),
     (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'ReadOnly. Change it.'),
-    # No user could log in.
+    # A pod without a usable account is not started.
     (NAMED, but(secret_unfit=COLON, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'without colons'),
-    (bodies.elsewhere(), FAR, SECRET, True, 'SecretFound', 'far/key'),
-    (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), SECRET,
+    (bodies.cross_namespace(), FAR, SECRET, True, 'SecretFound', 'far/key'),
+    (bodies.cross_namespace(), but(FAR, secret=bodies.secret('far')), SECRET,
      False, 'ReferenceNotPermitted', 'Secret far/key does not permit'),
     (bodies.body(), GOOD, EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), but(deployment=None), EMULATOR, False,
@@ -128,7 +128,7 @@ CASES = (
      EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), but(refused=(('Service node-virtbmc', 'port'),)),
      ENDPOINT, False, 'Refused', 'Service node-virtbmc: port'),
-    # What is refused is why the pod is not there.
+    # The refused write is the reason why there is no pod.
     (bodies.body(), but(deployment=None, refused=((
         'Service node-virtbmc', 'port'),)), READY, False, 'Refused',
      'Service node-virtbmc: port'),
@@ -138,21 +138,21 @@ CASES = (
     (bodies.body(redfish={'tls': {'secretName': 'mine'}}), but(
         deployment=None, certificate=False), READY, False,
      'CertificateMissing', 'lab/mine'),
-    # Without its Service there is no certificate.
+    # The certificate needs the address of the Service.
     (bodies.body(), but(deployment=None, certificate=False, taken=(
         'Service node-virtbmc',)), READY, False, 'NameTaken',
      'Service node-virtbmc'),
-    # It runs, only not the newest.
+    # The pod runs, with the previous template.
     (bodies.body(), but(waiting=True), EMULATOR, True, 'RolloutWaiting',
      'waits'),
     (bodies.body(image='mine'), GOOD, EMULATOR, True, 'EmulatorReady', ''),
     (NAMED, but(secret=None, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'lab/key'),
-    # A pod that runs goes on with the credentials it has.
+    # A running pod keeps its credentials.
     (NAMED, but(secret=None), EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), EMULATOR, False,
+    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), EMULATOR, False,
      'WaitingForVirtualMachine', ''),
-    # One that is gone has a BMC, which says that it is gone.
+    # The BMC of a deleted VM runs and reports that the VM is missing.
     (bodies.body(), but(vm=None), EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), GOOD, ENDPOINT, True, 'EndpointAssigned', '10.0.0.7'),
     (bodies.body(), but(service=None), ENDPOINT, False, 'ServicePending',
@@ -170,15 +170,15 @@ CASES = (
     (bodies.body(), but(vm=None, service=None), READY, False,
      'VirtualMachineNotFound', 'lab/vm'),
     (bodies.body(), but(service=None), READY, False, 'ServicePending', ''),
-    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), READY, False,
+    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), READY, False,
      'ReferenceNotPermitted', 'allow-from'),
 )
 
 
 class ConditionsTestCase(base.BaseTestCase):
 
-    def test_cases(self):
-        for body, world, type_, status, reason, said in CASES:
+    def test_condition_by_observed_state(self):
+        for body, world, type_, status, reason, text in CASES:
             with self.subTest(spec=body['spec'], type=type_, reason=reason):
                 found = {one.type: one for one in conditions.conditions(
                     spec.read(body), world)}
@@ -186,26 +186,26 @@ class ConditionsTestCase(base.BaseTestCase):
                                  list(found))
                 one = found[type_]
                 self.assertEqual((status, reason), (one.status, one.reason))
-                self.assertIn(said, one.message)
+                self.assertIn(text, one.message)
 
     def test_ready_is_all_of_them(self):
         for body, world, *_ in CASES:
             *parts, ready = conditions.conditions(spec.read(body), world)
             self.assertEqual(all(one.status for one in parts), ready.status)
 
-    def test_nobody_learns_what_there_is_elsewhere(self):
-        bmc = spec.read(bodies.elsewhere())
+    def test_existence_in_other_namespace_is_not_revealed(self):
+        bmc = spec.read(bodies.cross_namespace())
         self.assertEqual(
             conditions.conditions(bmc, but(FAR, vm=None, secret=None)),
             conditions.conditions(bmc, but(
                 FAR, vm=bodies.vm('far'), secret=bodies.secret('far'))))
 
-    def test_no_password_is_said(self):
+    def test_messages_contain_no_password(self):
         for body, world, *_ in CASES:
             self.assertNotIn('a secret', repr(conditions.conditions(
                 spec.read(body), world)))
 
-    def test_merge(self):
+    def test_merge_keeps_transition_time(self):
         def merged(old, status, now):
             return conditions.merge(old, (conditions.Condition(
                 'Ready', status, 'R', 'm'),), 3, now)[0]

@@ -71,7 +71,7 @@ class ConfigurationTestCase(base.BaseTestCase):
 
     def test_vm_elsewhere(self):
         self.assertEqual('far/vm', settings.read(options(
-            spec.read(bodies.elsewhere()))).vm)
+            spec.read(bodies.cross_namespace()))).vm)
 
     def test_certificate(self):
         for fields, wanted in (

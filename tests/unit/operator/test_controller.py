@@ -15,153 +15,155 @@ from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
-from tests.unit.operator import test_reconcile as stories
+from tests.unit.operator import harness
 
-KEY = stories.KEY
+KEY = harness.KEY
 
 
 class ControllerTestCase(base.BaseTestCase):
 
-    def run_story(self, story, there=None, **said):
-        there = there or stories.begun(bodies.body())
+    def run_scenario(self, scenario, kube=None, **options):
+        kube = kube or harness.cluster_with(bodies.body())
 
         async def run():
-            work = controller.Controller(command_line.Options(
-                system_namespace='system', **said), there, metrics.Metrics())
-            await work.start()
+            operator = controller.Controller(command_line.Options(
+                system_namespace='system', **options), kube, metrics.Metrics())
+            await operator.start()
             try:
-                await asyncio.wait_for(work.listed.wait(), 30)
-                self.assertIsNone(work.problem())
-                await asyncio.wait_for(story(there, work), 30)
+                await asyncio.wait_for(operator.listed.wait(), 30)
+                self.assertIsNone(operator.problem())
+                await asyncio.wait_for(scenario(kube, operator), 30)
             finally:
-                await work.close()
-        # What a task ends with is only said in the log.
+                await operator.close()
+        # A task that fails only logs its error.
         with self.assertNoLogs('sushy_kubevirt', 'ERROR'):
             asyncio.run(run())
 
-    async def until(self, what):
-        while not what():
+    async def until(self, condition):
+        while not condition():
             await asyncio.sleep(0.005)
 
-    async def ready(self, there, work, name='node', reason='ServiceReady'):
+    async def ready(self, kube, operator, name='node', reason='ServiceReady'):
         def is_ready():
-            status = there.objects['VirtualMachineBMC', 'lab', name].get(
+            status = kube.objects['VirtualMachineBMC', 'lab', name].get(
                 'status')
-            return status and stories.conditions(there, name)[
-                'Ready'][1] == reason and not work._queue._working
+            return status and harness.conditions(kube, name)[
+                'Ready'][1] == reason and not operator._queue._working
         await self.until(is_ready)
 
-    def test_life_of_a_bmc(self):
-        async def story(there, work):
-            await self.ready(there, work)
+    def test_lifecycle_of_a_bmc(self):
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
             for kind, name in (('Deployment', 'node-virtbmc'),
                                ('Secret', 'node-virtbmc-auth'),
                                ('ConfigMap', 'node-virtbmc-ca')):
-                uid = there.objects[kind, 'lab', name]['metadata']['uid']
-                there.remove(kind, 'lab', name)
-                await self.until(lambda: there.objects.get(
+                uid = kube.objects[kind, 'lab', name]['metadata']['uid']
+                kube.remove(kind, 'lab', name)
+                await self.until(lambda: kube.objects.get(
                     (kind, 'lab', name), {'metadata': {'uid': uid}})[
                         'metadata']['uid'] != uid)
-            await self.ready(there, work)
-            there.remove('VirtualMachine', 'lab', 'vm')
-            await self.ready(there, work, reason='VirtualMachineNotFound')
-            there.add(cluster.vm())
-            await self.ready(there, work)
-            there.remove('VirtualMachineBMC', *KEY)
-            await self.until(lambda: not work._cache.bmcs())
-            await self.until(lambda: not work._queue._working)
-            self.assertEqual([], there.of('Deployment'))
-            # Nothing is kept of one that is gone.
-            for kept in (work._cache._users, work._cache._refs,
-                         work._reasons, work._reconciler._tried,
-                         work._queue._failures, work._queue._timers,
-                         work._rollout._waiting):
-                self.assertEqual({}, kept)
-            self.assertEqual([], work._cache.objects.names(bmc_resources.BMC))
-            self.assertLessEqual(set(work._cache.secrets._summaries),
+            await self.ready(kube, operator)
+            kube.remove('VirtualMachine', 'lab', 'vm')
+            await self.ready(kube, operator, reason='VirtualMachineNotFound')
+            kube.add(cluster.vm())
+            await self.ready(kube, operator)
+            kube.remove('VirtualMachineBMC', *KEY)
+            await self.until(lambda: not operator._cache.bmcs())
+            await self.until(lambda: not operator._queue._working)
+            self.assertEqual([], kube.list('Deployment'))
+            # No state of the deleted BMC is kept.
+            for state in (operator._cache._users, operator._cache._refs,
+                          operator._reasons, operator._reconciler._tried,
+                          operator._queue._failures, operator._queue._timers,
+                          operator._rollout._waiting):
+                self.assertEqual({}, state)
+            self.assertEqual(
+                [], operator._cache.objects.names(bmc_resources.BMC))
+            self.assertLessEqual(set(operator._cache.secrets._summaries),
                                  {('lab', 'vm-bmc-state')})
-        self.run_story(story)
+        self.run_scenario(scenario)
 
-    def without_its_finalizer(self, there):
+    def delete_without_finalizer(self, kube):
         """A user deletes a BMC after removing its finalizer."""
-        there.objects['VirtualMachineBMC', *KEY]['metadata'].pop('finalizers')
-        there.remove('VirtualMachineBMC', *KEY)
+        kube.objects['VirtualMachineBMC', *KEY]['metadata'].pop('finalizers')
+        kube.remove('VirtualMachineBMC', *KEY)
 
-    def rights(self, there):
+    def rbac_namespaces(self, kube):
         return [one['metadata']['namespace'] for kind in (
-            'Role', 'RoleBinding') for one in there.of(kind)]
+            'Role', 'RoleBinding') for one in kube.list(kind)]
 
-    def test_rights_elsewhere_of_a_bmc_without_its_finalizer(self):
-        async def story(there, work):
-            await self.ready(there, work)
-            self.assertEqual(['far', 'far'], self.rights(there))
-            self.without_its_finalizer(there)
-            await self.until(lambda: not self.rights(there))
-            # Another of its name, before it is noticed.
+    def test_rbac_in_other_namespace_is_removed_without_finalizer(self):
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
+            self.assertEqual(['far', 'far'], self.rbac_namespaces(kube))
+            self.delete_without_finalizer(kube)
+            await self.until(lambda: not self.rbac_namespaces(kube))
+            # A BMC of the same name, before the deletion is noticed.
             for _ in range(2):
-                body = bodies.elsewhere()
+                body = bodies.cross_namespace()
                 body['metadata']['uid'] = 'second'
-                there.add(body)
-                await self.ready(there, work)
-                self.without_its_finalizer(there)
-                there.add(bodies.body())
-                await self.until(lambda: self.rights(there) == [
+                kube.add(body)
+                await self.ready(kube, operator)
+                self.delete_without_finalizer(kube)
+                kube.add(bodies.body())
+                await self.until(lambda: self.rbac_namespaces(kube) == [
                     'lab', 'lab'])
-                await self.ready(there, work)
-                there.remove('VirtualMachineBMC', *KEY)
-                await self.until(lambda: not work._cache.bmcs())
-        self.run_story(story, stories.begun(bodies.elsewhere()))
+                await self.ready(kube, operator)
+                kube.remove('VirtualMachineBMC', *KEY)
+                await self.until(lambda: not operator._cache.bmcs())
+        self.run_scenario(
+            scenario, harness.cluster_with(bodies.cross_namespace()))
 
-    def test_rights_elsewhere_while_nobody_worked(self):
-        there = stories.begun(bodies.elsewhere())
-        stories.Operator(there).run()
-        self.without_its_finalizer(there)
-        self.assertEqual(['far', 'far'], self.rights(there))
+    def test_rbac_left_over_from_downtime_is_removed(self):
+        kube = harness.cluster_with(bodies.cross_namespace())
+        harness.Operator(kube).run()
+        self.delete_without_finalizer(kube)
+        self.assertEqual(['far', 'far'], self.rbac_namespaces(kube))
 
-        async def not_ours(there, work):
+        async def keeps_rbac(kube, operator):
             await asyncio.sleep(0.1)
-            self.assertEqual(['far', 'far'], self.rights(there))
+            self.assertEqual(['far', 'far'], self.rbac_namespaces(kube))
 
-        async def gone(there, work):
-            await self.until(lambda: not self.rights(there))
-        # Its BMC might be there: those of its namespace are not known.
-        self.run_story(not_ours, there, namespaces=('far',))
-        self.run_story(gone, there)
+        async def removes_rbac(kube, operator):
+            await self.until(lambda: not self.rbac_namespaces(kube))
+        # Its BMC may exist: the operator does not watch that namespace.
+        self.run_scenario(keeps_rbac, kube, namespaces=('far',))
+        self.run_scenario(removes_rbac, kube)
 
-    def test_a_label_is_taken_away(self):
-        async def story(there, work):
-            await self.ready(there, work)
+    def test_removed_label_is_restored(self):
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
 
             def strip(obj):
                 del obj['metadata']['labels'][naming.MANAGED_BY]
-            there.change('Role', 'lab', 'node-virtbmc', strip)
+            kube.change('Role', 'lab', 'node-virtbmc', strip)
             await self.until(lambda: naming.made_by_us(
-                there.objects['Role', 'lab', 'node-virtbmc']))
-        self.run_story(story)
+                kube.objects['Role', 'lab', 'node-virtbmc']))
+        self.run_scenario(scenario)
 
-    def test_one_that_names_no_vm(self):
-        # KubeVirtBMC's definition let people store such.
+    def test_bmc_without_vm_reference(self):
+        # KubeVirtBMC's definition allowed such objects.
         for given in ({}, {'virtualMachineRef': {}},
                       {'virtualMachineRef': {'name': ''}}):
-            there = stories.begun(bodies.body())
+            kube = harness.cluster_with(bodies.body())
             odd = bodies.body('odd')
             odd['metadata']['uid'] = 'odd'
             odd['spec'] = {'authSecretRef': {'name': ''}, **given}
-            there.add(odd)
+            kube.add(odd)
 
-            async def story(there, work):
-                await self.ready(there, work)
-                there.remove('VirtualMachineBMC', 'lab', 'odd')
-                await self.until(lambda: not work._without_vm)
-                self.assertFalse([one for one in work.tasks if one.done()])
-                self.assertEqual([KEY], work._cache.bmcs())
+            async def scenario(kube, operator):
+                await self.ready(kube, operator)
+                kube.remove('VirtualMachineBMC', 'lab', 'odd')
+                await self.until(lambda: not operator._without_vm)
+                self.assertFalse([one for one in operator.tasks if one.done()])
+                self.assertEqual([KEY], operator._cache.bmcs())
             with self.subTest(given=given):
-                self.run_story(story, there)
+                self.run_scenario(scenario, kube)
 
-    def test_one_that_vanishes_before_it_is_told(self):
-        # On a list, and deleted before it was shown: nothing waits for it.
-        there = stories.begun(bodies.body())
-        watch = there.watch
+    def test_bmc_deleted_between_list_and_event(self):
+        # It is in the list, but deleted before its event.
+        kube = harness.cluster_with(bodies.body())
+        watch = kube.watch
 
         async def broken(resource, *args, **more):
             async for kind, found in watch(resource, *args, **more):
@@ -169,130 +171,131 @@ class ControllerTestCase(base.BaseTestCase):
                         and kind == api.LISTED):
                     yield kind, found | {('lab', 'gone')}
                 yield kind, found
-        there.watch = broken
-        self.run_story(self.ready, there)
+        kube.watch = broken
+        self.run_scenario(self.ready, kube)
 
-    def test_as_soon_as_a_name_is_free(self):
-        there = stories.begun(bodies.body())
-        there.add({'kind': 'Deployment', 'spec': {}, 'metadata': {
+    def test_reconciles_when_foreign_object_is_deleted(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.add({'kind': 'Deployment', 'spec': {}, 'metadata': {
             'name': 'node-virtbmc', 'namespace': 'lab'}})
 
-        async def story(there, work):
-            await self.ready(there, work, reason='NameTaken')
-            self.assertEqual(1, len(work._foreign_objects._tasks))
-            there.remove('Deployment', 'lab', 'node-virtbmc')
-            await self.ready(there, work)
-            await self.until(lambda: not work._foreign_objects._tasks)
-        self.run_story(story, there)
+        async def scenario(kube, operator):
+            await self.ready(kube, operator, reason='NameTaken')
+            self.assertEqual(1, len(operator._foreign_objects._tasks))
+            kube.remove('Deployment', 'lab', 'node-virtbmc')
+            await self.ready(kube, operator)
+            await self.until(lambda: not operator._foreign_objects._tasks)
+        self.run_scenario(scenario, kube)
 
-    def test_a_password_elsewhere(self):
-        async def story(there, work):
-            await self.ready(there, work)
-            there.change('Secret', 'far', 'key', lambda obj: obj[
+    def test_changed_secret_of_other_namespace_is_copied(self):
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
+            kube.change('Secret', 'far', 'key', lambda obj: obj[
                 'data'].update(password='bmV3'))
-            await self.until(lambda: there.objects[
+            await self.until(lambda: kube.objects[
                 'Secret', 'lab', 'node-virtbmc-auth']['data'][
                     'password'] == 'bmV3')
-            there.change('Secret', 'far', 'key', stories.annotated({}))
-            await self.ready(there, work, reason='ReferenceNotPermitted')
-        self.run_story(story, stories.begun(bodies.elsewhere()))
+            kube.change('Secret', 'far', 'key', harness.set_annotations({}))
+            await self.ready(kube, operator, reason='ReferenceNotPermitted')
+        self.run_scenario(
+            scenario, harness.cluster_with(bodies.cross_namespace()))
 
-    def test_a_secret_of_one_is_used_by_another(self):
+    def test_secret_generated_for_another_bmc(self):
         given = {'authSecretRef': {'name': 'node-virtbmc-auth'}}
         second = bodies.body('second', **given)
         second['metadata']['uid'] = 'second'
-        there = stories.begun(second)
-        there.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
+        kube = harness.cluster_with(second)
+        kube.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
 
-        async def story(there, work):
-            await self.ready(there, work, 'second', 'SecretNotFound')
-            there.add(bodies.body())
-            await self.ready(there, work, 'second')
-            there.change('VirtualMachineBMC', *KEY, stories.fields(
+        async def scenario(kube, operator):
+            await self.ready(kube, operator, 'second', 'SecretNotFound')
+            kube.add(bodies.body())
+            await self.ready(kube, operator, 'second')
+            kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
                 authSecretRef={'name': 'mine'}))
-            await self.ready(there, work, 'second', 'SecretNotFound')
-        self.run_story(story, there)
+            await self.ready(kube, operator, 'second', 'SecretNotFound')
+        self.run_scenario(scenario, kube)
 
-    def test_one_that_goes_when_its_turn_has_come(self):
-        there = stories.begun(bodies.body(
+    def test_deleted_bmc_frees_rollout_slot(self):
+        kube = harness.cluster_with(bodies.body(
             authSecretRef={'name': 'mine'}, redfish={'plainHTTP': True}))
-        there.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
-        stories.Operator(there, image='a:1').run()
-        get, bmc = there.get, ('VirtualMachineBMC', *KEY)
+        kube.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
+        harness.Operator(kube, image='a:1').run()
+        get, bmc = kube.get, ('VirtualMachineBMC', *KEY)
 
         async def slow(resource, namespace, name, **more):
             found = await get(resource, namespace, name, **more)
-            if name == 'mine' and bmc in there.objects:
-                # What it owns goes later.
-                there._tell('DELETED', there.objects.pop(bmc))
+            if name == 'mine' and bmc in kube.objects:
+                # Its objects are deleted later.
+                kube._publish('DELETED', kube.objects.pop(bmc))
                 await asyncio.sleep(0.05)
             return found
-        there.get = slow
+        kube.get = slow
 
-        async def story(there, work):
-            await self.until(lambda: bmc not in there.objects)
-            await self.until(lambda: not work._queue._working)
-            self.assertEqual(set(), work._rollout._turns)
-        self.run_story(story, there, image='a:2')
+        async def scenario(kube, operator):
+            await self.until(lambda: bmc not in kube.objects)
+            await self.until(lambda: not operator._queue._working)
+            self.assertEqual(set(), operator._rollout._turns)
+        self.run_scenario(scenario, kube, image='a:2')
 
-    def test_nothing_is_kept_of_what_was_in_the_way(self):
-        there = stories.begun(bodies.body())
-        there.add({'kind': 'ConfigMap', 'data': {}, 'metadata': {
+    def test_foreign_object_is_forgotten_with_bmc(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.add({'kind': 'ConfigMap', 'data': {}, 'metadata': {
             'name': 'node-virtbmc', 'namespace': 'lab'}})
 
-        async def story(there, work):
-            await self.ready(there, work, reason='NameTaken')
-            there.remove('VirtualMachineBMC', *KEY)
-            await self.until(lambda: not work._cache.bmcs())
-            await self.until(lambda: not work._cache.objects.names(
+        async def scenario(kube, operator):
+            await self.ready(kube, operator, reason='NameTaken')
+            kube.remove('VirtualMachineBMC', *KEY)
+            await self.until(lambda: not operator._cache.bmcs())
+            await self.until(lambda: not operator._cache.objects.names(
                 bmc_resources.CONFIG_MAP))
-        self.run_story(story, there)
+        self.run_scenario(scenario, kube)
 
-    def test_the_authority_is_put_back(self):
-        async def story(there, work):
-            await self.ready(there, work)
+    def test_deleted_certificate_authority_is_restored(self):
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
             where = 'Secret', 'system', naming.AUTHORITY
-            before = there.objects[where]['data']
-            issued = there.objects['Secret', 'lab', 'node-virtbmc-tls'][
+            before = kube.objects[where]['data']
+            issued = kube.objects['Secret', 'lab', 'node-virtbmc-tls'][
                 'data']
-            there.remove(*where)
-            await self.until(lambda: where in there.objects)
-            self.assertEqual(before, there.objects[where]['data'])
-            # Another one, and all is issued anew.
-            there.change(*where, lambda obj: obj.update(
+            kube.remove(*where)
+            await self.until(lambda: where in kube.objects)
+            self.assertEqual(before, kube.objects[where]['data'])
+            # With another authority, all certificates are reissued.
+            kube.change(*where, lambda obj: obj.update(
                 data=secret_summary.data(pki.make('other'))))
-            await self.until(lambda: there.objects[
+            await self.until(lambda: kube.objects[
                 'Secret', 'lab', 'node-virtbmc-tls']['data'] != issued)
-        self.run_story(story)
+        self.run_scenario(scenario)
 
-    def test_an_authority_that_went_unseen_is_put_back(self):
-        there = stories.begun(bodies.body())
-        watch = there.watch
+    def test_unseen_deletion_of_certificate_authority_is_noticed(self):
+        kube = harness.cluster_with(bodies.body())
+        watch = kube.watch
 
         async def broken(*args, **more):
             async for kind, found in watch(*args, **more):
                 if kind == 'DELETED' and more.get('field_selector'):
-                    # It could not be followed, and is listed anew.
+                    # The watch was interrupted, and lists again.
                     kind, found = api.LISTED, set()
                 yield kind, found
-        there.watch = broken
+        kube.watch = broken
 
-        async def story(there, work):
-            await self.ready(there, work)
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
             where = 'Secret', 'system', naming.AUTHORITY
-            there.remove(*where)
-            await self.until(lambda: where in there.objects)
-        self.run_story(story, there)
+            kube.remove(*where)
+            await self.until(lambda: where in kube.objects)
+        self.run_scenario(scenario, kube)
 
-    def test_many(self):
-        there = stories.begun(bodies.body())
+    def test_many_bmcs(self):
+        kube = harness.cluster_with(bodies.body())
         for number in range(20):
-            there.add({**bodies.body(), 'metadata': {
+            kube.add({**bodies.body(), 'metadata': {
                 'name': 'n%d' % number, 'namespace': 'lab',
                 'uid': 'u%d' % number, 'generation': 1}})
 
-        async def story(there, work):
+        async def scenario(kube, operator):
             for number in range(20):
-                await self.ready(there, work, 'n%d' % number)
-            self.assertEqual({'ServiceReady'}, set(work._reasons.values()))
-        self.run_story(story, there)
+                await self.ready(kube, operator, 'n%d' % number)
+            self.assertEqual({'ServiceReady'}, set(operator._reasons.values()))
+        self.run_scenario(scenario, kube)

@@ -34,7 +34,7 @@ class CredentialsTestCase(base.BaseTestCase):
                          one['metadata']['ownerReferences'][0]['uid'])
 
     def test_copied(self):
-        bmc = spec.read(bodies.elsewhere())
+        bmc = spec.read(bodies.cross_namespace())
         found = bodies.secret('far', username='a', password='b', other='c')
         made = credentials.copied(bmc, found)
         self.assertEqual({'username', 'password'}, set(made['data']))
@@ -44,7 +44,7 @@ class CredentialsTestCase(base.BaseTestCase):
     def test_a_copy_may_do_no_more(self):
         found = bodies.secret('far', username='a', password='b',
                               role='ReadOnly')
-        made = credentials.copied(spec.read(bodies.elsewhere()), found)
+        made = credentials.copied(spec.read(bodies.cross_namespace()), found)
         self.assertEqual(found['data'], made['data'])
 
     def test_missing(self):

@@ -19,7 +19,7 @@ ALL = (bodies.body(), bodies.body(ipmi={'enabled': False}),
        bodies.body(redfish={'tls': {'secretName': 'cert'}},
                    authSecretRef={'name': 'key'}),
        bodies.body(runStrategy='Always', image='mine:2'),
-       bodies.elsewhere())
+       bodies.cross_namespace())
 
 
 def made(body):
@@ -97,8 +97,8 @@ class PodsTestCase(base.BaseTestCase):
                 (bodies.body(authSecretRef={'name': 'key'}),
                  {'auth': 'key', 'tls': 'node-virtbmc-tls'}),
                 # No pod mounts what is elsewhere.
-                (bodies.elsewhere(), {'auth': 'node-virtbmc-auth',
-                                      'tls': 'node-virtbmc-tls'}),
+                (bodies.cross_namespace(), {'auth': 'node-virtbmc-auth',
+                                            'tls': 'node-virtbmc-tls'}),
                 (bodies.body(redfish={'tls': {'secretName': 'cert'}}),
                  {'auth': 'node-virtbmc-auth', 'tls': 'cert'}),
                 (bodies.body(redfish={'plainHTTP': True}),

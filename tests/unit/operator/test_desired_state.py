@@ -7,52 +7,55 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
-from tests.unit.operator import test_conditions as worlds
+from tests.unit.operator import test_conditions
 
 DEFAULTS = deployments.Defaults('virtbmc:1')
 
 STATE = ['Secret']
-RIGHTS = ['ServiceAccount', 'Role', 'RoleBinding']
-ALL = ['Service', *STATE, *RIGHTS, 'ConfigMap', 'Deployment']
+RBAC = ['ServiceAccount', 'Role', 'RoleBinding']
+ALL = ['Service', *STATE, *RBAC, 'ConfigMap', 'Deployment']
 
 DELETED = bodies.body()
 DELETED['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
 
-GOOD, FAR, but = worlds.GOOD, worlds.FAR, worlds.but
+GOOD, FAR = test_conditions.GOOD, test_conditions.FAR
+but = test_conditions.but
 NEW = but(deployment=None)
 
-# The resource, what there is, what is to be
+# (VirtualMachineBMC, observed state, kinds of the desired objects)
 CASES = (
     (bodies.body(), GOOD, ALL),
     (bodies.body(), NEW, ALL),
     (DELETED, GOOD, []),
-    # The VM comes later, or is gone.
+    # The VM does not exist or is being deleted.
     (bodies.body(), but(vm=None), [kind for kind in ALL if kind != 'Secret']),
     (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')),
      [kind for kind in ALL if kind != 'Secret']),
-    # No pod before what it mounts is there; one that runs is left as it is.
+    # No pod is created before the objects that it mounts exist; a running pod
+    # is not changed.
     (bodies.body(), but(NEW, secret=None), ALL[:-2]),
     (bodies.body(), but(NEW, certificate=False), ALL[:-2]),
     (bodies.body(), but(secret=None), ALL[:-2]),
     (bodies.body(), but(certificate=False), ALL[:-2]),
-    # Its token is that of the account that there is.
+    # The pod's token belongs to the existing ServiceAccount.
     (bodies.body(), but(account=None), ALL[:-2]),
-    (worlds.PLAIN, but(NEW, certificate=False), ALL),
+    (test_conditions.PLAIN, but(NEW, certificate=False), ALL),
     (bodies.body(redfish={'enabled': False}), but(NEW, certificate=False),
-     ['Service', *STATE, *RIGHTS, 'Deployment']),
+     ['Service', *STATE, *RBAC, 'Deployment']),
     (bodies.body(networkPolicy={'enabled': True}), GOOD,
      [*ALL[:-2], 'NetworkPolicy', 'ConfigMap', 'Deployment']),
-    (bodies.elsewhere(), FAR, ALL[:-2]),
-    (bodies.elsewhere(), but(FAR, copied=True), ALL),
-    (bodies.elsewhere(), but(FAR, deployment=None, copied=True), ALL),
-    # A permission that is taken back takes the pod with it.
-    (bodies.elsewhere(), but(FAR, vm=bodies.vm('far')), ['Service']),
-    (bodies.elsewhere(), but(FAR, secret=bodies.secret('far')), ['Service']),
-    # One that runs goes on, if it may.
+    (bodies.cross_namespace(), FAR, ALL[:-2]),
+    (bodies.cross_namespace(), but(FAR, copied=True), ALL),
+    (bodies.cross_namespace(), but(FAR, deployment=None, copied=True), ALL),
+    # A withdrawn permission removes the pod.
+    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), ['Service']),
+    (bodies.cross_namespace(), but(FAR, secret=bodies.secret('far')),
+     ['Service']),
+    # A running pod stays if its image is allowed.
     (bodies.body(image='evil'), but(image_allowed=False), ALL[:-1]),
     (bodies.body(image='evil'), but(image_allowed=False, pod_allowed=True),
      ALL[:-2]),
-    # Left as they are.
+    # Not changed.
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
     (bodies.body(), but(taken=('Deployment node-virtbmc',)), ALL[:-2]),
@@ -64,16 +67,16 @@ CASES = (
 )
 
 
-class WantedTestCase(base.BaseTestCase):
+class DesiredStateTestCase(base.BaseTestCase):
 
-    def test_cases(self):
+    def test_kinds_of_desired_objects(self):
         for body, world, kinds in CASES:
             with self.subTest(spec=body['spec'], world=world):
                 self.assertEqual(kinds, [one['kind'] for one in (
                     desired_state.objects(spec.read(body), world, DEFAULTS))])
 
-    def test_the_same_again(self):
-        # Nothing random, or it would be restored again and again.
+    def test_is_deterministic(self):
+        # Random content would be reported as drift at each reconcile.
         for body, world, kinds in CASES:
             bmc = spec.read(body)
             self.assertEqual(desired_state.objects(bmc, world, DEFAULTS),

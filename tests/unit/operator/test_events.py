@@ -10,13 +10,14 @@ from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
-from tests.unit.operator import test_conditions as worlds
+from tests.unit.operator import test_conditions
 
 
 class StatusTestCase(base.BaseTestCase):
 
-    def test_document(self):
-        made = conditions.status(bodies.bmc(), worlds.GOOD, {}, 'monday')
+    def test_status_of_ready_bmc(self):
+        made = conditions.status(bodies.bmc(), test_conditions.GOOD, {},
+                                 'monday')
         self.assertEqual(
             ('vm', 'node-virtbmc-auth', '10.0.0.7', '10.0.0.7', 3),
             tuple(made[name] for name in (
@@ -24,15 +25,15 @@ class StatusTestCase(base.BaseTestCase):
                 'observedGeneration')))
         self.assertEqual('ServiceReady', conditions.ready_reason(made))
 
-    def test_elsewhere(self):
-        made = conditions.status(spec.read(bodies.elsewhere()), worlds.FAR, {},
-                                 'monday')
+    def test_status_of_bmc_with_vm_in_other_namespace(self):
+        made = conditions.status(spec.read(bodies.cross_namespace()),
+                                 test_conditions.FAR, {}, 'monday')
         self.assertEqual('far/vm', made['virtualMachine'])
-        # The copy: nothing in another namespace can be mounted.
+        # The copy, because a pod mounts Secrets of its own namespace only.
         self.assertEqual('node-virtbmc-auth', made['authSecret'])
 
-    def test_what_is_not_there_is_not_said(self):
-        made = conditions.status(bodies.bmc(), worlds.but(
+    def test_missing_objects_have_no_fields(self):
+        made = conditions.status(bodies.bmc(), test_conditions.but(
             secret=None, service=None), {}, 'monday')
         self.assertEqual({'observedGeneration', 'virtualMachine',
                           'conditions'}, set(made))
@@ -40,22 +41,22 @@ class StatusTestCase(base.BaseTestCase):
 
 class EventsTestCase(base.BaseTestCase):
 
-    def told(self, old, new, bmc=None):
+    def events(self, old, new, bmc=None):
         bmc = bmc or bodies.bmc()
         before = conditions.status(bmc, old, {}, 'now')[
             'conditions'] if old else None
         return [(kind, reason) for kind, reason, _ in events.of_change(
             before, conditions.status(bmc, new, {}, 'now')['conditions'])]
 
-    def test_of(self):
-        good, but = worlds.GOOD, worlds.but
-        for old, new, wanted in (
+    def test_events_of_changed_conditions(self):
+        good, but = test_conditions.GOOD, test_conditions.but
+        for old, new, expected in (
                 (None, good, [('Normal', 'SecretGenerated'),
                               ('Normal', 'ServiceReady')]),
                 (good, good, []),
-                # What passes is no event.
+                # Transient conditions emit no event.
                 (None, but(deployment=None, secret=None), []),
-                # What it waits for is told of by the condition of that.
+                # Conditions that wait for another one emit no event.
                 (None, but(certificate=False, deployment=None),
                  [('Normal', 'SecretGenerated')]),
                 (good, but(vm=None), [('Warning', 'VirtualMachineNotFound')]),
@@ -63,9 +64,9 @@ class EventsTestCase(base.BaseTestCase):
                 (good, but(waiting=True), [('Normal', 'RolloutWaiting')]),
                 (good, but(taken=('Role x',)), [('Warning', 'NameTaken')])):
             with self.subTest(old=old, new=new):
-                self.assertEqual(wanted, self.told(old, new))
+                self.assertEqual(expected, self.events(old, new))
 
-    def test_the_same_has_the_same_name(self):
+    def test_equal_events_have_equal_names(self):
         def name(bmc, *what):
             return events.manifest(bmc, 'Normal', *what, 'now')[
                 'metadata']['name']
@@ -77,12 +78,12 @@ class EventsTestCase(base.BaseTestCase):
 
 class RecordTestCase(base.BaseTestCase):
 
-    def test_what_happens_again_is_counted(self):
-        there = cluster.Cluster()
+    def test_repeated_event_is_counted(self):
+        kube = cluster.Cluster()
         for now in 'one', 'two', 'three':
-            asyncio.run(events.record(there, events.manifest(
+            asyncio.run(events.record(kube, events.manifest(
                 bodies.bmc(), 'Normal', 'ServiceReady', 'It works.', now)))
-        found, = there.of('Event')
+        found, = kube.list('Event')
         self.assertEqual((3, 'one', 'three'), (
             found['count'], found['firstTimestamp'],
             found['lastTimestamp']))

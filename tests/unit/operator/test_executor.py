@@ -48,42 +48,42 @@ class AdoptedTestCase(base.BaseTestCase):
 class AnotherTestCase(base.BaseTestCase):
 
     def test_another_of_that_name_is_not_written_to(self):
-        there = cluster.Cluster()
+        kube = cluster.Cluster()
         body = {'apiVersion': 'v1', 'kind': 'Service',
                 'metadata': {'name': 'a', 'namespace': 'lab'},
                 'spec': {'type': 'NodePort'}}
         for step in plan.Apply, plan.Replace:
             for there_is in False, True:
                 if there_is:
-                    there.add({**body, 'spec': {'type': 'ClusterIP'}})
-                found = cache.Cache(there)
+                    kube.add({**body, 'spec': {'type': 'ClusterIP'}})
+                found = cache.Cache(kube)
                 with self.subTest(step=step, there_is=there_is), \
                         self.assertRaises(executor.PlanOutdated):
-                    asyncio.run(executor.Executor(there, found).execute(
+                    asyncio.run(executor.Executor(kube, found).execute(
                         bodies.bmc(), step(body, 'other'), None, {}))
                 # But it is known now.
                 self.assertEqual(there_is, found.objects.get(
                     bmc_resources.SERVICE, 'lab', 'a') is not None)
-            there.remove('Service', 'lab', 'a')
-        self.assertEqual([], there.writes)
+            kube.remove('Service', 'lab', 'a')
+        self.assertEqual([], kube.writes)
 
 
 class StubbornTestCase(base.BaseTestCase):
 
     def test_a_service_that_the_cluster_will_have_so(self):
-        there = cluster.Cluster()
+        kube = cluster.Cluster()
         body = {'apiVersion': 'v1', 'kind': 'Service',
                 'metadata': {'name': 'a', 'namespace': 'lab'},
                 'spec': {'type': 'ClusterIP'}}
         ref = 'Service', 'lab', 'a'
-        there.add({**body, 'metadata': {
+        kube.add({**body, 'metadata': {
             **body['metadata'], 'managedFields': [entry(
                 'another', **{'f:spec': {'f:clusterIP': {}}})]},
             'spec': {**body['spec'], 'clusterIP': '10.0.0.7'}})
         tried = {}
-        asyncio.run(executor.Executor(there, cache.Cache(there)).execute(
-            bodies.bmc(), plan.Replace(body, there.objects[ref]['metadata'][
+        asyncio.run(executor.Executor(kube, cache.Cache(kube)).execute(
+            bodies.bmc(), plan.Replace(body, kube.objects[ref]['metadata'][
                 'uid']), None, tried))
         # It is what was asked for, and not what the cluster filled in.
         self.assertEqual({ref: (plan.Replace, *plan.attempt(
-            body, there.objects[ref]))}, tried)
+            body, kube.objects[ref]))}, tried)

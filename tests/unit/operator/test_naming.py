@@ -16,14 +16,14 @@ ODD = ('7up', 'a.b', 'a-b', 'a', 'x' * 51, 'x' * 50, 'x' * 253,
 
 class NamingTestCase(base.BaseTestCase):
 
-    def test_plain(self):
+    def test_names_of_objects(self):
         self.assertEqual('node-virtbmc', naming.base('node'))
         self.assertEqual('node-virtbmc-auth', naming.auth('node'))
         self.assertEqual('node-virtbmc', naming.access('node', 'a', 'a'))
         self.assertEqual('node-virtbmc-from-a',
                          naming.access('node', 'a', 'b'))
 
-    def test_names_that_are_none_for_a_service(self):
+    def test_odd_names_become_valid_service_names(self):
         made = set()
         for name in ODD:
             with self.subTest(name=name):
@@ -39,23 +39,25 @@ class NamingTestCase(base.BaseTestCase):
         self.assertEqual(len(ODD), len(made))
         self.assertEqual(len(ODD), len({name for name, label in made}))
 
-    def test_whose_objects(self):
-        near, far = spec.read(bodies.body()), spec.read(bodies.elsewhere())
-        here = naming.metadata(near, 'x')
-        there = naming.metadata(far, 'x', 'far')
-        other = {**there, 'labels': {
-            **there['labels'], naming.NAMESPACE_LABEL: 'third'}}
-        twin = {**here, 'ownerReferences': [
-            {**here['ownerReferences'][0], 'uid': 'of-another'}]}
-        loose = {**here, 'ownerReferences': [
-            {**here['ownerReferences'][0], 'controller': False}]}
-        for bmc, metadata, wanted in (
-                (near, here, True), (far, there, True), (far, other, False),
+    def test_is_ours(self):
+        near = spec.read(bodies.body())
+        far = spec.read(bodies.cross_namespace())
+        near_metadata = naming.metadata(near, 'x')
+        far_metadata = naming.metadata(far, 'x', 'far')
+        other = {**far_metadata, 'labels': {
+            **far_metadata['labels'], naming.NAMESPACE_LABEL: 'third'}}
+        twin = {**near_metadata, 'ownerReferences': [
+            {**near_metadata['ownerReferences'][0], 'uid': 'of-another'}]}
+        loose = {**near_metadata, 'ownerReferences': [
+            {**near_metadata['ownerReferences'][0], 'controller': False}]}
+        for bmc, metadata, expected in (
+                (near, near_metadata, True), (far, far_metadata, True),
+                (far, other, False),
                 (near, twin, False), (near, loose, False),
                 # Labels do not suffice where owner references are possible.
-                (near, {**here, 'ownerReferences': []}, False),
+                (near, {**near_metadata, 'ownerReferences': []}, False),
                 (near, {'name': 'x', 'namespace': bodies.NAMESPACE}, False),
                 (far, {'name': 'x', 'namespace': 'far'}, False)):
             with self.subTest(metadata=metadata):
-                self.assertEqual(wanted, naming.is_ours(
+                self.assertEqual(expected, naming.is_ours(
                     bmc, {'metadata': metadata}))

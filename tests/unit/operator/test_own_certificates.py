@@ -9,7 +9,7 @@ from oslotest import base
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 from tests.unit.operator import bodies
-from tests.unit.operator import test_reconcile as story
+from tests.unit.operator import harness
 
 AT = 'Secret', 'lab', 'cert'
 LIFE = pki.CERTIFICATE_LIFE
@@ -17,7 +17,10 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def issued(begin):
-    """One that is valid from so long after now, for a year."""
+    """Return a certificate.
+
+    :param begin: timedelta from now to the start of its validity
+    """
     now = datetime.datetime.now(datetime.UTC)
     return pki.issue(pki.make('mine', now), ['node.test'],
                      now + begin)
@@ -27,25 +30,28 @@ class OwnCertificateTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.there = story.begun(bodies.body(
+        self.kube = harness.cluster_with(bodies.body(
             redfish={'tls': {'secretName': 'cert'}}))
-        self.operator = story.Operator(self.there)
+        self.operator = harness.Operator(self.kube)
 
-    def put(self, pair):
-        """Make the Secret, or renew it, and look; when to look again."""
-        self.there.add({
+    def store_and_reconcile(self, pair):
+        """Store the Secret and reconcile.
+
+        :returns: seconds until the next reconcile, or None
+        """
+        self.kube.add({
             'apiVersion': 'v1', 'kind': 'Secret', 'type': 'kubernetes.io/tls',
             'metadata': {'name': 'cert', 'namespace': 'lab'},
             'data': secret_summary.data(pair)})
         self.operator.run()
-        return asyncio.run(self.operator.reconciler.reconcile(story.KEY))
+        return asyncio.run(self.operator.reconciler.reconcile(harness.KEY))
 
-    def told(self):
+    def endpoint_condition(self):
         """Return reason and message of the endpoint's condition."""
-        one = next(one for one in self.there.objects[
-            'VirtualMachineBMC', *story.KEY]['status']['conditions']
+        one = next(one for one in self.kube.objects[
+            'VirtualMachineBMC', *harness.KEY]['status']['conditions']
             if one['type'] == 'EndpointReady')
-        ready = story.conditions(self.there)['Ready']
+        ready = harness.conditions(self.kube)['Ready']
         self.assertEqual(one['status'], ready[0])
         if one['status'] == 'False':
             self.assertEqual(one['reason'], ready[1])
@@ -53,70 +59,72 @@ class OwnCertificateTestCase(base.BaseTestCase):
 
     def pods(self):
         return [(one['metadata']['uid'], one['metadata']['generation'])
-                for one in self.there.of('Deployment')]
+                for one in self.kube.list('Deployment')]
 
-    def test_one_that_expires_and_is_renewed(self):
-        seconds = self.put(issued(HOUR - LIFE))
+    def test_expired_certificate_is_reported_until_renewed(self):
+        seconds = self.store_and_reconcile(issued(HOUR - LIFE))
         self.assertAlmostEqual(3600, seconds, delta=60)
-        self.assertEqual('EndpointAssigned', self.told()[0])
+        self.assertEqual('EndpointAssigned', self.endpoint_condition()[0])
         before = self.pods()
         self.assertEqual(1, len(before))
         # It expired without renewal: no further check is scheduled.
-        self.assertIsNone(self.put(issued(-LIFE - HOUR)))
-        reason, message = self.told()
+        self.assertIsNone(self.store_and_reconcile(issued(-LIFE - HOUR)))
+        reason, message = self.endpoint_condition()
         self.assertEqual('CertificateExpired', reason)
         self.assertIn('Secret lab/cert expired at 2', message)
         self.assertIn('renew it', message)
         self.assertEqual([('Warning', 'CertificateExpired')], [
-            (one['type'], one['reason']) for one in self.there.of('Event')
+            (one['type'], one['reason']) for one in self.kube.list('Event')
             if one['reason'].startswith('Certificate')
             and one['message'] == message])
         self.assertEqual(before, self.pods())
         self.assertAlmostEqual(
-            LIFE.total_seconds(), self.put(issued(HOUR * 0)), delta=60)
-        self.assertEqual('EndpointAssigned', self.told()[0])
+            LIFE.total_seconds(),
+            self.store_and_reconcile(issued(HOUR * 0)), delta=60)
+        self.assertEqual('EndpointAssigned', self.endpoint_condition()[0])
         self.assertEqual(before, self.pods())
 
-    def test_a_pod_is_made_with_an_expired_one(self):
-        self.put(issued(-LIFE - HOUR))
-        self.assertEqual('CertificateExpired', self.told()[0])
+    def test_pod_starts_with_expired_certificate(self):
+        self.store_and_reconcile(issued(-LIFE - HOUR))
+        self.assertEqual('CertificateExpired', self.endpoint_condition()[0])
         self.assertEqual(1, len(self.pods()))
 
-    def test_one_of_the_future(self):
-        seconds = self.put(issued(HOUR))
-        # When it begins, not when it ends; clocks are allowed to differ.
+    def test_certificate_that_is_not_yet_valid(self):
+        seconds = self.store_and_reconcile(issued(HOUR))
+        # At its start, not its end, with tolerance for differing clocks.
         self.assertAlmostEqual(3600, seconds, delta=900)
-        reason, message = self.told()
+        reason, message = self.endpoint_condition()
         self.assertEqual('CertificateNotYetValid', reason)
         self.assertIn('wait, or issue another one', message)
         self.assertEqual(1, len(self.pods()))
 
-    def test_one_that_does_not_fit_its_key(self):
+    def test_certificate_and_key_that_do_not_match(self):
         one, other = issued(HOUR * 0), issued(HOUR * 0)
-        for pair, said in (
+        for pair, text in (
                 (pki.Pair(one.certificate, other.key),
                  'its key is that of another certificate'),
                 (pki.Pair(one.certificate, 'none'), 'key cannot be'),
                 (pki.Pair('none', one.key), 'certificate cannot be')):
-            self.assertIsNone(self.put(pair))
-            reason, message = self.told()
+            self.assertIsNone(self.store_and_reconcile(pair))
+            reason, message = self.endpoint_condition()
             self.assertEqual('CertificateUnusable', reason)
             self.assertIn('Secret lab/cert', message)
-            self.assertIn(said, message)
+            self.assertIn(text, message)
             self.assertEqual([], self.pods())
         for pair in pki.Pair('', one.key), pki.Pair('any', ''):
-            self.put(pair)
-            self.assertEqual('CertificateMissing', self.told()[0])
-        self.put(one)
+            self.store_and_reconcile(pair)
+            self.assertEqual('CertificateMissing',
+                             self.endpoint_condition()[0])
+        self.store_and_reconcile(one)
         before = self.pods()
         self.assertEqual(1, len(before))
         # A running pod keeps its certificate.
-        self.put(pki.Pair(one.certificate, other.key))
-        self.assertEqual('CertificateUnusable', self.told()[0])
+        self.store_and_reconcile(pki.Pair(one.certificate, other.key))
+        self.assertEqual('CertificateUnusable', self.endpoint_condition()[0])
         self.assertEqual(before, self.pods())
 
-    def test_one_that_nobody_is_served_with(self):
-        self.there.change('VirtualMachineBMC', *story.KEY, story.fields(
+    def test_certificate_is_ignored_without_redfish(self):
+        self.kube.change('VirtualMachineBMC', *harness.KEY, harness.set_spec(
             redfish={'enabled': False, 'tls': {'secretName': 'cert'}}))
-        self.assertIsNone(self.put(issued(-LIFE - HOUR)))
-        self.assertEqual('EndpointAssigned', self.told()[0])
+        self.assertIsNone(self.store_and_reconcile(issued(-LIFE - HOUR)))
+        self.assertEqual('EndpointAssigned', self.endpoint_condition()[0])

@@ -81,7 +81,7 @@ class RightsTestCase(base.BaseTestCase):
     def test_where_they_are(self):
         for body, namespace, name in (
                 (bodies.body(), 'lab', 'node-virtbmc'),
-                (bodies.elsewhere(), 'far', 'node-virtbmc-from-lab')):
+                (bodies.cross_namespace(), 'far', 'node-virtbmc-from-lab')):
             bmc = spec.read(body)
             role, binding = rbac.role(bmc), rbac.binding(bmc)
             with self.subTest(namespace=namespace):
@@ -96,7 +96,7 @@ class RightsTestCase(base.BaseTestCase):
                 self.assertEqual(
                     [{'kind': 'ServiceAccount', 'name': 'node-virtbmc',
                       'namespace': 'lab'}], binding['subjects'])
-        account = rbac.account(spec.read(bodies.elsewhere()))
+        account = rbac.account(spec.read(bodies.cross_namespace()))
         self.assertEqual('lab', account['metadata']['namespace'])
 
     def test_state_goes_with_its_vm(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A BMC reaches its desired state however often its operator is killed."""
+"""A BMC reaches its desired state even if its operator is killed."""
 
 import asyncio
 import copy
@@ -9,292 +9,193 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import cache
-from sushy_kubevirt.operator import certificate_authority
-from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
-from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import workqueue
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
+from tests.unit.operator import harness
 
-KEY = bodies.NAMESPACE, 'node'
-ALLOWED = {'bmc.kubevirt.io/allow-from': 'lab'}
+KEY = harness.KEY
 
-HERE = ('Deployment', 'Service', 'ServiceAccount', 'Role', 'RoleBinding',
-        'ConfigMap', 'Secret')
-
-
-class Nobody:
-    """No foreign object is in conflict."""
-
-    def watch(self, key, refs):
-        self.refs = refs
+#: Kinds of the objects of a BMC in its namespace.
+KINDS = ('Deployment', 'Service', 'ServiceAccount', 'Role', 'RoleBinding',
+         'ConfigMap', 'Secret')
 
 
-class Operator:
-    """A process: it knows what it lists, and works on one BMC."""
-
-    def __init__(self, there, **said):
-        self.there = there
-        said = command_line.Options(**said)
-        self.cache = cache.Cache(there)
-        self.woken = []
-        self.rollout = rollout.Rollout(said.max_unavailable,
-                                       self.woken.extend)
-        self.foreign_objects = Nobody()
-        self.reconciler = reconcile.Reconciler(
-            said, there, self.cache,
-            certificate_authority.CertificateAuthority(there, 'system'),
-            self.rollout, self.foreign_objects)
-        self.see()
-
-    def see(self):
-        """Have what there is, as the watches tell it."""
-        objects = self.cache.objects
-        for resource in (*bmc_resources.OWNED, bmc_resources.BMC):
-            there = self.there.of(resource.kind)
-            names = {(one['metadata']['namespace'], one['metadata']['name'])
-                     for one in there}
-            for at in objects.names(resource):
-                if at not in names:
-                    objects.drop(resource, *at)
-            for obj in there:
-                if resource == bmc_resources.BMC:
-                    self.cache.put_bmc(copy.deepcopy(obj))
-                elif naming.made_by_us(obj):
-                    objects.put(resource, obj)
-        for kind, kept in (('VirtualMachine', self.cache.machines),
-                           ('Secret', self.cache.secrets)):
-            there = self.there.of(kind)
-            for at in kept.names():
-                if not any((one['metadata']['namespace'],
-                            one['metadata']['name']) == at for one in there):
-                    kept.drop(*at)
-            for obj in there:
-                kept.put(obj)
-
-    def run(self, key=KEY):
-        """Work until there is nothing to do; what fails is tried again."""
-        for _ in range(8):
-            before = len(self.there.writes)
-            self.see()
-            try:
-                asyncio.run(self.reconciler.reconcile(key))
-            except workqueue.Failure:
-                continue
-            self.see()
-            if len(self.there.writes) == before:
-                return
-        raise AssertionError(f'it comes to no end: {self.there.writes[-10:]}')
-
-
-def conditions(there, name='node'):
-    """{type: (status, reason)} of a BMC."""
-    status = there.objects['VirtualMachineBMC', bodies.NAMESPACE, name][
-        'status']
-    return {one['type']: (one['status'], one['reason'])
-            for one in status['conditions']}
-
-
-def fields(**changes):
-    def change(body):
-        body['spec'].update(changes)
-        body['metadata']['generation'] += 1
-    return change
-
-
-def annotated(annotations):
-    def change(obj):
-        obj['metadata']['annotations'] = annotations
-    return change
-
-
-def extended(obj):
-    """A user adds a container."""
+def add_container(obj):
+    """Add a container to a Deployment, as a user."""
     obj['spec']['template']['spec']['containers'].append(
         {'name': 'more', 'image': 'evil'})
 
 
-# A name, the body of the BMC, and what happens one after the other: each a
-# function of the cluster.
-STORIES = {
-    'made': (bodies.body(), ()),
+# {name: (the BMC, steps)}; each step is a function that changes the cluster.
+SCENARIOS = {
+    'created': (bodies.body(), ()),
     'plain': (bodies.body(redfish={'plainHTTP': True}), ()),
-    'another spec': (bodies.body(), (
-        lambda there: there.change('VirtualMachineBMC', *KEY, fields(
+    'recreate spec': (bodies.body(), (
+        lambda kube: kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
             redfish={'plainHTTP': True}, runStrategy='Always',
             networkPolicy={'enabled': True})),
-        lambda there: there.change('VirtualMachineBMC', *KEY, fields(
+        lambda kube: kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
             redfish={}, networkPolicy={}, ipmi={'enabled': False})))),
-    'put right': (bodies.body(), (
-        lambda there: there.remove('Deployment', 'lab', 'node-virtbmc'),
-        lambda there: there.remove('Secret', 'lab', 'node-virtbmc-auth'),
-        lambda there: there.remove('Secret', 'lab', 'node-virtbmc-tls'),
-        lambda there: there.remove('Service', 'lab', 'node-virtbmc'),
-        lambda there: there.remove('Role', 'lab', 'node-virtbmc'),
-        lambda there: there.change('Deployment', 'lab', 'node-virtbmc',
-                                   extended),
-        lambda there: there.change(
+    'drift': (bodies.body(), (
+        lambda kube: kube.remove('Deployment', 'lab', 'node-virtbmc'),
+        lambda kube: kube.remove('Secret', 'lab', 'node-virtbmc-auth'),
+        lambda kube: kube.remove('Secret', 'lab', 'node-virtbmc-tls'),
+        lambda kube: kube.remove('Service', 'lab', 'node-virtbmc'),
+        lambda kube: kube.remove('Role', 'lab', 'node-virtbmc'),
+        lambda kube: kube.change('Deployment', 'lab', 'node-virtbmc',
+                                 add_container),
+        lambda kube: kube.change(
             'RoleBinding', 'lab', 'node-virtbmc',
             lambda obj: obj['roleRef'].update(name='admin')),
-        lambda there: there.change(
+        lambda kube: kube.change(
             'Secret', 'lab', 'node-virtbmc-auth',
             lambda obj: obj['data'].pop('password')))),
-    'elsewhere': (bodies.elsewhere(), (
-        lambda there: there.change('VirtualMachine', 'far', 'vm',
-                                   annotated({})),
-        lambda there: there.change('VirtualMachine', 'far', 'vm',
-                                   annotated(ALLOWED)),
-        lambda there: there.change('Secret', 'far', 'key', annotated({})),
-        lambda there: there.change('Secret', 'far', 'key',
-                                   annotated(ALLOWED)))),
-    'elsewhere no more': (bodies.elsewhere(), (
-        lambda there: there.remove('VirtualMachineBMC', *KEY),)),
-    'VM made anew': (bodies.body(), (
-        lambda there: there.remove('VirtualMachine', 'lab', 'vm'),
-        lambda there: there.add(cluster.vm()))),
+    'other namespace': (bodies.cross_namespace(), (
+        lambda kube: kube.change('VirtualMachine', 'far', 'vm',
+                                 harness.set_annotations({})),
+        lambda kube: kube.change('VirtualMachine', 'far', 'vm',
+                                 harness.set_annotations(harness.ALLOWED)),
+        lambda kube: kube.change('Secret', 'far', 'key',
+                                 harness.set_annotations({})),
+        lambda kube: kube.change('Secret', 'far', 'key',
+                                 harness.set_annotations(harness.ALLOWED)))),
+    'other namespace, deleted': (bodies.cross_namespace(), (
+        lambda kube: kube.remove('VirtualMachineBMC', *KEY),)),
+    'VM recreated': (bodies.body(), (
+        lambda kube: kube.remove('VirtualMachine', 'lab', 'vm'),
+        lambda kube: kube.add(cluster.vm()))),
 }
-
-
-def begun(body):
-    """A cluster in which a user has just created a BMC."""
-    there = cluster.Cluster()
-    there.add(cluster.vm())
-    there.add(cluster.vm('far', allowed='lab'))
-    for at in ('lab', 'far'):
-        secret = bodies.secret(at, annotations=dict(ALLOWED))
-        there.add({'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
-                   **secret})
-    there.add(body)
-    return there
 
 
 class ReconcileTestCase(base.BaseTestCase):
 
-    def test_all_of_it_is_made(self):
-        there = begun(bodies.body())
-        Operator(there).run()
-        self.assertEqual(('True', 'ServiceReady'), conditions(there)['Ready'])
-        mine = [ref for ref, obj in there.objects.items()
-                if naming.made_by_us(obj) and ref[1] == 'lab']
-        self.assertEqual(set(HERE), {kind for kind, *_ in mine})
-        for kind, namespace, name in mine:
-            obj = there.objects[kind, namespace, name]
+    def test_creates_all_objects(self):
+        kube = harness.cluster_with(bodies.body())
+        harness.Operator(kube).run()
+        self.assertEqual(('True', 'ServiceReady'),
+                         harness.conditions(kube)['Ready'])
+        created = [ref for ref, obj in kube.objects.items()
+                   if naming.made_by_us(obj) and ref[1] == 'lab']
+        self.assertEqual(set(KINDS), {kind for kind, *_ in created})
+        for kind, namespace, name in created:
+            obj = kube.objects[kind, namespace, name]
             owner = 'vm' if name == 'vm-bmc-state' else 'node'
             self.assertEqual(
                 [owner], [one['name'] for one in obj['metadata'][
                     'ownerReferences']], name)
-        status = there.objects['VirtualMachineBMC', *KEY]['status']
+        status = kube.objects['VirtualMachineBMC', *KEY]['status']
         self.assertEqual(
             ('10.0.0.7', '10.0.0.7', 'vm', 'node-virtbmc-auth', 3),
             tuple(status[name] for name in (
                 'serviceIP', 'clusterIP', 'virtualMachine', 'authSecret',
                 'observedGeneration')))
 
-    def test_at_rest_nothing_is_asked(self):
-        there = begun(bodies.body())
-        Operator(there).run()
-        again = Operator(there)
-        there.faults.append(lambda verb, kind, name: (
+    def test_sends_no_request_when_nothing_changed(self):
+        kube = harness.cluster_with(bodies.body())
+        harness.Operator(kube).run()
+        again = harness.Operator(kube)
+        kube.faults.append(lambda verb, kind, name: (
             None if (verb, kind) == ('get', 'Secret')
             else AssertionError((verb, kind, name))))
         again.run()
-        there.faults[:] = [lambda *what: AssertionError(what)]
+        kube.faults[:] = [lambda *what: AssertionError(what)]
         again.run()
 
-    def test_killed_at_any_write(self):
-        for story, (body, happens) in STORIES.items():
-            whole = begun(body)
-            writes = []
-            Operator(whole).run()
-            for one in happens:
-                one(whole)
-                writes.append(len(whole.writes))
-                Operator(whole).run()
-            total = len(whole.writes)
+    def test_same_result_when_killed_at_any_write(self):
+        for scenario, (body, steps) in SCENARIOS.items():
+            expected = harness.cluster_with(body)
+            harness.Operator(expected).run()
+            for step in steps:
+                step(expected)
+                harness.Operator(expected).run()
+            total = len(expected.writes)
             self.assertGreater(total, 5)
-            for life in range(0, total, 1 if total < 30 else 2):
-                # Carried out without an answer, or not carried out; where
-                # the stories are long, one of the two.
+            for count in range(0, total, 1 if total < 30 else 2):
+                # The write takes effect without a response, or it does not
+                # take effect. Long scenarios alternate between the two.
                 for done in ((False, True) if total < 30
-                             else (bool(life % 4),)):
-                    with self.subTest(story=story, life=life, done=done):
-                        there = begun(body)
-                        there.life = life, done
-                        self._live(there)
-                        for one in happens:
-                            one(there)
-                            self._live(there)
-                        self.assertEqual(whole.facts(), there.facts())
+                             else (bool(count % 4),)):
+                    with self.subTest(scenario=scenario, writes=count,
+                                      done=done):
+                        kube = harness.cluster_with(body)
+                        kube.kill_after = count, done
+                        self._run_and_restart_if_killed(kube)
+                        for step in steps:
+                            step(kube)
+                            self._run_and_restart_if_killed(kube)
+                        self.assertEqual(expected.snapshot(),
+                                         kube.snapshot())
 
-    def _live(self, there):
+    def _run_and_restart_if_killed(self, kube):
         try:
-            Operator(there).run()
+            harness.Operator(kube).run()
         except cluster.Killed:
-            there.life = None
-            Operator(there).run()
+            kube.kill_after = None
+            harness.Operator(kube).run()
 
-    def test_withdrawn(self):
-        there = begun(bodies.elsewhere())
-        Operator(there).run()
-        self.assertEqual([naming.FINALIZER], there.objects[
+    def test_withdrawn_permission_removes_pod_and_rbac(self):
+        kube = harness.cluster_with(bodies.cross_namespace())
+        harness.Operator(kube).run()
+        self.assertEqual([naming.FINALIZER], kube.objects[
             'VirtualMachineBMC', *KEY]['metadata']['finalizers'])
-        self.assertEqual('far', there.of('Role')[0]['metadata']['namespace'])
-        self.assertTrue(there.of('Deployment'))
-        there.change('Secret', 'far', 'key', annotated({}))
-        Operator(there).run()
+        self.assertEqual('far', kube.list('Role')[0]['metadata']['namespace'])
+        self.assertTrue(kube.list('Deployment'))
+        kube.change('Secret', 'far', 'key', harness.set_annotations({}))
+        harness.Operator(kube).run()
         for kind in ('Deployment', 'Role', 'RoleBinding', 'ServiceAccount'):
-            self.assertEqual([], there.of(kind), kind)
+            self.assertEqual([], kube.list(kind), kind)
         self.assertNotIn(('Secret', 'lab', 'node-virtbmc-auth'),
-                         there.objects)
+                         kube.objects)
         self.assertEqual(('False', 'ReferenceNotPermitted'),
-                         conditions(there)['Ready'])
-        there.remove('VirtualMachineBMC', *KEY)
-        Operator(there).run()
-        self.assertEqual([], there.of('VirtualMachineBMC'))
+                         harness.conditions(kube)['Ready'])
+        kube.remove('VirtualMachineBMC', *KEY)
+        harness.Operator(kube).run()
+        self.assertEqual([], kube.list('VirtualMachineBMC'))
 
-    def test_nothing_is_made_for_one_that_is_gone(self):
-        there = begun(bodies.body())
-        operator = Operator(there)
-        there.remove('VirtualMachineBMC', *KEY)
+    def test_creates_nothing_for_deleted_bmc(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
+        kube.remove('VirtualMachineBMC', *KEY)
         self.assertIsNone(asyncio.run(operator.reconciler.reconcile(KEY)))
-        # The certificate authority belongs to no BMC.
+        # The certificate authority is not an object of a BMC.
         self.assertEqual([('create', 'Secret', naming.AUTHORITY)],
-                         there.writes)
+                         kube.writes)
 
-    def test_one_that_was_changed_is_made_as_it_is_now(self):
-        there = begun(bodies.body())
-        operator = Operator(there)
-        there.change('VirtualMachineBMC', *KEY, fields(
+    def test_uses_current_spec_instead_of_cached_one(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
             redfish={'plainHTTP': True}))
         asyncio.run(operator.reconciler.reconcile(KEY))
         self.assertNotIn('node-virtbmc-tls', {
-            name for _, _, name in there.writes})
+            name for _, _, name in kube.writes})
         self.assertEqual({'create', 'patch'}, {
-            verb for verb, *_ in there.writes})
+            verb for verb, *_ in kube.writes})
 
-    def test_a_permission_that_is_withdrawn_at_the_last_moment(self):
-        there = begun(bodies.elsewhere())
-        operator = Operator(there)
-        asked = []
+    def test_permission_withdrawn_during_reconcile(self):
+        kube = harness.cluster_with(bodies.cross_namespace())
+        operator = harness.Operator(kube)
+        reads = []
 
         def withdraw(verb, kind, name):
             if (verb, kind, name) == ('get', 'Secret', 'key'):
-                asked.append(name)
-                if len(asked) == 2:
-                    there.change('Secret', 'far', 'key', annotated({}))
-        there.faults.append(withdraw)
+                reads.append(name)
+                if len(reads) == 2:
+                    kube.change('Secret', 'far', 'key',
+                                harness.set_annotations({}))
+        kube.faults.append(withdraw)
         asyncio.run(operator.reconciler.reconcile(KEY))
         self.assertNotIn('node-virtbmc-auth', {
-            name for _, _, name in there.writes})
+            name for _, _, name in kube.writes})
         self.assertEqual(('False', 'ReferenceNotPermitted'),
-                         conditions(there)['SecretAvailable'])
+                         harness.conditions(kube)['SecretAvailable'])
 
-    def test_what_is_changed_while_the_status_is_written_is_news(self):
+    def test_change_during_status_write_is_not_lost(self):
         def finalized(body):
             body['metadata']['finalizers'] = [naming.FINALIZER]
 
@@ -302,69 +203,69 @@ class ReconcileTestCase(base.BaseTestCase):
             finalized(body)
             body['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
 
-        for change in (fields(redfish={'plainHTTP': True}), finalized,
-                       deleted):
-            there = begun(bodies.body())
-            operator = Operator(there)
+        for change in (harness.set_spec(redfish={'plainHTTP': True}),
+                       finalized, deleted):
+            kube = harness.cluster_with(bodies.body())
+            operator = harness.Operator(kube)
             operator.run()
-            there.change('VirtualMachineBMC', *KEY, fields(
+            kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
                 service={'type': 'NodePort'}))
-            operator.see()
-            worked_on = operator.cache.bmc(KEY)['metadata']['generation']
-            told = []
+            operator.sync()
+            reconciled = operator.cache.bmc(KEY)['metadata']['generation']
+            versions = []
 
-            def meanwhile(verb, kind, name):
+            def change_meanwhile(verb, kind, name):
                 if (verb, kind) == ('patch', 'VirtualMachineBMC'):
-                    there.faults.clear()
-                    there.change('VirtualMachineBMC', *KEY, change)
-                    told.append(copy.deepcopy(
-                        there.objects['VirtualMachineBMC', *KEY]))
+                    kube.faults.clear()
+                    kube.change('VirtualMachineBMC', *KEY, change)
+                    versions.append(copy.deepcopy(
+                        kube.objects['VirtualMachineBMC', *KEY]))
 
-            there.faults.append(meanwhile)
+            kube.faults.append(change_meanwhile)
             asyncio.run(operator.reconciler.reconcile(KEY))
-            # The status is there, and the watch is a little behind.
-            self.assertEqual(worked_on, there.objects[
+            # The status is written, and the watch event comes later.
+            self.assertEqual(reconciled, kube.objects[
                 'VirtualMachineBMC', *KEY]['status']['observedGeneration'])
-            self.assertTrue(operator.cache.put_bmc(told[0]))
+            self.assertTrue(operator.cache.put_bmc(versions[0]))
 
-    def test_a_certificate_is_looked_at_before_it_ends(self):
-        there = begun(bodies.body())
-        operator = Operator(there)
+    def test_reconciles_again_before_certificate_expires(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
         operator.run()
         seconds = asyncio.run(operator.reconciler.reconcile(KEY))
         self.assertAlmostEqual(
             pki.CERTIFICATE_LIFE.total_seconds() * 2 / 3, seconds,
             delta=3600)
 
-    def test_the_server_says_how_long(self):
-        there = begun(bodies.body())
-        there.faults.append(lambda verb, *_: errors.TooManyRequests(
+    def test_retry_after_is_respected(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.faults.append(lambda verb, *_: errors.TooManyRequests(
             'later', 7) if verb == 'create' else None)
         with self.assertRaises(workqueue.Failure) as caught:
-            asyncio.run(Operator(there).reconciler.reconcile(KEY))
+            asyncio.run(harness.Operator(kube).reconciler.reconcile(KEY))
         self.assertEqual(7, caught.exception.seconds)
 
-    def test_somebody_who_always_changes_it_back(self):
-        there = begun(bodies.body())
-        operator = Operator(there)
+    def test_backs_off_from_client_that_reverts_changes(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
         operator.run()
         look, changes = operator.reconciler._look, itertools.count(2)
 
-        async def meddled(*args):
-            there.change('Deployment', 'lab', 'node-virtbmc', lambda obj: (
+        async def change_and_look(*args):
+            kube.change('Deployment', 'lab', 'node-virtbmc', lambda obj: (
                 obj['spec'].update(replicas=next(changes))))
-            operator.see()
+            operator.sync()
             return await look(*args)
-        operator.reconciler._look = meddled
-        before = len(there.writes)
+        operator.reconciler._look = change_and_look
+        before = len(kube.writes)
         with self.assertRaises(workqueue.Failure) as caught, \
                 self.assertLogs(level='WARNING'):
             asyncio.run(operator.reconciler.reconcile(KEY))
-        # Neither for ever, nor at once again.
-        self.assertLess(len(there.writes), before + 20)
+        # It stops writing and retries after a pause.
+        self.assertLess(len(kube.writes), before + 20)
         self.assertGreaterEqual(caught.exception.seconds, 10)
 
-    def test_names_of_others(self):
+    def test_foreign_object_of_that_name_is_kept(self):
         for kind, name, type_ in (
                 ('Deployment', 'node-virtbmc', 'BMCEmulatorReady'),
                 ('ServiceAccount', 'node-virtbmc', 'BMCEmulatorReady'),
@@ -374,212 +275,215 @@ class ReconcileTestCase(base.BaseTestCase):
                 ('Secret', 'node-virtbmc-auth', 'SecretAvailable'),
                 ('Secret', 'node-virtbmc-tls', 'BMCEmulatorReady')):
             with self.subTest(kind=kind, name=name):
-                there = begun(bodies.body())
-                theirs = there.add({
+                kube = harness.cluster_with(bodies.body())
+                foreign = kube.add({
                     'kind': kind, 'type': 'Opaque', 'spec': {}, 'data': {},
                     'metadata': {'name': name, 'namespace': 'lab'}})
-                before = copy.deepcopy(theirs)
-                operator = Operator(there)
+                before = copy.deepcopy(foreign)
+                operator = harness.Operator(kube)
                 operator.run()
-                self.assertEqual(before, there.objects[kind, 'lab', name])
+                self.assertEqual(before, kube.objects[kind, 'lab', name])
                 self.assertEqual(('False', 'NameTaken'),
-                                 conditions(there)[type_])
+                                 harness.conditions(kube)[type_])
                 if kind != 'Service':
                     self.assertEqual([], [
-                        one for one in there.of('Deployment')
+                        one for one in kube.list('Deployment')
                         if naming.made_by_us(one)])
-                there.remove(kind, 'lab', name)
+                kube.remove(kind, 'lab', name)
                 operator.cache.objects.drop(
                     bmc_resources.of_kind(kind), 'lab', name)
                 operator.run()
                 self.assertEqual(('True', 'ServiceReady'),
-                                 conditions(there)['Ready'])
+                                 harness.conditions(kube)['Ready'])
 
-    def test_state_of_a_type_that_others_fill_in(self):
-        there = begun(bodies.body())
-        there.add({'kind': 'Secret', 'metadata': {
+    def test_state_secret_of_foreign_type(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.add({'kind': 'Secret', 'metadata': {
             'name': 'vm-bmc-state', 'namespace': 'lab'},
             'type': 'kubernetes.io/service-account-token'})
-        Operator(there).run()
+        harness.Operator(kube).run()
         self.assertEqual(('False', 'NameTaken'),
-                         conditions(there)['BMCEmulatorReady'])
-        self.assertEqual([], there.of('Deployment'))
+                         harness.conditions(kube)['BMCEmulatorReady'])
+        self.assertEqual([], kube.list('Deployment'))
 
-    def test_refused(self):
-        there = begun(bodies.body())
-        there.faults.append(lambda verb, kind, name: (
+    def test_refused_write_is_reported_and_retried(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.faults.append(lambda verb, kind, name: (
             errors.AccessDenied('may not') if (verb, kind) == (
                 'create', 'Role') else None))
-        operator = Operator(there)
+        operator = harness.Operator(kube)
         for _ in range(2):
-            operator.see()
+            operator.sync()
             self.assertRaises(workqueue.Failure, asyncio.run,
                               operator.reconciler.reconcile(KEY))
         self.assertEqual(('False', 'Refused'),
-                         conditions(there)['BMCEmulatorReady'])
-        self.assertEqual([], there.of('Deployment'))
-        there.faults.clear()
+                         harness.conditions(kube)['BMCEmulatorReady'])
+        self.assertEqual([], kube.list('Deployment'))
+        kube.faults.clear()
         operator.run()
-        self.assertEqual(('True', 'ServiceReady'), conditions(there)['Ready'])
+        self.assertEqual(('True', 'ServiceReady'),
+                         harness.conditions(kube)['Ready'])
 
-    def test_an_authority_that_cannot_be_used(self):
-        there = begun(bodies.body())
-        there.add({'kind': 'Secret', 'data': {}, 'metadata': {
+    def test_unusable_certificate_authority(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.add({'kind': 'Secret', 'data': {}, 'metadata': {
             'name': naming.AUTHORITY, 'namespace': 'system'}})
-        operator = Operator(there)
+        operator = harness.Operator(kube)
         self.assertRaises(workqueue.Failure, asyncio.run,
                           operator.reconciler.reconcile(KEY))
         self.assertEqual(('False', 'Refused'),
-                         conditions(there)['EndpointReady'])
-        there.remove('Secret', 'system', naming.AUTHORITY)
+                         harness.conditions(kube)['EndpointReady'])
+        kube.remove('Secret', 'system', naming.AUTHORITY)
         operator.run()
-        self.assertEqual(('True', 'ServiceReady'), conditions(there)['Ready'])
+        self.assertEqual(('True', 'ServiceReady'),
+                         harness.conditions(kube)['Ready'])
 
-    def test_a_namespace_on_its_way_out_is_no_complaint(self):
-        there = begun(bodies.body())
-        there.faults.append(lambda verb, kind, name: (
-            errors.NamespaceTerminating('it goes') if verb == 'create'
+    def test_terminating_namespace_logs_no_warning(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.faults.append(lambda verb, kind, name: (
+            errors.NamespaceTerminating('terminating') if verb == 'create'
             else None))
         with self.assertNoLogs(level='WARNING'):
             self.assertRaises(
                 workqueue.Failure, asyncio.run,
-                Operator(there).reconciler.reconcile(KEY))
-        self.assertNotIn('status', there.objects['VirtualMachineBMC', *KEY])
+                harness.Operator(kube).reconciler.reconcile(KEY))
+        self.assertNotIn('status', kube.objects['VirtualMachineBMC', *KEY])
 
-    def test_another_bmc_of_that_name_has_its_own_status(self):
-        there = begun(bodies.body())
-        body = there.objects['VirtualMachineBMC', *KEY]
+    def test_status_is_not_written_to_recreated_bmc(self):
+        kube = harness.cluster_with(bodies.body())
+        body = kube.objects['VirtualMachineBMC', *KEY]
 
-        def another(verb, kind, name):
+        def recreate(verb, kind, name):
             if (verb, kind) == ('patch', 'VirtualMachineBMC'):
-                there.faults.clear()
-                there.objects['VirtualMachineBMC', *KEY] = {
+                kube.faults.clear()
+                kube.objects['VirtualMachineBMC', *KEY] = {
                     **body, 'metadata': {**body['metadata'], 'uid': 'b'}}
 
-        there.faults.append(another)
-        operator = Operator(there)
-        operator.see()
+        kube.faults.append(recreate)
+        operator = harness.Operator(kube)
+        operator.sync()
         self.assertRaises(workqueue.Failure, asyncio.run,
                           operator.reconciler.reconcile(KEY))
-        self.assertEqual([], there.faults)
-        self.assertNotIn('status', there.objects['VirtualMachineBMC', *KEY])
+        self.assertEqual([], kube.faults)
+        self.assertNotIn('status', kube.objects['VirtualMachineBMC', *KEY])
 
-    def test_images_that_may_not_be_had(self):
-        there = begun(bodies.body(image='lab.test/mine:1'))
-        Operator(there, allowed_images=('lab.test/mine',)).run()
-        there.change('VirtualMachineBMC', *KEY, fields(image='evil.test/a'))
-        operator = Operator(there, allowed_images=('lab.test/mine',))
+    def test_image_that_is_not_allowed(self):
+        kube = harness.cluster_with(bodies.body(image='lab.test/created:1'))
+        harness.Operator(kube, allowed_images=('lab.test/created',)).run()
+        kube.change('VirtualMachineBMC', *KEY,
+                    harness.set_spec(image='evil.test/a'))
+        operator = harness.Operator(kube, allowed_images=('lab.test/created',))
         operator.run()
         self.assertEqual(('False', 'ImageNotAllowed'),
-                         conditions(there)['BMCEmulatorReady'])
-        self.assertEqual({'lab.test/mine:1'}, set(deployments.images(
-            there.objects['Deployment', 'lab', 'node-virtbmc'])))
-        # The operator is told to let nobody have it any more.
-        Operator(there, allowed_images=('other',)).run()
-        self.assertEqual([], there.of('Deployment'))
+                         harness.conditions(kube)['BMCEmulatorReady'])
+        self.assertEqual({'lab.test/created:1'}, set(deployments.images(
+            kube.objects['Deployment', 'lab', 'node-virtbmc'])))
+        # The image is removed from the operator's --allowed-images.
+        harness.Operator(kube, allowed_images=('other',)).run()
+        self.assertEqual([], kube.list('Deployment'))
 
-    def test_another_account_is_another_pod(self):
-        there = begun(bodies.body())
-        operator = Operator(there, max_unavailable=1)
+    def test_new_service_account_restarts_pod(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube, max_unavailable=1)
         operator.run()
-        # As if others were being upgraded: this need not wait.
+        # Another BMC is being upgraded; the new account does not wait.
         operator.rollout.update(('lab', 'other'), True)
-        there.remove('ServiceAccount', 'lab', 'node-virtbmc')
+        kube.remove('ServiceAccount', 'lab', 'node-virtbmc')
         operator.run()
         self.assertEqual(
-            there.objects['ServiceAccount', 'lab', 'node-virtbmc'][
+            kube.objects['ServiceAccount', 'lab', 'node-virtbmc'][
                 'metadata']['uid'],
-            deployments.account(there.objects[
+            deployments.account(kube.objects[
                 'Deployment', 'lab', 'node-virtbmc']))
 
-    def test_another_password_elsewhere(self):
-        there = begun(bodies.elsewhere())
-        operator = Operator(there)
+    def test_copies_changed_secret_of_other_namespace(self):
+        kube = harness.cluster_with(bodies.cross_namespace())
+        operator = harness.Operator(kube)
         operator.run()
         for change in (
                 lambda data: data.update(password='bmV3'),
                 lambda data: data.update(role='UmVhZE9ubHk='),
                 lambda data: data.pop('role')):
-            there.change('Secret', 'far', 'key',
-                         lambda obj: change(obj['data']))
+            kube.change('Secret', 'far', 'key',
+                        lambda obj: change(obj['data']))
             operator.run()
             self.assertEqual(
-                there.objects['Secret', 'far', 'key']['data'],
-                there.objects['Secret', 'lab', 'node-virtbmc-auth']['data'])
+                kube.objects['Secret', 'far', 'key']['data'],
+                kube.objects['Secret', 'lab', 'node-virtbmc-auth']['data'])
 
-    def test_upgrade(self):
-        there = begun(bodies.body())
+    def test_upgrade_is_limited_by_max_unavailable(self):
+        kube = harness.cluster_with(bodies.body())
         for name in ('two', 'three'):
-            there.add({**bodies.body(), 'metadata': {
+            kube.add({**bodies.body(), 'metadata': {
                 'name': name, 'namespace': 'lab', 'uid': name,
                 'generation': 1}})
         names = ('node', 'two', 'three')
-        operator = Operator(there, image='virtbmc:1')
+        operator = harness.Operator(kube, image='virtbmc:1')
         for name in names:
             operator.run(('lab', name))
 
         def images():
-            return [there.objects['Deployment', 'lab', name + '-virtbmc'][
+            return [kube.objects['Deployment', 'lab', name + '-virtbmc'][
                 'spec']['template']['spec']['containers'][0]['image']
                 for name in names]
         self.assertEqual(['virtbmc:1'] * 3, images())
-        # None gets ready with the new one.
-        put = there._put
+        # No pod gets ready with the new image.
+        put = kube._put
 
-        def unready(obj):
+        def set_unready(obj):
             obj = put(obj)
             if obj['kind'] == 'Deployment':
                 obj['status']['readyReplicas'] = 0
             return obj
-        there._put = unready
-        operator = Operator(there, image='virtbmc:2', max_unavailable=1)
+        kube._put = set_unready
+        operator = harness.Operator(kube, image='virtbmc:2', max_unavailable=1)
         for name in names:
             operator.run(('lab', name))
         self.assertEqual(['virtbmc:2', 'virtbmc:1', 'virtbmc:1'], images())
         self.assertEqual(('True', 'RolloutWaiting'),
-                         conditions(there, 'two')['BMCEmulatorReady'])
-        # Who changes the spec need not wait.
-        there.change('VirtualMachineBMC', 'lab', 'three',
-                     fields(runStrategy='Always'))
+                         harness.conditions(kube, 'two')['BMCEmulatorReady'])
+        # A change of the spec does not wait for a slot.
+        kube.change('VirtualMachineBMC', 'lab', 'three',
+                    harness.set_spec(runStrategy='Always'))
         operator.run(('lab', 'three'))
         self.assertEqual(['virtbmc:2', 'virtbmc:1', 'virtbmc:2'], images())
-        # Another process counts the same.
-        operator = Operator(there, image='virtbmc:2', max_unavailable=1)
+        # The next leader counts the same BMCs as stopped.
+        operator = harness.Operator(kube, image='virtbmc:2', max_unavailable=1)
         for name in names:
             operator.rollout.update(('lab', name), rollout.is_stopped(
-                there.objects['Deployment', 'lab', name + '-virtbmc']))
+                kube.objects['Deployment', 'lab', name + '-virtbmc']))
         operator.run(('lab', 'two'))
         self.assertEqual(['virtbmc:2', 'virtbmc:1', 'virtbmc:2'], images())
-        there._put = put
-        there.change('Deployment', 'lab', 'node-virtbmc', lambda obj: None)
+        kube._put = put
+        kube.change('Deployment', 'lab', 'node-virtbmc', lambda obj: None)
         operator.run(('lab', 'node'))
         self.assertEqual([('lab', 'two')], operator.woken)
         operator.run(('lab', 'two'))
         self.assertEqual(['virtbmc:2'] * 3, images())
-        for one in there.of('Deployment'):
+        for one in kube.list('Deployment'):
             self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])
 
-    def test_one_that_does_not_work_keeps_no_turn(self):
-        there = begun(bodies.body())
-        there.add({**bodies.body(), 'metadata': {
+    def test_bmc_that_was_not_ready_occupies_no_slot(self):
+        kube = harness.cluster_with(bodies.body())
+        kube.add({**bodies.body(), 'metadata': {
             'name': 'two', 'namespace': 'lab', 'uid': 'two',
             'generation': 1}})
-        put = there._put
+        put = kube._put
 
-        def unready(obj):
+        def set_unready(obj):
             obj = put(obj)
             if obj['metadata']['name'] == 'node-virtbmc' and obj[
                     'kind'] == 'Deployment':
                 obj['status']['readyReplicas'] = 0
             return obj
-        # On a node that there is not, say.
-        there._put = unready
+        # For example, its nodeSelector matches no node.
+        kube._put = set_unready
         for image in ('virtbmc:1', 'virtbmc:2'):
-            operator = Operator(there, image=image, max_unavailable=1)
+            operator = harness.Operator(kube, image=image, max_unavailable=1)
             for name in ('node', 'two'):
                 operator.run(('lab', name))
             self.assertEqual({(image,)}, {
-                tuple(set(deployments.images(one))) for one in there.of(
+                tuple(set(deployments.images(one))) for one in kube.list(
                     'Deployment')})
-        for one in there.of('Deployment'):
+        for one in kube.list('Deployment'):
             self.assertNotIn(naming.UPGRADING, one['metadata']['annotations'])

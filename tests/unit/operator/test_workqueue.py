@@ -11,117 +11,117 @@ A, B, C, D = (('lab', name) for name in 'abcd')
 
 
 class Work:
-    """Notes what it is asked to do; each key waits to be let go."""
+    """Records the keys that it processes; each waits for the gate."""
 
-    def __init__(self, answers=()):
-        self.done = []
-        self.answers = list(answers)
+    def __init__(self, results=()):
+        self.processed = []
+        self.results = list(results)
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def __call__(self, key):
-        self.done.append(key)
+        self.processed.append(key)
         await self.gate.wait()
-        answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        result = self.results.pop(0) if self.results else None
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
-async def settled(condition):
+async def until(condition):
     for _ in range(500):
         if condition():
             return
         await asyncio.sleep(0.002)
-    raise AssertionError('it never came to that')
+    raise AssertionError('condition not met in time')
 
 
 class QueueTestCase(base.BaseTestCase):
 
-    def run_with(self, story, answers=(), workers=2):
+    def run_with(self, scenario, results=(), workers=2):
         async def run():
-            work = Work(answers)
+            work = Work(results)
             queue = workqueue.Queue(work, workers)
             queue.start()
             try:
-                await story(queue, work)
+                await scenario(queue, work)
             finally:
                 work.gate.set()
                 await queue.close(1)
         asyncio.run(run())
 
-    def test_each_once(self):
-        async def story(queue, work):
+    def test_key_is_processed_once_per_add(self):
+        async def scenario(queue, work):
             work.gate.clear()
             for key in (A, B, C, A, C, C):
                 queue.add(key)
-            await settled(lambda: len(work.done) == 2)
-            # One that is worked on comes once more, after the others.
+            await until(lambda: len(work.processed) == 2)
+            # A key added while it is processed is processed again, last.
             queue.add(A)
             queue.add(A)
             self.assertEqual(1, len(queue))
             work.gate.set()
-            await settled(lambda: len(work.done) == 4)
+            await until(lambda: len(work.processed) == 4)
             await asyncio.sleep(0.01)
-            self.assertEqual([A, B, C, A], work.done)
-        self.run_with(story)
+            self.assertEqual([A, B, C, A], work.processed)
+        self.run_with(scenario)
 
-    def test_failures_are_tried_again_later_and_later(self):
+    def test_failures_are_retried_with_backoff(self):
         pauses = []
 
-        async def story(queue, work):
+        async def scenario(queue, work):
             with mock.patch.object(
                     queue, 'add_later',
                     side_effect=lambda key, seconds: pauses.append(seconds)):
                 for number in range(1, 15):
                     queue.add(A)
-                    await settled(lambda: len(pauses) == number)
-        self.run_with(story, [workqueue.Failure()] * 14)
+                    await until(lambda: len(pauses) == number)
+        self.run_with(scenario, [workqueue.Failure()] * 14)
         for number, pause in enumerate(pauses):
             longest = min(workqueue.FIRST_PAUSE * 2 ** number,
                           workqueue.LONGEST_PAUSE)
             self.assertLessEqual(longest / 2, pause)
             self.assertLessEqual(pause, longest)
 
-    def test_after_a_success_patience_is_new(self):
-        async def story(queue, work):
+    def test_success_resets_backoff(self):
+        async def scenario(queue, work):
             queue.add(A)
-            await settled(lambda: len(work.done) == 2)
+            await until(lambda: len(work.processed) == 2)
             self.assertEqual({}, queue._failures)
         with mock.patch.object(workqueue, 'FIRST_PAUSE', 0.01):
-            self.run_with(story, [workqueue.Failure()])
+            self.run_with(scenario, [workqueue.Failure()])
 
-    def test_the_server_says_how_long(self):
-        async def story(queue, work):
+    def test_retry_after_is_respected(self):
+        async def scenario(queue, work):
             self.assertEqual(60, queue._pause(A, 60))
-        self.run_with(story)
+        self.run_with(scenario)
 
-    def test_a_bug_is_told_and_the_others_go_on(self):
-        async def story(queue, work):
+    def test_unexpected_exception_is_logged_and_retried(self):
+        async def scenario(queue, work):
             queue.add(A)
             queue.add(B)
-            await settled(lambda: B in work.done)
+            await until(lambda: B in work.processed)
             self.assertIn(A, queue._timers)
         with self.assertLogs(level='ERROR'):
-            self.run_with(story, [ValueError('a bug')])
+            self.run_with(scenario, [ValueError('a bug')])
 
-    def test_later_and_sooner(self):
-        async def story(queue, work):
+    def test_add_replaces_later_reconcile(self):
+        async def scenario(queue, work):
             queue.add(A)
-            await settled(lambda: A in queue._timers)
+            await until(lambda: A in queue._timers)
             queue.add(A)
             self.assertEqual({}, queue._timers)
-            await settled(lambda: len(work.done) == 2)
-        self.run_with(story, [3600])
+            await until(lambda: len(work.processed) == 2)
+        self.run_with(scenario, [3600])
 
-    def test_years(self):
-        async def story(queue, work):
+    def test_forget_cancels_timer_of_many_years(self):
+        async def scenario(queue, work):
             queue.add_later(A, 10 ** 9)
             queue.forget(A)
             self.assertEqual({}, queue._timers)
-        self.run_with(story)
+        self.run_with(scenario)
 
-    def test_what_is_under_way_at_the_end_may_finish(self):
+    def test_close_waits_for_current_key(self):
         finished = []
 
         async def work(key):
@@ -146,12 +146,12 @@ class RolloutTestCase(base.BaseTestCase):
         self.woken = []
         self.rollout = rollout.Rollout(2, self.woken.extend)
 
-    def test_so_many_at_a_time(self):
+    def test_limits_number_of_slots(self):
         self.assertEqual([True, True, False], [
             self.rollout.acquire(key) for key in (A, B, C)])
-        # Who was let go may go on.
+        # A BMC keeps its slot.
         self.assertTrue(self.rollout.acquire(A))
-        # What is told while it is its turn may be older.
+        # An update during its slot may be older than the slot.
         self.rollout.update(B, False)
         self.assertEqual([], self.woken)
         self.rollout.update(B, True)
@@ -162,7 +162,7 @@ class RolloutTestCase(base.BaseTestCase):
         self.assertEqual([C], self.woken)
         self.assertTrue(self.rollout.acquire(C))
 
-    def test_one_that_had_nothing_to_do_makes_room(self):
+    def test_release_and_withdraw_free_slot(self):
         for end in self.rollout.release, self.rollout.withdraw:
             for key in (A, B, C):
                 self.rollout.acquire(key)
@@ -173,7 +173,7 @@ class RolloutTestCase(base.BaseTestCase):
             for key in (A, B, C):
                 self.rollout.forget(key)
 
-    def test_one_that_is_gone_makes_room(self):
+    def test_forget_frees_slot(self):
         for key in (A, B, C):
             self.rollout.acquire(key)
         self.rollout.forget(C)
@@ -181,7 +181,7 @@ class RolloutTestCase(base.BaseTestCase):
         self.assertEqual([], self.woken)
         self.assertTrue(self.rollout.acquire(C))
 
-    def test_one_that_needs_its_turn_no_more_passes_it_on(self):
+    def test_unneeded_slot_goes_to_next(self):
         for end in self.rollout.withdraw, self.rollout.forget:
             for key in (A, B, C, D):
                 self.rollout.acquire(key)
@@ -194,13 +194,13 @@ class RolloutTestCase(base.BaseTestCase):
                 self.rollout.forget(key)
             self.woken.clear()
 
-    def test_one_that_was_not_stopped_makes_none(self):
+    def test_update_of_unaffected_bmc_frees_no_slot(self):
         for key in (A, B, C):
             self.rollout.acquire(key)
         self.rollout.update(('lab', 'd'), False)
         self.assertEqual([], self.woken)
 
-    def test_who_takes_over_counts_the_same(self):
+    def test_new_leader_counts_stopped_bmcs(self):
         self.rollout.update(A, True)
         self.rollout.update(B, True)
         self.assertFalse(self.rollout.acquire(C))

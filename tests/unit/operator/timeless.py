@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop without real waiting: its clock advances when all sleep."""
+"""An event loop whose clock advances as soon as all tasks sleep."""
 
 import asyncio
 import selectors
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Has its own time, in seconds, which starts at 0.
+    """A loop with its own clock, in seconds from 0.
 
-    For what waits for nothing but time and itself: with sockets and threads
-    the clock would run away.
+    Only for code that waits for timers and other tasks. With sockets or
+    threads the clock would run ahead of them.
     """
 
     def __init__(self):
@@ -30,16 +30,16 @@ class _Selector(selectors.DefaultSelector):
         found = super().select(0)
         if not found:
             if timeout is None:
-                raise AssertionError('all wait for something that never comes')
+                raise AssertionError('all tasks wait, and no timer is pending')
             self._loop.now += max(timeout, 0)
         return found
 
 
 def run(main):
-    """Run a coroutine in such a loop.
+    """Run a coroutine in a `Loop`.
 
-    :param main: function of the loop, a coroutine
-    :returns: what that returns
+    :param main: coroutine function of the loop
+    :returns: the result of the coroutine
     """
     loop = Loop()
     try:
