@@ -11,9 +11,9 @@ from tests.unit.api import test_rbac
 
 NS = '/api/v1/namespaces/default/'
 RBAC = '/apis/rbac.authorization.k8s.io/v1/'
-BOX = RBAC + 'namespaces/default/'
-WHO = '/apis/authentication.k8s.io/v1/selfsubjectreviews'
-MAY = '/apis/authorization.k8s.io/v1/'
+NS_RBAC = RBAC + 'namespaces/default/'
+SELF_REVIEW = '/apis/authentication.k8s.io/v1/selfsubjectreviews'
+AUTHZ = '/apis/authorization.k8s.io/v1/'
 
 
 class AccountTestCase(base.ServerTestCase):
@@ -24,7 +24,7 @@ class AccountTestCase(base.ServerTestCase):
             'metadata': {'name': 'bmc', 'namespace': 'default'}})
 
     def grant(self, *rules, kind='Role', name='bmc'):
-        """Give the account rights in its namespace."""
+        """Give the account permissions in its namespace."""
         self.store.create(roles.ROLE, test_rbac.named(
             name, ns='default', rules=list(rules)))
         self.store.create(roles.ROLE_BINDING, test_rbac.bind(
@@ -35,19 +35,20 @@ class AccountTestCase(base.ServerTestCase):
                                  {'spec': spec}, expect)
         return answer['status']['token'] if expect == 201 else answer
 
-    async def by(self, token, method, path, body=None, expect=None, **more):
+    async def call_as(self, token, method, path, body=None, expect=None,
+                      **more):
         return await self.call(
             method, path, body, expect,
             headers={'Authorization': 'Bearer ' + token}, **more)
 
     async def whoami(self, token, expect=201):
-        answer = await self.by(token, 'POST', WHO, {}, expect)
+        answer = await self.call_as(token, 'POST', SELF_REVIEW, {}, expect)
         return answer['status']['userInfo'] if expect == 201 else None
 
 
 class TokenTestCase(AccountTestCase):
 
-    async def test_a_token_speaks_for_its_account(self):
+    async def test_token_authenticates_its_account(self):
         info = await self.whoami(await self.token())
         self.assertEqual('system:serviceaccount:default:bmc',
                          info['username'])
@@ -58,26 +59,27 @@ class TokenTestCase(AccountTestCase):
             core.SERVICE_ACCOUNT, 'default', 'bmc')['metadata']['uid'],
             info['uid'])
 
-    async def test_it_may_what_is_granted_and_nothing_else(self):
+    async def test_account_has_only_granted_permissions(self):
         token = await self.token()
         self.grant({'verbs': ['list'], 'apiGroups': ['example.test'],
                     'resources': ['things'], 'resourceNames': ['a']})
-        body = await self.by(token, 'GET', self.THINGS, expect=403)
+        body = await self.call_as(token, 'GET', self.THINGS, expect=403)
         self.assertEqual(
             'things.example.test is forbidden: User "system:serviceaccount:'
             'default:bmc" cannot list resource "things" in API group '
             '"example.test" in the namespace "default"', body['message'])
         one = {'fieldSelector': 'metadata.name=a'}
-        await self.by(token, 'GET', self.THINGS, expect=200, params=one)
-        await self.by(token, 'GET', self.THINGS, expect=403,
-                      params={**one, 'watch': '1'})
-        await self.by(token, 'GET', '/apis/example.test/v1/things',
-                      expect=403, params=one)
-        # What there is not is not told to those who may not ask.
-        await self.by(token, 'GET', '/apis/no.test/v1/nothing', expect=403)
-        await self.by(token, 'GET', '/apis', expect=200)
+        await self.call_as(token, 'GET', self.THINGS, expect=200, params=one)
+        await self.call_as(token, 'GET', self.THINGS, expect=403,
+                           params={**one, 'watch': '1'})
+        await self.call_as(token, 'GET', '/apis/example.test/v1/things',
+                           expect=403, params=one)
+        # A missing resource looks like a forbidden one.
+        await self.call_as(token, 'GET', '/apis/no.test/v1/nothing',
+                           expect=403)
+        await self.call_as(token, 'GET', '/apis', expect=200)
 
-    async def test_apply_that_makes_needs_create(self):
+    async def test_apply_that_creates_needs_create_permission(self):
         token = await self.token()
         patch = {'verbs': ['patch'], 'apiGroups': [''],
                  'resources': ['configmaps']}
@@ -87,36 +89,36 @@ class TokenTestCase(AccountTestCase):
         path, how = NS + 'configmaps/x', dict(
             media='application/apply-patch+yaml',
             params={'fieldManager': 'm'})
-        answer = await self.by(token, 'PATCH', path, body, 403, **how)
+        answer = await self.call_as(token, 'PATCH', path, body, 403, **how)
         self.assertIn('cannot create resource "configmaps"',
                       answer['message'])
-        # Unlike a POST, an apply says the name before, so rights may.
+        # Unlike a POST, an apply has a name, which the rule can contain.
         self.grant({**patch, 'verbs': ['create'], 'resourceNames': ['x']},
                    name='more')
-        await self.by(token, 'POST', NS + 'configmaps',
-                      {'metadata': {'name': 'x'}}, 403)
-        await self.by(token, 'PATCH', path, body, 201, **how)
+        await self.call_as(token, 'POST', NS + 'configmaps',
+                           {'metadata': {'name': 'x'}}, 403)
+        await self.call_as(token, 'PATCH', path, body, 201, **how)
 
-    async def test_it_ends(self):
+    async def test_token_expires_or_ends_with_its_account(self):
         token = await self.token(expirationSeconds=600)
         with mock.patch.object(accounts.time, 'time',
                                return_value=accounts.time.time() + 601):
             await self.whoami(token, 401)
         await self.whoami(token)
-        # An account that is made again is another.
+        # A recreated account has another uid.
         await self.call('DELETE', NS + 'serviceaccounts/bmc', expect=200)
         await self.whoami(token, 401)
         await self.call('POST', NS + 'serviceaccounts',
                         {'metadata': {'name': 'bmc'}}, 201)
         await self.whoami(token, 401)
 
-    async def test_what_is_no_token_of_ours(self):
+    async def test_rejects_forged_tokens(self):
         head, body, signature = (await self.token()).split('.')
         for wrong in (f'{head}.{body}.', f'{head}.{body}.{signature[:-2]}AA',
                       f'{head}.e30.{signature}', '.', 'x' * 9000, '\u20ac'):
             self.assertIsNone(self.server.tokens.of(wrong), wrong)
 
-    async def test_it_may_be_for_others_than_the_api(self):
+    async def test_token_for_other_audiences(self):
         token = await self.token(audiences=['vault'])
         await self.whoami(token, 401)
         path = '/apis/authentication.k8s.io/v1/tokenreviews'
@@ -126,7 +128,7 @@ class TokenTestCase(AccountTestCase):
             self.assertIs(good, answer['status']['authenticated'])
             self.assertNotIn('token', answer['spec'])
 
-    async def test_it_may_be_bound_to_a_pod(self):
+    async def test_token_bound_to_a_pod(self):
         self.store.create(core.POD, {
             'metadata': {'name': 'p', 'namespace': 'default'},
             'spec': {'serviceAccountName': 'bmc', 'containers': []}})
@@ -140,7 +142,7 @@ class TokenTestCase(AccountTestCase):
         await self.token(404, boundObjectRef={
             'kind': 'Pod', 'apiVersion': 'v1', 'name': 'p'})
 
-    async def test_what_is_refused(self):
+    async def test_rejects_invalid_token_requests(self):
         answer = await self.token(422, expirationSeconds=60)
         self.assertEqual(
             'TokenRequest.authentication.k8s.io "" is invalid: '
@@ -149,7 +151,7 @@ class TokenTestCase(AccountTestCase):
         await self.token(400, audiences='x')
         await self.call('POST', NS + 'serviceaccounts/nobody/token', {}, 404)
 
-    async def test_secrets_with_tokens(self):
+    async def test_service_account_token_secrets(self):
         await self.call('POST', NS + 'secrets', {
             'metadata': {'name': 't', 'annotations': {
                 'kubernetes.io/service-account.name': 'bmc'}},
@@ -173,10 +175,11 @@ class ReviewTestCase(AccountTestCase):
 
     async def ask(self, plural, spec, expect=201, token=None):
         token = token or self.server.token
-        return (await self.by(token, 'POST', MAY + plural, {'spec': spec},
-                              expect)).get('status')
+        answer = await self.call_as(token, 'POST', AUTHZ + plural,
+                                    {'spec': spec}, expect)
+        return answer.get('status')
 
-    async def test_may_i(self):
+    async def test_access_reviews(self):
         token = await self.token()
         self.grant({'verbs': ['get'], 'apiGroups': [''],
                     'resources': ['pods']})
@@ -209,9 +212,9 @@ class ReviewTestCase(AccountTestCase):
         self.assertIn({'verbs': ['get'], 'apiGroups': [''],
                        'resources': ['pods']}, rules['resourceRules'])
 
-    async def test_being_another(self):
+    async def test_impersonation(self):
         async def who(expect=201, token=self.server.token, **headers):
-            answer = await self.call('POST', WHO, {}, expect, headers={
+            answer = await self.call('POST', SELF_REVIEW, {}, expect, headers={
                 'Authorization': 'Bearer ' + token,
                 **{'Impersonate-' + k: v for k, v in headers.items()}})
             return answer['status']['userInfo'] if expect == 201 else None
@@ -235,34 +238,34 @@ class ReviewTestCase(AccountTestCase):
 
 class RoleTestCase(AccountTestCase):
 
-    async def refused(self, path, body, *fields):
+    async def assert_422(self, path, body, *fields):
         answer = await self.call('POST', path, body, 422)
         self.assertEqual(list(fields), [
             c['field'] for c in answer['details']['causes']], answer)
 
-    async def test_validation(self):
+    async def test_rejects_invalid_roles_and_bindings(self):
         def role(*rules):
             return {'metadata': {'name': 'r'}, 'rules': list(rules)}
-        await self.refused(BOX + 'roles', role({'verbs': ['get']}),
-                           'rules[0].apiGroups', 'rules[0].resources')
-        await self.refused(BOX + 'roles', role(
+        await self.assert_422(NS_RBAC + 'roles', role({'verbs': ['get']}),
+                              'rules[0].apiGroups', 'rules[0].resources')
+        await self.assert_422(NS_RBAC + 'roles', role(
             {'verbs': ['get'], 'nonResourceURLs': ['/x']}),
             'rules[0].nonResourceURLs')
-        await self.refused(RBAC + 'clusterroles', role(
+        await self.assert_422(RBAC + 'clusterroles', role(
             {'apiGroups': [''], 'resources': ['pods']}), 'rules[0].verbs')
-        await self.call('POST', BOX + 'roles', role('x'), 400)
-        await self.refused(
+        await self.call('POST', NS_RBAC + 'roles', role('x'), 400)
+        await self.assert_422(
             RBAC + 'clusterrolebindings', {
                 'metadata': {'name': 'b'},
                 'roleRef': {'kind': 'Role', 'name': 'r'}, 'subjects': [
                     {'kind': 'ServiceAccount', 'name': 'x'},
                     {'kind': 'Nobody', 'name': 'x'}]},
             'roleRef.kind', 'subjects[0].namespace', 'subjects[1].kind')
-        await self.refused(BOX + 'rolebindings', {
+        await self.assert_422(NS_RBAC + 'rolebindings', {
             'metadata': {'name': 'a/b'}}, 'metadata.name')
 
-    async def test_the_role_of_a_binding_stays(self):
-        made = await self.call('POST', BOX + 'rolebindings', {
+    async def test_role_of_a_binding_is_immutable(self):
+        made = await self.call('POST', NS_RBAC + 'rolebindings', {
             'metadata': {'name': 'b'},
             'roleRef': {'kind': 'Role', 'name': 'r'},
             'subjects': [{'kind': 'User', 'name': 'jane'}]}, 201)
@@ -270,14 +273,14 @@ class RoleTestCase(AccountTestCase):
         self.assertEqual((group, group), (
             made['roleRef']['apiGroup'], made['subjects'][0]['apiGroup']))
         made['roleRef']['name'] = 'other'
-        answer = await self.call('PUT', BOX + 'rolebindings/b', made, 422)
+        answer = await self.call('PUT', NS_RBAC + 'rolebindings/b', made, 422)
         self.assertEqual(
             'RoleBinding.rbac.authorization.k8s.io "b" is invalid: roleRef: '
             'Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":'
             '"Role","Name":"other"}: cannot change roleRef',
             answer['message'])
 
-    async def test_nobody_grants_what_he_has_not(self):
+    async def test_prevents_privilege_escalation(self):
         token = await self.token()
         self.grant({'verbs': ['get'], 'apiGroups': [''],
                     'resources': ['pods']},
@@ -290,9 +293,10 @@ class RoleTestCase(AccountTestCase):
                           obj['rules'][1].update(verbs=held))
         role = {'metadata': {'name': 'r'}, 'rules': [
             {'verbs': ['get'], 'apiGroups': [''], 'resources': ['pods']}]}
-        made = await self.by(token, 'POST', BOX + 'roles', role, 201)
+        made = await self.call_as(token, 'POST', NS_RBAC + 'roles', role, 201)
         made['rules'][0]['verbs'].append('delete')
-        answer = await self.by(token, 'PUT', BOX + 'roles/r', made, 403)
+        answer = await self.call_as(token, 'PUT', NS_RBAC + 'roles/r', made,
+                                    403)
         self.assertEqual(
             'roles.rbac.authorization.k8s.io "r" is forbidden: user "system:'
             'serviceaccount:default:bmc" (groups=["system:serviceaccounts" '
@@ -307,8 +311,8 @@ class RoleTestCase(AccountTestCase):
                     'subjects': [{'kind': 'User', 'name': 'jane'}]}
         for kind, name, code in (('Role', 'r', 201), ('Role', 'none', 404),
                                  ('ClusterRole', 'view', 403)):
-            await self.by(token, 'POST', BOX + 'rolebindings',
-                          binding(kind, name), code)
+            await self.call_as(token, 'POST', NS_RBAC + 'rolebindings',
+                               binding(kind, name), code)
         self.grant({'verbs': ['bind'],
                     'apiGroups': ['rbac.authorization.k8s.io'],
                     'resources': ['clusterroles'],
@@ -316,8 +320,8 @@ class RoleTestCase(AccountTestCase):
                    {'verbs': ['escalate'],
                     'apiGroups': ['rbac.authorization.k8s.io'],
                     'resources': ['roles']}, name='more')
-        await self.by(token, 'POST', BOX + 'rolebindings',
-                      binding('ClusterRole', 'view'), 201)
-        await self.by(token, 'POST', BOX + 'rolebindings',
-                      binding('ClusterRole', 'edit'), 403)
-        await self.by(token, 'PUT', BOX + 'roles/r', made, 200)
+        await self.call_as(token, 'POST', NS_RBAC + 'rolebindings',
+                           binding('ClusterRole', 'view'), 201)
+        await self.call_as(token, 'POST', NS_RBAC + 'rolebindings',
+                           binding('ClusterRole', 'edit'), 403)
+        await self.call_as(token, 'PUT', NS_RBAC + 'roles/r', made, 200)

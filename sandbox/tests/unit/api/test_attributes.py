@@ -9,7 +9,7 @@ A = attributes.Attributes
 NS = '/api/v1/namespaces/'
 SUB = '/apis/subresources.kubevirt.io/v1/namespaces/n/'
 
-#: method, path, query, what it is
+#: (method, path, query, attributes)
 REQUESTS = (
     ('GET', NS + 'n/pods', {}, A('list', '', 'pods', '', 'n')),
     ('HEAD', NS + 'n/pods/a', {}, A('get', '', 'pods', '', 'n', 'a')),
@@ -47,8 +47,8 @@ REQUESTS = (
 
 JANE = auth.User('jane')
 
-#: what, the sentence, the details
-REFUSALS = (
+#: (attributes, message, details of the Status)
+FORBIDDEN = (
     (A('list', '', 'secrets', '', 'n'),
      'secrets is forbidden: User "jane" cannot list resource "secrets" in '
      'API group "" in the namespace "n"', {'kind': 'secrets'}),
@@ -63,7 +63,7 @@ REFUSALS = (
 
 class AttributesTestCase(unittest.TestCase):
 
-    def test_requests(self):
+    def test_attributes_of_requests(self):
         for method, path, query, wanted in REQUESTS:
             with self.subTest(method=method, path=path, query=query):
                 target = request_path.parse(path)
@@ -74,14 +74,14 @@ class AttributesTestCase(unittest.TestCase):
                 self.assertEqual(wanted, attributes.of_target(
                     method, target, query))
 
-    def test_refusals(self):
-        for wanted, message, details in REFUSALS:
+    def test_messages_of_forbidden_requests(self):
+        for wanted, message, details in FORBIDDEN:
             status = attributes.forbidden(JANE, wanted).status()
             self.assertEqual((403, 'Forbidden', message, details), (
                 status['code'], status['reason'], status['message'],
                 status['details']))
 
-    def test_impersonation(self):
+    def test_attributes_of_impersonation(self):
         user = auth.User('system:serviceaccount:n:a', ('g',), 'u',
                          (('k', ('v',)),))
         self.assertEqual([

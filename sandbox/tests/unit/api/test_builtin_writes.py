@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server makes of objects of its own kinds that are written."""
+"""Defaults and validation of built-in kinds."""
 
 from oslotest import base
 
@@ -10,7 +10,7 @@ from kubevirt_sandbox.workloads import workload_kinds
 from tests.unit.api import base as api
 
 
-class WritesTestCase(base.BaseTestCase):
+class BuiltinWritesTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -33,7 +33,7 @@ class WritesTestCase(base.BaseTestCase):
                 'metadata': {'labels': {'a': 'b'}}, 'spec': spec}},
             name, unknown)['spec']['template']['spec']
 
-    def test_quantities_have_one_spelling(self):
+    def test_normalizes_quantities(self):
         made = self.deployment({'resources': {
             'limits': {'cpu': '1000m', 'memory': '1024Mi'},
             'requests': {'cpu': 0.5, 'memory': 1000}}})
@@ -44,7 +44,7 @@ class WritesTestCase(base.BaseTestCase):
             'resources': {'limits': {'cpu': 'much'}}}, name='b')
         self.assertEqual(400, exc.code)
 
-    def test_what_is_empty_is_left_out(self):
+    def test_omits_empty_values(self):
         made = self.deployment(
             {'args': [], 'workingDir': '', 'stdin': False,
              'env': [{'name': 'X', 'value': ''}],
@@ -57,7 +57,7 @@ class WritesTestCase(base.BaseTestCase):
             volumes=[{'name': 'v', 'emptyDir': {}}])
         for name in ('tolerations', 'nodeSelector', 'hostNetwork'):
             self.assertNotIn(name, made)
-        # A pointer and an object that is there are no nothing.
+        # Pointers and objects that are present are not empty.
         self.assertEqual([{'name': 'v', 'emptyDir': {}}], made['volumes'])
         one = made['containers'][0]
         self.assertEqual({'readOnlyRootFilesystem': False},
@@ -69,7 +69,7 @@ class WritesTestCase(base.BaseTestCase):
                          one['volumeMounts'])
         self.assertNotIn('initialDelaySeconds', one['readinessProbe'])
 
-    def test_defaults(self):
+    def test_fills_in_defaults(self):
         made = self.deployment({
             'ports': [{'containerPort': 1}],
             'readinessProbe': {'httpGet': {'port': 1}},
@@ -93,13 +93,13 @@ class WritesTestCase(base.BaseTestCase):
             'apiVersion'])
         self.assertEqual(0o644, made['volumes'][0]['secret']['defaultMode'])
 
-    def test_unknown_fields_are_told_of(self):
+    def test_reports_unknown_fields(self):
         unknown = []
         self.deployment({'imagePolicy': 'Always'}, unknown, hostNet=True)
         self.assertEqual(['spec.template.spec.containers[0].imagePolicy',
                           'spec.template.spec.hostNet'], sorted(unknown))
 
-    def test_a_service_and_its_types(self):
+    def test_service_defaults_depend_on_type(self):
         ports = [{'port': 80}]
         made = self.make(core.SERVICE, {'ports': ports})
         self.assertEqual(
@@ -121,7 +121,7 @@ class WritesTestCase(base.BaseTestCase):
                 'externalTrafficPolicy', 'allocateLoadBalancerNodePorts')))
         self.assertEqual(made['spec'], turn('ClusterIP'))
 
-    def test_services_that_are_refused(self):
+    def test_rejects_invalid_services(self):
         port = {'port': 80, 'protocol': 'TCP'}
         for spec, field in (
                 ({}, 'spec.ports'),
@@ -141,7 +141,7 @@ class WritesTestCase(base.BaseTestCase):
                                 {'ports': [port]}, '1a')
         self.assertIn('DNS-1035', str(exc))
 
-    def test_secrets_and_config_maps_that_are_refused(self):
+    def test_rejects_invalid_secrets_and_config_maps(self):
         def put(kind, name='s', **fields):
             obj = {'metadata': {'name': name, 'namespace': 'default'},
                    **fields}

@@ -36,7 +36,7 @@ def boat(masts=1, version='v1', name='a'):
 
 class DefinitionTestCase(base.ServerTestCase):
 
-    async def test_registered_kinds_are_shown(self):
+    async def test_registered_kinds_have_definitions(self):
         body = await self.call('GET', f'{CRDS}/things.example.test',
                                expect=200)
         self.assertEqual(
@@ -49,7 +49,7 @@ class DefinitionTestCase(base.ServerTestCase):
             'openAPIV3Schema']['properties']['spec']['properties']['size'][
                 'type'])
 
-    async def test_a_definition_is_served_at_once(self):
+    async def test_new_definition_is_served_at_once(self):
         await self.call('GET', BOATS, expect=404)
         made = await self.call('POST', CRDS, boats(), 201)
         self.assertEqual('BoatList', made['spec']['names']['listKind'])
@@ -84,7 +84,7 @@ class DefinitionTestCase(base.ServerTestCase):
         self.assertEqual('sea.test/v1beta1',
                          events[0]['object']['apiVersion'])
 
-    async def test_its_objects_go_with_it(self):
+    async def test_deletion_waits_for_its_objects(self):
         await self.call('POST', CRDS, boats(), 201)
         obj = boat()
         obj['metadata']['finalizers'] = ['sea.test/f']
@@ -100,7 +100,7 @@ class DefinitionTestCase(base.ServerTestCase):
         body = await self.call('GET', BOATS, expect=200)
         self.assertEqual([], body['items'])
 
-    async def test_what_is_no_definition(self):
+    async def test_rejects_invalid_definitions(self):
         for change in (
                 lambda b: b['metadata'].update(name='x.y'),
                 lambda b: b['spec'].update(scope='None'),

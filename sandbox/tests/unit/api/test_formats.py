@@ -15,7 +15,7 @@ from kubevirt_sandbox.api import tables
 
 class MergePatchTestCase(unittest.TestCase):
 
-    def test_the_cases_of_rfc_7386(self):
+    def test_cases_of_rfc_7386(self):
         for old, patch, wanted in (
                 ({'a': 'b'}, {'a': 'c'}, {'a': 'c'}),
                 ({'a': 'b'}, {'b': 'c'}, {'a': 'b', 'b': 'c'}),
@@ -46,7 +46,7 @@ class StrategicTestCase(unittest.TestCase):
         return self.patched({'spec': {'containers': change}})['spec'][
             'containers']
 
-    def test_lists_merge_by_their_key(self):
+    def test_merges_lists_by_key(self):
         self.assertEqual(
             [{'name': 'x', 'image': 'j', 'args': ['2']}, {'name': 'y'},
              {'name': 'z'}],
@@ -72,14 +72,14 @@ class StrategicTestCase(unittest.TestCase):
             {'spec': {'$setElementOrder/containers': [
                 {'name': 'y'}, {'name': 'x'}]}})['spec']['containers']])
 
-    def test_what_is_no_patch(self):
+    def test_rejects_invalid_patches(self):
         for change in ({'spec': {'containers': [{'image': 'i'}]}},
                        {'spec': {'$patch': 'nix'}},
                        {'spec': {'$retainKeys': 'x'}},
                        {'spec': {'$setElementOrder/containers': 'x'}}):
             self.assertRaises(errors.ApiError, self.patched, change)
 
-    def test_the_old_object_stays(self):
+    def test_patch_does_not_change_the_old_object(self):
         self.containers([{'name': 'x', 'image': 'j'}])
         self.assertEqual('i', self.POD['spec']['containers'][0]['image'])
 
@@ -91,13 +91,13 @@ class ProtobufTestCase(unittest.TestCase):
                   b'\x12\0\x1a\0"\0*\x002\x008\0B\0\x12\x06\n\x01a\x12\x01b'
                   b'\x1a\0"\0')
 
-    def test_a_config_map(self):
+    def test_decodes_config_map(self):
         self.assertEqual(
             {'apiVersion': 'v1', 'kind': 'ConfigMap',
              'metadata': {'name': 'foo'}, 'data': {'a': 'b'}},
             protobuf.decode(self.CONFIG_MAP))
 
-    def test_garbage_is_refused(self):
+    def test_rejects_malformed_data(self):
         for raw in (b'', b'k8s', b'k8s\0\xff', b'{}', b'k8s\0\n\xff\xff\xff',
                     self.CONFIG_MAP[:-8], b'k8s\0' + b'\x80' * 20,
                     self.CONFIG_MAP.replace(b'foo', b'\xff\xfe\xfd')):
@@ -106,12 +106,12 @@ class ProtobufTestCase(unittest.TestCase):
             self.assertIn(caught.exception.code, (400, 415))
 
 
-class PathTestCase(unittest.TestCase):
+class JsonPathTestCase(unittest.TestCase):
 
     OBJ = {'a': {'b': [{'t': 'x', 'v': 1}, {'t': 'y', 'v': 2}],
                  'c.d/e': 'f', 'l': ['m', 'n']}}
 
-    def test_paths(self):
+    def test_finds_paths(self):
         for path, wanted in (
                 ('.a.b[0].v', [1]), ('.a.b[-1].v', [2]),
                 ('.a.b[*].v', [1, 2]), ('.a.b[5].v', []),
@@ -125,7 +125,7 @@ class PathTestCase(unittest.TestCase):
 
 class AgeTestCase(unittest.TestCase):
 
-    def test_as_kubectl_writes_them(self):
+    def test_ages_as_in_kubectl(self):
         for seconds, wanted in (
                 (0, '0s'), (119, '119s'), (120, '2m'), (183, '3m3s'),
                 (600, '10m'), (3 * 3600, '3h'), (3 * 3600 + 60, '3h1m'),
@@ -140,7 +140,7 @@ class AgeTestCase(unittest.TestCase):
 
 class AcceptTestCase(unittest.TestCase):
 
-    def test_the_best_that_is_possible(self):
+    def test_selects_first_supported_type(self):
         form = negotiation.Form
         for header, wanted in (
                 (None, form()), ('*/*', form()),

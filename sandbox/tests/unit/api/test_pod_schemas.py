@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of pods and Services against those of Kubernetes' client."""
+"""Schemas of pods and Services have the fields of Kubernetes' client."""
 
 import re
 
@@ -11,15 +11,15 @@ from kubevirt_sandbox.api import pod_schemas
 from kubevirt_sandbox.api import services
 from kubevirt_sandbox.workloads import workload_kinds
 
-#: How the paths of fields end that came with Kubernetes 1.37.
-NEWER = (
+#: Ends of the paths of fields that are new in Kubernetes 1.37.
+NEW_IN_1_37 = (
     'spec.evictionResponders', 'spec.schedulingGroup', '.bindMountOptions',
     'grpc.mode', 'httpGet.protocol', 'items[].user', '.defaultUser',
     'emptyDir.mode', 'serviceAccountToken.user')
 
 
 def differences(schema, model, path=''):
-    """Fields that only the schema, or only the model has, and wrong types.
+    """List fields that only the schema or only the model has, and wrong types.
 
     :param model: name of a class of the client.
     """
@@ -29,7 +29,7 @@ def differences(schema, model, path=''):
     theirs = {names[key]: kind for key, kind in types.items()}
     ours = schema.get('properties', {})
     for name in ours.keys() ^ theirs.keys():
-        if not f'{path}.{name}'.endswith(NEWER):
+        if not f'{path}.{name}'.endswith(NEW_IN_1_37):
             found.append((path, name))
     for name in ours.keys() & theirs.keys():
         found += _differences(ours[name], theirs[name], f'{path}.{name}')
@@ -58,17 +58,17 @@ def _differences(schema, kind, path):
     return differences(schema, kind, path)
 
 
-class SchemasTestCase(base.BaseTestCase):
+class PodSchemasTestCase(base.BaseTestCase):
 
     def test_pods_have_the_fields_of_kubernetes(self):
         self.assertEqual([], differences(pod_schemas.SPEC, 'V1PodSpec',
                                          'spec'))
 
-    def test_services_have(self):
+    def test_services_have_the_fields_of_kubernetes(self):
         spec = services.SCHEMA['properties']['spec']
         self.assertEqual([], differences(spec, 'V1ServiceSpec'))
 
-    def test_workloads_have(self):
+    def test_workloads_have_the_fields_of_kubernetes(self):
         for kind, model in ((workload_kinds.DEPLOYMENT, 'V1DeploymentSpec'),
                             (workload_kinds.REPLICA_SET, 'V1ReplicaSetSpec')):
             spec = dict(kind.schema['properties']['spec'])
@@ -78,7 +78,7 @@ class SchemasTestCase(base.BaseTestCase):
             with self.subTest(kind.kind):
                 self.assertEqual([], differences(spec, model))
 
-    def test_when_images_are_pulled(self):
+    def test_default_image_pull_policy(self):
         for image, wanted in (
                 ('a', 'Always'), ('a:latest', 'Always'),
                 ('r.test:5000/a', 'Always'), ('a:1', 'IfNotPresent'),

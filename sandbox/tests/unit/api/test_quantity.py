@@ -24,7 +24,7 @@ class QuantityTest(base.BaseTestCase):
                               ('100m', fractions.Fraction(1, 10))):
             self.assertEqual(wanted, quantity.value(given), given)
 
-    def test_what_is_none(self):
+    def test_rejects_invalid_quantities(self):
         for given in ('plenty', '', '5X', '-', '1 Gi', '1e99999', '1' * 99):
             self.assertRaises(quantity.QuantityError, quantity.canonical,
                               given)

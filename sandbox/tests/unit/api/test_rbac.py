@@ -12,7 +12,7 @@ A = attributes.Attributes
 
 
 def rule(verbs, groups='', resources='', names='', paths=''):
-    """A rule from words; a group of ``-`` is the core."""
+    """Make a rule from space-separated words; ``-`` is the core group."""
     found = {'verbs': verbs.split()}
     for name, words in (('apiGroups', groups), ('resources', resources),
                         ('resourceNames', names), ('nonResourceURLs', paths)):
@@ -21,7 +21,7 @@ def rule(verbs, groups='', resources='', names='', paths=''):
     return found
 
 
-#: rule, what, whether it is allowed
+#: (rule, attributes, whether it allows them)
 RULES = (
     (rule('get', '-', 'pods'), A('get', '', 'pods', '', 'n', 'a'), True),
     (rule('get', '-', 'pods'), A('list', '', 'pods', '', 'n'), False),
@@ -46,7 +46,7 @@ RULES = (
     (rule('get', paths='*'), A('get', path='/x'), True),
     (rule('get', paths='*'), A('get', '', 'pods'), False))
 
-#: rules that one has, rules that are to be granted, what is missing
+#: (held rules, rules to grant, missing permissions)
 ESCALATIONS = (
     ([rule('*', '*', '*')], [rule('get', '-', 'pods', 'a')], []),
     ([rule('get list', '-', 'pods secrets')], [rule('get', '-', 'pods'),
@@ -69,13 +69,13 @@ ESCALATIONS = (
 
 class RuleTestCase(unittest.TestCase):
 
-    def test_rules(self):
+    def test_rule_allows_request(self):
         for one, wanted, allowed in RULES:
             with self.subTest(rule=one, wanted=wanted):
                 self.assertIs(allowed,
                               rbac.Rule.compile(one).allows(wanted))
 
-    def test_escalations(self):
+    def test_missing_permissions_of_escalation(self):
         for held, wanted, missing in ESCALATIONS:
             with self.subTest(held=held, wanted=wanted):
                 self.assertEqual(missing, escalation.missing(
@@ -105,51 +105,51 @@ class AuthorizerTestCase(unittest.TestCase):
         self.get = A('get', '', 'pods', '', 'default', 'a')
         self.jane = auth.User('jane', ('team',))
 
-    def may(self, user=None, wanted=None):
+    def decide(self, user=None, wanted=None):
         return self.access.decide(user or self.jane, wanted or self.get)
 
     def role(self, rules, name='reader'):
         self.store.create(roles.ROLE, named(name, ns='default', rules=rules))
 
-    def test_nobody_may_anything_but_masters(self):
-        self.assertEqual((False, ''), self.may())
-        self.assertEqual((True, ''), self.may(
+    def test_only_masters_need_no_role(self):
+        self.assertEqual((False, ''), self.decide())
+        self.assertEqual((True, ''), self.decide(
             auth.User('x', (auth.MASTERS,))))
 
-    def test_a_role_is_good_in_its_namespace(self):
+    def test_role_is_limited_to_its_namespace(self):
         self.role([rule('get', '-', 'pods')])
         self.store.create(roles.ROLE_BINDING, bind(
             'b', 'reader', ('User', 'jane'), ns='default'))
         self.assertEqual(
             (True, 'RBAC: allowed by RoleBinding "b/default" of Role '
-             '"reader" to User "jane"'), self.may())
+             '"reader" to User "jane"'), self.decide())
         for other in ('', 'kube-system'):
-            self.assertFalse(self.may(wanted=A(
+            self.assertFalse(self.decide(wanted=A(
                 'get', '', 'pods', '', other, 'a'))[0])
 
-    def test_every_change_counts_at_once(self):
-        self.assertFalse(self.may()[0])
+    def test_changes_take_effect_at_once(self):
+        self.assertFalse(self.decide()[0])
         self.store.create(roles.ROLE_BINDING, bind(
             'b', 'reader', ('Group', 'team'), ns='default'))
         self.assertEqual(
             (False, 'RBAC: role.rbac.authorization.k8s.io "reader" not '
-             'found'), self.may())
+             'found'), self.decide())
         self.role([rule('list', '-', 'pods')])
-        self.assertFalse(self.may()[0])
+        self.assertFalse(self.decide()[0])
         self.store.change(roles.ROLE, 'default', 'reader', lambda obj:
                           obj.update(rules=[rule('get', '-', 'pods')]))
-        self.assertTrue(self.may()[0])
+        self.assertTrue(self.decide()[0])
         self.store.change(roles.ROLE_BINDING, 'default', 'b', lambda obj:
                           obj.update(subjects=[]))
-        self.assertFalse(self.may()[0])
+        self.assertFalse(self.decide()[0])
         self.store.change(
             roles.ROLE_BINDING, 'default', 'b', lambda obj: obj.update(
                 subjects=[{'kind': 'User', 'name': 'jane'}]))
-        self.assertTrue(self.may()[0])
+        self.assertTrue(self.decide()[0])
         self.store.delete(roles.ROLE, 'default', 'reader')
-        self.assertFalse(self.may()[0])
+        self.assertFalse(self.decide()[0])
 
-    def test_accounts_and_cluster_roles(self):
+    def test_cluster_roles_of_service_accounts(self):
         user = auth.account_user('default', 'bmc')
         self.store.create(roles.CLUSTER_ROLE, named(
             'all', rules=[rule('get', '-', 'pods'),
@@ -158,35 +158,35 @@ class AuthorizerTestCase(unittest.TestCase):
             'b', 'all', ('ServiceAccount', 'bmc'), ns='kube-system',
             kind='ClusterRole'))
         inside = A('get', '', 'pods', '', 'kube-system', 'a')
-        self.assertTrue(self.may(user, inside)[0])
-        self.assertFalse(self.may(user)[0])
-        self.assertFalse(self.may(auth.account_user(
+        self.assertTrue(self.decide(user, inside)[0])
+        self.assertFalse(self.decide(user)[0])
+        self.assertFalse(self.decide(auth.account_user(
             'kube-system', 'bmc'), inside)[0])
-        self.assertFalse(self.may(user, A('get', path='/metrics'))[0])
+        self.assertFalse(self.decide(user, A('get', path='/metrics'))[0])
         self.store.create(roles.CLUSTER_ROLE_BINDING, bind(
             'c', 'all', ('ServiceAccount', 'bmc'), kind='ClusterRole'))
         self.assertEqual(
             (True, 'RBAC: allowed by ClusterRoleBinding "c" of ClusterRole '
-             '"all" to ServiceAccount "bmc/default"'), self.may(user))
-        self.assertTrue(self.may(user, A('get', path='/metrics'))[0])
+             '"all" to ServiceAccount "bmc/default"'), self.decide(user))
+        self.assertTrue(self.decide(user, A('get', path='/metrics'))[0])
 
-    def test_roles_made_of_others(self):
+    def test_aggregated_cluster_roles(self):
         view = A('list', 'example.test', 'things', '', 'default')
         self.store.create(roles.ROLE_BINDING, bind(
             'b', 'view', ('User', 'jane'), ns='default', kind='ClusterRole'))
-        self.assertFalse(self.may(wanted=view)[0])
+        self.assertFalse(self.decide(wanted=view)[0])
         part = named('things', rules=[rule('list', 'example.test',
                                            'things')])
         part['metadata']['labels'] = {
             'rbac.authorization.k8s.io/aggregate-to-view': 'true'}
         self.store.create(roles.CLUSTER_ROLE, part)
         self.settle()
-        self.assertTrue(self.may(wanted=view)[0])
+        self.assertTrue(self.decide(wanted=view)[0])
         for name in ('edit', 'admin'):
             self.assertIn(part['rules'][0], self.store.get(
                 roles.CLUSTER_ROLE, '', name)['rules'])
-        self.assertFalse(self.may(wanted=A(
+        self.assertFalse(self.decide(wanted=A(
             'get', '', 'secrets', '', 'default', 'x'))[0])
         self.store.delete(roles.CLUSTER_ROLE, '', 'things')
         self.settle()
-        self.assertFalse(self.may(wanted=view)[0])
+        self.assertFalse(self.decide(wanted=view)[0])

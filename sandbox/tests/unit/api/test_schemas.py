@@ -11,12 +11,12 @@ def objects(**properties):
 
 class SchemaTestCase(unittest.TestCase):
 
-    def said(self, schema, value):
+    def messages(self, schema, value):
         return [str(c) for c in schemas.causes(
             objects(x=schema), {'spec': {'x': value}})]
 
-    def test_sentences(self):
-        # (schema, value, what is said of it)
+    def test_messages_of_violations(self):
+        # (schema, value, message)
         for schema, value, wanted in (
                 ({'type': 'integer'}, 'a', 'spec.x: Invalid value: "string":'
                  ' spec.x in body must be of type integer: "string"'),
@@ -65,9 +65,9 @@ class SchemaTestCase(unittest.TestCase):
                 ({'x-kubernetes-int-or-string': True}, [], 'spec.x: Invalid '
                  'value: "array": spec.x in body must be of type '
                  'integer,string: "array"')):
-            self.assertEqual([wanted], self.said(schema, value))
+            self.assertEqual([wanted], self.messages(schema, value))
 
-    def test_what_is_allowed(self):
+    def test_valid_values(self):
         for schema, value in (
                 ({'type': 'integer'}, 1.0), ({'type': 'number'}, 1),
                 ({'type': 'string', 'nullable': True}, None),
@@ -75,11 +75,11 @@ class SchemaTestCase(unittest.TestCase):
                 ({'x-kubernetes-int-or-string': True}, 1),
                 ({'type': 'string', 'format': 'date-time'},
                  '2026-01-01T00:00:00Z'),
-                # Go's regular expressions are not all Python's.
+                # Some regular expressions of Go are invalid in Python.
                 ({'type': 'string', 'pattern': r'\z(?<'}, 'x')):
-            self.assertEqual([], self.said(schema, value))
+            self.assertEqual([], self.messages(schema, value))
 
-    def test_pruning(self):
+    def test_prunes_unknown_fields(self):
         schema = objects(
             a={'type': 'object', 'properties': {'b': {'type': 'string'}}},
             keep={'type': 'object',
@@ -102,7 +102,7 @@ class SchemaTestCase(unittest.TestCase):
         self.assertEqual({'other', 'spec.a.c', 'spec.free.q.c',
                           'spec.list[1].c'}, set(unknown))
 
-    def test_defaults(self):
+    def test_fills_in_defaults(self):
         schema = objects(
             a={'type': 'string', 'default': 'x'},
             o={'type': 'object', 'default': {'p': 1}, 'properties': {

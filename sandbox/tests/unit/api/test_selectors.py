@@ -15,7 +15,7 @@ class SelectorTestCase(unittest.TestCase):
     def matches(self, labels='', fields=''):
         return selectors.Selector(labels, fields, base.thing()).matches(OBJ)
 
-    def test_labels(self):
+    def test_label_selectors(self):
         for text, wanted in (
                 ('x=y', True), ('x==y', True), ('x = y', True),
                 ('x!=y', False), ('z!=y', True), ('x=z', False),
@@ -28,7 +28,7 @@ class SelectorTestCase(unittest.TestCase):
                 ('x in (y, w),n=6', False), (' ', True)):
             self.assertEqual(wanted, self.matches(text), text)
 
-    def test_fields(self):
+    def test_field_selectors(self):
         for text, wanted in (
                 ('metadata.name=a', True), ('metadata.name!=a', False),
                 ('metadata.name==b', False), ('spec.colour=red', True),
@@ -36,7 +36,7 @@ class SelectorTestCase(unittest.TestCase):
                 ('metadata.namespace=', True)):
             self.assertEqual(wanted, self.matches(fields=text), text)
 
-    def test_what_cannot_be_read(self):
+    def test_rejects_invalid_selectors(self):
         for labels, fields in (('x=y=z', ''), ('x in y', ''), ('=', ''),
                                ('a b', ''), ('x>y', ''), ('x,', ''),
                                ('', 'metadata.name'), ('', 'spec.size=1')):

@@ -14,13 +14,13 @@ class StoreTestCase(unittest.TestCase):
         self.store = self.server.store
         self.kind = self.server.kinds.find('example.test', 'v1', 'things')
 
-    def refused(self, code, call, *args, **kwargs):
+    def assert_error(self, code, call, *args, **kwargs):
         with self.assertRaises(errors.ApiError) as caught:
             call(*args, **kwargs)
         self.assertEqual(code, caught.exception.code, caught.exception)
         return caught.exception
 
-    def test_what_is_given_and_handed_out_is_not_shared(self):
+    def test_copies_objects(self):
         given = base.make(free={'a': []})
         made = self.store.create(self.kind, given)
         given['spec']['free']['a'].append(1)
@@ -30,7 +30,7 @@ class StoreTestCase(unittest.TestCase):
             'free']['a'].append(2))
         self.assertEqual(seen, made)
 
-    def test_the_version_goes_up_with_each_write(self):
+    def test_resource_version_increases_with_each_write(self):
         first = self.store.create(self.kind, base.make())
         second = self.store.change(self.kind, 'default', 'a',
                                    lambda o: o['spec'].update(size=2))
@@ -39,7 +39,7 @@ class StoreTestCase(unittest.TestCase):
         self.assertEqual(second['metadata']['resourceVersion'],
                          str(self.store.version))
 
-    def test_hooks_come_in_order_and_may_refuse(self):
+    def test_hooks_run_in_order_and_may_refuse(self):
         calls = []
 
         def hook(name):
@@ -54,34 +54,34 @@ class StoreTestCase(unittest.TestCase):
         self.store.create(self.kind, base.make())
         self.store.change(self.kind, 'default', 'a', lambda o: o.update(
             status={'phase': 'x'}), subresource='status')
-        self.refused(400, self.store.delete, self.kind, 'default', 'a')
+        self.assert_error(400, self.store.delete, self.kind, 'default', 'a')
         self.assertEqual(
             [(n, *what) for what in (('CREATE', ''), ('UPDATE', 'status'),
                                      ('DELETE', ''))
              for n in ('mutate', 'validate')], calls)
         self.assertTrue(self.store.find(self.kind, 'default', 'a'))
 
-    def test_a_refused_write_changes_nothing(self):
+    def test_refused_write_changes_nothing(self):
         self.store.create(self.kind, base.make())
         version = self.store.version
-        self.refused(422, self.store.change, self.kind, 'default', 'a',
-                     lambda o: o['spec'].update(size=0))
+        self.assert_error(422, self.store.change, self.kind, 'default', 'a',
+                          lambda o: o['spec'].update(size=0))
         self.assertEqual(version, self.store.version)
         self.assertEqual(1, self.store.get(self.kind, 'default', 'a')[
             'spec']['size'])
 
-    def test_listeners_hear_events_in_order(self):
-        heard = []
+    def test_listeners_get_events_in_order(self):
+        events = []
 
         def first(type_, obj, old):
-            heard.append(('first', type_, obj['spec']['size'],
+            events.append(('first', type_, obj['spec']['size'],
                           old and old['spec']['size']))
             if obj['spec']['size'] == 1:
                 self.store.change(self.kind, 'default', 'a', lambda o:
                                   o['spec'].update(size=2))
 
         def second(type_, obj, old):
-            heard.append(('second', type_, obj['spec']['size'],
+            events.append(('second', type_, obj['spec']['size'],
                           old and old['spec']['size']))
         self.store.subscribe(self.kind, first)
         end = self.store.subscribe(self.kind, second)
@@ -89,28 +89,28 @@ class StoreTestCase(unittest.TestCase):
         self.assertEqual([
             ('first', 'ADDED', 1, None), ('second', 'ADDED', 1, None),
             ('first', 'MODIFIED', 2, 1), ('second', 'MODIFIED', 2, 1)],
-            heard)
+            events)
         end()
         self.store.delete(self.kind, 'default', 'a')
-        self.assertEqual(('first', 'DELETED', 2, 2), heard[-1])
+        self.assertEqual(('first', 'DELETED', 2, 2), events[-1])
 
-    def test_a_listener_that_fails_harms_nobody(self):
-        heard = []
+    def test_exception_in_listener_does_not_affect_others(self):
+        events = []
 
         def bad(*event):
             raise RuntimeError
         self.store.subscribe(self.kind, bad)
-        self.store.subscribe(self.kind, lambda *e: heard.append(e))
+        self.store.subscribe(self.kind, lambda *e: events.append(e))
         with self.assertLogs('kubevirt_sandbox.api.store'):
             self.store.create(self.kind, base.make())
-        self.assertEqual(1, len(heard))
+        self.assertEqual(1, len(events))
 
-    def test_identity_of_what_is_written(self):
+    def test_update_keeps_identity(self):
         made = self.store.create(self.kind, base.make())
         other = json_copy.copy(made)
         other['metadata']['uid'] = 'other'
         del other['metadata']['resourceVersion']
-        self.refused(409, self.store.update, self.kind, other)
+        self.assert_error(409, self.store.update, self.kind, other)
         other = json_copy.copy(made)
         other['metadata'].update(creationTimestamp='x', generation=99)
         other['spec']['size'] = 2
@@ -119,7 +119,7 @@ class StoreTestCase(unittest.TestCase):
                          new['metadata']['creationTimestamp'])
         self.assertEqual(2, new['metadata']['generation'])
 
-    def test_names_and_labels(self):
+    def test_rejects_invalid_metadata(self):
         for change in ({'name': 'A'}, {'name': 'a_b'}, {'name': ''},
                        {'name': 'a' * 254}, {'labels': {'a b': 'c'}},
                        {'labels': {'a': 'b c'}},
@@ -127,15 +127,15 @@ class StoreTestCase(unittest.TestCase):
                        {'ownerReferences': [{'name': 'x'}]}):
             obj = base.make()
             obj['metadata'].update(change)
-            self.refused(422, self.store.create, self.kind, obj)
+            self.assert_error(422, self.store.create, self.kind, obj)
         for change in ({'labels': {'a': 1}}, {'labels': []},
                        {'finalizers': 'x'}, {'name': 1},
                        {'resourceVersion': '5'}):
             obj = base.make()
             obj['metadata'].update(change)
-            self.refused(400, self.store.create, self.kind, obj)
+            self.assert_error(400, self.store.create, self.kind, obj)
 
-    def test_deletion_marks_and_counts(self):
+    def test_deletion_with_finalizer(self):
         obj = base.make()
         obj['metadata']['finalizers'] = ['example.test/f']
         self.store.create(self.kind, obj)
@@ -151,7 +151,7 @@ class StoreTestCase(unittest.TestCase):
                           lambda o: o['metadata'].pop('finalizers'))
         self.assertIsNone(self.store.find(self.kind, 'default', 'a'))
 
-    def test_a_finalizer_let_go_through_the_status_does_not(self):
+    def test_status_update_keeps_finalizers(self):
         obj = base.make()
         obj['metadata']['finalizers'] = ['example.test/f']
         self.store.create(self.kind, obj)
@@ -182,7 +182,7 @@ class CoreTestCase(unittest.TestCase):
         return self.store.create(kind, {'metadata': {
             'name': 'x', 'namespace': 'default'}, **more})
 
-    def test_texts_of_a_secret_are_encoded(self):
+    def test_encodes_string_data_of_secret(self):
         made = self.create(core.SECRET, stringData={'a': 'b'})
         self.assertEqual({'a': 'Yg=='}, made['data'])
         self.assertEqual('Opaque', made['type'])
@@ -191,7 +191,7 @@ class CoreTestCase(unittest.TestCase):
                           {'metadata': {'name': 'y', 'namespace': 'default'},
                            'data': {'a': 'no base64!'}})
 
-    def test_a_service_gets_an_address_and_keeps_it(self):
+    def test_service_keeps_its_cluster_ip(self):
         made = self.create(core.SERVICE, spec={'ports': [{'port': 80}]})
         address = made['spec']['clusterIP']
         self.assertTrue(address.startswith('10.96.'))
@@ -201,7 +201,7 @@ class CoreTestCase(unittest.TestCase):
             lambda o: o['spec'].pop('clusterIP'))
         self.assertEqual(address, made['spec']['clusterIP'])
 
-    def test_events_have_two_forms(self):
+    def test_events_of_both_api_groups(self):
         self.create(core.EVENT, involvedObject={'kind': 'Thing',
                                                 'name': 'a'},
                     message='hello', count=3)
@@ -218,7 +218,7 @@ class CoreTestCase(unittest.TestCase):
                                 field_selector='involvedObject.name=b')
         self.assertEqual(['other'], [e['message'] for e in found])
 
-    def test_values_of_wrong_types_are_refused_before_any_hook(self):
+    def test_rejects_wrong_types_before_hooks(self):
         for kind, more in (
                 (core.SECRET, {'stringData': {'a': 1}}),
                 (core.SECRET, {'data': []}),
@@ -230,7 +230,7 @@ class CoreTestCase(unittest.TestCase):
             self.assertEqual(400, caught.exception.code)
             self.assertIn('cannot unmarshal', caught.exception.message)
 
-    def test_nulls_are_nothing_in_kinds_of_kubernetes(self):
+    def test_omits_null_in_builtin_kinds(self):
         made = self.create(core.CONFIG_MAP, data={'a': 'b'},
                            binaryData=None)
         self.assertNotIn('binaryData', made)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever watches knows what is there, however often the watch breaks."""
+"""Clients that list and watch see all changes, even if watches break."""
 import asyncio
 import json
 import random
@@ -13,7 +13,7 @@ PATH = '/api/v1/namespaces/default/configmaps'
 
 
 class Follower:
-    """A client's copy of what it watches, kept by list and watch."""
+    """A client's copy of objects, kept up to date by list and watch."""
 
     def __init__(self, client, selector):
         self._client = client
@@ -45,7 +45,7 @@ class Follower:
         obj = event['object']
         name, new = obj['metadata']['name'], obj['metadata'][
             'resourceVersion']
-        # Every change comes once, and in its order.
+        # Every change arrives once, and in order.
         assert int(new) > int(version), (event, version)
         assert (name in self.state) == (event['type'] != 'ADDED'), event
         if event['type'] == 'DELETED':
@@ -72,7 +72,7 @@ class ConsistencyTestCase(base.ServerTestCase):
         if dice.random() < 0.2:
             await asyncio.sleep(0)
 
-    async def test_it(self):
+    async def test_clients_follow_all_changes_across_broken_watches(self):
         dice = random.Random(5)
         followers = [Follower(self.client, s) for s in ('', 'l=x', 'l!=x')]
         tasks = [asyncio.ensure_future(f.follow()) for f in followers]

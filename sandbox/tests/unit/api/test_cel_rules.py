@@ -3,7 +3,7 @@ import unittest
 
 from kubevirt_sandbox.api import cel_rules
 
-LEAF = {'type': 'string'}
+STRING = {'type': 'string'}
 
 
 def ruled(rule, **fields):
@@ -11,48 +11,48 @@ def ruled(rule, **fields):
             'x-kubernetes-validations': [{'rule': rule}]}
 
 
-# schema, new, old, what is said of it
+# (schema, new, old, messages)
 CASES = (
-    (ruled('self.a == "x"', a=LEAF), {'a': 'x'}, None, []),
-    (ruled('self.a == "x"', a=LEAF), {'a': 'y'}, None,
+    (ruled('self.a == "x"', a=STRING), {'a': 'x'}, None, []),
+    (ruled('self.a == "x"', a=STRING), {'a': 'y'}, None,
      ['<nil>: Invalid value: "object": failed rule: self.a == "x"']),
-    # Names that CEL keeps for itself, and letters that it has not.
-    (ruled('self.__namespace__ == self.b__dash__c', namespace=LEAF,
-           **{'b-c': LEAF}), {'namespace': 'x', 'b-c': 'x'}, None, []),
-    # In a map nothing is escaped.
-    ({'type': 'object', 'additionalProperties': LEAF,
+    # Reserved words and characters of CEL are escaped.
+    (ruled('self.__namespace__ == self.b__dash__c', namespace=STRING,
+           **{'b-c': STRING}), {'namespace': 'x', 'b-c': 'x'}, None, []),
+    # Keys of a map are not escaped.
+    ({'type': 'object', 'additionalProperties': STRING,
       'x-kubernetes-validations': [{'rule': '"a-b" in self'}]},
      {'a-b': ''}, None, []),
-    # What changes: not asked when there was nothing.
-    (ruled('self.a == oldSelf.a', a=LEAF), {'a': 'x'}, None, []),
-    (ruled('self.a == oldSelf.a', a=LEAF), {'a': 'x'}, {'a': 'x'}, []),
-    (ruled('self.a == oldSelf.a', a=LEAF), {'a': 'x'}, {'a': 'y'},
+    # Transition rules apply only if there was a value.
+    (ruled('self.a == oldSelf.a', a=STRING), {'a': 'x'}, None, []),
+    (ruled('self.a == oldSelf.a', a=STRING), {'a': 'x'}, {'a': 'x'}, []),
+    (ruled('self.a == oldSelf.a', a=STRING), {'a': 'x'}, {'a': 'y'},
      ['<nil>: Invalid value: "object": failed rule: self.a == oldSelf.a']),
-    # Below.
-    ({'properties': {'o': ruled('has(self.a)', a=LEAF)}}, {'o': {}}, None,
+    # Rules of nested schemas.
+    ({'properties': {'o': ruled('has(self.a)', a=STRING)}}, {'o': {}}, None,
      ['o: Invalid value: "object": failed rule: has(self.a)']),
-    ({'properties': {'l': {'items': ruled('has(self.a)', a=LEAF)}}},
+    ({'properties': {'l': {'items': ruled('has(self.a)', a=STRING)}}},
      {'l': [{'a': 'x'}, {}]}, None,
      ['l[1]: Invalid value: "object": failed rule: has(self.a)']),
-    # A rule that fails is no rule that holds.
-    (ruled('self.a == "x"', a=LEAF), {}, None,
+    # An error in a rule is a violation.
+    (ruled('self.a == "x"', a=STRING), {}, None,
      ['<nil>: Invalid value: "object": \'a\' evaluating rule: '
       'self.a == "x"']),
-    # One that says neither yes nor no, too.
-    (ruled('self.a', a=LEAF), {'a': 'x'}, None,
+    # A result that is no boolean is a violation.
+    (ruled('self.a', a=STRING), {'a': 'x'}, None,
      ['<nil>: Invalid value: "object": failed rule: self.a']),
 )
 
 
-class RulesTestCase(unittest.TestCase):
+class CelRulesTestCase(unittest.TestCase):
 
-    def test_cases(self):
+    def test_causes_of_violated_rules(self):
         for schema, new, old, said in CASES:
             with self.subTest(schema=schema, new=new, old=old):
                 self.assertEqual(
                     said, [str(c) for c in cel_rules.causes(schema, new, old)])
 
-    def test_a_message_is_said(self):
+    def test_message_and_reason_of_rule(self):
         schema = ruled('false')
         schema['x-kubernetes-validations'][0].update(
             message='no', reason='FieldValueForbidden')
@@ -61,7 +61,7 @@ class RulesTestCase(unittest.TestCase):
                           'Invalid value: "object": no'),
                          (cause.reason, cause.message))
 
-    def test_what_is_no_rule(self):
+    def test_reports_invalid_rules(self):
         schema = {'properties': {'o': ruled('self ==== 1')}}
         self.assertEqual(
             ['properties[o].x-kubernetes-validations[0].rule'],

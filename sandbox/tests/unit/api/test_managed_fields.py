@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Field ownership; the cases follow structured-merge-diff's own."""
+"""Server-side apply; the cases follow those of structured-merge-diff."""
 import unittest
 
 from kubevirt_sandbox.api import core
@@ -17,17 +17,17 @@ class FieldSetTestCase(unittest.TestCase):
     PATHS = {('f:a',), ('f:a', 'f:b'), ('f:c', 'f:d'),
              ('f:l', 'k:{"name":"x"}'), ('f:l', 'k:{"name":"x"}', 'f:n'),
              ('f:s', 'v:"t"')}
-    WIRE = {'f:a': {'.': {}, 'f:b': {}}, 'f:c': {'f:d': {}},
-            'f:l': {'k:{"name":"x"}': {'.': {}, 'f:n': {}}},
-            'f:s': {'v:"t"': {}}}
+    ENCODED = {'f:a': {'.': {}, 'f:b': {}}, 'f:c': {'f:d': {}},
+               'f:l': {'k:{"name":"x"}': {'.': {}, 'f:n': {}}},
+               'f:s': {'v:"t"': {}}}
 
-    def test_both_ways(self):
-        self.assertEqual(self.WIRE, fieldsets.encode(sorted(self.PATHS)))
-        self.assertEqual(self.WIRE, fieldsets.encode(
+    def test_encode_and_decode(self):
+        self.assertEqual(self.ENCODED, fieldsets.encode(sorted(self.PATHS)))
+        self.assertEqual(self.ENCODED, fieldsets.encode(
             sorted(self.PATHS, reverse=True)))
-        self.assertEqual(self.PATHS, fieldsets.decode(self.WIRE))
+        self.assertEqual(self.PATHS, fieldsets.decode(self.ENCODED))
 
-    def test_removal_leaves_exactly_the_rest(self):
+    def test_remove_keeps_other_paths(self):
         for path in self.PATHS:
             tree = fieldsets.encode(self.PATHS)
             self.assertTrue(fieldsets.has(tree, path))
@@ -36,16 +36,16 @@ class FieldSetTestCase(unittest.TestCase):
             self.assertEqual(self.PATHS - {path}, fieldsets.decode(tree))
             self.assertFalse(fieldsets.remove(tree, path))
 
-    def test_what_is_no_set(self):
+    def test_decode_rejects_invalid_sets(self):
         for tree in ({'x': {}}, {'f:a': 1}, []):
             self.assertRaises(ValueError, fieldsets.decode, tree)
 
-    def test_text(self):
+    def test_text_of_a_path(self):
         self.assertEqual('.l[a="x",b=1].n[="t"][0]', fieldsets.text(
             ('f:l', 'k:{"b":1,"a":"x"}', 'f:n', 'v:"t"', 'i:0')))
 
 
-class MergingTestCase(unittest.TestCase):
+class MergeTestCase(unittest.TestCase):
 
     def setUp(self):
         self.shape = merge_schema.Shape(base.SCHEMA, True)
@@ -56,7 +56,7 @@ class MergingTestCase(unittest.TestCase):
     def ports(self, *names, **more):
         return {'ports': [{'name': n, **more} for n in names]}
 
-    def test_lists(self):
+    def test_merges_lists_by_type(self):
         self.assertEqual({'order': ['c']}, self.merge(
             {'order': ['a', 'b']}, {'order': ['c']}))
         self.assertEqual({'tags': ['a', 'b', 'c']}, self.merge(
@@ -66,7 +66,7 @@ class MergingTestCase(unittest.TestCase):
             self.merge({'ports': [{'name': 'a', 'number': 1}]},
                        self.ports('a', 'b')))
 
-    def test_the_order_of_what_is_applied_wins(self):
+    def test_applied_order_of_list_entries_wins(self):
         for old, new, wanted in (
                 ('abc', 'ca', 'bca'), ('ab', 'cab', 'cab'),
                 ('ab', 'acb', 'acb'), ('abcd', 'db', 'acdb'),
@@ -75,13 +75,13 @@ class MergingTestCase(unittest.TestCase):
             self.assertEqual(wanted, ''.join(
                 p['name'] for p in got['ports']), (old, new))
 
-    def test_entries_that_cannot_be_told_apart(self):
+    def test_rejects_entries_with_equal_or_missing_keys(self):
         self.assertRaisesRegex(ValueError, 'duplicate', self.merge, {},
                                self.ports('a', 'a'))
         self.assertRaisesRegex(ValueError, 'omits all key fields',
                                self.merge, {}, {'ports': [{'number': 1}]})
 
-    def test_difference(self):
+    def test_compares_objects(self):
         found = merging.compare(
             self.shape,
             {'spec': {'size': 1, 'ports': [{'name': 'a', 'number': 1}],
@@ -110,7 +110,7 @@ class MergingTestCase(unittest.TestCase):
 
 class DefaultsTestCase(unittest.TestCase):
 
-    def test_what_is_filled_in_is_of_him_who_made_that_necessary(self):
+    def test_defaults_belong_to_the_manager_that_caused_them(self):
         store = base.cluster().store
         store.create(core.SERVICE, {
             'metadata': {'name': 'a', 'namespace': 'default'},
@@ -120,8 +120,7 @@ class DefaultsTestCase(unittest.TestCase):
             return lambda new: new['spec'].update(type=kind)
 
         for kind, has in (('NodePort', True), ('ClusterIP', False)):
-            # A type that is another takes a field away, and leaves word of
-            # it.
+            # Another type removes a field, but not its managed entry.
             live = store.change(core.SERVICE, 'default', 'a', become(kind),
                                 manager=kind)
             entries = {entry['manager']: entry['fieldsV1']['f:spec']
@@ -131,7 +130,7 @@ class DefaultsTestCase(unittest.TestCase):
         self.assertIn('f:internalTrafficPolicy', entries['maker'])
 
 
-class ManagersTestCase(unittest.TestCase):
+class ManagedFieldsTestCase(unittest.TestCase):
 
     def setUp(self):
         self.server = base.cluster()
@@ -156,7 +155,7 @@ class ManagersTestCase(unittest.TestCase):
         return {(m['manager'], m['operation']): m['fieldsV1']
                 for m in self.live()['metadata']['managedFields']}
 
-    def test_an_update_is_tracked(self):
+    def test_tracks_updates(self):
         self.store.create(self.kind, base.make(), manager='one')
         self.assertEqual(
             {('one', 'Update'): {'f:spec': {
@@ -170,7 +169,7 @@ class ManagersTestCase(unittest.TestCase):
                           o['spec'].pop('free', None), manager='three')
         self.assertNotIn(('three', 'Update'), self.owners())
 
-    def test_what_is_applied_no_longer_goes(self):
+    def test_removes_fields_no_longer_applied(self):
         self.apply('one', size=1, order=['x'], free={'a': 1, 'b': 2},
                    ports=[{'name': 'p', 'number': 1}, {'name': 'q'}])
         made = self.apply('one', size=1, free={'a': 1},
@@ -179,7 +178,7 @@ class ManagersTestCase(unittest.TestCase):
             {'size': 1, 'colour': 'red', 'free': {'a': 1},
              'ports': [{'name': 'q'}]}, made['spec'])
 
-    def test_nothing_of_the_metadata_is_applied_any_longer(self):
+    def test_removes_metadata_no_longer_applied(self):
         for labels in {'a': 'b'}, {}:
             config = base.make(size=1)
             config['metadata']['labels'] = labels
@@ -193,7 +192,7 @@ class ManagersTestCase(unittest.TestCase):
             self.assertEqual(labels, made['metadata'].get('labels', {}))
             self.assertEqual('a', made['metadata']['name'])
 
-    def test_what_another_owns_too_stays(self):
+    def test_keeps_fields_of_other_owners(self):
         self.apply('one', size=1, tags=['t'], free={'a': 1})
         self.apply('two', tags=['t', 'u'], free={'a': 1})
         made = self.apply('one', size=1)
@@ -203,32 +202,32 @@ class ManagersTestCase(unittest.TestCase):
         self.assertNotIn('tags', made['spec'])
         self.assertNotIn('free', made['spec'])
 
-    def test_an_entry_goes_with_its_owner(self):
+    def test_list_entry_ends_with_its_owner(self):
         self.apply('one', size=1, ports=[{'name': 'p'}])
         self.store.change(self.kind, 'default', 'a', lambda o: (
             o['spec']['ports'][0].update(number=5),
             o['spec']['ports'].append({'name': 'h'})), manager='hand')
         made = self.apply('one', size=1)
-        # That another set a field in it does not keep an entry.
+        # A field that another manager set in the entry does not keep it.
         self.assertEqual([{'name': 'h'}], made['spec']['ports'])
 
-    def test_same_value_is_shared_without_conflict(self):
+    def test_equal_values_are_shared_without_conflict(self):
         self.apply('one', size=1)
         self.apply('two', size=1)
         self.assertEqual({('one', 'Apply'), ('two', 'Apply')},
                          self.owners().keys())
-        self.refused(self.apply, 'two', size=2)
+        self.api_error(self.apply, 'two', size=2)
 
-    def refused(self, call, *args, **kwargs):
+    def api_error(self, call, *args, **kwargs):
         with self.assertRaises(errors.ApiError) as caught:
             call(*args, **kwargs)
         return caught.exception
 
-    def test_conflicts_with_an_updater_and_with_several(self):
+    def test_conflicts_with_several_managers(self):
         self.apply('one', size=1, colour='red')
         self.store.change(self.kind, 'default', 'a', lambda o: o[
             'spec'].update(size=3), manager='hand')
-        error = self.refused(self.apply, 'two', size=2, colour='green')
+        error = self.api_error(self.apply, 'two', size=2, colour='green')
         self.assertEqual(409, error.code)
         self.assertEqual(
             'Apply failed with 2 conflicts: conflicts with "hand" using '
@@ -239,19 +238,19 @@ class ManagersTestCase(unittest.TestCase):
         self.assertEqual({('two', 'Apply')}, self.owners().keys() - {
             ('one', 'Apply')})
 
-    def test_an_object_from_before_tracking(self):
+    def test_object_without_managed_fields(self):
         obj = self.store.create(self.kind, base.make(size=5))
-        # metadata.managedFields: [] switches tracking off.
+        # metadata.managedFields: [] disables tracking.
         obj = {**obj, 'metadata': {**obj['metadata'], 'managedFields': []}}
         self.store.update(self.kind, obj)
         self.assertNotIn('managedFields', self.live()['metadata'])
         self.store.change(self.kind, 'default', 'a', lambda o: o[
             'spec'].update(size=6), manager='x')
         self.assertNotIn('managedFields', self.live()['metadata'])
-        error = self.refused(self.apply, 'one', size=7)
+        error = self.api_error(self.apply, 'one', size=7)
         self.assertIn('before-first-apply', error.message)
 
-    def test_what_clients_write_into_managed_fields(self):
+    def test_ignores_invalid_managed_fields_of_clients(self):
         made = self.store.create(self.kind, base.make(), manager='one')
         entry = made['metadata']['managedFields'][0]
         for wrong in ({**entry, 'fieldsV1': {'x': 1}},
@@ -267,7 +266,7 @@ class ManagersTestCase(unittest.TestCase):
                 {**entry, 'manager': 'other'}])))
         self.assertEqual({('other', 'Update')}, self.owners().keys())
 
-    def test_admission_owns_nothing(self):
+    def test_changes_of_admission_have_no_owner(self):
         def mutate(admission):
             if admission.new:
                 admission.new['spec']['order'] = ['made']
@@ -276,7 +275,7 @@ class ManagersTestCase(unittest.TestCase):
         self.assertEqual(['made'], self.live()['spec']['order'])
         self.assertNotIn('f:order', self.owners()['one', 'Update']['f:spec'])
 
-    def test_too_many_updaters_are_merged(self):
+    def test_merges_oldest_of_many_update_entries(self):
         self.store.create(self.kind, base.make(), manager='m0')
         for number in range(1, 15):
             self.store.change(
@@ -292,7 +291,7 @@ class ManagersTestCase(unittest.TestCase):
         self.assertLessEqual({('f:spec', 'f:free', f'f:k{n}')
                               for n in range(1, 15)}, owned)
 
-    def test_kubectls_annotation_is_kept_up(self):
+    def test_updates_last_applied_annotation(self):
         obj = base.make()
         obj['metadata']['annotations'] = {managed_fields.LAST_APPLIED: '{}'}
         self.store.create(self.kind, obj, manager='kubectl')

@@ -27,7 +27,7 @@ def named(**expressions):
             for name, text in expressions.items()]
 
 
-# Policy, what is said of a thing of size 1 that jane makes
+# (policy, message when jane creates a Thing of size 1; None if allowed)
 CREATED = (
     (policy('true'), None),
     (policy('object.spec.size > 5'), 'failed expression: object.spec.size > '
@@ -37,16 +37,16 @@ CREATED = (
              '"not " + string(object.spec.size)'}), 'not 1'),
     (policy({'expression': 'false', 'message': 'no',
              'messageExpression': 'object.none'}), 'no'),
-    # The first that is refused is told.
+    # The message is that of the first failed validation.
     (policy('true', {'expression': 'false', 'message': 'a'},
             {'expression': 'false', 'message': 'b'}), 'a'),
-    # What cannot be told is refused, unless nobody minds.
+    # Errors deny the request unless failurePolicy is Ignore.
     (policy('object.spec.none == 1'), 'expression \'object.spec.none == 1\' '
      'resulted in error: \'none\''),
     (policy('object.spec.none == 1', failurePolicy='Ignore'), None),
     (policy('false', failurePolicy='Ignore'), 'failed expression: false'),
     (policy('object.spec.size'), 'failed expression: object.spec.size'),
-    # Who and what.
+    # User and request.
     (policy('request.userInfo.username != "jane"'), 'failed expression: '
      'request.userInfo.username != "jane"'),
     (policy('"friends" in request.userInfo.groups'), None),
@@ -55,7 +55,7 @@ CREATED = (
             'request.kind.kind == "Thing" && request.name == "a" && '
             'request.namespace == "default" && !request.dryRun && '
             'namespaceObject.metadata.name == "default"'), None),
-    # Conditions.
+    # Match conditions.
     (policy('false', matchConditions=named(
         a='request.userInfo.username == "joe"')), None),
     (policy('false', matchConditions=named(a='true', b='true')),
@@ -65,14 +65,14 @@ CREATED = (
      None),
     (policy('false', matchConditions=named(a='object.none'),
             failurePolicy='Ignore'), None),
-    # Variables: of each other, and only when they are asked for.
+    # Variables: may use earlier ones, and are evaluated when used.
     (policy('variables.b == 3', variables=named(
         a='object.spec.size', b='variables.a + 2', c='object.none')), None),
     (policy('variables.c', variables=named(c='object.none')),
      "expression 'variables.c' resulted in error: 'none'"),
     (policy('variables.a', variables=named(a='variables.a')),
      "expression 'variables.a' resulted in error: no such key: a"),
-    # What is meant.
+    # Match constraints.
     (policy('false', rule={'resources': ['*']}), 'failed expression: false'),
     (policy('false', rule={'resources': ['*/*']}),
      'failed expression: false'),
@@ -99,8 +99,8 @@ CREATED = (
         {'key': 'a', 'operator': 'Exists'}]}}), None),
 )
 
-# Wrong specs of policies, what is said of them
-WRONG = (
+# (invalid policy, message)
+INVALID = (
     (policy('1 +'), 'spec.validations[0].expression: Invalid value: "1 +": '
      'compilation failed'),
     (policy(''), 'spec.validations[0].expression: Required value'),
@@ -119,7 +119,7 @@ WRONG = (
 )
 
 
-class PolicingTestCase(unittest.TestCase):
+class AdmissionPolicyTestCase(unittest.TestCase):
 
     def setUp(self):
         self.kind = base.thing()
@@ -136,13 +136,13 @@ class PolicingTestCase(unittest.TestCase):
     def write(self, **more):
         return store.Write('m', JANE.name, identity=JANE, **more)
 
-    def refused(self, call, *args, **more):
+    def assert_refused(self, call, *args, **more):
         more.setdefault('write', self.write())
         with self.assertRaises(errors.ApiError) as caught:
             call(self.kind, *args, **more)
         return caught.exception
 
-    def test_what_is_created(self):
+    def test_policies_of_create(self):
         for made, said in CREATED:
             with self.subTest(policy=made['spec']):
                 self.setUp()
@@ -151,7 +151,7 @@ class PolicingTestCase(unittest.TestCase):
                     self.store.create(self.kind, base.make(),
                                       write=self.write())
                     continue
-                error = self.refused(self.store.create, base.make())
+                error = self.assert_refused(self.store.create, base.make())
                 self.assertEqual(
                     (422, 'Invalid', 'things.example.test "a" is forbidden: '
                      'ValidatingAdmissionPolicy \'p\' with binding \'b\' '
@@ -159,14 +159,14 @@ class PolicingTestCase(unittest.TestCase):
                     (error.code, error.reason, error.message))
                 self.assertIsNone(self.store.find(self.kind, 'default', 'a'))
 
-    def test_wrong_policies(self):
-        for made, said in WRONG:
+    def test_rejects_invalid_policies(self):
+        for made, said in INVALID:
             with self.subTest(policy=made['spec']):
                 with self.assertRaises(errors.ApiError) as caught:
                     self.store.create(admission_policies.POLICY, made)
                 self.assertIn(said, caught.exception.message)
 
-    def test_wrong_bindings(self):
+    def test_rejects_invalid_bindings(self):
         for spec, said in (
                 ({'validationActions': ['Deny']}, 'policyName'),
                 ({'policyName': 'p'}, 'validationActions'),
@@ -181,45 +181,46 @@ class PolicingTestCase(unittest.TestCase):
                         'metadata': {'name': 'b'}, 'spec': spec})
                 self.assertIn(said, caught.exception.message)
 
-    def test_changes(self):
+    def test_policy_of_updates(self):
         self.bind(policy('object.spec.size >= oldObject.spec.size',
                          rule={'operations': ['UPDATE']}))
         made = self.store.create(self.kind, base.make(size=5),
                                  write=self.write())
         self.store.update(self.kind, {**made, 'spec': {'size': 6}},
                           write=self.write())
-        self.refused(self.store.update, {**base.make(), 'spec': {'size': 5}})
-        # Through another door.
+        self.assert_refused(self.store.update,
+                            {**base.make(), 'spec': {'size': 5}})
+        # The policy does not match the status subresource.
         self.store.update(self.kind, {**base.make(), 'status': {
             'phase': 'a'}}, subresource='status', write=self.write())
 
-    def test_status(self):
+    def test_policy_of_status(self):
         self.bind(policy('object.status.phase != "a"',
                          rule={'resources': ['things/status']}))
         self.store.create(self.kind, base.make(), write=self.write())
-        self.refused(self.store.update, {**base.make(), 'status': {
+        self.assert_refused(self.store.update, {**base.make(), 'status': {
             'phase': 'a'}}, subresource='status')
 
-    def test_deletion(self):
+    def test_policy_of_deletion(self):
         self.bind(policy('object == null && oldObject.spec.size > 3',
                          rule={'operations': ['DELETE']}))
         for size in (1, 4):
             self.store.create(self.kind, base.make(f'a{size}', size=size),
                               write=self.write())
-        self.refused(self.store.delete, 'default', 'a1')
+        self.assert_refused(self.store.delete, 'default', 'a1')
         self.store.delete(self.kind, 'default', 'a4', write=self.write())
 
-    def test_reason(self):
+    def test_reason_of_validation(self):
         self.bind(policy({'expression': 'false', 'reason': 'Forbidden'}))
-        error = self.refused(self.store.create, base.make())
+        error = self.assert_refused(self.store.create, base.make())
         self.assertEqual((403, 'Forbidden'), (error.code, error.reason))
 
-    def test_a_dry_run_is_refused_as_well(self):
+    def test_policy_of_dry_run(self):
         self.bind(policy('!request.dryRun'))
-        self.refused(self.store.create, base.make(),
-                     write=self.write(dry_run=True))
+        self.assert_refused(self.store.create, base.make(),
+                            write=self.write(dry_run=True))
 
-    def test_warnings(self):
+    def test_warn_action(self):
         self.bind(policy('false', 'true', 'false'), 'Warn', 'Audit')
         write = self.write()
         self.store.create(self.kind, base.make(), write=write)
@@ -227,32 +228,32 @@ class PolicingTestCase(unittest.TestCase):
             ['Validation failed for ValidatingAdmissionPolicy \'p\' with '
              'binding \'b\': failed expression: false'] * 2, write.warnings)
 
-    def test_bindings_limit_it(self):
+    def test_binding_limits_policy(self):
         self.bind(policy('false'), matchResources={'objectSelector': {
             'matchLabels': {'a': 'b'}}})
         self.store.create(self.kind, base.make(), write=self.write())
         made = base.make('b')
         made['metadata']['labels'] = {'a': 'b'}
-        self.refused(self.store.create, made)
+        self.assert_refused(self.store.create, made)
 
-    def test_they_come_and_go(self):
+    def test_binding_takes_effect_and_ends(self):
         self.store.create(admission_policies.POLICY, policy('false'))
         self.store.create(self.kind, base.make('a'), write=self.write())
         self.store.create(admission_policies.BINDING, {
             'metadata': {'name': 'b'}, 'spec': {
                 'policyName': 'p', 'validationActions': ['Deny']}})
-        self.refused(self.store.create, base.make('b'))
+        self.assert_refused(self.store.create, base.make('b'))
         self.store.delete(admission_policies.BINDING, '', 'b')
         self.store.create(self.kind, base.make('b'), write=self.write())
 
-    def test_own_controllers_are_let_pass(self):
+    def test_writes_of_own_controllers_are_exempt(self):
         self.bind(policy('false', rule={'apiGroups': ['*'],
                                         'resources': ['*']}))
         self.store.create(self.kind, base.make())
         self.store.create(core.CONFIG_MAP, {'metadata': {
             'name': 'a', 'namespace': 'default'}})
 
-    def test_they_cannot_be_locked_out(self):
+    def test_policies_do_not_apply_to_policies(self):
         self.bind(policy('false', rule={
             'apiGroups': ['*'], 'resources': ['*'], 'operations': ['*']}))
         self.store.delete(admission_policies.POLICY,

@@ -6,7 +6,7 @@ from kubevirt_sandbox.api import errors
 from tests.unit.api import base
 
 
-class GarbageTestCase(unittest.TestCase):
+class GarbageCollectionTestCase(unittest.TestCase):
 
     def setUp(self):
         self.server = base.cluster()
@@ -31,14 +31,14 @@ class GarbageTestCase(unittest.TestCase):
     def names(self):
         return [o['metadata']['name'] for o in self.store.list(self.kind)]
 
-    def test_dependents_go_after_their_owner(self):
+    def test_deletes_dependents_of_deleted_owner(self):
         a = self.create('a')
         b = self.create('b', a)
         self.create('c', b)
         self.delete('a')
         self.assertEqual([], self.names())
 
-    def test_one_owner_left_is_enough(self):
+    def test_keeps_dependent_with_another_owner(self):
         a, b = self.create('a'), self.create('b')
         self.create('c', a, b)
         self.delete('a')
@@ -49,13 +49,13 @@ class GarbageTestCase(unittest.TestCase):
         self.delete('b')
         self.assertEqual([], self.names())
 
-    def test_one_that_comes_too_late_goes_as_well(self):
+    def test_deletes_dependent_created_after_deletion_of_owner(self):
         a = self.create('a')
         self.delete('a')
         self.create('b', a)
         self.assertEqual([], self.names())
 
-    def test_in_the_foreground_the_owner_waits(self):
+    def test_foreground_deletion_waits_for_blocking_dependents(self):
         a = self.create('a')
         self.create('b', a, finalizers=['example.test/f'],
                     blockOwnerDeletion=True)
@@ -72,7 +72,7 @@ class GarbageTestCase(unittest.TestCase):
         self.assertIn('deletionTimestamp', self.store.get(
             self.kind, 'default', 'c')['metadata'])
 
-    def test_orphans_stay(self):
+    def test_orphan_deletion_keeps_dependents(self):
         a = self.create('a')
         self.create('b', a)
         self.delete('a', 'Orphan')
@@ -94,19 +94,19 @@ class NamespaceTestCase(unittest.TestCase):
         obj['metadata'].update(namespace='mine', **meta)
         return obj
 
-    def refused(self, code, call, *args):
+    def assert_error(self, code, call, *args):
         with self.assertRaises(errors.ApiError) as caught:
             call(*args)
         self.assertEqual(code, caught.exception.code)
         return caught.exception.message
 
-    def test_it_is_furnished(self):
+    def test_new_namespace_has_default_account(self):
         made = self.store.get(core.NAMESPACE, '', 'mine')
         self.assertEqual({'phase': 'Active'}, made['status'])
         self.assertTrue(self.store.find(core.SERVICE_ACCOUNT, 'mine',
                                         'default'))
 
-    def test_it_takes_its_contents_with_it(self):
+    def test_deletes_objects_of_namespace(self):
         self.store.create(self.kind, self.thing())
         self.store.create(self.kind, base.make())
         self.store.delete(core.NAMESPACE, '', 'mine')
@@ -115,25 +115,25 @@ class NamespaceTestCase(unittest.TestCase):
         self.assertEqual(['default'], [o['metadata']['namespace'] for o in
                                        self.store.list(self.kind)])
 
-    def test_it_waits_for_finalizers_and_takes_nothing_new(self):
+    def test_terminating_namespace_rejects_new_objects(self):
         self.store.create(self.kind, self.thing(
             finalizers=['example.test/f']))
         self.store.delete(core.NAMESPACE, '', 'mine')
         self.server.settle()
         self.assertEqual('Terminating', self.store.get(
             core.NAMESPACE, '', 'mine')['status']['phase'])
-        message = self.refused(403, self.store.create, self.kind,
-                               self.thing(name='b'))
+        message = self.assert_error(403, self.store.create, self.kind,
+                                    self.thing(name='b'))
         self.assertIn('because it is being terminated', message)
         self.store.change(self.kind, 'mine', 'a',
                           lambda o: o['metadata'].pop('finalizers'))
         self.server.settle()
         self.assertIsNone(self.store.find(core.NAMESPACE, '', 'mine'))
 
-    def test_some_stay(self):
+    def test_system_namespaces_cannot_be_deleted(self):
         self.assertEqual(
             'namespaces "default" is forbidden: this namespace may not be '
-            'deleted', self.refused(403, self.store.delete, core.NAMESPACE,
-                                    '', 'default'))
-        self.refused(404, self.store.create, self.kind, {
+            'deleted', self.assert_error(
+                403, self.store.delete, core.NAMESPACE, '', 'default'))
+        self.assert_error(404, self.store.create, self.kind, {
             **base.make(), 'metadata': {'name': 'a', 'namespace': 'none'}})
