@@ -60,8 +60,7 @@ def check():
         request.max_content_length = MAX_BODY
     if not request.is_json:
         raise errors.RedfishError(415, messages.message(
-            'HeaderInvalid',
-            'Content-Type: %s' % (request.content_type or ''),
+            'HeaderInvalid', f"Content-Type: {request.content_type or ''}",
             resolution='Send application/json.'))
     try:
         body = request.get_json()

@@ -119,7 +119,7 @@ def _expand(name, value):
     levels = int(found[2] or 1)
     if not 1 <= levels <= MAX_LEVELS:
         raise _bad_request('QueryParameterOutOfRange', levels, '$levels',
-                           '1-%d' % MAX_LEVELS)
+                           f'1-{MAX_LEVELS}')
     return {'expand': found[1], 'levels': levels}
 
 

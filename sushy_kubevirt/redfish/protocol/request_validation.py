@@ -55,8 +55,8 @@ def check():
     environ = request.environ
     if request.method not in METHODS:
         raise errors.general_error(
-            501, 'The method %s is not implemented.'
-            % messages.truncate(request.method),
+            501, f'The method {messages.truncate(request.method)} is not '
+            'implemented.',
             f"Use one of {', '.join(METHODS)}.")
     version = environ.get('HTTP_ODATA_VERSION')
     if version is not None and version.strip() not in _VERSIONS:

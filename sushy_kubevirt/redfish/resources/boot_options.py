@@ -138,9 +138,9 @@ def apply(machine, chosen):
             mode=boot.Mode(mode) if mode else None, **more)
     flask.current_app.logger.info(
         'Boot of %s set to %s', machine.qualified_name,
-        ', '.join('%s=%s' % item for item in sorted(chosen.items())
+        ', '.join(f'{name}={value}' for name, value in sorted(chosen.items())
                   # The URI may contain a user and password.
-                  if item[0] != 'HttpBootUri') or 'HTTP')
+                  if name != 'HttpBootUri') or 'HTTP')
 
 
 # Boot options

@@ -291,8 +291,8 @@ def replace():
     if made.id != match[3]:
         _delete(machine, device, match[3])
     answer = responses.no_content()
-    answer.headers['Location'] = '%s/%s' % (
-        uri.rstrip('/').rpartition('/')[0], made.id)
+    collection_path = uri.rstrip('/').rpartition('/')[0]
+    answer.headers['Location'] = f'{collection_path}/{made.id}'
     return answer
 
 

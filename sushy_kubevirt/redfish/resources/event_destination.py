@@ -289,8 +289,8 @@ def _list(name, values, found):
                 or '.' not in value):
             found.append(messages.message(
                 'PropertyValueFormatError', value, name, related=[where],
-                detail='The form is Registry.Key, with a registry of %s.'
-                % ', '.join(event_messages.PREFIXES)))
+                detail='The form is Registry.Key, with a registry of '
+                f"{', '.join(event_messages.PREFIXES)}."))
         elif name == 'OriginResources' and not (
                 value.startswith('/redfish/v1/')):
             found.append(messages.message(

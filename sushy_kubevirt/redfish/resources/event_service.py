@@ -108,18 +108,18 @@ def resource():
 def _patch():
     values = payload.properties(_SHAPE)
     changes, found = {}, []
-    for name, (field, limits) in _NUMBERS.items():
+    for name, (field, (lowest, highest)) in _NUMBERS.items():
         value = values.get(name)
         if value is None:
             continue
         if isinstance(value, bool):
             found.append(messages.message('PropertyValueTypeError', value,
                                           name, related=['#/' + name]))
-        elif not limits[0] <= value <= limits[1]:
+        elif not lowest <= value <= highest:
             found.append(messages.message(
                 'PropertyValueOutOfRange', value, name,
                 related=['#/' + name],
-                detail='Allowed values: %d to %d.' % limits))
+                detail=f'Allowed values: {lowest} to {highest}.'))
         else:
             changes[field] = value
     if found:
@@ -236,8 +236,9 @@ def _still_authorized(request):
 
 def _client(request):
     address = request.remote_addr or '0.0.0.0'
-    return '%s:%s' % ('[%s]' % address if ':' in address else address,
-                      request.environ.get('REMOTE_PORT') or 0)
+    if ':' in address:
+        address = f'[{address}]'
+    return f"{address}:{request.environ.get('REMOTE_PORT') or 0}"
 
 
 ROUTES = (

@@ -53,8 +53,8 @@ def resource(machine):
         '@odata.type': '#LogService.v1_5_0.LogService',
         'Id': ID,
         'Name': 'Event Log',
-        'Description': 'Events of Kubernetes about the VirtualMachine %s, '
-        'its instance and its media' % machine.qualified_name,
+        'Description': 'Kubernetes Events about the VirtualMachine '
+        f'{machine.qualified_name}, its instance and its media',
         'ServiceEnabled': True,
         'LogEntryType': 'Event',
         'MaxNumberOfRecords': event_log.MOST,

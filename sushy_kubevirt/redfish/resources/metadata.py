@@ -56,9 +56,9 @@ def metadata():
 
 
 def _reference(name, namespaces, alias=None):
+    alias_attribute = f' Alias={_quote(alias)}' if alias else ''
     includes = ''.join(
-        '    <edmx:Include Namespace=%s%s/>\n' % (
-            _quote(one), ' Alias=%s' % _quote(alias) if alias else '')
+        f'    <edmx:Include Namespace={_quote(one)}{alias_attribute}/>\n'
         for one in namespaces)
     return _REFERENCE % (_quote(schemas.csdl_uri(name)), includes)
 

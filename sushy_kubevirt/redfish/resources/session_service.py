@@ -2,7 +2,7 @@
 """SessionService v1.1 and Session v1.7 (DSP0266, "Redfish session login").
 
 Sessions are stored by `sushy_kubevirt.redfish.services.sessions`. If no
-credentials are configured, a session can be opened with any user name, for
+accounts are configured, a session can be opened with any user name, for
 clients that require one.
 """
 

@@ -128,12 +128,8 @@ def _body(machine, device_id, medium):
         '@odata.type': '#Task.v1_7_4.Task',
         'Id': medium.task,
         'Name': f'Import of {medium.image_name}',
-        'Description': '%s for %s of %s'
-        % (
-            media_status.url_without_query(medium),
-            device_id,
-            machine.qualified_name,
-        ),
+        'Description': f'{media_status.url_without_query(medium)} for '
+        f'{device_id} of {machine.qualified_name}',
         'TaskState': state,
         'TaskStatus': health,
         'PercentComplete': media_status.percent(medium),

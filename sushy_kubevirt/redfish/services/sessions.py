@@ -149,7 +149,7 @@ class Sessions:
     def _write(self, session):
         # Renamed when complete, because other workers read it.
         path = self._path(session.id)
-        temporary = path.with_name('.%d-%s' % (os.getpid(), session.id))
+        temporary = path.with_name(f'.{os.getpid()}-{session.id}')
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(fd, 'w') as stream:
             json.dump(dataclasses.asdict(session), stream)

@@ -103,8 +103,7 @@ class WorkerMessages:
                 return
             self._directory = os.open(
                 self._folder, os.O_RDONLY | os.O_DIRECTORY)
-            self._name = '%d-%s%s' % (os.getpid(), secrets.token_hex(4),
-                                      _ENDING)
+            self._name = f'{os.getpid()}-{secrets.token_hex(4)}{_ENDING}'
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF,
                                     2 * LONGEST)
@@ -147,7 +146,7 @@ class WorkerMessages:
     def _path(self, name):
         # A socket address is limited to 107 bytes, which the folder's path
         # may exceed.
-        return '/proc/self/fd/%d/%s' % (self._directory, name)
+        return f'/proc/self/fd/{self._directory}/{name}'
 
     # Sending
 

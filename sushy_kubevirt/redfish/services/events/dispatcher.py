@@ -367,11 +367,11 @@ def _is_first_leader(folder):
     """
     group = os.getpgrp()
     try:
-        with open('/proc/%d/stat' % group) as stream:
+        with open(f'/proc/{group}/stat') as stream:
             began = stream.read().rpartition(')')[2].split()[19]
     except (OSError, IndexError):
         began = ''
-    mine = '%d %s' % (group, began)
+    mine = f'{group} {began}'
     path = os.path.join(folder, 'leader.run')
     try:
         with open(path) as stream:

@@ -298,7 +298,7 @@ def _theirs(event):
     text = event.get('message') or ''
     count = event.get('count') or 1
     if count > 1:
-        text += ' (%d times)' % count
+        text += f' ({count} times)'
     args = (event.get('reportingComponent')
             or (event.get('source') or {}).get('component') or 'Kubernetes',
             event.get('reason') or 'Event', text)

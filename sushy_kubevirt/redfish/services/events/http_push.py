@@ -53,7 +53,7 @@ class Poster:
         self._used_at = 0
         shown = f'[{place.host}]' if ':' in place.host else place.host
         self._host = shown if place.port in (80, 443) else (
-            '%s:%d' % (shown, place.port))
+            f'{shown}:{place.port}')
 
     async def post(self, body, headers):
         """POST a body and check the response's status code.
@@ -67,7 +67,7 @@ class Poster:
                 'Host: ' + self._host, 'User-Agent: sushy-kubevirt',
                 'Accept: */*', 'Content-Type: application/json',
                 'OData-Version: 4.0', f'Content-Length: {len(body)}']
-        head += ['%s: %s' % pair for pair in headers]
+        head += [f'{name}: {value}' for name, value in headers]
         data = '\r\n'.join([*head, '', '']).encode('latin-1') + body
         kept = self._writer is not None
         now = asyncio.get_running_loop().time()
