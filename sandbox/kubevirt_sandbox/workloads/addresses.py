@@ -49,7 +49,7 @@ class Pool:
             return False
 
     def peek(self):
-        """An address that is free; it stays so until it is taken.
+        """Return a free address, which stays free until it is taken.
 
         :raises Exhausted: all are in use.
         """
@@ -74,13 +74,13 @@ class Pool:
         return address
 
     def release(self, address):
-        """Use an address no longer; others come first, before it again."""
+        """Free an address; the others are used before it again."""
         if address in self._used:
             self._used.discard(address)
             self._free.append(address)
 
     def close(self):
-        """Let all go."""
+        """Free all addresses."""
         for one in self._held:
             one.close()
         self._held.clear()

@@ -78,12 +78,12 @@ class Container:
 
     @property
     def running(self):
-        """Whether the process runs."""
+        """Tell whether the process runs."""
         return 'running' in self.state
 
     @property
     def code(self):
-        """The exit code, or None."""
+        """Return the exit code, or None."""
         return self.state.get('terminated', {}).get('exitCode')
 
     def status(self):
@@ -101,7 +101,8 @@ class Container:
     # -- life cycle -------------------------------------------------------
 
     async def run(self):
-        """Run until the container ends for good or is stopped."""
+        """Run until the container ends without another restart or is stopped.
+        """
         while not self._stopping.is_set():
             if not (self.spec.get('command') or self.spec.get('args')):
                 self._wait('ErrImagePull', 'the sandbox runs no images: '

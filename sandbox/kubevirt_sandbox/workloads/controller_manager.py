@@ -96,7 +96,7 @@ class ControllerManager:
             deployments.Controller(self._store, recorder, loop, options.lag)]
 
     async def start(self):
-        """Begin to run pods and to open ports."""
+        """Start to run pods and to open ports."""
         for one in self._store.list(core.NODE):
             self._saw_node('ADDED', one, None)
         self._show_api()
@@ -122,7 +122,7 @@ class ControllerManager:
                     kind, admission.new['metadata'].get('name'), wrong)
 
     def _token(self, pod, audiences, seconds):
-        """A token of a pod's account, which ends with the pod, too."""
+        """Issue a token of a pod's account, valid until the pod is deleted."""
         return self._server.accounts.issue(
             pod['metadata']['namespace'], pod['spec']['serviceAccountName'],
             audiences, seconds, pod)[0]
@@ -144,7 +144,7 @@ class ControllerManager:
                            manager='kubelet')
 
     def _show_api(self):
-        """The service of the API itself."""
+        """Create the Service of the API server."""
         host, port = self._server.address
         if self._store.find(workload_kinds.ENDPOINT_SLICE,
                             'default', 'kubernetes'):

@@ -46,7 +46,7 @@ class Controller:
             store.subscribe(core.POD, self._saw_pod)]
 
     def close(self):
-        """End."""
+        """Stop the controller."""
         for end in self._ends:
             end()
         self._queue.close()
@@ -134,7 +134,8 @@ class Controller:
                 {rollout.REVISION: str(number)}), manager=_MANAGER)
 
     def _carry(self, deployment, new):
-        """The Deployment has the number of its newest ReplicaSet."""
+        """Set the revision of a Deployment to that of its newest ReplicaSet.
+        """
         number = str(_revision(new))
         meta = deployment['metadata']
         if (meta.get('annotations') or {}).get(rollout.REVISION) != number:
@@ -156,7 +157,7 @@ class Controller:
             self._scale(deployment, old, count)
 
     def _living(self, owner):
-        """The pods of a ReplicaSet, those among them that still end."""
+        """List the pods of a ReplicaSet that have not ended."""
         return [p for p in self._pods.get(owner['metadata']['uid'])
                 if not podstate.over(p)]
 
@@ -174,7 +175,7 @@ class Controller:
             f'{meta["name"]} from {was} to {count}', _NAME)
 
     def _forget(self, deployment, key):
-        """Older ReplicaSets go when there are too many."""
+        """Delete old ReplicaSets beyond the revision history limit."""
         limit = deployment['spec'].get('revisionHistoryLimit', 10)
         name = rollout.template_hash(deployment['spec']['template'])
         idle = sorted((

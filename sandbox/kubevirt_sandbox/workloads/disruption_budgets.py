@@ -22,12 +22,12 @@ _MANAGER = 'kube-controller-manager'
 
 
 def numbers(spec, pods, expected):
-    """What a budget allows.
+    """Compute the status of a budget.
 
     :param spec: of the budget.
-    :param pods: those that it is about.
-    :param expected: how many there should be, by their controllers.
-    :returns: the numbers of its status.
+    :param pods: the pods that it selects.
+    :param expected: number of pods that their controllers want.
+    :returns: dict, the numbers of its status.
     """
     healthy = sum(podstate.ready(pod) and not owner_references.ends(pod)
                   for pod in pods)
@@ -46,11 +46,11 @@ def numbers(spec, pods, expected):
 
 
 class Controller:
-    """Keeps the status of budgets, and evicts.
+    """Updates the status of budgets and handles evictions.
 
     :param store: the store.
     :param loop: the asyncio loop.
-    :param lag: it acts late, by up to so many seconds.
+    :param lag: maximum delay of each reconciliation in seconds.
     """
 
     def __init__(self, store, loop, lag=0):
@@ -62,7 +62,7 @@ class Controller:
         ]
 
     def close(self):
-        """End."""
+        """Stop the controller."""
         for end in self._ends:
             end()
         self._queue.close()
@@ -76,7 +76,7 @@ class Controller:
             self._saw(type_, budget, None)
 
     def _about(self, pod):
-        """The budgets that a pod is one of."""
+        """List the budgets that select a pod."""
         return [budget for budget in self._store.list(
             workload_kinds.DISRUPTION_BUDGET, pod['metadata']['namespace'])
             if labels.matches(budget['spec'].get('selector') or {},
@@ -124,7 +124,7 @@ class Controller:
                            subresource='status', manager=_MANAGER)
 
     async def evict(self, request):
-        """``POST …/pods/NAME/eviction``."""
+        """Handle ``POST …/pods/NAME/eviction``."""
         pod = request.store.get(core.POD, request.namespace, request.name)
         name = (request.body.get('metadata') or {}).get('name')
         if name and name != request.name:

@@ -19,20 +19,20 @@ _MANAGED_BY = 'endpointslice.kubernetes.io/managed-by'
 
 
 def selected(service, pod):
-    """Whether a pod is one of those that a service selects."""
+    """Tell whether a service selects a pod."""
     selector = service['spec'].get('selector')
     return bool(selector) and selector.items() <= (
         pod['metadata'].get('labels') or {}).items()
 
 
 def _first(service):
-    """One of the labels that a service selects, as indexes have it."""
+    """Return one label of a service's selector, as an index key."""
     return (service['metadata']['namespace'],
             *min(service['spec']['selector'].items()))
 
 
 def target(port, pod):
-    """The number of the port of a pod that a service's port means.
+    """Return the port number of a pod for a port of a service.
 
     :param port: one of ``spec.ports`` of the service.
     :returns: the number, or None.
@@ -46,7 +46,7 @@ def target(port, pod):
 
 
 def subsets(service, pods):
-    """What is behind a service.
+    """List the endpoints of a service.
 
     :param pods: those that are selected and have an address.
     :returns: list of (ports, pods), each group of pods with the same ports;
@@ -67,11 +67,11 @@ def subsets(service, pods):
 
 
 class Controller:
-    """Writes them.
+    """Writes the EndpointSlices of services.
 
     :param store: the store.
     :param loop: the asyncio loop.
-    :param lag: it acts late, by up to so many seconds.
+    :param lag: maximum delay of each reconciliation in seconds.
     """
 
     def __init__(self, store, loop, lag=0):
@@ -86,7 +86,7 @@ class Controller:
                       store.subscribe(core.POD, self._saw_pod)]
 
     def close(self):
-        """End."""
+        """Stop the controller."""
         for end in self._ends:
             end()
         self._queue.close()

@@ -31,7 +31,7 @@ _KEPT = ('PYTHONPATH', 'LD_LIBRARY_PATH', 'VIRTUAL_ENV')
 
 
 def expand(text, variables):
-    """Put values for ``$(NAME)``; ``$$`` is a sign of its own.
+    """Replace ``$(NAME)`` by values; ``$$`` is a literal ``$``.
 
     :param variables: dict; a name that it lacks stays as it is written.
     """
@@ -59,7 +59,7 @@ class Places:
             rf"(?<![\w./-])({'|'.join(map(re.escape, paths))})(?![\w.-])")
 
     def real(self, text):
-        """A text with the real places in it."""
+        """Replace the paths of mounts in a text by their folders."""
         if self._pattern:
             text = self._pattern.sub(
                 lambda match: self._mounts[match[1]], text)
@@ -67,7 +67,7 @@ class Places:
 
 
 def variables(container, fields):
-    """The variables that a container's spec asks for.
+    """Return the variables of a container's spec.
 
     :param container: its spec.
     :param fields: a :class:`fields.Fields`.
@@ -104,7 +104,7 @@ def variables(container, fields):
 
 
 def base(home, pod_name, api):
-    """The variables that every container has.
+    """Return the variables that every container has.
 
     :param home: folder of the container.
     :param api: (address, port) of the API server.
@@ -120,7 +120,7 @@ def base(home, pod_name, api):
 
 
 def make(container, given, more, places):
-    """The command and the environment of a container.
+    """Return the command and the environment of a container.
 
     :param container: its spec.
     :param given: from :func:`variables`.

@@ -56,7 +56,7 @@ class Route:
         self._find = find
 
     async def answer(self, request):
-        """``GET …/pods/NAME/exec``, a WebSocket."""
+        """Answer ``GET …/pods/NAME/exec``, a WebSocket."""
         pod = request.store.get(core.POD, request.namespace, request.name)
         query = request.query
         name = query.get('container') or logs.only_container(
@@ -159,7 +159,7 @@ class Terminal:
         os.set_blocking(number, False)
 
     async def read(self, size):
-        """What was printed; nothing at the end."""
+        """Read output; empty at the end."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -176,18 +176,18 @@ class Terminal:
                 return b''  # the other end is closed
 
     def write(self, data):
-        """Type something; what does not fit is lost."""
+        """Write input; what exceeds the terminal's buffer is lost."""
         with contextlib.suppress(OSError):
             os.write(self._number, data)
 
     def resize(self, width, height):
-        """It has another size."""
+        """Set the size of the terminal."""
         with contextlib.suppress(OSError, struct.error):
             fcntl.ioctl(self._number, termios.TIOCSWINSZ,
                         struct.pack('HHHH', height, width, 0, 0))
 
     def close(self):
-        """Close it."""
+        """Close the terminal."""
         os.close(self._number)
 
 
@@ -197,7 +197,7 @@ async def _pass(read, channel, socket):
 
 
 async def _hear(socket, process, terminal, wanted):
-    """Hand on what the client says, until it goes."""
+    """Pass on the client's input until the client disconnects."""
     async for message in socket:
         if message.type != WSMsgType.BINARY or not message.data:
             continue

@@ -30,7 +30,7 @@ class Fields:
         self._pod = pod
 
     def data(self, kind, name, optional=False):
-        """What a Secret or a ConfigMap holds.
+        """Return the data of a Secret or a ConfigMap.
 
         :param kind: :data:`core.SECRET` or :data:`core.CONFIG_MAP`.
         :returns: ``{key: bytes}``; None when it is not there and need not
@@ -52,7 +52,7 @@ class Fields:
                 found.get('binaryData') or {}).items()}}
 
     def key(self, kind, reference):
-        """One value of a Secret or a ConfigMap, as text, or None.
+        """Return one value of a Secret or a ConfigMap, as text, or None.
 
         :param reference: dict with ``name``, ``key``, ``optional``.
         :raises Missing: it is not there.
@@ -70,7 +70,7 @@ class Fields:
         return data[reference['key']].decode(errors='replace')
 
     def field(self, path):
-        """A field of the pod.
+        """Return a field of the pod.
 
         :param path: ``fieldPath`` of a ``fieldRef``.
         :raises Missing: there is no such field.
@@ -99,7 +99,7 @@ class Fields:
             raise Missing(f'unsupported fieldPath: {path}') from None
 
     def resource(self, reference, container):
-        """What a container may use, rounded up to the divisor.
+        """Return a resource limit or request, rounded up to the divisor.
 
         :param reference: a ``resourceFieldRef``.
         :param container: the spec of the container.

@@ -34,14 +34,14 @@ class Tcp:
         self._open = {}
 
     async def serve(self, backends):
-        """Be open for some backends.
+        """Open the port, or replace its backends.
 
         :param backends: list of (address, port).
-        :raises OSError: it cannot be opened.
+        :raises OSError: the port cannot be opened.
         """
         gone = set(self._backends) - set(backends)
         self._backends = list(backends)
-        # A connection to a pod that is no more is of no use.
+        # Close connections to pods that are no longer backends.
         for task, backend in list(self._open.items()):
             if backend in gone:
                 task.cancel()
@@ -53,7 +53,7 @@ class Tcp:
             self._server = None
 
     async def close(self):
-        """Close it and all connections."""
+        """Close the port and all connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -112,7 +112,7 @@ async def _one_way(reader, writer):
 
 
 class _Flow(asyncio.DatagramProtocol):
-    """What one sender has with one backend."""
+    """The datagrams between one sender and one backend."""
 
     def __init__(self, answer, backend):
         self.backend = backend
@@ -153,7 +153,7 @@ class Udp(asyncio.DatagramProtocol):
         self._loop = asyncio.get_running_loop()
 
     async def serve(self, backends):
-        """Be open for some backends; see :meth:`Tcp.serve`."""
+        """Open the port, or replace its backends; see :meth:`Tcp.serve`."""
         self._backends = list(backends)
         for sender, flow in list(self._flows.items()):
             if flow.backend not in self._backends:
@@ -165,7 +165,7 @@ class Udp(asyncio.DatagramProtocol):
             await self._shut()
 
     async def close(self):
-        """Close it and forget all senders."""
+        """Close the port and forget all senders."""
         await self._shut()
         for sender in list(self._flows):
             self._end(sender)
@@ -227,7 +227,7 @@ class Udp(asyncio.DatagramProtocol):
 
 
 def free(address, port, protocol):
-    """Whether a port can be opened."""
+    """Tell whether a port can be opened."""
     kind = socket.SOCK_DGRAM if protocol == 'UDP' else socket.SOCK_STREAM
     with socket.socket(socket.AF_INET, kind) as sock:
         try:

@@ -23,7 +23,7 @@ class Index:
         self.close = store.subscribe(kind, self._saw)
 
     def get(self, *keys):
-        """The objects that have one of some keys, by namespace and name."""
+        """List the objects with one of some keys, by namespace and name."""
         names = set()
         for key in keys:
             names |= self._found.get(key, set())
@@ -45,7 +45,7 @@ class Index:
 
 
 def by_owner(store, kind):
-    """An index by the uid of the controller."""
+    """Index objects by the uid of their controller."""
     def keys(obj):
         found = owner_references.controller(obj)
         return (found['uid'],) if found else ()
@@ -53,7 +53,7 @@ def by_owner(store, kind):
 
 
 def by_labels(store, kind):
-    """An index by (namespace, name of a label, its value)."""
+    """Index objects by (namespace, label name, label value)."""
     def keys(obj):
         meta = obj['metadata']
         return [(meta.get('namespace', ''), *pair)

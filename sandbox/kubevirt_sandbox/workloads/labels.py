@@ -6,14 +6,14 @@ Those in queries are the business of :mod:`sandbox.api.selectors`.
 
 
 def says(selector):
-    """Whether a selector asks for anything."""
+    """Tell whether a selector has any requirement."""
     selector = selector or {}
     return bool(selector.get('matchLabels')
                 or selector.get('matchExpressions'))
 
 
 def matches(selector, labels):
-    """Whether labels are selected; an empty selector selects all.
+    """Tell whether labels are selected; an empty selector selects all.
 
     :param selector: dict with ``matchLabels`` and ``matchExpressions``.
     :param labels: dict, or None.
@@ -33,7 +33,7 @@ def matches(selector, labels):
 
 
 def text(selector):
-    """A selector as ``kubectl`` shows it."""
+    """Format a selector as ``kubectl`` does."""
     selector = selector or {}
     parts = [f'{k}={v}' for k, v in sorted(
         (selector.get('matchLabels') or {}).items())]

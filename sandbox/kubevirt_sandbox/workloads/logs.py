@@ -35,7 +35,7 @@ class Log:
         self._news = asyncio.Event()
 
     def write(self, data):
-        """Add what was printed."""
+        """Add output."""
         *lines, self._rest = (self._rest + data).split(b'\n')
         for line in lines:
             self._add(line + b'\n')
@@ -45,7 +45,7 @@ class Log:
         self._wake()
 
     def close(self):
-        """There will be no more."""
+        """Mark the end of the output."""
         if self._rest:
             self._add(self._rest)
             self._rest = b''
@@ -65,17 +65,17 @@ class Log:
 
     @property
     def end(self):
-        """The number of the next line."""
+        """Return the number of the next line."""
         return self.dropped + len(self.lines)
 
     def since(self, number):
-        """The lines from a number on, as far as they are kept."""
+        """Return the lines from a number on that are still kept."""
         skip = max(0, number - self.dropped)
         return [line for index, line in enumerate(self.lines)
                 if index >= skip]
 
     async def more(self):
-        """Wait until something happens."""
+        """Wait for more output, or its end."""
         await self._news.wait()
 
 
@@ -87,7 +87,7 @@ def _time(text):
 
 
 def only_container(pod, name):
-    """The name of the container of a pod that has one.
+    """Return the name of the container of a pod that has one.
 
     :raises errors.ApiError: 400, it has several.
     """
@@ -110,7 +110,7 @@ class Route:
         self._find = find
 
     async def answer(self, request):
-        """``GET …/pods/NAME/log``."""
+        """Answer ``GET …/pods/NAME/log``."""
         pod = request.store.get(core.POD, request.namespace, request.name)
         query = request.query
         name = query.get('container') or only_container(pod, request.name)

@@ -32,7 +32,7 @@ class Tokens:
         self._made = {}
 
     def get(self, source):
-        """The token of a projected volume, another one when it is time.
+        """Return the token of a projected volume, renewed when due.
 
         :param source: its ``serviceAccountToken``.
         """
@@ -48,5 +48,5 @@ class Tokens:
         return text
 
     def due(self):
-        """When the next one is due, time of the loop; None: never."""
+        """Return when the next token is due, loop time; None: never."""
         return min((due for _, due in self._made.values()), default=None)

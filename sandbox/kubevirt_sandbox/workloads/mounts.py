@@ -35,9 +35,9 @@ def _safe(path):
 
 
 def write(folder, files):
-    """Put files into a folder, all at once.
+    """Write files into a folder atomically.
 
-    :param folder: a :class:`pathlib.Path`; made when it is not there.
+    :param folder: a :class:`pathlib.Path`, created if missing.
     :param files: ``{path below it: (bytes, mode)}``.
     :returns: whether anything changed.
     """
@@ -97,11 +97,11 @@ class Volumes:
         self._token = token
 
     def write(self):
-        """Write what is new.
+        """Write new and changed volumes.
 
         :returns: whether anything changed.
-        :raises fields.Missing: something is not there.
-        :raises Unknown: for volumes that the sandbox does not have.
+        :raises fields.Missing: a referenced object or key is missing.
+        :raises Unknown: the sandbox does not support a volume's type.
         """
         changed = False
         for volume in self._spec.get('volumes') or ():
@@ -116,7 +116,7 @@ class Volumes:
         return changed
 
     def places(self, container):
-        """Where the mounts of a container are.
+        """Return the folders of a container's mounts.
 
         :param container: its spec.
         :returns: ``{mountPath: pathlib.Path}``
@@ -132,7 +132,7 @@ class Volumes:
         return found
 
     def _files(self, volume):
-        """The files of a volume; None for one that is only a folder."""
+        """Return the files of a volume; None for one that is only a folder."""
         if 'emptyDir' in volume:
             return None
         if 'secret' in volume:

@@ -21,7 +21,7 @@ from kubevirt_sandbox.workloads import start_limiter
 
 
 def unfit(node, spec):
-    """Why a pod cannot go to a node, or ''.
+    """Describe why a pod cannot be scheduled to a node, or return ''.
 
     :param node: the node.
     :param spec: of the pod.
@@ -43,7 +43,7 @@ def unfit(node, spec):
 
 
 def tolerates(toleration, taint):
-    """Whether a toleration is for a taint."""
+    """Tell whether a toleration matches a taint."""
     if toleration.get('effect') not in (None, '', taint.get('effect')):
         return False
     if toleration.get('operator') == 'Exists':
@@ -97,11 +97,11 @@ class Node:
 
     @property
     def api(self):
-        """(address, port) of the API server."""
+        """Return (address, port) of the API server."""
         return self._server.address
 
     async def start(self):
-        """Begin to run pods."""
+        """Start to run pods."""
         self._begun = True
         for pod in self.store.list(core.POD):
             self._saw('ADDED', pod, None)
@@ -116,16 +116,16 @@ class Node:
         self.processes.close()
 
     def host(self, pod):
-        """The address of the node that a pod is on."""
+        """Return the address of a pod's node."""
         return self._hosts(pod['spec'].get('nodeName'))
 
     def log(self, uid, name, previous):
-        """What a container printed, or None."""
+        """Return the log of a container, or None."""
         one = self.container(uid, name)
         return one and (one.previous if previous else one.log)
 
     def container(self, uid, name):
-        """A :class:`containers.Container`, or None.
+        """Return a :class:`containers.Container`, or None.
 
         :param uid: of the pod.
         """
@@ -136,7 +136,7 @@ class Node:
         return None
 
     def forget(self, pod):
-        """A pod has ended."""
+        """Forget a pod that has ended."""
         self._pods.pop(pod.uid, None)
 
     # -- what happens -----------------------------------------------------
@@ -210,7 +210,7 @@ class Node:
 
 
 def faults(pod):
-    """What is wrong with a pod that is made.
+    """List what is wrong with a new pod.
 
     Names of volumes and containers become names of folders here.
 
@@ -244,7 +244,7 @@ def faults(pod):
 
 
 def service_account(admission):
-    """What the API server adds to a pod that is made: its account.
+    """Add the service account and its token volume to a new pod.
 
     Source: kubernetes/plugin/pkg/admission/serviceaccount (1.36).
 

@@ -3,7 +3,7 @@
 
 
 def reference(owner):
-    """The ownerReference of a controller.
+    """Return the ownerReference to a controller.
 
     :param owner: the object that owns.
     """
@@ -14,7 +14,7 @@ def reference(owner):
 
 
 def controller(obj):
-    """The reference to the controller of an object, or None."""
+    """Return the reference to the controller of an object, or None."""
     for one in obj['metadata'].get('ownerReferences') or ():
         if one.get('controller'):
             return one
@@ -22,5 +22,5 @@ def controller(obj):
 
 
 def ends(obj):
-    """Whether an object is to be deleted."""
+    """Tell whether an object is being deleted."""
     return 'deletionTimestamp' in obj['metadata']

@@ -7,7 +7,7 @@ from kubevirt_sandbox.api import metadata
 
 
 def condition(obj, kind):
-    """A condition of an object, or None."""
+    """Return a condition of an object, or None."""
     for one in (obj.get('status') or {}).get('conditions') or ():
         if one.get('type') == kind:
             return one
@@ -15,16 +15,16 @@ def condition(obj, kind):
 
 
 def ready(pod):
-    """Whether a pod is Ready."""
+    """Tell whether a pod is Ready."""
     return (condition(pod, 'Ready') or {}).get('status') == 'True'
 
 
 def available(pod, seconds, now=None):
-    """How long until a pod has been Ready long enough.
+    """Return the seconds until a pod has been Ready long enough.
 
     :param seconds: ``minReadySeconds``.
-    :param now: the time, aware; None: the clock's.
-    :returns: 0 when it has, seconds to wait, or None when it is not Ready.
+    :param now: timezone-aware time; None: the current time.
+    :returns: 0 if it has been, or None when it is not Ready.
     """
     found = condition(pod, 'Ready')
     if not found or found.get('status') != 'True':

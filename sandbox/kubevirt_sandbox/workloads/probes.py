@@ -47,7 +47,7 @@ class Verdict:
     def add(self, result):
         """Add a result.
 
-        :returns: whether the value is another one now.
+        :returns: whether the value has changed.
         """
         self._run = self._run + 1 if result == self._last else 1
         self._last = result
@@ -59,7 +59,7 @@ class Verdict:
 
 
 def port_of(value, container):
-    """The number of a port that may be a name of one.
+    """Return the number of a port that may be given by name.
 
     :param container: the spec of the container.
     :returns: a number, or None.
@@ -85,7 +85,7 @@ class Checks:
         self._run = run
 
     async def once(self, spec):
-        """Probe once.
+        """Run the probe once.
 
         :returns: '' when it went well, or what was wrong.
         """
@@ -148,8 +148,8 @@ class Clock:
     is looked at in between, whenever the pod's status is made anew while the
     container is not ready.
 
-    :param pod: when the pod began, time of the loop.
-    :param container: when the container did.
+    :param pod: start of the pod, loop time.
+    :param container: start of the container, loop time.
     """
 
     def __init__(self, pod, container):
@@ -160,11 +160,11 @@ class Clock:
     async def wait(self, plan, nudged):
         """Wait until the next probe is due.
 
-        :param nudged: whether :attr:`nudge` is heeded.
+        :param nudged: also end the wait when :attr:`nudge` is set.
         """
         loop = asyncio.get_running_loop()
         while True:
-            # A little more: timers may be early by a little.
+            # Add 1 ms, since timers may fire slightly early.
             gone = (loop.time() - self._pod + 0.001) // plan.period
             due = self._pod + (gone + 1) * plan.period
             if nudged:
@@ -180,15 +180,15 @@ class Clock:
 
 async def follow(spec, once, value, on_change, on_failure, clock,
                  nudged=False):
-    """Probe again and again, until a container is given up.
+    """Probe repeatedly until the container fails the probe.
 
     :param spec: of the probe.
     :param once: coroutine function (spec); see :meth:`Checks.once`.
-    :param value: what is believed at the beginning.
+    :param value: the initial result.
     :param on_change: function of the new value.
-    :param on_failure: function of what was wrong, each time.
+    :param on_failure: function of the message of each failed probe.
     :param clock: a :class:`Clock`.
-    :param nudged: it is readiness, for which one failure is no end.
+    :param nudged: a readiness probe, which goes on after failures.
     """
     plan = Plan.read(spec)
     verdict = Verdict(plan, value)
@@ -200,4 +200,4 @@ async def follow(spec, once, value, on_change, on_failure, clock,
         if verdict.add(not wrong):
             on_change(verdict.value)
             if not verdict.value and not nudged:
-                return  # a container is ended once
+                return

@@ -3,7 +3,7 @@
 
 A sandbox that is killed cannot end its containers. Every container is the
 leader of a session and has a mark in its environment that its children
-inherit. The sandbox writes a line ``+SESSION MARK`` for each container that
+inherit. The sandbox writes a line ``SESSION MARK`` for each container that
 starts and ``-SESSION MARK`` for each that ends to the standard input of this
 program. When standard input ends, all processes in these sessions or with
 these marks are killed, and the folder of the pods is removed. The program is
@@ -24,7 +24,7 @@ _SIGN = MARK.encode() + b'='
 
 
 def _processes():
-    """The processes of this machine: pairs of (process, session)."""
+    """Yield (process, session) of all processes of this machine."""
     for name in os.listdir('/proc'):
         if not name.isdigit():
             continue
@@ -39,7 +39,7 @@ def _processes():
 
 
 def _mark(process):
-    """The mark in the environment that a process was started with."""
+    """Return the mark in the initial environment of a process."""
     try:
         with open(f'/proc/{process}/environ', 'rb') as file:
             found = file.read()
@@ -53,7 +53,7 @@ def _mark(process):
 
 
 def bury(ended):
-    """Kill all that is left of some containers.
+    """Kill all remaining processes of some containers.
 
     :param ended: ``{session: mark}``.
     :returns: how many processes were alive.
@@ -79,7 +79,7 @@ def main(folder):
         else:
             alive.pop(-int(number), None)
     for _ in range(_ROUNDS):
-        # What is about to fork is found in the next round.
+        # A child of a process that forks now is found in the next round.
         if not alive or not bury(alive):
             break
         time.sleep(0.01)

@@ -28,7 +28,7 @@ _SWEEP = 0.1  # seconds
 
 
 class NotStarted(Exception):
-    """A process could not be started; says why, as a runtime does."""
+    """A process could not be started; the message is a runtime's."""
 
 
 class Process:
@@ -36,9 +36,9 @@ class Process:
 
     def __init__(self, popen, output, say, on_end, ended):
         self.pid = popen.pid
-        #: Set when it is gone.
+        #: Set when the process has ended.
         self.gone = asyncio.Event()
-        #: As a shell has it: 128 and the signal's number when killed.
+        #: Exit code as in a shell: 128 plus the signal's number if killed.
         self.code = None
         self._popen = popen
         self._say = say
@@ -52,18 +52,20 @@ class Process:
         self._loop.add_reader(output, self._read)
 
     def send(self, number):
-        """Send it a signal: the first process alone, as a node does."""
+        """Send a signal to the container's first process, as the kubelet does.
+        """
         if not self.gone.is_set():
             self._popen.send_signal(number)
 
     def kill(self):
-        """End it now, and what is in its group."""
+        """Kill the process and its process group."""
         if not self.gone.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def _read(self, most=16):
-        """Hand on output; not without end, others have turns too."""
+        """Pass on a limited amount of output, so that others have turns too.
+        """
         for _ in range(most):
             if self._output is None:
                 return
@@ -100,7 +102,7 @@ class Process:
         self._on_end()
 
     def close(self):
-        """End it and wait until it is gone."""
+        """Kill the process and wait for its end."""
         if not self.gone.is_set():
             self.kill()
             self._popen.wait()
@@ -110,14 +112,14 @@ class Process:
 def _give_way(pid):
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, _NICENESS)
-    # Where sessions share the processors, that alone would do nothing.
+    # With autogroup scheduling the niceness alone has no effect.
     with contextlib.suppress(OSError), open(
             f'/proc/{pid}/autogroup', 'w') as file:
         file.write(str(_NICENESS))
 
 
 class Processes:
-    """All of them."""
+    """The processes of all containers."""
 
     def __init__(self):
         self._alive = {}
@@ -129,7 +131,7 @@ class Processes:
 
     @functools.cached_property
     def folder(self):
-        """For the files of pods; it goes with the sandbox.
+        """Return the folder for the files of pods, removed by :meth:`close`.
 
         Made when it is needed: a sandbox that cannot start leaves none.
         """
@@ -141,10 +143,10 @@ class Processes:
         :param command: list of words.
         :param env: the whole environment.
         :param folder: where it runs.
-        :param say: function of the bytes that it prints.
-        :param on_end: function that is called when it is gone.
+        :param say: function of the bytes of its output.
+        :param on_end: function that is called when it has ended.
         :returns: a :class:`Process`.
-        :raises NotStarted: it cannot.
+        :raises NotStarted: the process cannot be started.
         """
         words = self.words(command, env, folder)
         self._begin_watch()
@@ -170,7 +172,8 @@ class Processes:
         return made
 
     def words(self, command, env, folder):
-        """What is really started for a command; see :meth:`start`."""
+        """Return the arguments that really start a command; see :meth:`start`.
+        """
         path = shutil.which(command[0], path=env.get('PATH', os.defpath))
         if '/' in command[0]:
             path = os.path.join(folder, command[0])
@@ -180,19 +183,19 @@ class Processes:
                              'found in $PATH')
         words = [path, *command[1:]]
         if self._setpriv:
-            # A second net: killed with the thread of the loop.
+            # In addition to the reaper: killed with the loop's thread.
             words = [self._setpriv, '--pdeathsig', 'KILL', '--', *words]
         return words
 
     def mark(self, pid):
-        """A variable; who has it ends with a process.
+        """Return a variable that marks processes to end with a process.
 
         :returns: (name, value)
         """
         return process_reaper.MARK, self._marks[pid]
 
     def close(self):
-        """End all of them and remove their files."""
+        """End all processes and remove their files."""
         for one in list(self._alive.values()):
             one.close()
         if self._sweeping:
@@ -218,7 +221,7 @@ class Processes:
             self._watch.stdin.flush()
 
     def _forget(self, pid):
-        """Kill what a container has besides the group of its leader."""
+        """Kill a container's processes outside of its leader's group."""
         self._alive.pop(pid, None)
         self._ended[pid] = self._marks.pop(pid)
         if self._sweeping is None:
@@ -226,7 +229,7 @@ class Processes:
                 _SWEEP, self._sweep)
 
     def _sweep(self):
-        # One look at all processes for all that ended meanwhile.
+        # Scan /proc once for all containers that have ended.
         self._sweeping = None
         if self._ended:
             process_reaper.bury(self._ended)

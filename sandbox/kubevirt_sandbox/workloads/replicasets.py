@@ -38,7 +38,7 @@ class Controller:
             store.subscribe(core.POD, self._saw_pod)]
 
     def close(self):
-        """End."""
+        """Stop the controller."""
         for end in self._ends:
             end()
         self._queue.close()

@@ -19,7 +19,7 @@ _LETTERS = 'bcdfghjklmnpqrstvwxz2456789'
 
 
 def share(value, total, up):
-    """A number of pods from ``3`` or ``25%``.
+    """Return the number of pods for ``3`` or ``25%``.
 
     :param up: whether parts of a pod count as one.
     """
@@ -30,7 +30,7 @@ def share(value, total, up):
 
 
 def limits(spec):
-    """How many pods more, and how many fewer, there may be meanwhile.
+    """Return how many pods a rollout may add and leave unavailable.
 
     :param spec: of the Deployment, complete.
     :returns: (surge, unavailable); one of them is not 0.
@@ -45,7 +45,7 @@ def limits(spec):
 
 
 def template_hash(template):
-    """The name of a template."""
+    """Return the hash that names a pod template."""
     digest = hashlib.blake2b(json.dumps(
         _full(bare(template)), sort_keys=True).encode(),
         digest_size=10).digest()
@@ -53,7 +53,7 @@ def template_hash(template):
 
 
 def _full(value):
-    """A value without what says nothing; clients differ in writing that."""
+    """Remove empty values, which clients write in different ways."""
     if isinstance(value, dict):
         parts = {key: _full(part) for key, part in value.items()}
         return {key: part for key, part in parts.items()
@@ -64,7 +64,7 @@ def _full(value):
 
 
 def bare(template):
-    """A template without the label that says its own name."""
+    """Return a template without its hash label."""
     template = json_copy.copy(template)
     labels = (template.get('metadata') or {}).get('labels')
     if labels:
@@ -73,7 +73,7 @@ def bare(template):
 
 
 def step(spec, new, olds):
-    """What the next step of a rollout is.
+    """Return the next step of a rollout.
 
     :param spec: of the Deployment.
     :param new: (wanted, there, available) pods of the new ReplicaSet.
@@ -93,8 +93,8 @@ def step(spec, new, olds):
     elif wanted < replicas:
         wanted += max(0, min(replicas + surge - total, replicas - wanted))
     left = [o[0] for o in olds]
-    # Those that are not available can go, they are no loss; then as many
-    # of the others as may be missing.
+    # Remove unavailable pods first, then as many of the others as may be
+    # unavailable.
     spare = max(0, total - (replicas - gone) - max(0, new[0] - available))
     for index, (_, _, ready) in enumerate(olds):
         cut = min(max(0, left[index] - ready), spare)

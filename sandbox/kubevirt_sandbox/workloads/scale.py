@@ -6,7 +6,7 @@ from kubevirt_sandbox.workloads import labels
 
 
 def view(obj):
-    """An object as ``autoscaling/v1`` Scale."""
+    """Return an object as ``autoscaling/v1`` Scale."""
     meta = obj['metadata']
     return {
         'kind': 'Scale', 'apiVersion': 'autoscaling/v1',
@@ -19,7 +19,7 @@ def view(obj):
 
 
 def handler(kind):
-    """What serves it for a kind."""
+    """Make the handler of the subresource ``scale`` of a kind."""
     async def answer(request):
         store = request.store
         if request.method == 'GET':

@@ -33,7 +33,7 @@ _OPEN = {'TCP': forwarding.Tcp, 'UDP': forwarding.Udp}
 
 
 def targets(slices):
-    """What is behind each port of a service.
+    """Return the backends of each port of a service.
 
     :param slices: the service's EndpointSlices.
     :returns: ``{name of the port: [(address, port), …]}``
@@ -82,11 +82,11 @@ class Services:
             self._move(service)
 
     async def start(self):
-        """Begin to open ports."""
+        """Start to open ports."""
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def stop(self):
-        """Close all."""
+        """Close all ports."""
         for end in self._ends:
             end()
         if self._task:
@@ -98,7 +98,7 @@ class Services:
         self._balancers.close()
 
     def _move(self, service):
-        """Give an address to a service from before."""
+        """Replace the address of a service created before the controller."""
         meta = service['metadata']
 
         def change(new):
@@ -107,10 +107,10 @@ class Services:
             self._saw('ADDED', self._store.change(
                 core.SERVICE, meta['namespace'], meta['name'], change), None)
 
-    # -- what is written --------------------------------------------------
+    # -- admission --------------------------------------------------------
 
     def _gate(self, kind, admission):
-        """Give an address, and ports of nodes, to a service that is made."""
+        """Assign an address and node ports to a service that is written."""
         new = admission.new
         if kind is not core.SERVICE or new is None or admission.subresource:
             return
@@ -131,7 +131,7 @@ class Services:
         self._give_node_ports(new, old)
 
     def _unfit(self, address, before):
-        """Why a service cannot have an address, or ''."""
+        """Describe why a service cannot have an address, or return ''."""
         if before and self._services.belongs(before):
             return 'field is immutable'
         if address in self._services:
@@ -244,7 +244,7 @@ class Services:
                         f'{exc.strerror or exc}', _MANAGER)
 
     def _wanted(self, service, key):
-        """``{(address, port, protocol): backends}``."""
+        """Return ``{(address, port, protocol): backends}``."""
         spec, found = service['spec'], {}
         slices = self._slices.get((key[0], endpoints.SERVICE_NAME, key[1]))
         behind = targets(slices)

@@ -12,15 +12,15 @@ import collections
 import contextlib
 import os
 
-#: A container that has not started by then lets others try, seconds.
+#: Seconds after which a container that has not started frees its turn.
 LONGEST = 10
 
 
 class Turns:
-    """The turns of a machine.
+    """Limit of containers that start at the same time.
 
-    :param count: how many start at a time; None: four times as many as
-        there are processors, since some of a start is waiting for a probe.
+    :param count: the limit; None: four for each processor, since a part of
+        each start is waiting for a probe.
     """
 
     def __init__(self, count=None):
@@ -29,7 +29,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def one(self):
-        """A turn: a context that gives a :class:`Turn`, held at first."""
+        """Hold a turn as a context manager that yields a :class:`Turn`."""
         turn = Turn(self._release)
         if self._free:
             self._free -= 1
@@ -65,7 +65,7 @@ class Turn:
         self._end = None
 
     def begin(self):
-        """From now on others may have to wait."""
+        """Mark the start, after which other containers may have to wait."""
         self._end = asyncio.get_running_loop().call_later(
             LONGEST, self.over)
 

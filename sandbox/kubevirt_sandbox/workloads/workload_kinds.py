@@ -61,7 +61,7 @@ def _complete_template(admission):
 
 
 def _default(new):
-    """Fill in what a Deployment does not say."""
+    """Fill in the defaults of a Deployment."""
     spec = new.setdefault('spec', {})
     strategy = spec.setdefault('strategy', {})
     strategy.setdefault('type', 'RollingUpdate')
