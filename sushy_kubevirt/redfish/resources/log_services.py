@@ -57,7 +57,7 @@ def resource(machine):
         f'{machine.qualified_name}, its instance and its media',
         'ServiceEnabled': True,
         'LogEntryType': 'Event',
-        'MaxNumberOfRecords': event_log.MOST,
+        'MaxNumberOfRecords': event_log.MAX_ENTRIES,
         # Kubernetes deletes events after a time that its API does not show.
         'OverWritePolicy': 'Unknown',
         'DateTime': now.isoformat(timespec='seconds'),

@@ -26,7 +26,7 @@ _ONE = SESSIONS + '/<session_id>'
 ROOT_LINKS = {'SessionService': ROOT, 'Links/Sessions': SESSIONS}
 
 #: Maximum length of Session.Context, in characters.
-_LONGEST_CONTEXT = 256
+_MAX_CONTEXT = 256
 
 _SHAPE = {
     'SessionTimeout': int,
@@ -64,11 +64,11 @@ def _set_timeout(seconds):
         raise errors.RedfishError(400, messages.message(
             'PropertyValueTypeError', seconds, 'SessionTimeout',
             related=['#/SessionTimeout']))
-    if not sessions.SHORTEST <= seconds <= sessions.LONGEST:
+    if not sessions.MIN_TIMEOUT <= seconds <= sessions.MAX_TIMEOUT:
         raise errors.RedfishError(400, messages.message(
             'PropertyValueOutOfRange', seconds, 'SessionTimeout',
-            detail=f'Allowed values: {sessions.SHORTEST} to '
-            f'{sessions.LONGEST} seconds.',
+            detail=f'Allowed values: {sessions.MIN_TIMEOUT} to '
+            f'{sessions.MAX_TIMEOUT} seconds.',
             related=['#/SessionTimeout']))
     _sessions().set_timeout(seconds)
 
@@ -138,7 +138,7 @@ def _credentials():
         because the client may have sent the password in another property.
     """
     body, found, values = payload.body(), [], {}
-    shape = {'UserName': 256, 'Password': 4096, 'Context': _LONGEST_CONTEXT}
+    shape = {'UserName': 256, 'Password': 4096, 'Context': _MAX_CONTEXT}
     for name in ('UserName', 'Password'):
         if name not in body:
             found.append(messages.message('PropertyMissing', name,

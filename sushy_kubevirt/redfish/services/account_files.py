@@ -45,16 +45,16 @@ ROLES = {
 DEFAULT_ROLE = 'Administrator'
 
 #: Largest number of bytes of a user name, and of a password in a Secret.
-LONGEST_NAME = 128
-LONGEST_PASSWORD = 1024
+MAX_NAME_BYTES = 128
+MAX_PASSWORD_BYTES = 1024
 
 #: Largest number of bytes of an account file.
-_LONGEST_FILE = 2 ** 20
+_MAX_FILE_BYTES = 2 ** 20
 
 #: bcrypt cost for the passwords of Secrets, and the highest cost accepted in
 #: a file: with cost 17, a login would take seven seconds.
 _COST = 10
-_HIGHEST_COST = 16
+_MAX_COST = 16
 
 # bcrypt encodes base 64 with another alphabet.
 _DIGITS = (string.ascii_uppercase + string.ascii_lowercase
@@ -65,12 +65,12 @@ _DIGEST = re.compile(
     r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}')
 
 #: Longest time in seconds until a change is noticed.
-_LATEST = 1
+_CHECK_SECONDS = 1
 
 #: Seconds after its modification time in which a file is treated as
 #: changing: the write may be incomplete, or a second write may leave the
 #: same modification time.
-_FRESH = 1
+_SETTLE_SECONDS = 1
 
 
 class Invalid(ValueError):
@@ -84,14 +84,14 @@ class Account:
     :param name: user name
     :param role: key of `ROLES`
     :param digest: bytes, bcrypt digest
-    :param hashed: whether the digest was made of ``hashed(password)``
+    :param prehashed: whether the digest was made of ``prehash(password)``
         instead of the password
     """
 
     name: str
     role: str
     digest: bytes = dataclasses.field(repr=False)
-    hashed: bool = dataclasses.field(default=False, repr=False)
+    prehashed: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def privileges(self):
@@ -104,7 +104,7 @@ class Account:
             self.name.encode(), self.role.encode(), self.digest))).hexdigest()
 
 
-def hashed(password):
+def prehash(password):
     """Reduce a password to input for bcrypt: 44 bytes without a NUL.
 
     :param password: bytes of any length
@@ -118,8 +118,8 @@ def cost(account):
 
 
 def _name(text):
-    if not text or len(text.encode()) > LONGEST_NAME:
-        raise Invalid(f'a user name has 1 to {LONGEST_NAME} bytes')
+    if not text or len(text.encode()) > MAX_NAME_BYTES:
+        raise Invalid(f'a user name has 1 to {MAX_NAME_BYTES} bytes')
     if ':' in text or not text.isprintable():
         raise Invalid('a user name has no colon and no control characters')
     return text
@@ -144,8 +144,8 @@ def _line(text):
     if found is None:
         raise Invalid('expected user:digest or user:digest:role with a '
                       'bcrypt digest; make it with: htpasswd -nB USER')
-    if not 4 <= int(found[1]) <= _HIGHEST_COST:
-        raise Invalid(f"a digest's cost is 4 to {_HIGHEST_COST}; make it "
+    if not 4 <= int(found[1]) <= _MAX_COST:
+        raise Invalid(f"a digest's cost is 4 to {_MAX_COST}; make it "
                       'with: htpasswd -nB -C 10 USER')
     return Account(name, _role(role) if colon else DEFAULT_ROLE,
                    digest.encode())
@@ -221,12 +221,12 @@ class Source:
         """
         found = _stat(path)
         return (found is not None and self.stamp() != self._first
-                and time.time_ns() - found[0] < _FRESH * 10 ** 9)
+                and time.time_ns() - found[0] < _SETTLE_SECONDS * 10 ** 9)
 
     def _lines(self):
         found, problems = [], []
         changing = self._is_changing(self.path)
-        lines = _text(_read(self.path, _LONGEST_FILE)).split('\n')
+        lines = _text(_read(self.path, _MAX_FILE_BYTES)).split('\n')
         for number, line in enumerate(lines, 1):
             line = line.strip()
             if not line or line.startswith('#'):
@@ -272,7 +272,7 @@ class Source:
             if name == 'role' and not path.exists():
                 continue
             try:
-                data = _read(path, LONGEST_PASSWORD)
+                data = _read(path, MAX_PASSWORD_BYTES)
             except Invalid as exc:
                 raise Invalid(f'{name}: {exc}') from None
             # Editors add a line break at the end.
@@ -291,7 +291,7 @@ class Source:
         digest = self._digests.get(key) or self._digest(
             name, values['password'])
         digests[key] = digest
-        return Account(name, role, digest, hashed=True)
+        return Account(name, role, digest, prehashed=True)
 
     def _digest(self, name, password):
         # The salt is derived, not random: all workers must get the same
@@ -299,7 +299,7 @@ class Source:
         seed = hashlib.sha256(self._purpose + b'\0' + name.encode())
         salt = base64.b64encode(seed.digest()[:16]).rstrip(b'=')
         salt = salt.translate(_TO_BCRYPT)
-        return bcrypt.hashpw(hashed(password), b'$2b$%d$' % _COST + salt)
+        return bcrypt.hashpw(prehash(password), b'$2b$%d$' % _COST + salt)
 
 
 def _folders(path):
@@ -349,7 +349,7 @@ class Accounts:
         """Return the accounts, after reading changed sources again.
 
         :param sure: whether to check for changes even if the last check was
-            less than `_LATEST` seconds ago
+            less than `_CHECK_SECONDS` ago
         :returns: dict of user name to `Account`; must not be modified
         """
         if (sure or time.monotonic() >= self._next) and self._lock.acquire(
@@ -360,7 +360,7 @@ class Accounts:
                 # A check takes microseconds, with many folders more: spend
                 # at most a tenth of all time on it.
                 spent = time.thread_time() - begin
-                self._next = time.monotonic() + min(_LATEST, 10 * spent)
+                self._next = time.monotonic() + min(_CHECK_SECONDS, 10 * spent)
                 if changed:
                     self._load()
             finally:
@@ -395,7 +395,7 @@ class Accounts:
 
 
 def _settled(stamp):
-    """Check that no file was modified within the last `_FRESH` seconds."""
+    """Check that no file was modified in the last `_SETTLE_SECONDS`."""
     newest = max((one[0] for part in stamp for one in part if one),
                  default=0)
-    return time.time_ns() - newest > _FRESH * 10 ** 9
+    return time.time_ns() - newest > _SETTLE_SECONDS * 10 ** 9

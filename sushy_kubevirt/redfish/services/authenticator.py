@@ -27,10 +27,10 @@ LOG = logging.getLogger(__name__)
 
 #: Largest number of bytes that bcrypt takes. A longer password, or one with
 #: a NUL, matches no digest of a file; those of Secrets are hashed first.
-_LONGEST = 72
+_MAX_PASSWORD_BYTES = 72
 
 #: Number of wrong passwords in the cache.
-_WRONG = 4096
+_MAX_WRONG = 4096
 
 #: Seconds until the same wrong password is logged again.
 _REPORT_SECONDS = 60
@@ -38,8 +38,8 @@ _REPORT_SECONDS = 60
 #: Number of passwords that bcrypt checks in parallel, and number that may
 #: wait for it. Further ones are refused, so that failed logins cannot occupy
 #: all threads of a worker.
-_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
-_WAITING = 1
+_MAX_PARALLEL = max(1, min(2, (os.cpu_count() or 1) // 2))
+_MAX_WAITING = 1
 
 #: Longest wait in seconds.
 _QUEUE_SECONDS = 2
@@ -72,8 +72,9 @@ class Authenticator:
         self._throttle = login_throttle.Throttle()
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(_AT_ONCE + _WAITING)
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._admitted = threading.BoundedSemaphore(
+            _MAX_PARALLEL + _MAX_WAITING)
+        self._slots = threading.BoundedSemaphore(_MAX_PARALLEL)
         self._right = {}
         self._wrong = collections.OrderedDict()
         # Keyed hash: event that is set when bcrypt has finished.
@@ -186,7 +187,7 @@ class Authenticator:
                     self._right[name] = mark
                 else:
                     self._wrong[mark] = 0
-                    while len(self._wrong) > _WRONG:
+                    while len(self._wrong) > _MAX_WRONG:
                         self._wrong.popitem(last=False)
             return fits
         finally:
@@ -199,7 +200,7 @@ class Authenticator:
 
         :raises: `LoginThrottled` if none becomes free in `_QUEUE_SECONDS`
         """
-        if not self._places.acquire(blocking=False):
+        if not self._admitted.acquire(blocking=False):
             raise LoginThrottled(1)
         try:
             if not self._slots.acquire(timeout=_QUEUE_SECONDS):
@@ -209,18 +210,18 @@ class Authenticator:
             finally:
                 self._slots.release()
         finally:
-            self._places.release()
+            self._admitted.release()
 
     def _fits(self, accounts, name, account, password):
         if account is None:
-            bcrypt.checkpw(account_files.hashed(password),
+            bcrypt.checkpw(account_files.prehash(password),
                            self._dummy_digest(accounts, name))
             return False
-        if account.hashed:
-            return bcrypt.checkpw(account_files.hashed(password),
+        if account.prehashed:
+            return bcrypt.checkpw(account_files.prehash(password),
                                   account.digest)
-        if len(password) > _LONGEST or b'\0' in password:
-            bcrypt.checkpw(account_files.hashed(password), account.digest)
+        if len(password) > _MAX_PASSWORD_BYTES or b'\0' in password:
+            bcrypt.checkpw(account_files.prehash(password), account.digest)
             return False
         return bcrypt.checkpw(password, account.digest)
 

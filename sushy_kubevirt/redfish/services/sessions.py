@@ -25,11 +25,11 @@ LOG = logging.getLogger(__name__)
 
 #: Redfish's SessionTimeout, in seconds without a request: lowest and highest
 #: value, and the default.
-SHORTEST, LONGEST, DEFAULT = 30, 86400, 1800
+MIN_TIMEOUT, MAX_TIMEOUT, DEFAULT_TIMEOUT = 30, 86400, 1800
 
 #: Largest number of sessions of one account, where a further one ends the
 #: least recently used, and of all, where a further one is refused.
-MOST_OF_ONE, MOST = 64, 1000
+MAX_PER_ACCOUNT, MAX_SESSIONS = 64, 1000
 
 _SECTION = 'sessions'
 _TIMEOUT = 'SessionTimeout'
@@ -39,7 +39,7 @@ _ID_LENGTH = 16
 
 
 class TooMany(Exception):
-    """The largest number of sessions, `MOST`, is reached."""
+    """The largest number of sessions, `MAX_SESSIONS`, is reached."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,14 +74,14 @@ class Sessions:
     :param timeout: timeout in seconds until a client sets one
     """
 
-    def __init__(self, folder, login, state, timeout=DEFAULT):
+    def __init__(self, folder, login, state, timeout=DEFAULT_TIMEOUT):
         self._local = folder
         self._login = login
         self._state = state
         self._default = timeout
         self._folder = folder.path / _FOLDER
         # Cache, Id: (inode, Session).
-        self._held = {}
+        self._cache = {}
 
     # The timeout
 
@@ -90,14 +90,14 @@ class Sessions:
         """Seconds without a request after which a session ends."""
         kept = self._state.cached(_SECTION).get(_TIMEOUT)
         if (isinstance(kept, int) and not isinstance(kept, bool)
-                and SHORTEST <= kept <= LONGEST):
+                and MIN_TIMEOUT <= kept <= MAX_TIMEOUT):
             return kept
         return self._default
 
     def set_timeout(self, seconds):
         """Set the timeout of all sessions, existing ones included.
 
-        :param seconds: from `SHORTEST` to `LONGEST`
+        :param seconds: from `MIN_TIMEOUT` to `MAX_TIMEOUT`
         :raises: `errors.MachineError` if it cannot be stored
         """
         self._state.update(_SECTION, lambda section: section.update(
@@ -129,7 +129,7 @@ class Sessions:
 
     def close(self, session):
         """End a session; idempotent."""
-        self._held.pop(session.id, None)
+        self._cache.pop(session.id, None)
         self._path(session.id).unlink(missing_ok=True)
 
     def _limit_number(self, user):
@@ -137,13 +137,13 @@ class Sessions:
 
         :raises: `TooMany`
         """
-        there = self._there()
+        there = self._valid_sessions()
         own = sorted((found for found in there if found[1].user == user),
                      key=lambda found: found[0])
-        surplus = max(0, len(own) - MOST_OF_ONE + 1)
+        surplus = max(0, len(own) - MAX_PER_ACCOUNT + 1)
         for _used, session in own[:surplus]:
             self.close(session)
-        if len(there) - surplus >= MOST:
+        if len(there) - surplus >= MAX_SESSIONS:
             raise TooMany()
 
     def _write(self, session):
@@ -184,20 +184,20 @@ class Sessions:
 
     def all(self):
         """:returns: list of `Session`, oldest first"""
-        return sorted((session for _used, session in self._there()),
+        return sorted((session for _used, session in self._valid_sessions()),
                       key=lambda session: (session.created, session.id))
 
     def _path(self, id):
         return self._folder / id
 
-    def _there(self):
+    def _valid_sessions(self):
         """:returns: list of (time of the last use, `Session`)"""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             names = []
-        for id in set(self._held).difference(names):
-            self._held.pop(id, None)
+        for id in set(self._cache).difference(names):
+            self._cache.pop(id, None)
         return [found for found in map(
             self._look, (name for name in names if name[0] != '.')) if found]
 
@@ -210,17 +210,17 @@ class Sessions:
         try:
             found = os.stat(path)
         except FileNotFoundError:
-            self._held.pop(id, None)
+            self._cache.pop(id, None)
             return None
-        inode, session = self._held.get(id, (None, None))
+        inode, session = self._cache.get(id, (None, None))
         if inode != found.st_ino:
             session = self._read(path)
             if session is None:
                 return None
-            if len(self._held) > 2 * MOST:
+            if len(self._cache) > 2 * MAX_SESSIONS:
                 # Most of these were closed by other workers.
-                self._held.clear()
-            self._held[id] = (found.st_ino, session)
+                self._cache.clear()
+            self._cache[id] = (found.st_ino, session)
         if time.time() - found.st_mtime > self.timeout:
             self.close(session)
             return None

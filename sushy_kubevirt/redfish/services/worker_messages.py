@@ -26,14 +26,14 @@ import weakref
 LOG = logging.getLogger(__name__)
 
 #: Largest number of bytes of a message.
-LONGEST = 128 * 1024
+MAX_BYTES = 128 * 1024
 
 #: Seconds to wait for a worker whose queue is full (ten messages on Linux),
 #: and seconds without further waiting for it after that.
 SEND_SECONDS = 1.0
 SLOW_WORKER_SECONDS = 10.0
 
-_ENDING = '.worker'
+_SUFFIX = '.worker'
 _LOCK = 'leader.lock'
 
 _instances = weakref.WeakSet()
@@ -103,10 +103,10 @@ class WorkerMessages:
                 return
             self._directory = os.open(
                 self._folder, os.O_RDONLY | os.O_DIRECTORY)
-            self._name = f'{os.getpid()}-{secrets.token_hex(4)}{_ENDING}'
+            self._name = f'{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}'
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF,
-                                    2 * LONGEST)
+                                    2 * MAX_BYTES)
             mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             mine.bind(self._path(self._name))
             self._socket = mine
@@ -155,12 +155,12 @@ class WorkerMessages:
 
         :param topic: text
         :param message: dict that can be encoded as JSON
-        :raises: `ValueError` if topic and message exceed `LONGEST` bytes
+        :raises: `ValueError` if topic and message exceed `MAX_BYTES` bytes
         """
         data = json.dumps([topic, message]).encode()
-        if len(data) > LONGEST:
+        if len(data) > MAX_BYTES:
             raise ValueError(f'The message on {topic} has {len(data)} bytes; '
-                             f'{LONGEST} are allowed')
+                             f'{MAX_BYTES} are allowed')
         if self._socket is not None:
             # The lock keeps messages in the order of the calls.
             with self._sending:
@@ -170,7 +170,7 @@ class WorkerMessages:
 
     def _send_to_others(self, data):
         for name in os.listdir(self._directory):
-            if not name.endswith(_ENDING) or name == self._name:
+            if not name.endswith(_SUFFIX) or name == self._name:
                 continue
             slow = self._slow.get(name, 0) > time.monotonic()
             self._sender.settimeout(0 if slow else SEND_SECONDS)
@@ -198,7 +198,7 @@ class WorkerMessages:
     def _listen(self, mine):
         while not self._closed:
             try:
-                data = mine.recv(2 * LONGEST)
+                data = mine.recv(2 * MAX_BYTES)
             except OSError as e:
                 if e.errno == errno.EINTR:
                     continue

@@ -79,7 +79,7 @@ class TestLogin(base.AccountsTestCase):
                      content_type='application/json')
 
     def test_session_limit_gets_503(self):
-        self.useFixture(fixtures.MockPatchObject(sessions, 'MOST', 1))
+        self.useFixture(fixtures.MockPatchObject(sessions, 'MAX_SESSIONS', 1))
         self.log_in()
         answer = self.log_in(code=503)
         self.assertIn('SessionLimitExceeded', answer.text)

@@ -27,14 +27,14 @@ from sushy_kubevirt.redfish.services.events import subscriptions
 LOG = logging.getLogger(__name__)
 
 #: Largest number of events in a POST, and in the queue of a subscriber.
-BATCH = 50
-QUEUE = 500
+MAX_BATCH = 50
+MAX_QUEUE = 500
 
 #: Seconds for a POST, including the connection.
-TIMEOUT = 10.0
+POST_SECONDS = 10.0
 
 #: Longest pause between tries with RetryForeverWithBackoff, in seconds.
-LONGEST_PAUSE = 300.0
+MAX_PAUSE_SECONDS = 300.0
 
 #: Seconds between messages to the other workers about positions of
 #: subscribers.
@@ -175,9 +175,9 @@ class Delivery:
         """Call a blocking function in a thread. :returns: an awaitable"""
         return self._loop.run_in_executor(None, function, *args)
 
-    def addresses(self, place):
+    def addresses(self, url):
         """See `subscriptions.Subscriptions.addresses`; awaitable."""
-        return self.run_blocking(self._store.addresses, place)
+        return self.run_blocking(self._store.addresses, url)
 
     def changed(self, subscriber):
         """Schedule a message to other workers about a changed mark."""
@@ -249,7 +249,7 @@ class _Subscriber:
             if not self._queue:
                 self.mark.number = record.number
             return
-        if len(self._queue) >= QUEUE:
+        if len(self._queue) >= MAX_QUEUE:
             self._queue.popleft()
             self._lost = True
         self._queue.append(record)
@@ -259,10 +259,10 @@ class _Subscriber:
         one = self.subscription
         try:
             poster = http_push.Poster(
-                place := subscriptions.read_url(one.destination),
-                lambda: self._delivery.addresses(place),
+                url := subscriptions.read_url(one.destination),
+                lambda: self._delivery.addresses(url),
                 self._delivery.context(one.verify)
-                if place.scheme == 'https' else None)
+                if url.scheme == 'https' else None)
         except errors.MachineError as e:
             LOG.warning('Subscription %s is invalid and receives no events: '
                         '%s', one.id, e)
@@ -281,12 +281,12 @@ class _Subscriber:
             poster.close()
 
     async def _send(self, poster):
-        """Send up to `BATCH` queued events in one POST.
+        """Send up to `MAX_BATCH` queued events in one POST.
 
         :returns: whether to continue; False after `Delivery.give_up`
         """
         batch = [self._queue[number]
-                 for number in range(min(BATCH, len(self._queue)))]
+                 for number in range(min(MAX_BATCH, len(self._queue)))]
         records = list(batch)
         if self._lost:
             records.insert(0, event_record.make(messages.BUFFER_EXCEEDED,
@@ -295,7 +295,8 @@ class _Subscriber:
         body = json.dumps(event_record.event(
             records, one.context, one.filter.types)).encode()
         try:
-            await asyncio.wait_for(poster.post(body, one.headers), TIMEOUT)
+            await asyncio.wait_for(poster.post(body, one.headers),
+                                   POST_SECONDS)
         except asyncio.CancelledError:
             raise
         except Exception as e:
@@ -330,11 +331,11 @@ class _Subscriber:
                 if await self._delivery.give_up(self):
                     self.given_up = True
                     return False
-                pause = LONGEST_PAUSE
+                pause = MAX_PAUSE_SECONDS
         elif one.policy is subscriptions.Policy.BACKOFF:
             # The first retries come sooner, because most failures are short.
             pause = min(settings.interval * 2.0 ** (mark.failures - 4),
-                        LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+                        MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
         await asyncio.sleep(pause)
         return True
 

@@ -41,12 +41,12 @@ REMIND_SECONDS = 1.5
 #: Seconds to wait for messages of the previous leader.
 HANDOVER_SECONDS = 0.2
 
-_OBSERVED = 'event-noticed'
+_OBSERVED = 'event-observed'
 _MISSED = 'event-missed'
 _PUBLISHED = 'event'
 _MARKS = 'event-marks'
-_JOINED = 'event-new-here'
-_HISTORY = 'event-past'
+_JOINED = 'event-worker-joined'
+_HISTORY = 'event-history'
 
 #: Records in one message of the history.
 _PAGE = 20

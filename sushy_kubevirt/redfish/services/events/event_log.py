@@ -27,22 +27,22 @@ COMPONENT = 'sushy-kubevirt'
 ANNOTATION = api_resources.PREFIX + 'event'
 
 #: Largest number of entries of a log; older ones are not shown.
-MOST = 1000
+MAX_ENTRIES = 1000
 
 #: Seconds for which entries are cached: clients read a collection and then
 #: each of its entries.
 FRESH_SECONDS = 2.0
 
 #: Seconds without writes after the API denied one.
-PAUSE = 60.0
+PAUSE_SECONDS = 60.0
 
 _SEVERITIES = ('OK', 'Warning', 'Critical')
 
 #: Largest number of records that wait to be written.
-_WAITING = 1000
+_MAX_QUEUE = 1000
 
 #: Characters of an Event's message; the API allows 1024 bytes.
-_LONGEST = 1000
+_MAX_MESSAGE = 1000
 _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
 
@@ -104,14 +104,14 @@ class Log:
             return      # not about a VM
         with self._lock:
             if self._queue is None:
-                self._queue = queue.Queue(_WAITING)
+                self._queue = queue.Queue(_MAX_QUEUE)
                 threading.Thread(target=self._run, args=(self._queue,),
                                  daemon=True, name='events-log').start()
         try:
             self._queue.put_nowait(record)
         except queue.Full:
             LOG.info('%d events wait to be logged; not logged: %s',
-                     _WAITING, record.text)
+                     _MAX_QUEUE, record.text)
 
     def close(self):
         """Stop the background thread."""
@@ -134,8 +134,8 @@ class Log:
                 self._write(record)
             except errors.AccessDenied as e:
                 LOG.warning('Events are missing in the logs of the systems; '
-                            'next try in %d s: %s', PAUSE, e)
-                self._pause_until = time.monotonic() + PAUSE
+                            'next try in %d s: %s', PAUSE_SECONDS, e)
+                self._pause_until = time.monotonic() + PAUSE_SECONDS
             except errors.MachineError as e:
                 LOG.info('Event %s of %s was not logged: %s', record.key,
                          record.system or 'the service', e)
@@ -183,7 +183,7 @@ class Log:
                 'apiVersion': api_resources.VM.api_version,
                 'kind': api_resources.VM.kind, 'namespace': namespace,
                 'name': name, 'uid': uid},
-            'reason': record.key, 'message': record.text[:_LONGEST],
+            'reason': record.key, 'message': record.text[:_MAX_MESSAGE],
             'type': 'Normal' if record.severity == 'OK' else 'Warning',
             'source': {'component': COMPONENT},
             'reportingComponent': COMPONENT, 'reportingInstance': '',
@@ -204,7 +204,7 @@ class Log:
         if known is None or now - known[0] > FRESH_SECONDS:
             found = sorted(map(_entry, self._events(machine)),
                            key=lambda entry: (entry.created, entry.id))
-            known = now, tuple(found[-MOST:])
+            known = now, tuple(found[-MAX_ENTRIES:])
             for uid in [uid for uid, (at, _) in tuple(self._read.items())
                         if now - at > FRESH_SECONDS]:
                 self._read.pop(uid, None)

@@ -19,7 +19,7 @@ NEAR_SECONDS = 3.0
 
 #: Largest number of characters of a message's argument. Messages from the
 #: cluster are longer at times.
-_LONGEST = 1000
+_MAX_ARGUMENT = 1000
 
 #: The deprecated EventType of a record. A subscription to Alert receives all
 #: records, as Alert, because Ironic subscribes to nothing else.
@@ -157,7 +157,7 @@ def changed(record, args=(), **fields):
 def _shortened(arg):
     text = ''.join(letter if letter.isprintable() else ' '
                    for letter in str(arg))
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + '…'
+    return text if len(text) <= _MAX_ARGUMENT else text[:_MAX_ARGUMENT] + '…'
 
 
 def event(records, context, types=()):

@@ -102,9 +102,9 @@ class BadFilter(Exception):
 PROPERTIES = ('EventFormatType', 'EventType', 'MessageId', 'OriginResource',
               'RegistryPrefix', 'ResourceType', 'SubordinateResources')
 
-_LONGEST = 4096
-_MOST_TERMS = 64
-_DEEPEST = 16
+_MAX_LENGTH = 4096
+_MAX_TERMS = 64
+_MAX_DEPTH = 16
 
 _TOKEN = re.compile(r"\s*(?:([()])|'((?:[^']|'')*)'|([^\s()']+))")
 
@@ -162,7 +162,7 @@ class Expression:
         return lambda record: all(part(record) for part in parts)
 
     def _parse_unary(self, depth):
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise BadFilter('it is nested too deeply')
         word = self._word()
         if word == '(':
@@ -180,7 +180,7 @@ class Expression:
 
     def _parse_comparison(self):
         self._terms += 1
-        if self._terms > _MOST_TERMS:
+        if self._terms > _MAX_TERMS:
             raise BadFilter('it has too many terms')
         name, operator, value = (self._next() for _ in range(3))
         if name not in PROPERTIES:
@@ -226,8 +226,8 @@ class Expression:
 
 def _tokens(text):
     """:returns: list of (text, whether it was quoted)"""
-    if len(text) > _LONGEST:
-        raise BadFilter(f'it is longer than {_LONGEST} characters')
+    if len(text) > _MAX_LENGTH:
+        raise BadFilter(f'it is longer than {_MAX_LENGTH} characters')
     found, position, text = [], 0, text.strip()
     while position < len(text):
         match = _TOKEN.match(text, position)

@@ -11,11 +11,11 @@ import ssl
 
 #: Largest number of bytes of a response's head and of its body. After a
 #: longer body, the connection is closed instead of read to the end.
-_LONGEST = 65536
+_MAX_BYTES = 65536
 
 #: Seconds for which an idle connection is reused. Servers close idle
 #: connections after 5 seconds or more.
-_KEEP = 4.0
+_KEEP_SECONDS = 4.0
 
 
 class Failed(Exception):
@@ -39,21 +39,21 @@ def tls(verify):
 class Poster:
     """Client of one server.
 
-    :param place: an `url_policy.ParsedUrl`
+    :param url: an `url_policy.ParsedUrl`
     :param resolve: coroutine function that returns the IP addresses to
         connect to
     :param context: an `ssl.SSLContext`, for https
     """
 
-    def __init__(self, place, resolve, context=None):
-        self._place = place
+    def __init__(self, url, resolve, context=None):
+        self._url = url
         self._resolve = resolve
-        self._context = context if place.scheme == 'https' else None
+        self._context = context if url.scheme == 'https' else None
         self._reader = self._writer = None
         self._used_at = 0
-        shown = f'[{place.host}]' if ':' in place.host else place.host
-        self._host = shown if place.port in (80, 443) else (
-            f'{shown}:{place.port}')
+        shown = f'[{url.host}]' if ':' in url.host else url.host
+        self._host = shown if url.port in (80, 443) else (
+            f'{shown}:{url.port}')
 
     async def post(self, body, headers):
         """POST a body and check the response's status code.
@@ -63,7 +63,7 @@ class Poster:
         :raises: `Failed` unless the code is 2xx; `OSError`,
             `ssl.SSLError`, `asyncio.IncompleteReadError`
         """
-        head = [f'POST {self._place.path} HTTP/1.1',
+        head = [f'POST {self._url.path} HTTP/1.1',
                 'Host: ' + self._host, 'User-Agent: sushy-kubevirt',
                 'Accept: */*', 'Content-Type: application/json',
                 'OData-Version: 4.0', f'Content-Length: {len(body)}']
@@ -71,7 +71,8 @@ class Poster:
         data = '\r\n'.join([*head, '', '']).encode('latin-1') + body
         kept = self._writer is not None
         now = asyncio.get_running_loop().time()
-        if kept and (now - self._used_at > _KEEP or self._reader.at_eof()):
+        if kept and (now - self._used_at > _KEEP_SECONDS
+                     or self._reader.at_eof()):
             self.close()
             kept = False
         try:
@@ -106,8 +107,8 @@ class Poster:
         for address in await self._resolve():
             try:
                 self._reader, self._writer = await asyncio.open_connection(
-                    address, self._place.port, limit=_LONGEST,
-                    ssl=self._context, server_hostname=self._place.host
+                    address, self._url.port, limit=_MAX_BYTES,
+                    ssl=self._context, server_hostname=self._url.host
                     if self._context else None)
                 return
             except OSError as e:
@@ -139,7 +140,7 @@ class Poster:
             if code == 204:
                 return
             if ('transfer-encoding' not in headers and length.isdigit()
-                    and int(length) <= _LONGEST):
+                    and int(length) <= _MAX_BYTES):
                 await self._reader.readexactly(int(length))
                 return
             if headers.get('transfer-encoding') == 'chunked':
@@ -149,7 +150,7 @@ class Poster:
 
     async def _chunks(self):
         """Read a chunked body. :returns: whether it was read completely"""
-        left = _LONGEST
+        left = _MAX_BYTES
         while left > 0:
             try:
                 line = await self._reader.readuntil(b'\r\n')
@@ -163,7 +164,7 @@ class Poster:
                 # The request allowed no trailers.
                 return await self._reader.readuntil(b'\r\n') == b'\r\n'
             left -= size
-            if not 0 < size <= _LONGEST:
+            if not 0 < size <= _MAX_BYTES:
                 return False
             await self._reader.readexactly(size + 2)
         return False

@@ -27,18 +27,18 @@ LOG = logging.getLogger(__name__)
 #: Seconds without an event after which a comment is sent, because proxies
 #: close idle connections. The client's authorization is checked then, and
 #: before each event.
-KEEP_ALIVE = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 
 #: Seconds between checks whether the server stops or the client is gone.
 POLL_SECONDS = 0.5
 
 #: Largest number of events that wait for a client; with more, its stream is
 #: closed.
-QUEUE = 500
+MAX_QUEUE = 500
 
 #: Seconds until the connection of a stream that should end is closed. A
 #: client that does not read blocks the thread that sends.
-GRACE = 1.0
+GRACE_SECONDS = 1.0
 
 _PREFIX = 'stream-'
 _CLOSE = 'stream-close'
@@ -165,9 +165,9 @@ class Streams:
             self.terminate(stream)
 
     def terminate(self, stream):
-        """End a stream; close its connection if it is open after `GRACE`."""
+        """End a stream; disconnect its client after `GRACE_SECONDS`."""
         stream.end()
-        timer = threading.Timer(GRACE, self._disconnect, (stream,))
+        timer = threading.Timer(GRACE_SECONDS, self._disconnect, (stream,))
         timer.daemon = True
         timer.start()
 
@@ -234,14 +234,14 @@ class Stream:
         if not self._expression.matches(record):
             return
         with self._condition:
-            full = len(self._queue) >= QUEUE
+            full = len(self._queue) >= MAX_QUEUE
             if not full:
                 self._queue.append(record)
                 self._condition.notify_all()
         if full and not self._ended:
             LOG.warning('Event stream %s closed: client %s is too slow, %d '
                         'events wait', self.shown.id, self.shown.client,
-                        QUEUE)
+                        MAX_QUEUE)
             self._streams.terminate(self)
 
     def replay(self, history, last):
@@ -274,7 +274,7 @@ class Stream:
             self._first = False
             # Shows the client at once that it is connected.
             return b': welcome\n\n'
-        until = time.monotonic() + KEEP_ALIVE
+        until = time.monotonic() + KEEP_ALIVE_SECONDS
         with self._condition:
             while not self._queue and not self._ended:
                 left = until - time.monotonic()

@@ -27,8 +27,8 @@ _ID = re.compile(r'[A-Za-z0-9-]{1,64}')
 _RESERVED = ('host', 'content-length', 'content-type', 'transfer-encoding',
              'connection', 'te', 'trailer', 'upgrade', 'expect')
 
-_MOST_HEADERS = 16
-_LONGEST_HEADERS = 8192
+_MAX_HEADERS = 16
+_MAX_HEADER_LENGTH = 8192
 
 
 class Policy(enum.Enum):
@@ -256,22 +256,22 @@ class Subscriptions:
         :raises: `errors.InvalidValue`
         """
         try:
-            place = read_url(url)
-            self.addresses(place)
+            parsed = read_url(url)
+            self.addresses(parsed)
         except errors.MediaUnreachable:
             # The host name may be resolvable by the time of the first event.
             pass
 
-    def addresses(self, place):
+    def addresses(self, parsed):
         """Resolve a URL's host and check that its addresses are allowed.
 
-        :param place: an `url_policy.ParsedUrl`
+        :param parsed: an `url_policy.ParsedUrl`
         :returns: IP addresses to connect to
         :raises: `errors.InvalidValue` if one is not allowed,
             `errors.MediaUnreachable` if the name cannot be resolved
         """
         try:
-            return url_policy.check(place, self._options)
+            return url_policy.check(parsed, self._options)
         except errors.InvalidValue as e:
             raise _worded(e) from None
 
@@ -284,15 +284,15 @@ def read_url(url):
     :raises: `errors.InvalidValue`
     """
     try:
-        place = url_policy.parse(url)
+        parsed = url_policy.parse(url)
     except errors.InvalidValue as e:
         raise _worded(e) from None
-    if place.username or place.password:
+    if parsed.username or parsed.password:
         # All clients that can read the subscription would see it.
         raise errors.InvalidValue(
-            'Destination', place.text, message='Destination may not hold a '
+            'Destination', parsed.text, message='Destination may not hold a '
             'user name or password; send them as HttpHeaders')
-    return place
+    return parsed
 
 
 def _worded(error):
@@ -321,9 +321,9 @@ def check_headers(headers):
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
             raise _bad_header(shown, 'the value is invalid')
         size += len(name) + len(value)
-    if len(headers) > _MOST_HEADERS or size > _LONGEST_HEADERS:
-        raise _bad_header('', f'{_MOST_HEADERS} headers with '
-                          f'{_LONGEST_HEADERS} characters are allowed')
+    if len(headers) > _MAX_HEADERS or size > _MAX_HEADER_LENGTH:
+        raise _bad_header('', f'{_MAX_HEADERS} headers with '
+                          f'{_MAX_HEADER_LENGTH} characters are allowed')
 
 
 def _bad_header(name, why):

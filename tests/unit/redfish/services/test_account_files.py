@@ -25,7 +25,8 @@ class AccountFilesTestCase(base.BaseTestCase):
         super().setUp()
         self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MockPatchObject(account_files, '_COST', 4))
-        self.useFixture(fixtures.MockPatchObject(account_files, '_FRESH', 0.1))
+        self.useFixture(fixtures.MockPatchObject(
+            account_files, '_SETTLE_SECONDS', 0.1))
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def accounts(self, *paths):
@@ -38,7 +39,7 @@ class AccountFilesTestCase(base.BaseTestCase):
 
     def wait_for_new_timestamp(self):
         """Wait until the next write gets another timestamp."""
-        time.sleep(1.5 * account_files._FRESH)
+        time.sleep(1.5 * account_files._SETTLE_SECONDS)
 
     def assert_invalid(self, *paths):
         exc = self.assertRaises(account_files.Invalid, self.accounts, *paths)
@@ -187,7 +188,7 @@ class FileTestCase(AccountFilesTestCase):
         accounts.current()
         accounts._stamps = stamps
         self.path.unlink()
-        now += account_files._LATEST
+        now += account_files._CHECK_SECONDS
         self.assertEqual({}, accounts.current())
 
     def test_merges_sources(self):
@@ -220,7 +221,7 @@ class SecretTestCase(AccountFilesTestCase):
         self.mount(self.base, username=b'admin\n', password=b'secret\r\n')
         account = self.accounts(self.base).current()['admin']
         self.assertEqual('Administrator', account.role)
-        self.assertTrue(bcrypt.checkpw(account_files.hashed(b'secret'),
+        self.assertTrue(bcrypt.checkpw(account_files.prehash(b'secret'),
                                        account.digest))
         self.assertNotIn('secret', repr(account))
         self.assertNotIn('$2b$', repr(account))
@@ -258,7 +259,7 @@ class SecretTestCase(AccountFilesTestCase):
         self.mount(self.base, username=b'admin', password=b'secreu')
         after = accounts.current(sure=True)['admin']
         self.assertNotEqual(before.signature, after.signature)
-        self.assertTrue(bcrypt.checkpw(account_files.hashed(b'secreu'),
+        self.assertTrue(bcrypt.checkpw(account_files.prehash(b'secreu'),
                                        after.digest))
 
     def test_hashes_password_once(self):

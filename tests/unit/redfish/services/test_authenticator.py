@@ -134,7 +134,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.login = self.authenticator_of(folder)
         self.assert_accepted('admin', password)
         self.assert_refused('admin', password[:-1])
-        self.assert_refused('admin', account_files.hashed(password))
+        self.assert_refused('admin', account_files.prehash(password))
 
     def test_password_change(self):
         self.assert_accepted('admin', b'secret')
@@ -202,7 +202,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
             ) as exc:
                 return type(exc)
 
-        most = authenticator._AT_ONCE + authenticator._WAITING
+        most = authenticator._MAX_PARALLEL + authenticator._MAX_WAITING
         with futures.ThreadPoolExecutor(20) as pool:
             running = [pool.submit(one, number) for number in range(20)]
             sent_away = [each.result(10) for each in itertools.islice(
@@ -220,10 +220,10 @@ class AuthenticatorTestCase(base.BaseTestCase):
                 authenticator,
                 '_QUEUE_SECONDS',
                 0.1))
-        for _ in range(authenticator._AT_ONCE):
+        for _ in range(authenticator._MAX_PARALLEL):
             self.login._slots.acquire()
         self.assert_throttled('admin', b'secret')
-        for _ in range(authenticator._AT_ONCE):
+        for _ in range(authenticator._MAX_PARALLEL):
             self.login._slots.release()
         self.assert_accepted('admin', b'secret')
 
@@ -235,7 +235,8 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.assertIn('an unknown user, from 10.0.0.1', self.log.output)
 
     def test_limits_cached_wrong_passwords(self):
-        self.useFixture(fixtures.MockPatchObject(authenticator, '_WRONG', 10))
+        self.useFixture(fixtures.MockPatchObject(
+            authenticator, '_MAX_WRONG', 10))
         for number in range(50):
             self.assert_refused('admin', b'%d' % number, f'from-{number}') \
                 if number < login_throttle.ACCOUNT.free else None

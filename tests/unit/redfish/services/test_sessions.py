@@ -132,18 +132,18 @@ class SessionsTestCase(base.BaseTestCase):
 
     def test_expires_after_timeout(self):
         session, token = self.open()
-        self.age(session, sessions.DEFAULT - 5)
+        self.age(session, sessions.DEFAULT_TIMEOUT - 5)
         self.assertIsNotNone(self.sessions.find(token))
         # find() extended the session.
-        self.age(session, sessions.DEFAULT - 5)
+        self.age(session, sessions.DEFAULT_TIMEOUT - 5)
         self.assertIsNotNone(self.sessions.find(token))
-        self.age(session, sessions.DEFAULT + 1)
+        self.age(session, sessions.DEFAULT_TIMEOUT + 1)
         self.assertIsNone(self.sessions.find(token))
         self.assertFalse((self.files / session.id).exists())
 
     def test_listing_does_not_extend_session(self):
         session, token = self.open()
-        self.age(session, sessions.DEFAULT - 5)
+        self.age(session, sessions.DEFAULT_TIMEOUT - 5)
         self.sessions.all()
         self.sessions.get(session.id)
         self.age(session, 6)
@@ -162,7 +162,7 @@ class SessionsTestCase(base.BaseTestCase):
     def test_ignores_invalid_timeout(self):
         for value in 'x', None, True, 5, 10 ** 9, 40.5:
             self.state.section['SessionTimeout'] = value
-            self.assertEqual(sessions.DEFAULT, self.sessions.timeout)
+            self.assertEqual(sessions.DEFAULT_TIMEOUT, self.sessions.timeout)
 
     def test_ends_when_password_or_role_changes(self):
         for changed in (account(password=b'new'),
@@ -195,7 +195,7 @@ class SessionsTestCase(base.BaseTestCase):
         others = self.open(self.bob)[1]
         self.age(first, 10)
         self.age(second, 20)
-        for _ in range(sessions.MOST_OF_ONE - 1):
+        for _ in range(sessions.MAX_PER_ACCOUNT - 1):
             self.open()
         # The least recently used session ended, not the oldest.
         self.assertIsNone(self.sessions.find(second_token))
@@ -203,7 +203,7 @@ class SessionsTestCase(base.BaseTestCase):
         self.assertIsNotNone(self.sessions.find(others))
 
     def test_limits_all_sessions(self):
-        self.useFixture(fixtures.MockPatchObject(sessions, 'MOST', 5))
+        self.useFixture(fixtures.MockPatchObject(sessions, 'MAX_SESSIONS', 5))
         found = [self.open(self.bob) for _ in range(5)]
         self.assertRaises(sessions.TooMany, self.open)
         self.sessions.close(found[0][0])

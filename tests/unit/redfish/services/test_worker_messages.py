@@ -152,4 +152,4 @@ class TestWorkerMessages(base.BaseTestCase):
     def test_refuses_too_long_message(self):
         one, _ = self.worker()
         self.assertRaises(ValueError, one.publish, 'news',
-                          {'text': 'x' * worker_messages.LONGEST})
+                          {'text': 'x' * worker_messages.MAX_BYTES})

@@ -161,7 +161,7 @@ class DeliveryTestCase(base.BaseTestCase):
 
     def test_batches_events_and_reports_dropped_ones(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'sushy_kubevirt.redfish.services.events.delivery.QUEUE', 100))
+            'sushy_kubevirt.redfish.services.events.delivery.MAX_QUEUE', 100))
         self.subscribe('a', policy=subscriptions.Policy.FOREVER)
         self.delivery.refresh([self.record(str(number))
                                for number in range(120)])

@@ -223,7 +223,7 @@ class StreamsTestCase(DispatcherTestCase):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'sushy_kubevirt.redfish.services.events'
-                '.server_sent_events.KEEP_ALIVE',
+                '.server_sent_events.KEEP_ALIVE_SECONDS',
                 0.05,
             )
         )
@@ -253,7 +253,7 @@ class StreamsTestCase(DispatcherTestCase):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'sushy_kubevirt.redfish.services.events'
-                '.server_sent_events.GRACE',
+                '.server_sent_events.GRACE_SECONDS',
                 0.05,
             )
         )
@@ -265,7 +265,7 @@ class StreamsTestCase(DispatcherTestCase):
         self.assertTrue(all_.remove(one.shown.id))
         self.assertTrue(all_.remove(three.shown.id))
         three.close()
-        for _ in range(server_sent_events.QUEUE + 1):
+        for _ in range(server_sent_events.MAX_QUEUE + 1):
             two.take(event_record.make(messages.TEST, event_record.OTHER))
         self.assertTrue(stuck.wait(10))
         self.assertTrue(full.wait(10))
@@ -275,6 +275,6 @@ class StreamsTestCase(DispatcherTestCase):
         all_ = self.streams()
         one = self.open(all_)
         next(one)
-        for _ in range(server_sent_events.QUEUE + 1):
+        for _ in range(server_sent_events.MAX_QUEUE + 1):
             all_.take(event_record.make(messages.TEST, event_record.OTHER))
-        self.assertEqual(server_sent_events.QUEUE, len(list(one)))
+        self.assertEqual(server_sent_events.MAX_QUEUE, len(list(one)))
