@@ -41,7 +41,7 @@ class KubeVirtDriver(vmedia.BaseDriver):
     def _get_device(self, identity, device):
         # Every method of the base class that uses a device starts here.
         raise error.NotSupportedError(
-            'This sushy-tools has a route that sushy-kubevirt does not know')
+            'sushy-kubevirt does not support this route of sushy-tools')
 
     def insert_image(self, identity, device, image_url, *args, **kwargs):
         """:raises: `error.NotSupportedError`"""

@@ -22,9 +22,9 @@ replaced members are in this module, as of sushy-tools 2.2.0;
                        options are reported here. `run` also moves TLS
                        handshakes out of the thread that accepts connections.
 `wsgi_app`             On the first request, when all upstream routes exist,
-                       `routes.install` replaces them by ours.
+                       `routes.install` replaces their views.
 `RedfishAuthMiddleware`  has no sessions and roles, runs bcrypt for every
-                       request, and answers malformed headers with a
+                       request, and responds to malformed headers with a
                        traceback. With the kubevirt driver it passes all
                        requests to `redfish.protocol.authentication`.
 =====================  ====================================================
@@ -43,7 +43,7 @@ import stevedore
 
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
-from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
@@ -57,7 +57,7 @@ NAMESPACE = 'sushy_tools.emulator.systems'
 MEDIA_NAMESPACE = 'sushy_tools.emulator.vmedia'
 
 #: gunicorn exits when a worker ends with code 3 ("worker failed to boot");
-#: with any other it starts workers again without end.
+#: with any other it restarts workers forever.
 _EXIT = 3
 
 _KEY = 'sushy_kubevirt'
@@ -103,13 +103,13 @@ def enable():
     @functools.wraps(stock['run'])
     def run(app, *args, **kwargs):
         _state(app).check()
-        if _state(app).will_be_ours():
+        if _state(app).kubevirt_selected():
             _defer_tls_handshake(kwargs.get('ssl_context'))
         return stock['run'](app, *args, **kwargs)
 
     @functools.wraps(stock['wsgi_app'])
     def wsgi_app(app, environ, start_response):
-        if _state(app).ours():
+        if _state(app).serves_kubevirt():
             system_access.restore_encoded_slash(environ)
             request_validation.strip_members_segment(environ)
         return stock['wsgi_app'](app, environ, start_response)
@@ -129,12 +129,13 @@ class _State:
     def __init__(self, app):
         self._app = app
         self._lock = threading.RLock()
-        self._made_for = None   # name and arguments of the driver
+        self._arguments = None  # name and arguments of the driver
         self._driver = None
         #: `service_context.Services`, with the kubevirt driver; else None
         self.services = None
         self._vmedia = None     # (system driver, the media driver for it)
-        self._ours = None       # unknown before the first request
+        # Result of `serves_kubevirt`; None before the first request.
+        self._serves_kubevirt = None
         self._started_in = None     # process ID
 
     def check(self):
@@ -147,14 +148,13 @@ class _State:
             with self._lock:
                 if self._is_kubevirt():
                     _set_up_logging(self._app)
-                    self._make()
+                    self._create_driver()
                     self._driver.start()
                     self.services.start()
                     self._started_in = os.getpid()
                 else:
-                    self._drop()
-        except (settings.InvalidSettings,
-                machine_errors.ConfigError) as exc:
+                    self._close_driver()
+        except (settings.InvalidSettings, errors.ConfigError) as exc:
             for line in str(exc).splitlines():
                 print(f'sushy-kubevirt: {line}', file=sys.stderr)
             sys.exit(_EXIT)
@@ -168,7 +168,7 @@ class _State:
             return upstream(self._app)
         if self._driver is None:
             with self._lock:
-                self._make()
+                self._create_driver()
         return self._driver
 
     def vmedia(self, upstream):
@@ -180,28 +180,31 @@ class _State:
             return upstream(self._app)
         driver = self.systems(None)
         if self._vmedia is None or self._vmedia[0] is not driver:
-            made = stevedore.DriverManager(
-                MEDIA_NAMESPACE, self._name()).driver(
-                    self._app.config, self._app.logger, driver)
-            self._vmedia = (driver, made)
+            media_class = stevedore.DriverManager(
+                MEDIA_NAMESPACE, self._name()).driver
+            self._vmedia = (driver, media_class(
+                self._app.config, self._app.logger, driver))
         return self._vmedia[1]
 
-    def ours(self):
-        """Return whether the kubevirt driver serves; install its routes once.
+    def serves_kubevirt(self):
+        """Return whether the kubevirt driver serves the requests.
+
+        The first call installs its routes. Later changes of the options have
+        no effect.
         """
-        if self._ours is None:
+        if self._serves_kubevirt is None:
             with self._lock:
-                if self._ours is None:
-                    ours = self._is_kubevirt()
-                    if ours:
+                if self._serves_kubevirt is None:
+                    selected = self._is_kubevirt()
+                    if selected:
                         routes.install(self._app)
                         if self._started_in not in (None, os.getpid()):
                             # The server forked after loading the application.
                             self.services.start()
-                    self._ours = ours
-        return self._ours
+                    self._serves_kubevirt = selected
+        return self._serves_kubevirt
 
-    def will_be_ours(self):
+    def kubevirt_selected(self):
         """Return whether the current options name the kubevirt driver.
 
         An unknown driver name is reported later, by `check`.
@@ -224,48 +227,48 @@ class _State:
 
         :param driver: a `system_driver.KubeVirtDriver`
         """
-        self._drop()
+        self._close_driver()
         self._driver = driver
         self.services = service_context.Services(
-            self._app.config, driver.settings, driver.cluster
-        )
-        self._made_for = (self._name(), (), driver.settings)
+            self._app.config, driver.settings, driver.cluster)
+        self._arguments = (self._name(), (), driver.settings)
 
-    def _make(self):
+    def _create_driver(self):
         """Create the driver, unless the present one has the same arguments.
 
         The config file of SUSHY_EMULATOR_CONFIG is read first; that of
         --config may change all options.
         """
         config, name = self._app.config, self._name()
-        loaded = _load(name)
+        driver_class = _load(name)
         arguments = _ARGUMENTS.get(name, lambda config: ())(config)
-        wanted = (name, arguments)
-        if issubclass(loaded, system_driver.KubeVirtDriver):
-            wanted += (settings.read(config),)
-        if self._driver is not None and self._made_for == wanted:
+        desired = (name, arguments)
+        if issubclass(driver_class, system_driver.KubeVirtDriver):
+            desired += (settings.read(config),)
+        if self._driver is not None and self._arguments == desired:
             return
-        made = loaded.initialize(config, self._app.logger, *arguments)()
+        driver = driver_class.initialize(
+            config, self._app.logger, *arguments)()
         services = None
-        if isinstance(made, system_driver.KubeVirtDriver):
+        if isinstance(driver, system_driver.KubeVirtDriver):
             services = service_context.Services(
-                config, made.settings, made.cluster)
-        self._drop()
-        self._driver, self._made_for = made, wanted
+                config, driver.settings, driver.cluster)
+        self._close_driver()
+        self._driver, self._arguments = driver, desired
         self.services = services
-        self._app.logger.debug('System driver %s: %s', name, made.driver)
+        self._app.logger.debug('System driver %s: %s', name, driver.driver)
 
     def close(self):
         """Stop the driver and its threads when the program ends."""
         with self._lock:
-            self._drop()
+            self._close_driver()
 
-    def _drop(self):
+    def _close_driver(self):
         if isinstance(self._driver, system_driver.KubeVirtDriver):
             self._driver.close()
         if self.services is not None:
             self.services.close()
-        self._driver = self._made_for = self.services = None
+        self._driver = self._arguments = self.services = None
 
 
 def _defer_tls_handshake(context):
@@ -306,7 +309,7 @@ def _load(name):
     """Load the class of a driver.
 
     :param name: name of its entry point
-    :raises: `settings.InvalidSettings` if there is none of that name
+    :raises: `settings.InvalidSettings` if there is no driver of that name
     """
     try:
         return stevedore.DriverManager(NAMESPACE, name).driver
@@ -329,12 +332,12 @@ def _replace_authentication(middleware):
         # app is the bound method `wsgi_app` of the application.
         self.state = _state(app.__self__)
         self.app, self.auth_file = app, auth_file
-        if not self.state.will_be_ours():
+        if not self.state.kubevirt_selected():
             stock_init(self, app, auth_file)
 
     @functools.wraps(stock_call)
     def call(self, environ, start_response):
-        if self.state.ours():
+        if self.state.serves_kubevirt():
             return self.app(environ, start_response)
         return stock_call(self, environ, start_response)
 

@@ -120,8 +120,8 @@ def _namespaces(value):
     if (not isinstance(value, (list, tuple)) or not value
             or not all(isinstance(item, str) and _LABEL.fullmatch(item)
                        for item in value)):
-        raise ValueError('must be a namespace, a list of them, or %r for all'
-                         % ALL)
+        raise ValueError(
+            f'must be a namespace, a list of them, or {ALL!r} for all')
     return tuple(dict.fromkeys(value))
 
 
@@ -170,7 +170,7 @@ def _allowed(value):
         if not isinstance(item, str) or not (
                 is_vm(item) or _NAME.fullmatch(item)):
             raise ValueError(
-                f"must hold UUIDs, 'namespace/name' or names, not {item!r}")
+                f"must contain UUIDs, 'namespace/name' or names, not {item!r}")
         found.add(item)
     return frozenset(found)
 
@@ -206,8 +206,8 @@ def _networks(value):
     try:
         return tuple(map(ipaddress.ip_network, value))
     except ValueError as exc:
-        raise ValueError(f'must hold addresses or networks: {exc}') \
-            from None
+        raise ValueError(
+            f'must contain addresses or networks: {exc}') from None
 
 
 # Option without prefix: (field, function that checks the value).
@@ -311,8 +311,8 @@ def read(config):
                        if not is_uuid(item) and not is_vm(item))
         if names:
             problems.append(
-                "%s: with more than one namespace, %s must be given as "
-                "'namespace/name'" % (ALLOWED, ', '.join(names)))
+                f"{ALLOWED}: with more than one namespace, {', '.join(names)} "
+                "must be given as 'namespace/name'")
     if problems:
         raise InvalidSettings('\n'.join(problems))
 

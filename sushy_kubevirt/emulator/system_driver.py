@@ -159,7 +159,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         :raises: `error.NotSupportedError`, which Redfish answers with 501
         """
         raise error.NotSupportedError(
-            'This sushy-tools has a route that sushy-kubevirt does not know')
+            'sushy-kubevirt does not support this route of sushy-tools')
 
     # The abstract methods; the base class refuses the others alike.
     systems = property(_unsupported)

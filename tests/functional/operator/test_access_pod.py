@@ -238,7 +238,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
                             sandbox.JSON_PATCH).json()['message']
 
         # The token of another account.
-        self.assertIn('for servers of images only', attack('secrets', {
+        self.assertIn('only Secrets of type', attack('secrets', {
             'apiVersion': 'v1', 'kind': 'Secret',
             'type': 'kubernetes.io/service-account-token',
             'metadata': {'name': 'box-bmc-cd-0', 'annotations': {
@@ -249,13 +249,13 @@ class PodAccountTestCase(access_case.AccessTestCase):
                   'kind': 'DataVolume', 'metadata': {'name': 'box-bmc-cd-0'}}
         storage = {'resources': {'requests': {'storage': '1Gi'}}}
         for said, source, notes in (
-                ('no Secret as a header', {'http': {
+                ('may not set secretExtraHeaders', {'http': {
                     **http, 'secretExtraHeaders': ['private']}}, {}),
                 ("DataVolume's own Secret", {'http': {
                     **http, 'secretRef': 'private'}}, {}),
-                ('from HTTP or by upload', {'pvc': {
+                ('source http or upload', {'pvc': {
                     'name': 'root', 'namespace': self.namespace}}, {}),
-                ('nothing by annotations', {'http': http}, {
+                ('its own annotations', {'http': http}, {
                     'cdi.kubevirt.io/storage.import.secretExtraHeaders.0':
                         'private'})):
             made = json.loads(json.dumps(volume))
@@ -269,13 +269,13 @@ class PodAccountTestCase(access_case.AccessTestCase):
                       {'persistentVolumeClaim': {'claimName': 'other'}},
                       {'configMap': {'name': 'other'}},
                       {'dataVolume': {'name': 'other-bmc-cd-0'}}):
-            self.assertIn('adds no volumes', patch(
+            self.assertIn('add only volumes', patch(
                 {'op': 'add', 'path': volumes, 'value': {
                     'name': 'x', **value}},
                 {'op': 'add', 'path':
                  '/spec/template/spec/domain/devices/disks/-',
                  'value': {'name': 'x', 'disk': {'bus': 'virtio'}}}))
-        self.assertIn('has KubeVirt make no DataVolumes', patch(
+        self.assertIn('change dataVolumeTemplates', patch(
             {'op': 'add', 'path': volumes, 'value': {
                 'name': 'x', 'dataVolume': {'name': 'box-bmc-x'}}},
             {'op': 'add', 'path': '/spec/dataVolumeTemplates', 'value': [{
@@ -283,22 +283,22 @@ class PodAccountTestCase(access_case.AccessTestCase):
                     'storage': storage, 'source': {'http': {
                         **http, 'secretExtraHeaders': ['private']}}}}]}))
         for said, path, value in (
-                ('gives its VM to nobody', '/metadata/annotations', {
+                ('of bmc.kubevirt.io', '/metadata/annotations', {
                     'bmc.kubevirt.io/allow-from': 'evil'}),
-                ('no labels', '/spec/template/metadata/annotations', {
+                ('change labels', '/spec/template/metadata/annotations', {
                     'hooks.kubevirt.io/hookSidecars': '[]'}),
-                ('whether its VM stays', '/metadata/ownerReferences', [{
+                ('ownerReferences or', '/metadata/ownerReferences', [{
                     'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'none',
                     'uid': uid}])):
             self.assertIn(said, patch(
                 {'op': 'add', 'path': path, 'value': value}))
-        self.assertIn('no more', patch({
+        self.assertIn('only remove stateChangeRequests', patch({
             'op': 'add', 'path': '/status/volumeRequests', 'value': [{
                 'addVolumeOptions': {
                     'name': 'x', 'disk': {'disk': {}}, 'volumeSource': {
                         'persistentVolumeClaim': {
                             'claimName': 'other'}}}}]}, sub='/status'))
-        self.assertIn("guest's credentials, account", patch({
+        self.assertIn("guest's credentials, service account", patch({
             'op': 'add', 'path': '/spec/template/spec/serviceAccountName',
             'value': 'default'}))
         # What is known of others.

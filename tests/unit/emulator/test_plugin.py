@@ -208,7 +208,7 @@ class TestSelection(redfish.RedfishTestCase):
 
         def first():
             barrier.wait(10)
-            return state.ours()
+            return state.serves_kubevirt()
 
         with futures.ThreadPoolExecutor(8) as pool:
             answers = [pool.submit(first) for _ in range(8)]
@@ -269,8 +269,9 @@ class TestAuthentication(redfish.RedfishTestCase):
     def test_stock_driver_uses_upstream_authentication(self):
         self.app.config[plugin.DRIVER] = 'fake'
         state = self.app.sushy_kubevirt
-        self.addCleanup(setattr, state, '_ours', state._ours)
-        state._ours = None
+        self.addCleanup(setattr, state, '_serves_kubevirt',
+                        state._serves_kubevirt)
+        state._serves_kubevirt = None
         self.assertRaises(error.ConfigInvalid, self.wrap, '/no/such/file')
         self.wrap(self.passwords)
         response = self.client.get('/redfish/v1/Systems', headers={

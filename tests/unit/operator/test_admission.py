@@ -33,16 +33,16 @@ SOURCES = (
     ({'upload': {}}, None),
     ({'http': {**HTTP, 'secretRef': SLOT}}, None),
     ({'http': {**HTTP, 'secretRef': SLOT + '-1a2b'}}, None),
-    ({'http': {**HTTP, 'secretRef': 'admins-token'}}, 'own Secret only'),
+    ({'http': {**HTTP, 'secretRef': 'admins-token'}}, 'own Secret as'),
     ({'http': {**HTTP, 'secretExtraHeaders': ['admins-token']}},
-     'no Secret as a header'),
+     'may not set secretExtraHeaders'),
     ({'http': {**HTTP, 'certConfigMap': media_annotation.ca_config_map(
         'vm', model.CD.id)}}, None),
-    ({'http': {**HTTP, 'certConfigMap': 'settings'}}, 'own certificates'),
-    ({'pvc': {'namespace': 'lab', 'name': 'other'}}, 'by upload only'),
+    ({'http': {**HTTP, 'certConfigMap': 'settings'}}, 'as certConfigMap'),
+    ({'pvc': {'namespace': 'lab', 'name': 'other'}}, 'source http or upload'),
     ({'registry': {'url': 'docker://a.test/a', 'secretRef': 'b'}},
-     'by upload only'),
-    (None, 'by upload only'),
+     'source http or upload'),
+    (None, 'source http or upload'),
 )
 
 STORAGE = {'resources': {'requests': {'storage': '1Gi'}}}
@@ -53,23 +53,23 @@ VOLUMES = (
                            'accessModes': ['ReadWriteOnce']}}}, None),
     ({'spec': {'storage': {**STORAGE, 'dataSource': {
         'kind': 'PersistentVolumeClaim', 'name': 'other'}}}},
-     'how large'),
-    ({'spec': {'storage': {**STORAGE, 'dataSourceRef': {}}}}, 'how large'),
-    ({'spec': {'storage': {**STORAGE, 'volumeName': 'a'}}}, 'how large'),
-    ({'spec': {'pvc': {}}}, 'how large'),
-    ({'spec': {'priorityClassName': 'system-node-critical'}}, 'how large'),
+     'volumeMode'),
+    ({'spec': {'storage': {**STORAGE, 'dataSourceRef': {}}}}, 'volumeMode'),
+    ({'spec': {'storage': {**STORAGE, 'volumeName': 'a'}}}, 'volumeMode'),
+    ({'spec': {'pvc': {}}}, 'volumeMode'),
+    ({'spec': {'priorityClassName': 'system-node-critical'}}, 'volumeMode'),
     ({'spec': {'sourceRef': {'kind': 'DataSource', 'name': 'a'}}},
-     'by upload only'),
+     'source http or upload'),
     ({'annotations': {
         'cdi.kubevirt.io/storage.import.secretExtraHeaders.0': 'a'}},
-     'nothing by annotations'),
+     'its own annotations'),
     ({'annotations': {'cdi.kubevirt.io/storage.checkStaticVolume': 'a'}},
-     'nothing by annotations'),
+     'its own annotations'),
     # CDI's own stay when a BMC notes how far it is.
     ({'annotations': {'cdi.kubevirt.io/a': 'b'}, 'old': {
         'cdi.kubevirt.io/a': 'b'}}, None),
     ({'annotations': {'cdi.kubevirt.io/a': 'c'}, 'old': {
-        'cdi.kubevirt.io/a': 'b'}}, 'nothing by annotations'),
+        'cdi.kubevirt.io/a': 'b'}}, 'its own annotations'),
 )
 
 DISK = {'name': 'root', 'persistentVolumeClaim': {'claimName': 'root'}}
@@ -199,14 +199,14 @@ MACHINES = (
     (named(name='a'), named(name='a', creationTimestamp=None), None),
     (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}), None),
     # What a BMC does not.
-    (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'adds no volumes'),
-    (spec(), spec(volumes=[STOLEN]), 'adds no volumes'),
+    (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'add only volumes'),
+    (spec(), spec(volumes=[STOLEN]), 'add only volumes'),
     (
         spec(volumes=[DISK]),
         spec(
             volumes=[{**DISK, 'persistentVolumeClaim': {'claimName': 'other'}}]
         ),
-        'adds no volumes',
+        'add only volumes',
     ),
     (
         spec(volumes=[DISK]),
@@ -219,14 +219,14 @@ MACHINES = (
                 },
             ]
         ),
-        'adds no volumes',
+        'add only volumes',
     ),
     (
         spec(),
         spec(
             volumes=[{'name': 'a', 'dataVolume': {'name': 'other-bmc-cd-0'}}]
         ),
-        'adds no volumes',
+        'add only volumes',
     ),
     (
         spec(),
@@ -240,7 +240,7 @@ MACHINES = (
                 }
             ]
         ),
-        'adds no volumes',
+        'add only volumes',
     ),
     (spec(), spec(accessCredentials=KEYS), 'credentials'),
     (spec(accessCredentials=KEYS), spec(), 'credentials'),
@@ -249,10 +249,10 @@ MACHINES = (
         spec(networks=[{'multus': {'networkName': 'secret'}}]),
         'networks',
     ),
-    (spec(), spec(nodeSelector={'a': 'b'}), 'place'),
-    (spec(), spec(tolerations=[{'operator': 'Exists'}]), 'place'),
+    (spec(), spec(nodeSelector={'a': 'b'}), 'scheduling'),
+    (spec(), spec(tolerations=[{'operator': 'Exists'}]), 'scheduling'),
     (spec(), spec(utilityVolumes=[{'claimName': 'other'}]), 'claims'),
-    (spec(), spec(topologySpreadConstraints=[{'maxSkew': 1}]), 'place'),
+    (spec(), spec(topologySpreadConstraints=[{'maxSkew': 1}]), 'scheduling'),
     (spec(), spec(serviceAccountName='admin'), 'account'),
     (spec(serviceAccountName='a'), spec(serviceAccountName='b'), 'account'),
     (spec(serviceAccountName='a'), spec(serviceAccountName='a'), None),
@@ -269,73 +269,73 @@ MACHINES = (
         'probes',
     ),
     (spec(), spec(dnsConfig={'nameservers': ['192.0.2.1']}), 'networks'),
-    (devices(), devices(downwardMetrics={}), 'of the host'),
-    (devices(), devices(autoattachVSOCK=True), 'of the host'),
-    (devices(), devices(clientPassthrough={}), 'of the host'),
-    (devices(autoattachPodInterface=False), devices(), 'of the host'),
-    (devices(), devices(hostDevices=[{'deviceName': 'a'}]), 'of the host'),
-    (devices(), devices(gpus=[{'deviceName': 'a'}]), 'of the host'),
-    (spec(), devices(filesystems=[{'name': 'a'}]), 'of the host'),
+    (devices(), devices(downwardMetrics={}), 'host devices'),
+    (devices(), devices(autoattachVSOCK=True), 'host devices'),
+    (devices(), devices(clientPassthrough={}), 'host devices'),
+    (devices(autoattachPodInterface=False), devices(), 'host devices'),
+    (devices(), devices(hostDevices=[{'deviceName': 'a'}]), 'host devices'),
+    (devices(), devices(gpus=[{'deviceName': 'a'}]), 'host devices'),
+    (spec(), devices(filesystems=[{'name': 'a'}]), 'host devices'),
     (
         devices(interfaces=[{'name': 'a', 'bridge': {}}]),
         devices(interfaces=[{'name': 'a', 'binding': {'name': 'b'}}]),
-        'of the host',
+        'host devices',
     ),
     (
         firmware(),
         firmware(kernelBoot={'container': {'image': 'a'}}),
-        'boots no kernel',
+        'kernelBoot',
     ),
-    (spec(), firmware(acpi={'slicNameRef': 'a'}), 'boots no kernel'),
-    (kind(), kind(instancetype={'name': 'gpu'}), 'no instance type'),
+    (spec(), firmware(acpi={'slicNameRef': 'a'}), 'kernelBoot'),
+    (kind(), kind(instancetype={'name': 'gpu'}), 'instance type'),
     (
         kind(preference={'name': 'a'}),
         kind(preference={'name': 'b'}),
-        'no preference',
+        'preference',
     ),
-    (templates(), templates(CLONE), 'no DataVolumes'),
-    (templates(HTTP_SOURCE), templates(CLONE), 'no DataVolumes'),
+    (templates(), templates(CLONE), 'dataVolumeTemplates'),
+    (templates(HTTP_SOURCE), templates(CLONE), 'dataVolumeTemplates'),
     (
         templates(HTTP_SOURCE),
         templates({'source': {'http': {**HTTP, 'secretExtraHeaders': ['a']}}}),
-        'no DataVolumes',
+        'dataVolumeTemplates',
     ),
-    (spec(), templates(CLONE), 'no DataVolumes'),
-    (named(name='a'), named(name='b'), 'no DataVolumes'),
+    (spec(), templates(CLONE), 'dataVolumeTemplates'),
+    (named(name='a'), named(name='b'), 'dataVolumeTemplates'),
     (
         named(name='a'),
         named(name='a', annotations={'a': 'b'}),
-        'no DataVolumes',
+        'dataVolumeTemplates',
     ),
     (
         named(name='a', annotations={'a': 'b'}),
         named(name='a', creationTimestamp=None),
-        'no DataVolumes',
+        'dataVolumeTemplates',
     ),
-    (template(), template(annotations={SIDECAR: '[]'}), "others' annotations"),
+    (template(), template(annotations={SIDECAR: '[]'}), 'nor annotations'),
     (
         template(annotations={SIDECAR: '[]'}),
         template(annotations={SIDECAR: '[{}]'}),
-        "others' annotations",
+        'nor annotations',
     ),
-    (template(), template(labels={'app': 'database'}), 'no labels'),
-    (template(labels={'a': 'b'}), template(), 'no labels'),
+    (template(), template(labels={'app': 'database'}), 'change labels'),
+    (template(labels={'a': 'b'}), template(), 'change labels'),
     (
         metadata(),
         metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
-        'to nobody',
+        'of bmc.kubevirt.io',
     ),
     (
         metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
         metadata(annotations={'bmc.kubevirt.io/allow-from': 'x, y'}),
-        'to nobody',
+        'of bmc.kubevirt.io',
     ),
     (
         metadata(),
         metadata(ownerReferences=[{'uid': 'gone'}]),
-        'whether its VM stays',
+        'ownerReferences or finalizers',
     ),
-    (metadata(finalizers=['a']), metadata(), 'whether its VM stays'),
+    (metadata(finalizers=['a']), metadata(), 'ownerReferences or finalizers'),
 )
 
 START = [{'action': 'Start'}]
@@ -438,7 +438,7 @@ class AdmissionTestCase(base.BaseTestCase):
                 ('kubernetes.io/service-account-token', False)):
             with self.subTest(type=type_):
                 self.assert_said(
-                    None if allowed else 'for servers of images',
+                    None if allowed else 'only Secrets of type',
                     self.said('virtbmc-secrets', {'type': type_}))
 
     def test_virtual_machines(self):
@@ -455,8 +455,8 @@ class AdmissionTestCase(base.BaseTestCase):
                         for one in (old, new))
             with self.subTest(old=old, new=new):
                 self.assert_said(
-                    None if allowed else 'takes back requests', self.said(
-                        'virtbmc-virtualmachines-status', new, old))
+                    None if allowed else 'only remove stateChangeRequests',
+                    self.said('virtbmc-virtualmachines-status', new, old))
 
     def test_events(self):
         ours = {'reportingComponent': event_log.COMPONENT,
