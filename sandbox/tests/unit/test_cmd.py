@@ -10,15 +10,15 @@ from kubevirt_sandbox import cmd
 
 class CommandLineTestCase(unittest.TestCase):
 
-    def refused(self, *words):
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said), self.assertRaises(
+    def usage_error(self, *words):
+        message = io.StringIO()
+        with contextlib.redirect_stderr(message), self.assertRaises(
                 SystemExit) as caught:
             cmd.main(words)
         self.assertEqual(2, caught.exception.code, words)
-        return said.getvalue()
+        return message.getvalue()
 
-    def test_what_it_refuses(self):
+    def test_rejects_invalid_options(self):
         with tempfile.TemporaryDirectory() as home:
             path = pathlib.Path(home) / 'kubeconfig'
             for words, why in (
@@ -33,12 +33,12 @@ class CommandLineTestCase(unittest.TestCase):
                     (['--boot-seconds', 'x'], 'not a time'),
                     (['--boot-seconds', 'nan'], 'not a time'),
                     (['--boot-seconds', '-1'], 'not a time')):
-                said = self.refused('--kubeconfig', str(path), *words)
-                self.assertIn(why, said.replace('is not an', 'no'), words)
+                message = self.usage_error('--kubeconfig', str(path), *words)
+                self.assertIn(why, message.replace('is not an', 'no'), words)
             self.assertFalse(path.exists())
-        self.assertIn('--kubeconfig', self.refused())
+        self.assertIn('--kubeconfig', self.usage_error())
 
-    def test_what_it_understands(self):
+    def test_parses_options(self):
         options = cmd.parser().parse_args([
             '--kubeconfig', 'x', '--listen', 'localhost:0', '--gates',
             'A, B,', '--vms', '3', '--boot-seconds', '0.5'])
@@ -53,7 +53,7 @@ class CommandLineTestCase(unittest.TestCase):
 
 class DocumentsTestCase(unittest.TestCase):
 
-    def test_every_option_is_explained(self):
+    def test_every_option_is_documented(self):
         text = (pathlib.Path(__file__).parents[2]
                 / 'doc/source/usage.rst').read_text()
         for action in cmd.parser()._actions:

@@ -38,7 +38,7 @@ class ControlTestCase(base.ServerTestCase):
 
 class FaultTestCase(ControlTestCase):
 
-    async def test_the_next_calls_are_refused(self):
+    async def test_status_faults_fail_the_next_calls(self):
         for action, reason in (
                 ('409', 'Conflict'), ('429', 'TooManyRequests'),
                 ('500', 'InternalError'), ('503', 'ServiceUnavailable')):
@@ -51,18 +51,18 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual([], self.store.list(self.kind))
         await self.call('POST', self.THINGS, base.make(), 201)
 
-    async def test_a_429_says_when_to_come_back(self):
+    async def test_429_has_retry_after(self):
         await self.fault('429')
         await self.call('GET', self.THINGS, expect=429)
         self.assertEqual('1', self.answer.headers['Retry-After'])
 
-    async def test_others_are_left_alone(self):
+    async def test_fault_is_limited_to_verb_and_path(self):
         await self.fault('500', verb='PUT', path='/things/a/start')
         await self.call('GET', self.THINGS, expect=200)
         await self.call('GET', '/sandbox/stats', expect=200)
         self.assertEqual([0], await self.hits())
 
-    async def test_get_is_not_watch(self):
+    async def test_get_and_watch_are_separate_verbs(self):
         await self.fault('500', verb='GET')
         self.store.create(self.kind, base.make())
         self.assertEqual(1, len(await self.watch(self.THINGS,
@@ -71,10 +71,10 @@ class FaultTestCase(ControlTestCase):
         await self.call('GET', self.THINGS + '?watch=1', expect=503)
         await self.call('GET', self.THINGS, expect=500)
 
-    async def test_reset_does_nothing_and_drop_after_does_it(self):
+    async def test_reset_prevents_and_drop_after_completes_write(self):
         for action, there in (('reset', 0), ('drop-after', 1)):
             await self.fault(action, verb='POST')
-            # A connection of its own: a client may try a kept one again.
+            # A new connection, because clients retry on a reused one.
             async with aiohttp.ClientSession(
                     self.server.url, headers=self.client.headers) as client:
                 with self.assertRaises(FAILURES):
@@ -82,7 +82,7 @@ class FaultTestCase(ControlTestCase):
                         pass
             self.assertEqual(there, len(self.store.list(self.kind)), action)
 
-    async def test_hang_ends_with_the_client_or_by_clearing(self):
+    async def test_hang_ends_when_client_leaves_or_fault_is_cleared(self):
         await self.fault('hang', verb='POST', count=2)
         with self.assertRaises(TimeoutError):
             async with asyncio.timeout(1):
@@ -97,14 +97,14 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual([], await self.hits())
         await self.call('GET', self.THINGS, expect=200)
 
-    async def test_silence_is_a_call_without_its_answer(self):
+    async def test_silence_completes_write_without_response(self):
         await self.fault('silence', verb='WRITE')
         with self.assertRaises(TimeoutError):
             async with asyncio.timeout(1):
                 await self.call('POST', self.THINGS, base.make())
         self.assertEqual(1, len(self.store.list(self.kind)))
 
-    async def test_writes_are_all_that_change(self):
+    async def test_verb_write_matches_all_modifying_calls(self):
         await self.fault('500', verb='WRITE', count=4)
         for method in ('POST', 'PUT', 'PATCH', 'DELETE'):
             await self.call('GET', self.THINGS, expect=200)
@@ -114,7 +114,7 @@ class FaultTestCase(ControlTestCase):
             self.assertEqual(200, answer.status)
         self.assertEqual([4], await self.hits())
 
-    async def test_some_go_well_before(self):
+    async def test_fault_after_some_calls(self):
         await self.fault('silence', verb='POST', after=1)
         await self.fault('500', verb='POST', after=1, count=2)
         await self.call('POST', self.THINGS, base.make('a'), 201)
@@ -126,14 +126,14 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual([1, 2], await self.hits())
         self.assertEqual(2, len(self.store.list(self.kind)))
 
-    async def test_only_one_user(self):
+    async def test_fault_of_one_user(self):
         await self.fault('500', user='^somebody-else$')
         await self.call('GET', self.THINGS, expect=200)
         await self.fault('503', user='admin')
         await self.call('GET', self.THINGS, expect=503)
         self.assertEqual([0, 1], await self.hits())
 
-    async def test_a_watch_that_hangs_is_open_and_silent(self):
+    async def test_hanging_watch_is_open_without_events(self):
         await self.fault('hang', verb='WATCH', delay=0.3)
         self.store.create(self.kind, base.make())
         async with self.client.get(self.THINGS + '?watch=1') as answer:
@@ -141,7 +141,7 @@ class FaultTestCase(ControlTestCase):
             with self.assertRaises(FAILURES):
                 self.assertEqual(b'', await answer.content.readline())
 
-    async def test_gone(self):
+    async def test_gone_expires_watch(self):
         await self.fault('gone', verb='WATCH')
         body = await self.call('GET', self.THINGS + '?watch=1', expect=410)
         self.assertEqual('Expired', body['reason'])
@@ -151,7 +151,7 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual([('ERROR', 410)], [
             (e['type'], e['object']['code']) for e in events])
 
-    async def test_break_cuts_open_watches(self):
+    async def test_break_ends_open_watches(self):
         async with self.client.get(self.THINGS + '?watch=1') as answer:
             await self.eventually(lambda: self.server.watches)
             body = await self.fault('break', path='things')
@@ -160,20 +160,20 @@ class FaultTestCase(ControlTestCase):
                 await answer.content.readline()
         await self.eventually(lambda: not self.server.watches)
 
-    async def test_break_leaves_other_watches(self):
+    async def test_break_keeps_other_watches(self):
         async with self.client.get(self.THINGS + '?watch=1') as answer:
             await self.eventually(lambda: self.server.watches)
             await self.fault('break', path='configmaps')
             self.store.create(self.kind, base.make())
             self.assertIn(b'ADDED', await answer.content.readline())
 
-    async def test_delay(self):
+    async def test_delays_call(self):
         await self.fault('delay', delay=0.3)
         begin = time.monotonic()
         await self.call('GET', self.THINGS, expect=200)
         self.assertGreaterEqual(time.monotonic() - begin, 0.3)
 
-    async def test_what_is_no_fault(self):
+    async def test_rejects_invalid_faults(self):
         for body in ({}, [], {'action': 'nix'}, {'action': '500', 'nix': 1},
                      {'action': '500', 'count': 0},
                      {'action': '500', 'count': True},
@@ -185,7 +185,7 @@ class FaultTestCase(ControlTestCase):
                      {'action': '500', 'user': '('}):
             await self.call('POST', '/sandbox/faults', body, 400)
 
-    async def test_it_needs_the_token(self):
+    async def test_needs_the_token(self):
         for method, path in (('GET', 'faults'), ('POST', 'faults'),
                              ('DELETE', 'faults'), ('POST', 'outage'),
                              ('GET', 'stats'), ('DELETE', 'stats')):
@@ -193,7 +193,7 @@ class FaultTestCase(ControlTestCase):
                 await self.call(method, '/sandbox/' + path, expect=code,
                                 headers={'Authorization': token})
 
-    async def test_refusals_are_counted(self):
+    async def test_counts_forbidden_calls(self):
         await self.call('DELETE', '/sandbox/stats', expect=204)
         for path in ('/api/v1/pods', '/api/v1/pods', self.THINGS + '/a/status',
                      '/metrics'):
@@ -203,14 +203,14 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual({'system:anonymous': {
             'get': {'/metrics': 1, 'things.example.test/status': 1},
             'list': {'pods': 2}}}, body['refused'])
-        # Masters need no rights.
+        # Members of system:masters need no permissions.
         self.assertEqual({}, body['used'])
         self.assertEqual(4, body['total'])
 
 
 class OutageTestCase(ControlTestCase):
 
-    async def test_it_goes_and_comes_back_with_its_objects(self):
+    async def test_outage_keeps_objects_and_address(self):
         made = self.store.create(self.kind, base.make())
         address = self.server.address
         async with self.client.get(self.THINGS + '?watch=1') as answer:
@@ -231,7 +231,7 @@ class OutageTestCase(ControlTestCase):
         self.assertEqual(made, body)
         self.assertEqual(address, self.server.address)
 
-    async def test_what_is_no_outage(self):
+    async def test_rejects_invalid_outages(self):
         for body in ({}, [], {'seconds': 0}, {'seconds': 'x'},
                      {'seconds': True}, {'seconds': 1e9}):
             await self.call('POST', '/sandbox/outage', body, 400)
@@ -239,7 +239,7 @@ class OutageTestCase(ControlTestCase):
 
 class StatsTestCase(ControlTestCase):
 
-    async def test_calls_are_counted(self):
+    async def test_counts_calls_by_verb_and_resource(self):
         await self.call('POST', self.THINGS, base.make(), 201)
         await self.call('GET', self.THINGS, expect=200)
         await self.call('GET', self.THINGS + '/a', expect=200)

@@ -7,13 +7,13 @@ from kubevirt_sandbox.cdi import admission
 
 class UrlTest(base.BaseTestCase):
 
-    def test_good_ones(self):
+    def test_accepts_urls(self):
         for url in ('http://a/b', 'HTTPS://A:443/b?c=%zz', 'http://u:p@a/b',
                     'http://[::1]:80/', 'gs://bucket/image', 'http://a',
                     'http:///no-host', 'http://a:/'):
             self.assertEqual('', admission.url_fault(url), url)
 
-    def test_bad_ones(self):
+    def test_rejects_urls(self):
         for url, why in (
                 ('', 'source URL is empty'), ('a', 'Invalid source URL: '),
                 ('a/b', 'Invalid source URL: '),

@@ -19,14 +19,14 @@ DATA = os.urandom(150000) + bytes(3 * MIB) + os.urandom(1000)
 
 class SizesTest(base.BaseTestCase):
 
-    def test_a_disk_fits_into_the_claim_made_for_it(self):
+    def test_required_claim_has_room_for_disk(self):
         for size in (1, MIB, 10 * MIB, 64 * MIB + 1, 10 << 30, 7 << 40):
             for block in (False, True):
                 claim = images.required(size, block)
                 self.assertLessEqual(size, images.usable(claim, block))
                 self.assertLess(claim, (size + MIB) * 1.07)
 
-    def test_as_cdi_counts(self):
+    def test_sizes_match_cdi(self):
         self.assertEqual(71135396, images.required(64 * MIB))
         self.assertEqual(64 * MIB, images.usable(71135396))
         self.assertEqual(60 * MIB, images.usable(64 * MIB))
@@ -61,12 +61,12 @@ class ImageTest(base.BaseTestCase):
         self.assertEqual(['disk.img'], os.listdir(self.path.parent))
         return image
 
-    def test_raw_is_sparse(self):
+    def test_raw_image_is_sparse(self):
         self.assert_written(DATA, 100000)
         self.assertLess(self.path.stat().st_blocks * 512, MIB)
         self.assertEqual(0o600, self.path.stat().st_mode & 0o777)
 
-    def test_packed_in_many_ways_and_pieces(self):
+    def test_decompresses_gzip_and_xz(self):
         half = len(DATA) // 2
         for packed in (
                 gzip.compress(DATA), lzma.compress(DATA),
@@ -77,7 +77,7 @@ class ImageTest(base.BaseTestCase):
             for step in (97, 100000, 4 * MIB):
                 self.assert_written(packed, step)
 
-    def test_too_short(self):
+    def test_rejects_short_image(self):
         for data, why in ((b'', 'EOF'), (b'x' * 511, 'unexpected EOF'),
                           (gzip.compress(b'x' * 511), 'unexpected EOF')):
             image = self.image()
@@ -86,14 +86,14 @@ class ImageTest(base.BaseTestCase):
             self.assertTrue(str(exc).endswith(
                 'could not process image header: ' + why), exc)
 
-    def test_cut_off(self):
+    def test_rejects_truncated_compressed_image(self):
         for pack in (gzip.compress, lzma.compress):
             image = self.image()
             self.feed(image, pack(DATA)[:-500], 100000)
             exc = self.assertRaises(images.ImageError, image.received)
             self.assertIn('unexpected EOF', str(exc))
 
-    def test_damaged(self):
+    def test_rejects_damaged_compressed_image(self):
         for pack in (gzip.compress, lzma.compress):
             packed = bytearray(pack(DATA))
             packed[90000:90010] = b'0123456789'
@@ -101,7 +101,7 @@ class ImageTest(base.BaseTestCase):
                                     self.image(), bytes(packed), 5000)
             self.assertIn('invalid data', str(exc))
 
-    def test_too_large(self):
+    def test_rejects_image_larger_than_claim(self):
         image = self.image(MIB)
         self.assertRaises(images.TooLargeError, self.feed, image, DATA, 9999)
         image.discard()
@@ -112,7 +112,7 @@ class ImageTest(base.BaseTestCase):
         self.assertIn('virtual image size 2097152 is larger than the '
                       'reported available storage 1048576', str(exc))
 
-    def test_a_bomb_fits_into_little_memory(self):
+    def test_decompression_bomb_needs_little_memory(self):
         bomb = gzip.compress(bytes(200 * MIB))
         image = self.image(300 * MIB)
         tracemalloc.start()
@@ -125,7 +125,7 @@ class ImageTest(base.BaseTestCase):
         image.finish()
         self.assertEqual(300 * MIB, self.path.stat().st_size)
 
-    def test_an_archive(self):
+    def test_extracts_archive(self):
         file = io.BytesIO()
         with tarfile.open(fileobj=file, mode='w') as archive:
             entry = tarfile.TarInfo('sub/file')
@@ -139,7 +139,7 @@ class ImageTest(base.BaseTestCase):
             self.path.parent / 'sub' / 'file').read_bytes())
         self.assertEqual(['sub'], os.listdir(self.path.parent))
 
-    def test_an_archive_stays_in_its_place(self):
+    def test_rejects_archive_with_paths_outside(self):
         file = io.BytesIO()
         with tarfile.open(fileobj=file, mode='w') as archive:
             archive.addfile(tarfile.TarInfo('../../outside'))
@@ -149,7 +149,7 @@ class ImageTest(base.BaseTestCase):
         exc = self.assertRaises(images.ImageError, image.finish)
         self.assertIn('unable to untar', str(exc))
 
-    def test_what_is_there_is_replaced(self):
+    def test_replaces_existing_disk(self):
         self.path.parent.mkdir(parents=True)
         self.path.write_bytes(b'old' * 3 * MIB)
         self.assert_written(DATA, MIB)

@@ -30,7 +30,7 @@ class StatusTest(base.BaseTestCase):
     def update(self, volume, claim):
         return status.update(volume, claim, self.store)
 
-    def test_the_way_of_an_import(self):
+    def test_phases_and_events_of_import(self):
         volume, pod = _volume(), {'IMPORT_POD': 'importer-disk'}
         for claim, phase, event in (
                 (None, 'Pending', None),
@@ -50,14 +50,14 @@ class StatusTest(base.BaseTestCase):
             self.assertEqual(event, self.update(volume, claim), phase)
             self.assertEqual(phase, volume['status']['phase'])
 
-    def test_of_a_claim_that_was_filled_for_another(self):
-        # A trap of CDI's own: for a moment the new one has succeeded.
+    def test_claim_filled_for_another_volume(self):
+        # A flaw of CDI: for a moment the new volume has succeeded.
         volume = _volume()
         self.update(volume, _claim(POD_PHASE='Succeeded',
                                    IMPORT_POD='importer-disk'))
         self.assertEqual('Succeeded', volume['status']['phase'])
 
-    def test_beside_a_claim_that_is_going(self):
+    def test_claim_that_is_being_deleted(self):
         volume, claim = _volume(), _claim(POD_PHASE='Succeeded')
         claim['metadata']['deletionTimestamp'] = 'now'
         self.update(volume, claim)
@@ -65,7 +65,7 @@ class StatusTest(base.BaseTestCase):
         self.assertEqual('True', status.find(volume, 'Bound')['status'])
         self.assertEqual('False', status.find(volume, 'Ready')['status'])
 
-    def test_times_move_with_what_is_said(self):
+    def test_timestamps_of_conditions(self):
         volume = _volume()
         self.update(volume, _claim('Pending'))
         ready = status.find(volume, 'Bound')

@@ -18,25 +18,25 @@ class TokensTest(base.BaseTestCase):
         cls.tokens = tokens.Tokens(300)
         cls.token = cls.tokens.make('default', 'disk')
 
-    def refused(self, token):
+    def assert_rejected(self, token):
         self.assertRaises(tokens.TokenError, self.tokens.claim, token)
 
-    def test_are_known_again(self):
+    def test_accepts_own_token(self):
         self.assertEqual(('default', 'disk'), self.tokens.claim(self.token))
 
-    def test_expire(self):
+    def test_tokens_expire(self):
         now = time.time()
         for later, good in ((305, True), (315, False), (-15, False)):
             with unittest.mock.patch('time.time', lambda: now + later):
                 if good:
                     self.tokens.claim(self.token)
                 else:
-                    self.refused(self.token)
+                    self.assert_rejected(self.token)
 
-    def test_of_others_are_refused(self):
-        self.refused(tokens.Tokens(300).make('default', 'disk'))
+    def test_rejects_token_of_another_issuer(self):
+        self.assert_rejected(tokens.Tokens(300).make('default', 'disk'))
 
-    def test_that_were_changed_are_refused(self):
+    def test_rejects_changed_tokens(self):
         head, body, signature = self.token.split('.')
         payload = json.loads(base64.urlsafe_b64decode(body + '=='))
         payload['name'] = 'other'
@@ -46,4 +46,4 @@ class TokensTest(base.BaseTestCase):
         for token in ('', '.', '..', 'a.b.c', 'é.b.c', '.'.join(
                 (head, forged, signature)), '.'.join((none, body, '')),
                 f'{head}.{body}.', f'{head}.{body}', '.' * 10000):
-            self.refused(token)
+            self.assert_rejected(token)

@@ -6,9 +6,9 @@ from kubevirt_sandbox.kubevirt import samples
 
 
 def vmi(uid='uid-1', annotations=None, phase='Running', **spec):
-    """A VMI with the sample machine's spec.
+    """Return a VMI with the spec of the sample VM.
 
-    :param spec: members of the spec instead of the sample's.
+    :param spec: replacements of members of the spec
     """
     template = samples.sample_vm('one')['spec']['template']
     return {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachineInstance',
@@ -20,7 +20,7 @@ def vmi(uid='uid-1', annotations=None, phase='Running', **spec):
 
 def cluster_config(on=('RebootPolicy', 'DeclarativeHotplugVolumes'), off=(),
                    **configuration):
-    """A configuration as a KubeVirt object would give it."""
+    """Return the configuration of a KubeVirt object."""
     kubevirt = {'spec': {'configuration': {
         'developerConfiguration': {'featureGates': list(on),
                                    'disabledFeatureGates': list(off)},

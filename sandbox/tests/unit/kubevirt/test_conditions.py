@@ -7,7 +7,7 @@ from kubevirt_sandbox.kubevirt import conditions
 
 class ConditionsTest(base.BaseTestCase):
 
-    def test_put_find_drop(self):
+    def test_sets_finds_and_removes_conditions(self):
         obj = {}
         self.assertIsNone(conditions.find(obj, 'Ready'))
         self.assertIsNone(conditions.find(None, 'Ready'))
@@ -21,7 +21,7 @@ class ConditionsTest(base.BaseTestCase):
         conditions.drop(obj, 'Paused')
         self.assertEqual({'status': {}}, obj)
 
-    def test_another_message_alone_is_no_news(self):
+    def test_other_message_alone_changes_nothing(self):
         obj = {}
         conditions.put(obj, 'Failure', True, 'A', 'first')
         stamp = obj['status']['conditions'][0]['lastTransitionTime']

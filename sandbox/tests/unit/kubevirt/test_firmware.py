@@ -26,7 +26,7 @@ class BootTest(base.BaseTestCase):
             if device['name'] in orders:
                 device['bootOrder'] = orders[device['name']]
 
-    def test_the_lowest_number_first(self):
+    def test_boots_lowest_boot_order_first(self):
         boot = self._boot()
         self.assertEqual(('disk:root', 'Hdd', ('disk:root',)),
                          (boot.device, boot.class_, boot.tried))
@@ -36,24 +36,24 @@ class BootTest(base.BaseTestCase):
         self.assertEqual('Pxe', boot.class_)
         self.assertEqual(('cdrom:cd', 'interface:default'), boot.tried)
 
-    def test_no_number_no_try(self):
+    def test_devices_without_boot_order_are_not_tried(self):
         self._number(cd=1)
         boot = self._boot()
         self.assertEqual((None, None, ('cdrom:cd',)),
                          (boot.device, boot.class_, boot.tried))
 
-    def test_without_numbers_the_first_hard_disk(self):
+    def test_boots_first_hard_disk_without_boot_orders(self):
         self._number()
         self.assertEqual('disk:root', self._boot().device)
         boot = self._boot(unbootable='root')
         self.assertEqual((None, ('disk:root',)), (boot.device, boot.tried))
 
-    def test_unbootable_devices(self):
+    def test_skips_unbootable_devices(self):
         self.assertEqual('interface:default',
                          self._boot(unbootable='other, root').device)
         self.assertIsNone(self._boot(unbootable='default,root').device)
 
-    def test_a_medium_boots_when_it_is_in(self):
+    def test_boots_hotplugged_medium_when_ready(self):
         self._number(cd=1, root=2)
         self.vmi['spec']['volumes'].append({
             'name': 'cd', 'persistentVolumeClaim': {
@@ -65,7 +65,7 @@ class BootTest(base.BaseTestCase):
         boot = self._boot()
         self.assertEqual(('cdrom:cd', 'Cd'), (boot.device, boot.class_))
 
-    def test_kinds(self):
+    def test_firmware_of_bootloader(self):
         for loader, wanted in ((None, 'bios'), ({'bios': {}}, 'bios'),
                                ({'efi': {}}, 'efi-secure'),
                                ({'efi': {'secureBoot': True}}, 'efi-secure'),

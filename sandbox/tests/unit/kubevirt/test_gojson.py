@@ -12,7 +12,7 @@ def _rewrite(spec):
 
 class GoJsonTest(base.BaseTestCase):
 
-    def test_what_is_empty_vanishes(self):
+    def test_omits_empty_values(self):
         spec = _rewrite({
             'hostname': '', 'volumes': [], 'nodeSelector': {},
             'livenessProbe': None,
@@ -23,7 +23,7 @@ class GoJsonTest(base.BaseTestCase):
             'devices': {'disks': [{'name': 'a', 'disk': {}}]}, 'cpu': {},
             'resources': {}}}, spec)
 
-    def test_what_a_pointer_points_to_stays(self):
+    def test_keeps_empty_values_of_pointers(self):
         given = {
             'terminationGracePeriodSeconds': 0,
             'networks': [{'name': 'a', 'pod': {}}],
@@ -34,7 +34,7 @@ class GoJsonTest(base.BaseTestCase):
                 'resources': {}}}
         self.assertEqual(given, _rewrite(given))
 
-    def test_quantities_are_written_one_way(self):
+    def test_normalizes_quantities(self):
         spec = _rewrite({'domain': {
             'devices': {}, 'memory': {'guest': '2048Mi'},
             'resources': {'requests': {'cpu': 0.5, 'memory': 1000}}}})
@@ -42,7 +42,7 @@ class GoJsonTest(base.BaseTestCase):
         self.assertEqual({'cpu': '500m', 'memory': '1k'},
                          spec['domain']['resources']['requests'])
 
-    def test_what_does_not_decode(self):
+    def test_rejects_values_that_go_cannot_decode(self):
         for domain in (
                 {'devices': {'disks': [{'name': 'a', 'bootOrder': -1}]}},
                 {'devices': {}, 'cpu': {'cores': -1}},
@@ -51,12 +51,12 @@ class GoJsonTest(base.BaseTestCase):
             self.assertRaises(gojson.DecodeError, _rewrite,
                               {'domain': domain})
 
-    def test_the_wrong_kinds_are_for_the_schema(self):
+    def test_leaves_wrong_types_to_the_schema(self):
         given = {'domain': {'devices': {'disks': 'none'}, 'cpu': 4,
                             'resources': {}}, 'volumes': {'a': 1}}
         self.assertEqual(given, _rewrite(given))
 
-    def test_the_given_object_is_not_changed(self):
+    def test_does_not_change_its_argument(self):
         given = {'domain': {'devices': {'disks': []},
                             'memory': {'guest': '1024Mi'}}}
         _rewrite(given)

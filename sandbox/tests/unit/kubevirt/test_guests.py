@@ -9,7 +9,7 @@ from tests.unit.kubevirt import objects
 
 
 class Loop:
-    """A loop whose time passes when it is told to."""
+    """Fake event loop whose delayed calls run on demand."""
 
     def __init__(self):
         self.calls = []
@@ -45,7 +45,7 @@ class GuestsTest(base.BaseTestCase):
         self.vmi['metadata']['annotations'][
             'sandbox.sushy-kubevirt/' + name] = value
 
-    def test_a_start_boots_once(self):
+    def test_start_boots_once(self):
         self.guests.start(self.vmi)
         self.guests.start(self.vmi)
         record = self.guests.record('default', 'one')
@@ -53,7 +53,7 @@ class GuestsTest(base.BaseTestCase):
                          (record['vmi'], record['running']))
         self.assertEqual(['start'], [b['cause'] for b in record['boots']])
 
-    def test_the_power_button_takes_its_time(self):
+    def test_power_button_shuts_down_after_delay(self):
         self.guests.start(self.vmi)
         self.guests.press_power_button('uid-1')
         self.guests.press_power_button('uid-1')
@@ -64,7 +64,7 @@ class GuestsTest(base.BaseTestCase):
                                            guests.SHUTDOWN)
         self.assertFalse(self.guests.alive('uid-1'))
 
-    def test_who_hears_no_power_button(self):
+    def test_guest_without_acpi_ignores_power_button(self):
         for name, value in (('ignore-acpi', 'true'),
                             ('unbootable', 'root,default')):
             self.vmi = objects.vmi()
@@ -75,14 +75,14 @@ class GuestsTest(base.BaseTestCase):
             self.guests.kill('uid-1')
         self.ended.assert_not_called()
 
-    def test_a_kill_is_silent_and_cancels_what_was_asked(self):
+    def test_kill_cancels_shutdown_without_callback(self):
         self.guests.start(self.vmi)
         self.guests.press_power_button('uid-1')
         self.guests.kill('uid-1')
         self.assertEqual([], self.loop.calls)
         self.ended.assert_not_called()
 
-    def test_resets_boot_what_the_instance_says_now(self):
+    def test_reset_uses_current_boot_order(self):
         self.guests.start(self.vmi)
         disk = self.vmi['spec']['domain']['devices']['disks'][0]
         disk['bootOrder'] = 9
@@ -94,7 +94,7 @@ class GuestsTest(base.BaseTestCase):
             ['disk:root', 'interface:default', 'interface:default'],
             [b['device'] for b in self._boots()])
 
-    def test_terminate_ends_every_reboot(self):
+    def test_reboot_policy_terminate_ends_guest(self):
         for act in (lambda: self.guests.reset('uid-1'),
                     lambda: self.guests.act('default', 'one', 'reboot'),
                     lambda: (self.guests.soft_reboot('uid-1'),
@@ -106,7 +106,7 @@ class GuestsTest(base.BaseTestCase):
             self.ended.assert_called_once_with('default', 'one', 'uid-1',
                                                guests.SHUTDOWN)
 
-    def test_a_guest_goes_down_by_itself(self):
+    def test_shutdown_and_crash_of_guest(self):
         for action, how in (('shutdown', guests.SHUTDOWN),
                             ('crash', guests.CRASH)):
             self.ended.reset_mock()
@@ -117,7 +117,7 @@ class GuestsTest(base.BaseTestCase):
         self.assertIn('no guest',
                       self.guests.act('default', 'one', 'crash'))
 
-    def test_a_paused_start_boots_when_resumed(self):
+    def test_paused_start_boots_when_resumed(self):
         self.guests.start(self.vmi, paused=True)
         self.assertEqual([], self._boots())
         self.assertIn('no guest',
@@ -127,7 +127,7 @@ class GuestsTest(base.BaseTestCase):
         self.guests.resume('uid-1')
         self.assertEqual(1, len(self._boots()))
 
-    def test_the_record_stays_and_stays_small(self):
+    def test_record_is_kept_and_limited(self):
         self.guests.start(self.vmi)
         for _ in range(300):
             self.guests.reset('uid-1')
@@ -135,7 +135,7 @@ class GuestsTest(base.BaseTestCase):
         self.assertEqual(200, len(self._boots()))
         self.assertFalse(self.guests.record('default', 'one')['running'])
 
-    def test_an_agent_is_there_when_the_guest_is(self):
+    def test_agent_runs_with_the_guest(self):
         self.assertFalse(self.guests.has_agent(self.vmi))
         self._annotate('guest-agent')
         self.assertFalse(self.guests.has_agent(self.vmi))

@@ -32,7 +32,7 @@ class LiveUpdateTest(base.BaseTestCase):
         return vm_liveupdate.check_restart(self.vm, self.vmi, self.started,
                                            self.config)
 
-    def _carry_out(self):
+    def _apply(self):
         vm_liveupdate.carry_out(self.vm, self.vmi, self.config)
         return self.vmi['spec']
 
@@ -40,10 +40,10 @@ class LiveUpdateTest(base.BaseTestCase):
         return (conditions.find(self.vm, 'RestartRequired') or {}).get(
             'message')
 
-    def test_nothing_changed(self):
+    def test_no_restart_without_change(self):
         self.assertFalse(self._restart())
 
-    def test_what_needs_a_restart(self):
+    def test_changes_that_need_a_restart(self):
         domain = self.spec['domain']
         for change in (
                 lambda: domain['cpu'].update(cores=8),
@@ -65,7 +65,7 @@ class LiveUpdateTest(base.BaseTestCase):
             self.assertFalse(self._restart())
             self.assertIsNone(self._message())
 
-    def test_what_does_not(self):
+    def test_changes_that_need_no_restart(self):
         self.spec['domain']['cpu']['sockets'] = 2
         self.spec['domain']['memory']['guest'] = '4Gi'
         self.spec['nodeSelector'] = {'a': 'b'}
@@ -74,17 +74,17 @@ class LiveUpdateTest(base.BaseTestCase):
         self.config = objects.cluster_config(vmRolloutStrategy='Stage')
         self.assertTrue(self._restart())
 
-    def test_sizes_grow(self):
+    def test_adds_cpus_and_memory(self):
         self.spec['domain']['cpu']['sockets'] = 2
         self.spec['domain']['memory']['guest'] = '4Gi'
         self.spec['nodeSelector'] = {'a': 'b'}
-        spec = self._carry_out()
+        spec = self._apply()
         self.assertEqual(2, spec['domain']['cpu']['sockets'])
         self.assertEqual('4Gi', spec['domain']['memory']['guest'])
         self.assertEqual({'a': 'b'}, spec['nodeSelector'])
         self.assertIsNone(self._message())
 
-    def test_sizes_that_cannot_be(self):
+    def test_invalid_sizes_need_a_restart(self):
         for sockets, guest, words in (
                 (5, '2Gi', 'higher than'), (0, '2Gi', 'Reduction'),
                 (1, '1Gi', 'lower than'), (1, '9Gi', 'not supported'),
@@ -92,17 +92,17 @@ class LiveUpdateTest(base.BaseTestCase):
             self.spec['domain']['cpu']['sockets'] = sockets
             self.spec['domain']['memory']['guest'] = guest
             conditions.drop(self.vm, 'RestartRequired')
-            self._carry_out()
+            self._apply()
             self.assertIn(words, self._message())
 
-    def test_one_change_of_a_size_at_a_time(self):
+    def test_rejects_concurrent_cpu_changes(self):
         conditions.put(self.vmi, 'HotVCPUChange', True)
         self.spec['domain']['cpu']['sockets'] = 2
         error = self.assertRaises(vm_liveupdate.LiveUpdateError,
-                                  self._carry_out)
+                                  self._apply)
         self.assertEqual('HotPlugCPUError', error.args[0])
 
-    def test_a_medium_is_put_in_exchanged_and_taken_out(self):
+    def test_inserts_replaces_and_removes_medium(self):
         self.spec['volumes'].append(self.iso)
         vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual(self.iso, self.vmi['spec']['volumes'][1])
@@ -110,7 +110,7 @@ class LiveUpdateTest(base.BaseTestCase):
             {'name': 'cd', 'hotplugVolume': {}, 'phase': 'Ready'})
         self.spec['volumes'][1] = {'name': 'cd', 'persistentVolumeClaim': {
             'claimName': 'other', 'hotpluggable': True}}
-        for _ in range(2):  # the first must be gone before the second comes
+        for _ in range(2):  # removes the old medium first
             vm_liveupdate.plug_volumes(self.vm, self.vmi)
             self.assertEqual(1, len(self.vmi['spec']['volumes']))
         self.vmi['status']['volumeStatus'].pop()
@@ -124,7 +124,7 @@ class LiveUpdateTest(base.BaseTestCase):
             disk['name'] for disk in
             self.vmi['spec']['domain']['devices']['disks']])
 
-    def test_a_disk_comes_and_goes_with_its_volume(self):
+    def test_plugs_and_unplugs_disk_with_its_volume(self):
         disks = self.spec['domain']['devices']['disks']
         disks.append({'name': 'data', 'disk': {'bus': 'scsi'}})
         self.spec['volumes'].append({**self.iso, 'name': 'data'})
@@ -136,7 +136,7 @@ class LiveUpdateTest(base.BaseTestCase):
         vm_liveupdate.plug_volumes(self.vm, self.vmi)
         self.assertEqual(2, len(found['disks']))
 
-    def test_only_a_running_machine_is_plugged(self):
+    def test_plugs_running_vmi_only(self):
         self.vmi['status']['phase'] = 'Scheduled'
         self.spec['volumes'].append(self.iso)
         vm_liveupdate.plug_volumes(self.vm, self.vmi)

@@ -31,7 +31,7 @@ class VmStatusTest(base.BaseTestCase):
             conditions.put(vmi, *condition)
         return vmi
 
-    def test_words(self):
+    def test_printable_status(self):
         for vmi, strategy, word in (
                 (None, 'Halted', 'Stopped'),
                 (self._vmi('Pending'), 'Always', 'Starting'),
@@ -62,7 +62,7 @@ class VmStatusTest(base.BaseTestCase):
         self.assertEqual('Terminating',
                          self._update(None)['printableStatus'])
 
-    def test_a_start_is_done_when_an_instance_is_there(self):
+    def test_start_request_ends_when_vmi_exists(self):
         self.vm['status'] = {'stateChangeRequests': [{'action': 'Start'}]}
         for vmi in (None, self._vmi('Succeeded'),
                     self._vmi('Running', deletionTimestamp='now')):
@@ -71,7 +71,7 @@ class VmStatusTest(base.BaseTestCase):
         self.assertNotIn('stateChangeRequests',
                          self._update(self._vmi('Pending')))
 
-    def test_a_stop_is_done_when_its_instance_is_gone(self):
+    def test_stop_request_ends_when_its_vmi_is_gone(self):
         stop = {'action': 'Stop', 'uid': 'uid-1'}
         start = {'action': 'Start'}
         self.vm['status'] = {'stateChangeRequests': [stop, start]}
@@ -85,20 +85,20 @@ class VmStatusTest(base.BaseTestCase):
         self._update(other)
         self.assertEqual([start], self.vm['status']['stateChangeRequests'])
 
-    def test_the_strategy_counts_from_the_first_instance_on(self):
+    def test_run_strategy_is_recorded_after_first_vmi(self):
         self.assertNotIn('runStrategy', self._update(None, 'Halted'))
         self.assertEqual('Manual', self._update(self._vmi(), 'Manual')[
             'runStrategy'])
         self.assertEqual('Halted', self._update(None, 'Halted')[
             'runStrategy'])
 
-    def test_generations(self):
+    def test_observed_and_desired_generation(self):
         status = self._update(self._vmi(annotations={
             'kubevirt.io/vm-generation': '2'}))
         self.assertEqual((2, 3), (status['observedGeneration'],
                                   status['desiredGeneration']))
 
-    def test_conditions_come_and_go_with_the_instance(self):
+    def test_conditions_follow_the_vmi(self):
         self._update(self._vmi('Running', ('Ready', True), ('Paused', True)))
         self.assertTrue(conditions.is_true(self.vm, 'Paused'))
         self.assertTrue(self.vm['status']['ready'])
@@ -114,7 +114,7 @@ class VmStatusTest(base.BaseTestCase):
         self._update(None)
         self.assertIsNone(conditions.find(self.vm, 'Failure'))
 
-    def test_failed_starts_are_counted_once_each(self):
+    def test_counts_each_failed_start_once(self):
         for uid, count in (('a', 1), ('a', 1), ('b', 2)):
             failed = objects.vmi(uid=uid, phase='Failed')
             status = self._update(failed)

@@ -30,7 +30,7 @@ class WorkQueueTest(base.BaseTestCase):
         if key == 'bad' and self.done.count('bad') < 3:
             raise workqueue.Again('not yet')
 
-    def test_a_key_has_one_turn_however_often_it_is_added(self):
+    def test_key_added_repeatedly_runs_once(self):
         async def scenario(queue):
             for _ in range(3):
                 for key in range(20):
@@ -39,7 +39,7 @@ class WorkQueueTest(base.BaseTestCase):
         self._run(scenario)
         self.assertEqual(list(range(20)), self.done)
 
-    def test_turns_may_be_late(self):
+    def test_runs_keys_with_random_delay(self):
         async def scenario(_queue):
             loop = asyncio.get_running_loop()
             queue = workqueue.WorkQueue(loop, self._work, 'late', 1)
@@ -55,7 +55,7 @@ class WorkQueueTest(base.BaseTestCase):
         self.assertEqual(set(range(20)), set(self.done))
         self.assertEqual(20, len(self.done))
 
-    def test_a_turn_that_fails_is_repeated(self):
+    def test_retries_failed_key(self):
         async def scenario(queue):
             queue.add('bad')
             queue.add('good')
@@ -63,7 +63,7 @@ class WorkQueueTest(base.BaseTestCase):
         self._run(scenario)
         self.assertEqual(['bad', 'good', 'bad', 'bad'], self.done)
 
-    def test_the_earliest_wish_counts(self):
+    def test_earliest_delay_counts(self):
         async def scenario(queue):
             queue.add_after('a', 60)
             queue.add_after('a', 0.01)
@@ -72,7 +72,7 @@ class WorkQueueTest(base.BaseTestCase):
         self._run(scenario)
         self.assertEqual(['a'], self.done)
 
-    def test_a_closed_queue_gives_no_turns(self):
+    def test_closed_queue_runs_nothing(self):
         async def scenario(queue):
             queue.add('a')
             queue.add_after('b', 0)

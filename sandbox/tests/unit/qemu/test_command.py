@@ -22,7 +22,7 @@ def drive(name, bus='sata', cdrom=False, path='/x', **more):
 
 class CommandTestCase(unittest.TestCase):
 
-    def words(self, found=(), devices=None, start_strategy=None, **domain):
+    def options(self, found=(), devices=None, start_strategy=None, **domain):
         domain.setdefault('memory', {'guest': '1Gi'})
         vmi = objects.vmi(domain={'devices': devices or {}, **domain})
         if start_strategy:
@@ -33,41 +33,41 @@ class CommandTestCase(unittest.TestCase):
         return [(word, after) for word, after in zip(words, words[1:])
                 if word.startswith('-') and not after.startswith('-')]
 
-    def option(self, words, name):
+    def values(self, words, name):
         return [value for option, value in words if option == name]
 
     def devices(self, words):
         return {device['id']: device for device in map(
-            json.loads, (value for value in self.option(words, '-device')
+            json.loads, (value for value in self.values(words, '-device')
                          if value.startswith('{')))}
 
-    def test_bounds(self):
+    def test_limits_memory_and_cpus(self):
         for guest, mebibytes in (('1Gi', 512), ('256Mi', 256), ('64Gi', 512),
                                  ('1k', 1)):
-            words = self.words(memory={'guest': guest})
-            self.assertEqual([f'{mebibytes}M'], self.option(words, '-m'))
+            words = self.options(memory={'guest': guest})
+            self.assertEqual([f'{mebibytes}M'], self.values(words, '-m'))
         for cpu, text in (
                 ({}, 'cpus=1,sockets=1,cores=1,threads=1'),
                 ({'sockets': 2}, 'cpus=2,sockets=2,cores=1,threads=1'),
                 ({'sockets': 64, 'cores': 2},
                  'cpus=2,sockets=1,cores=2,threads=1')):
-            self.assertEqual([text], self.option(self.words(cpu=cpu),
+            self.assertEqual([text], self.values(self.options(cpu=cpu),
                                                  '-smp'))
 
-    def test_smbios(self):
-        words = self.words(firmware={'uuid': 'u', 'serial': 'a,b=c'},
-                           chassis={'asset': 'x'})
-        self.assertEqual(['u'], self.option(words, '-uuid'))
+    def test_smbios_fields(self):
+        words = self.options(firmware={'uuid': 'u', 'serial': 'a,b=c'},
+                             chassis={'asset': 'x'})
+        self.assertEqual(['u'], self.values(words, '-uuid'))
         self.assertEqual([
             'type=1,manufacturer=KubeVirt,product=None,family=KubeVirt,'
             'serial=a,,b=c,uuid=u', 'type=3,asset=x'],
-            self.option(words, '-smbios'))
+            self.values(words, '-smbios'))
 
-    def test_firmware(self):
+    def test_firmware_options(self):
         def machine(**firmware):
-            words = self.words(firmware=firmware)
-            return self.option(words, '-machine'), [
-                value for value in self.option(words, '-drive')]
+            words = self.options(firmware=firmware)
+            return self.values(words, '-machine'), [
+                value for value in self.values(words, '-drive')]
 
         self.assertEqual((['q35'], []), machine())
         self.assertEqual((['q35,graphics=off'], []), machine(
@@ -79,24 +79,24 @@ class CommandTestCase(unittest.TestCase):
         machines, pflash = machine(bootloader={'efi': {}})
         self.assertEqual(['q35,smm=on'], machines)
         self.assertIn('file=secure', pflash[0])
-        self.assertEqual(['q35,acpi=off'], self.option(self.words(
+        self.assertEqual(['q35,acpi=off'], self.values(self.options(
             features={'acpi': {'enabled': False}}), '-machine'))
 
-    def test_reboot_policy(self):
+    def test_action_of_reboot_policy(self):
         for policy, does in ((None, 'reset'), ('Reboot', 'reset'),
                              ('Terminate', 'shutdown')):
             self.assertEqual(
                 [f'shutdown=pause,reboot={does}'],
-                self.option(self.words(rebootPolicy=policy), '-action'))
+                self.values(self.options(rebootPolicy=policy), '-action'))
 
-    def test_paused(self):
-        self.assertEqual(['strict=on'], self.option(self.words(), '-boot'))
+    def test_paused_start_shows_boot_menu(self):
+        self.assertEqual(['strict=on'], self.values(self.options(), '-boot'))
         self.assertEqual(
             ['strict=on,menu=on,splash-time=10000'],
-            self.option(self.words(start_strategy='Paused'), '-boot'))
+            self.values(self.options(start_strategy='Paused'), '-boot'))
 
-    def test_drives(self):
-        words = self.words([
+    def test_drive_options(self):
+        words = self.options([
             drive('root', 'virtio', boot=1, serial='S'),
             drive('image', 'virtio', medium=drives.Medium(
                 'image', '/a,b', 'qcow2', keep=False)),
@@ -113,20 +113,20 @@ class CommandTestCase(unittest.TestCase):
         self.assertEqual('usb.0', devices['ua-stick']['bus'])
         self.assertEqual(
             ['if=none,id=drive1,snapshot=on,format=qcow2,file=/a,,b'],
-            self.option(words, '-drive'))
+            self.values(words, '-drive'))
         nodes = [json.loads(value)['node-name']
-                 for value in self.option(words, '-blockdev')]
+                 for value in self.values(words, '-blockdev')]
         self.assertEqual(['drive0', 'drive3', 'drive4'], nodes)
 
-    def test_many_sata_drives(self):
-        devices = self.devices(self.words(
+    def test_adds_second_sata_controller(self):
+        devices = self.devices(self.options(
             [drive(f'd{number}') for number in range(8)]))
         self.assertEqual('ide.5', devices['ua-d5']['bus'])
         self.assertEqual('sata1.0', devices['ua-d6']['bus'])
         self.assertEqual('sata1.1', devices['ua-d7']['bus'])
 
-    def test_cards(self):
-        words = self.words(devices={'interfaces': [
+    def test_network_cards(self):
+        words = self.options(devices={'interfaces': [
             {'name': 'a', 'model': 'e1000', 'bootOrder': 3,
              'macAddress': '52-54-00-00-00-AA'},
             {'name': 'b'}, {'name': 'c', 'state': 'absent'}]})
@@ -136,11 +136,11 @@ class CommandTestCase(unittest.TestCase):
             'mac': '52:54:00:00:00:aa', 'bootindex': 3}, devices['ua-a'])
         self.assertEqual('', devices['ua-b']['romfile'])
         self.assertEqual(2, len(devices))
-        for card in self.option(words, '-netdev'):
+        for card in self.values(words, '-netdev'):
             self.assertIn('restrict=on', card)
 
-    def test_what_is_left_out(self):
-        words = self.words(devices={'autoattachSerialConsole': False,
-                                    'autoattachGraphicsDevice': False})
-        self.assertEqual([], self.option(words, '-vnc'))
-        self.assertEqual(1, len(self.option(words, '-chardev')))
+    def test_omits_console_and_graphics(self):
+        words = self.options(devices={'autoattachSerialConsole': False,
+                                      'autoattachGraphicsDevice': False})
+        self.assertEqual([], self.values(words, '-vnc'))
+        self.assertEqual(1, len(self.values(words, '-chardev')))

@@ -36,7 +36,7 @@ class ShelfTestCase(unittest.TestCase):
         self.shelf = drives.Shelf(self.store, self.storage,
                                   {'x/image:1': str(self.image)})
 
-    def test_every_kind_of_volume(self):
+    def test_drives_of_every_kind_of_volume(self):
         found = self.shelf.drives(vmi(
             [ROOT, {'name': 'a', 'disk': {'bus': 'scsi', 'readonly': True}},
              {'name': 'b', 'lun': {'bus': 'scsi'}}, {'name': 'c'}, CD],
@@ -59,7 +59,7 @@ class ShelfTestCase(unittest.TestCase):
         self.assertEqual(3 << 20, os.path.getsize(claim))
         self.assertEqual(2 << 20, os.path.getsize(self.home / 'disk-c'))
 
-    def test_what_is_not_here(self):
+    def test_missing_image_and_unknown_volume(self):
         machine = vmi([ROOT], [{'name': 'root', 'containerDisk': {
             'image': 'x/other:1'}}])
         self.assertEqual('x/other:1', self.shelf.missing_image(machine))
@@ -70,7 +70,7 @@ class ShelfTestCase(unittest.TestCase):
                 'name': 'root', 'cloudInitNoCloud': {'userData': 'x'}}]),
                 None)
 
-    def test_looking_makes_nothing(self):
+    def test_without_folder_creates_no_files(self):
         self.shelf.drives(vmi([ROOT, {'name': 'c'}], [
             {'name': 'root', 'dataVolume': {'name': 'dv'}},
             {'name': 'c', 'emptyDisk': {'capacity': '2Mi'}}]), None)
@@ -78,8 +78,8 @@ class ShelfTestCase(unittest.TestCase):
                          sorted(path.name for path in self.home.iterdir()))
         self.assertFalse(self.storage.path('default', 'dv').exists())
 
-    def test_what_is_plugged_in(self):
-        """It is there when it is in the pod, not before."""
+    def test_hotplugged_medium_appears_when_mounted(self):
+        """Not before it is mounted in the pod."""
         volumes = [{'name': 'cd', 'dataVolume': {
             'name': 'iso', 'hotpluggable': True}}]
         for phase, there in (('Pending', False), ('AttachedToNode', False),

@@ -14,18 +14,18 @@ OTHER = dataclasses.replace(EMPTY, medium=drives.Medium('cd', '/other'))
 
 
 class Machine:
-    """Remembers what it is asked; its tray is locked for a while."""
+    """Fake machine that records commands; its tray may be locked."""
 
     name = 'default/one'
 
     def __init__(self, locked=0):
         self.gone = asyncio.Event()
-        self.asked = []
+        self.commands = []
         self.locked = locked
         self.open = False
 
     async def execute(self, command, /, **arguments):
-        self.asked.append(command)
+        self.commands.append(command)
         if command == 'query-block':
             return [{'qdev': 'ua-cd', 'tray_open': self.open}]
         if command == 'blockdev-open-tray':
@@ -50,34 +50,34 @@ class MediaTestCase(unittest.IsolatedAsyncioTestCase):
             changed.assert_called_once_with()
         self.assertEqual(want is not None and want.medium is not None,
                          found.has('cd'))
-        return [word for word in machine.asked if word != 'query-block']
+        return [word for word in machine.commands if word != 'query-block']
 
-    async def test_a_drive_is_filled(self):
+    async def test_inserts_medium(self):
         self.assertEqual([
             'blockdev-open-tray', 'blockdev-add', 'blockdev-insert-medium',
             'blockdev-close-tray'], await self.become(EMPTY, FULL))
 
-    async def test_a_medium_goes(self):
+    async def test_removes_medium(self):
         self.assertEqual([
             'blockdev-open-tray', 'blockdev-remove-medium', 'blockdev-del',
             'blockdev-close-tray'], await self.become(FULL, EMPTY))
 
-    async def test_a_medium_is_exchanged(self):
+    async def test_replaces_medium(self):
         self.assertEqual([
             'blockdev-open-tray', 'blockdev-remove-medium', 'blockdev-del',
             'blockdev-add', 'blockdev-insert-medium',
             'blockdev-close-tray'], await self.become(FULL, OTHER))
 
-    async def test_nothing_to_do(self):
+    async def test_unchanged_medium_needs_no_command(self):
         self.assertEqual([], await self.become(FULL, FULL))
 
-    async def test_the_guest_holds_it(self):
-        """It is asked again until it lets go."""
+    async def test_retries_while_guest_locks_the_tray(self):
+        """Open the tray until the guest unlocks it."""
         asked = await self.become(FULL, EMPTY, Machine(locked=2))
         self.assertEqual(3, asked.count('blockdev-open-tray'))
         self.assertEqual('blockdev-close-tray', asked[-1])
 
-    async def test_disks(self):
+    async def test_plugs_and_unplugs_disk(self):
         disk = drives.Drive('cd', 'scsi', False, drives.Medium('cd', '/d'),
                             None, True, plugged=True)
         self.assertEqual(['blockdev-add', 'device_add'],

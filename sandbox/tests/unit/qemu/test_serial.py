@@ -19,7 +19,7 @@ class SerialTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.task.cancel)
         await asyncio.sleep(0)
 
-    async def test_both_directions_and_the_end(self):
+    async def test_transfers_both_directions_until_end(self):
         one = self.serial.listen()
         await self.loop.sock_sendall(self.theirs, b'hello')
         self.assertEqual(b'hello', await one.next())
@@ -30,23 +30,23 @@ class SerialTestCase(unittest.IsolatedAsyncioTestCase):
         await self.task
         self.assertEqual(b'hello', self.serial.said)
         self.assertEqual(b'', await self.serial.listen().next())
-        await self.serial.say(b'nobody hears it')
+        await self.serial.say(b'ignored')
 
-    async def test_the_last_one_listens(self):
+    async def test_new_listener_replaces_the_old_one(self):
         one, two = self.serial.listen(), self.serial.listen()
         self.assertEqual(b'', await one.next())
         self.serial.leave(one)
         await self.loop.sock_sendall(self.theirs, b'hello')
         self.assertEqual(b'hello', await two.next())
 
-    async def test_who_is_too_slow(self):
+    async def test_disconnects_slow_listener(self):
         one = self.serial.listen()
         for number in range(serial._BEHIND + 10):
             one.hear(b'%d' % number)
         heard = [await one.next() for number in range(serial._BEHIND + 1)]
         self.assertEqual(b'', heard[-1])
 
-    async def test_only_the_last_is_kept(self):
+    async def test_limits_recorded_output(self):
         one = self.serial.listen()
         for number in range(5):
             await self.loop.sock_sendall(self.theirs, bytes(serial._CHUNK))

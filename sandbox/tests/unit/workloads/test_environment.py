@@ -27,7 +27,7 @@ def make(store=None):
 
 class ExpandTestCase(base.BaseTestCase):
 
-    def test_known_names_unknown_names_and_the_sign_itself(self):
+    def test_expands_variables(self):
         self.assertEqual('1 $(B) $(A) $', environment.expand(
             '$(A) $(B) $$(A) $', {'A': '1'}))
 
@@ -39,33 +39,33 @@ class PlacesTestCase(base.BaseTestCase):
         self.places = environment.Places(
             {'/etc/bmc': '/pod/a', '/etc/bmc/tls/': '/pod/b'}, '127.54.0.9')
 
-    def check(self, text, expected):
+    def assert_real(self, text, expected):
         self.assertEqual(expected, self.places.real(text))
 
-    def test_a_mount_and_what_is_below_it(self):
-        self.check('/etc/bmc', '/pod/a')
-        self.check('/etc/bmc/user', '/pod/a/user')
-        self.check('/etc/bmc/tls/crt', '/pod/b/crt')
-        self.check('--file=/etc/bmc/user', '--file=/pod/a/user')
-        self.check('a:/etc/bmc:/etc/bmc/tls', 'a:/pod/a:/pod/b')
-        self.check("open('/etc/bmc/x')", "open('/pod/a/x')")
+    def test_replaces_mount_paths(self):
+        self.assert_real('/etc/bmc', '/pod/a')
+        self.assert_real('/etc/bmc/user', '/pod/a/user')
+        self.assert_real('/etc/bmc/tls/crt', '/pod/b/crt')
+        self.assert_real('--file=/etc/bmc/user', '--file=/pod/a/user')
+        self.assert_real('a:/etc/bmc:/etc/bmc/tls', 'a:/pod/a:/pod/b')
+        self.assert_real("open('/etc/bmc/x')", "open('/pod/a/x')")
 
-    def test_what_only_looks_like_one(self):
+    def test_keeps_other_paths(self):
         for text in ('/etc/bmc2', '/etc/bmc-2/x', '/srv/etc/bmc',
                      'http://host/etc/bmc', '/etc/bmc.d'):
-            self.check(text, text)
+            self.assert_real(text, text)
 
-    def test_everywhere_is_the_address_of_the_pod(self):
-        self.check('0.0.0.0:80', '127.54.0.9:80')
-        self.check('[::]:80', '127.54.0.9:80')
-        self.check('--listen=0.0.0.0', '--listen=127.54.0.9')
+    def test_replaces_wildcard_address_by_pod_address(self):
+        self.assert_real('0.0.0.0:80', '127.54.0.9:80')
+        self.assert_real('[::]:80', '127.54.0.9:80')
+        self.assert_real('--listen=0.0.0.0', '--listen=127.54.0.9')
         for text in ('0.0.0.0/0', '10.0.0.0', '0.0.0.0.1', '[::]/0'):
-            self.check(text, text)
+            self.assert_real(text, text)
 
 
 class VariablesTestCase(base.BaseTestCase):
 
-    def test_of_all_sources(self):
+    def test_variables_of_all_sources(self):
         store = Store(secret_s={'data': {'k': 'dw==', 'bad key': 'dw=='}},
                       configmap_c={'data': {'k': 'v'}})
         self.assertEqual({
@@ -92,21 +92,21 @@ class VariablesTestCase(base.BaseTestCase):
                     {'name': 'cpu', 'valueFrom': {'resourceFieldRef': {
                         'resource': 'limits.cpu'}}}]}, make(store)))
 
-    def test_what_is_missing_is_named(self):
+    def test_error_names_missing_object(self):
         found = self.assertRaises(
             fields.Missing, environment.variables, {'env': [{
                 'name': 'a', 'valueFrom': {'secretKeyRef': {
                     'name': 's', 'key': 'k'}}}]}, make())
         self.assertEqual('secret "s" not found', str(found))
 
-    def test_files_of_secrets_are_bytes(self):
+    def test_data_of_secrets_is_bytes(self):
         store = Store(secret_s={'data': {'k': '/w=='}})
         self.assertEqual({'k': b'\xff'}, make(store).data(core.SECRET, 's'))
 
 
 class MakeTestCase(base.BaseTestCase):
 
-    def test_places_are_put_once(self):
+    def test_replaces_paths_once(self):
         words, env = environment.make(
             {'command': ['run', '$(DIR)/x'], 'args': ['$(HOME)']},
             {'DIR': '/data'}, {'HOME': '/data'},

@@ -12,20 +12,20 @@ BACKEND = [('127.0.0.1', 9)]
 
 
 def a_port():
-    """A port of an address that nobody else uses, and no client is given."""
+    """Return a port outside of the ephemeral range, on a separate address."""
     return '127.57.0.1', random.randrange(15000, 30000)
 
 
 class PortsTestCase(base.BaseTestCase):
 
-    def test_one_that_is_closed_is_free_at_once(self):
+    def test_closed_port_can_be_reused_at_once(self):
         async def work(port):
             where = a_port()
             one, two = port(*where), port(*where)
             try:
                 await one.serve(BACKEND)
                 await one.close()
-                # Of another service, and of one whose pods have changed.
+                # By another service, and by one whose pods changed.
                 await two.serve(BACKEND)
                 await two.serve([])
                 await two.serve(BACKEND)

@@ -22,20 +22,20 @@ class WriteTestCase(base.BaseTestCase):
             name.replace('_', '/'): (text.encode(), 0o640)
             for name, text in files.items()})
 
-    def test_files_lead_through_one_link(self):
+    def test_files_are_symlinks_through_data_link(self):
         self.assertTrue(self.write(a='1', d_b='2'))
         self.assertEqual('..data/a', os.readlink(self.folder / 'a'))
         self.assertEqual('2', (self.folder / 'd/b').read_text())
         self.assertEqual(
             0o640, (self.folder / 'a').stat().st_mode & 0o777)
 
-    def test_nothing_is_written_when_nothing_is_new(self):
+    def test_unchanged_files_are_not_written(self):
         self.write(a='1')
         was = os.readlink(self.folder / '..data')
         self.assertFalse(self.write(a='1'))
         self.assertEqual(was, os.readlink(self.folder / '..data'))
 
-    def test_an_update_moves_the_link_and_leaves_nothing_behind(self):
+    def test_update_replaces_link_and_removes_old_files(self):
         self.write(a='1', b='1')
         was = os.readlink(self.folder / '..data')
         with open(self.folder / 'a') as opened:
@@ -59,7 +59,7 @@ class VolumesTestCase(base.BaseTestCase):
             self.folder, {'volumes': volumes}, test_environment.make(
                 test_environment.Store(**objects)), lambda source: 'token')
 
-    def test_projected(self):
+    def test_projected_volume(self):
         self.make({'name': 'v', 'projected': {'sources': [
             {'serviceAccountToken': {'path': 'token'}},
             {'configMap': {'name': 'ca', 'items': [
@@ -74,23 +74,23 @@ class VolumesTestCase(base.BaseTestCase):
         self.assertEqual('CA', (self.folder / 'v/x/ca.crt').read_text())
         self.assertEqual('n', (self.folder / 'v/ns').read_text())
 
-    def test_what_is_missing(self):
+    def test_missing_secret(self):
         self.assertRaises(fields.Missing, self.make(
             {'name': 'v', 'secret': {'secretName': 's'}}).write)
         self.make({'name': 'v', 'secret': {
             'secretName': 's', 'optional': True}}).write()
 
-    def test_no_path_leads_out(self):
+    def test_rejects_paths_outside_of_volume(self):
         for path in ('../x', '/x', 'a/../../x', '..data'):
             volumes = self.make({'name': 'v', 'secret': {
                 'secretName': 's', 'items': [{'key': 'k', 'path': path}]}},
                 secret_s={'data': {'k': 'dw=='}})
             self.assertRaises(fields.Missing, volumes.write)
 
-    def test_anybody_writes_to_an_empty_folder(self):
+    def test_empty_dir_is_world_writable(self):
         self.make({'name': 'v', 'emptyDir': {'medium': 'Memory'}}).write()
         self.assertEqual(0o40777, (self.folder / 'v').stat().st_mode)
 
-    def test_unknown_kinds_are_refused(self):
+    def test_rejects_unknown_volume_types(self):
         self.assertRaises(mounts.Unknown, self.make(
             {'name': 'v', 'hostPath': {'path': '/'}}).write)

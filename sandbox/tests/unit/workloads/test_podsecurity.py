@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Pod Security Standards refuse, in the words of Kubernetes."""
+"""Violations of the Pod Security Standards, with Kubernetes' messages."""
 
 import copy
 
@@ -22,7 +22,7 @@ GOOD = {
 
 class ViolationsTestCase(base.BaseTestCase):
 
-    def look(self, change):
+    def violations_after(self, change):
         spec = copy.deepcopy(GOOD)
         change(spec, spec['containers'][0], spec['containers'][0][
             'securityContext'])
@@ -30,7 +30,7 @@ class ViolationsTestCase(base.BaseTestCase):
 
     def test_accepts_pod_that_meets_all_controls(self):
         self.assertEqual([], podsecurity.violations(GOOD))
-        self.assertEqual([], self.look(
+        self.assertEqual([], self.violations_after(
             lambda spec, one, context: context.update(
                 procMount='Default', privileged=False,
                 appArmorProfile={'type': 'RuntimeDefault'},
@@ -77,7 +77,7 @@ class ViolationsTestCase(base.BaseTestCase):
                     sysctls=[{'name': 'kernel.sem', 'value': '1'}]),
                  'forbidden sysctls (kernel.sem)')):
             with self.subTest(text):
-                self.assertEqual([text], self.look(change))
+                self.assertEqual([text], self.violations_after(change))
 
     def test_refuses_unconfined_apparmor_annotation(self):
         name = 'container.apparmor.security.beta.kubernetes.io/c'
@@ -129,7 +129,7 @@ class ViolationsTestCase(base.BaseTestCase):
                  'restricted volume types (volume "h" uses restricted volume '
                  'type "hostPath")')):
             with self.subTest(text):
-                self.assertEqual([text], self.look(change))
+                self.assertEqual([text], self.violations_after(change))
 
 
 class AdmissionTestCase(base.BaseTestCase):
@@ -162,6 +162,6 @@ class AdmissionTestCase(base.BaseTestCase):
         self.assertEqual(403, exc.code)
         self.assertIn('violates PodSecurity "restricted:latest": '
                       'allowPrivilegeEscalation != false', str(exc))
-        # It is not made anew.
+        # An update is not a creation.
         self.store.change(core.POD, 'default', 'before', lambda obj: obj[
             'metadata'].update(labels={'a': 'b'}))

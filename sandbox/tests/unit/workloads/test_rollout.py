@@ -14,15 +14,15 @@ def spec(replicas, surge='25%', gone='25%', kind='RollingUpdate'):
 
 class LimitsTestCase(base.BaseTestCase):
 
-    def test_shares_are_rounded_up_for_more_and_down_for_fewer(self):
+    def test_rounds_surge_up_and_unavailable_down(self):
         self.assertEqual((1, 0), rollout.limits(spec(1)))
         self.assertEqual((3, 2), rollout.limits(spec(10)))
 
-    def test_one_of_them_is_not_nothing(self):
+    def test_surge_and_unavailable_are_not_both_zero(self):
         self.assertEqual((0, 1), rollout.limits(spec(3, 0, 0)))
         self.assertEqual((0, 1), rollout.limits(spec(3, 0, '10%')))
 
-    def test_no_more_are_missing_than_there_are(self):
+    def test_unavailable_is_limited_to_replicas(self):
         self.assertEqual((0, 2), rollout.limits(spec(2, 0, 5)))
 
 
@@ -31,7 +31,7 @@ class StepTestCase(base.BaseTestCase):
     def roll(self, wanted, old):
         """Roll out until nothing changes; pods are available at once.
 
-        :returns: of each step (of the new one, of the old one).
+        :returns: for each step (number of new pods, number of old pods)
         """
         new, steps = 0, []
         for _ in range(20):
@@ -40,12 +40,12 @@ class StepTestCase(base.BaseTestCase):
                 return steps
             new, (old,) = step
             steps.append((new, old))
-        raise AssertionError(f'it has no end: {steps}')
+        raise AssertionError(f'rollout does not end: {steps}')
 
-    def test_all_new_ones_at_once_when_there_are_no_old_ones(self):
+    def test_creates_all_pods_without_old_ones(self):
         self.assertEqual((3, []), rollout.step(spec(3), (0, 0, 0), []))
 
-    def test_surge_first_then_old_ones_go(self):
+    def test_with_surge_new_pods_start_first(self):
         steps = self.roll(spec(3, 1, 0), 3)
         self.assertEqual((1, 3), steps[0])
         self.assertEqual((3, 0), steps[-1])
@@ -53,18 +53,18 @@ class StepTestCase(base.BaseTestCase):
             self.assertLessEqual(new + old, 4)
             self.assertGreaterEqual(new + old, 3)
 
-    def test_without_surge_old_ones_go_first(self):
+    def test_without_surge_old_pods_end_first(self):
         steps = self.roll(spec(3, 0, 1), 3)
         self.assertEqual((0, 2), steps[0])
         self.assertEqual((3, 0), steps[-1])
         for new, old in steps:
             self.assertLessEqual(new + old, 3)
 
-    def test_old_ones_stay_while_new_ones_are_not_available(self):
+    def test_keeps_old_pods_until_new_ones_are_available(self):
         self.assertEqual((1, [3]), rollout.step(
             spec(3, 1, 0), (1, 1, 0), [(3, 3, 3)]))
 
-    def test_old_ones_that_are_broken_go_at_once(self):
+    def test_removes_unavailable_old_pods_at_once(self):
         self.assertEqual((1, [0, 2]), rollout.step(
             spec(3, 1, 0), (1, 1, 1), [(2, 2, 0), (2, 2, 2)]))
 
@@ -77,13 +77,13 @@ class StepTestCase(base.BaseTestCase):
         self.assertEqual((2, [0]), rollout.step(
             recreate, (0, 0, 0), [(0, 0, 0)]))
 
-    def test_scaled_down(self):
+    def test_scales_down(self):
         self.assertEqual((1, []), rollout.step(spec(1), (3, 3, 3), []))
 
 
 class HashTestCase(base.BaseTestCase):
 
-    def test_says_the_same_of_the_same(self):
+    def test_hash_of_equal_templates_is_equal(self):
         template = {'metadata': {'labels': {'app': 'a'}},
                     'spec': {'containers': [{'name': 'a'}]}}
         name = rollout.template_hash(template)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small rules of several modules."""
+"""Small functions of several modules."""
 import datetime
 
 from oslotest import base
@@ -17,11 +17,11 @@ from kubevirt_sandbox.workloads import services
 
 class BackOffTestCase(base.BaseTestCase):
 
-    def test_at_once_then_doubled_up_to_a_limit(self):
+    def test_delay_doubles_up_to_limit(self):
         self.assertEqual([0, 10, 20, 40, 80, 160, 300, 300], [
             containers.delay(10, n) for n in range(1, 9)])
 
-    def test_who_is_started_again(self):
+    def test_restart_policy(self):
         self.assertEqual([True, True, False, True, False, False], [
             containers.again(policy, code)
             for policy in ('Always', 'OnFailure', 'Never')
@@ -30,7 +30,7 @@ class BackOffTestCase(base.BaseTestCase):
 
 class VerdictTestCase(base.BaseTestCase):
 
-    def test_thresholds(self):
+    def test_verdict_thresholds(self):
         verdict = probes.Verdict(probes.Plan(0, 1, 1, 2, 3), False)
         self.assertEqual([False, True], [verdict.add(True)
                                          for _ in range(2)])
@@ -38,13 +38,13 @@ class VerdictTestCase(base.BaseTestCase):
             verdict.add(result) for result in (
                 False, False, True, False, False, False)])
 
-    def test_defaults(self):
+    def test_default_plan(self):
         self.assertEqual(probes.Plan(0, 10, 1, 1, 3), probes.Plan.read({}))
 
 
 class PodTestCase(base.BaseTestCase):
 
-    def test_available_after_a_time(self):
+    def test_pod_is_available_after_min_ready_seconds(self):
         now = datetime.datetime(2026, 1, 1, 0, 0, 10, tzinfo=datetime.UTC)
         pod = {'status': {'conditions': [{
             'type': 'Ready', 'status': 'True',
@@ -59,7 +59,7 @@ class NodeTestCase(base.BaseTestCase):
     NODE = {'metadata': {'labels': {'a': '1'}}, 'spec': {'taints': [
         {'key': 'k', 'value': 'v', 'effect': 'NoSchedule'}]}}
 
-    def test_taints_and_selectors(self):
+    def test_node_taints_and_selectors(self):
         self.assertIn('untolerated taint {k: v}', node.unfit(self.NODE, {}))
         for one in ({'operator': 'Exists'}, {'key': 'k', 'value': 'v'},
                     {'key': 'k', 'operator': 'Exists',
@@ -75,7 +75,7 @@ class FaultsTestCase(base.BaseTestCase):
     def fields(self, **spec):
         return [one.field for one in node.faults({'spec': spec})]
 
-    def test_names_are_fit_for_folders(self):
+    def test_rejects_names_unfit_for_folders(self):
         good = {'name': 'a'}
         self.assertEqual([], self.fields(containers=[good]))
         for name in ('../a', 'a/b', '', '..', 'A'):
@@ -85,13 +85,13 @@ class FaultsTestCase(base.BaseTestCase):
             self.assertEqual(['spec.volumes[0].name'], self.fields(
                 containers=[good], volumes=[bad]))
 
-    def test_mounts_are_of_volumes_that_are_there(self):
+    def test_rejects_mounts_of_missing_volumes(self):
         self.assertEqual(
             ['spec.containers[0].volumeMounts[0].name'],
             self.fields(containers=[{'name': 'a', 'volumeMounts': [
                 {'name': '../b', 'mountPath': '/b'}]}]))
 
-    def test_no_containers_and_two_of_a_name(self):
+    def test_rejects_missing_and_duplicate_containers(self):
         self.assertEqual(['spec.containers'], self.fields())
         self.assertEqual(['spec.containers[1].name'], self.fields(
             containers=[{'name': 'a'}, {'name': 'a'}]))
@@ -99,7 +99,7 @@ class FaultsTestCase(base.BaseTestCase):
 
 class EndpointsTestCase(base.BaseTestCase):
 
-    def test_ports_by_name(self):
+    def test_target_port_by_name(self):
         pod = {'spec': {'containers': [
             {'ports': [{'name': 'web', 'containerPort': 8080}]}]}}
         self.assertEqual(8080, endpoints.target(
@@ -109,7 +109,7 @@ class EndpointsTestCase(base.BaseTestCase):
         self.assertIsNone(endpoints.target(
             {'port': 80, 'targetPort': 'no'}, pod))
 
-    def test_only_who_is_ready_gets_anything(self):
+    def test_only_ready_endpoints_are_targets(self):
         self.assertEqual({'a': [('1', 5), ('3', 5)]}, services.targets(
             [{'ports': [{'name': 'a', 'port': 5}], 'endpoints': [
                 {'addresses': ['1'], 'conditions': {'ready': True}},
@@ -119,7 +119,7 @@ class EndpointsTestCase(base.BaseTestCase):
 
 class LabelsTestCase(base.BaseTestCase):
 
-    def test_expressions(self):
+    def test_match_expressions(self):
         for operator, values, expected in (
                 ('In', ['1'], True), ('In', ['2'], False),
                 ('NotIn', ['2'], True), ('Exists', None, True),
@@ -131,7 +131,7 @@ class LabelsTestCase(base.BaseTestCase):
 
 class PoolTestCase(base.BaseTestCase):
 
-    def test_two_never_have_the_same(self):
+    def test_addresses_are_unique(self):
         pools = [addresses.Pool('127.59') for _ in range(2)]
         for pool in pools:
             self.addCleanup(pool.close)
@@ -140,7 +140,7 @@ class PoolTestCase(base.BaseTestCase):
         for address in taken:
             self.assertTrue(pools[0].belongs(address))
 
-    def test_what_is_let_go_comes_back_at_last(self):
+    def test_released_address_is_reused_last(self):
         pool = addresses.Pool('127.59')
         self.addCleanup(pool.close)
         first = pool.take()
@@ -153,9 +153,9 @@ class DisruptionsTestCase(base.BaseTestCase):
 
     READY = {'metadata': {}, 'status': {'conditions': [
         {'type': 'Ready', 'status': 'True'}]}}
-    NOT = {'metadata': {}}
+    NOT_READY = {'metadata': {}}
 
-    def test_what_a_budget_allows(self):
+    def test_numbers_of_disruption_budget(self):
         for spec, ready, unready, expected, numbers in (
                 ({'minAvailable': 1}, 2, 0, 9, (2, 2, 1, 1)),
                 ({'minAvailable': 1}, 1, 1, 9, (2, 1, 1, 0)),
@@ -167,7 +167,7 @@ class DisruptionsTestCase(base.BaseTestCase):
                 ({'maxUnavailable': 1}, 0, 0, 0, (0, 0, 0, 0))):
             with self.subTest(spec=spec, ready=ready):
                 found = disruption_budgets.numbers(
-                    spec, [self.READY] * ready + [self.NOT] * unready,
+                    spec, [self.READY] * ready + [self.NOT_READY] * unready,
                     expected)
                 self.assertEqual(numbers, tuple(found[name] for name in (
                     'expectedPods', 'currentHealthy', 'desiredHealthy',

@@ -25,7 +25,7 @@ class HotplugTest(base.BaseTestCase):
         return [cause.message for cause in hotplug.check(
             self.old, self.new, self.config)]
 
-    def test_a_drive_is_filled_and_emptied(self):
+    def test_accepts_insert_and_eject(self):
         self.volumes.append(self.iso)
         self.assertEqual([], self._check())
         self.old, self.new = self.new, self.old
@@ -33,12 +33,12 @@ class HotplugTest(base.BaseTestCase):
             {'name': 'cd', 'hotplugVolume': {}})
         self.assertEqual([], self._check())
 
-    def test_what_is_plugged_in_must_be_pluggable(self):
+    def test_rejects_volume_that_is_not_hotpluggable(self):
         self.volumes.append({'name': 'cd', 'emptyDisk': {}})
         self.assertEqual(['volume cd is not a PVC or DataVolume'],
                          self._check())
 
-    def test_disks_need_a_bus_for_it(self):
+    def test_rejects_disks_without_hotplug_bus(self):
         self.volumes.append({**self.iso, 'name': 'data'})
         for disk, words in (({'disk': {'bus': 'sata'}}, 'requires bus'),
                             ({'lun': {'bus': 'virtio'}}, 'requires bus'),
@@ -49,14 +49,14 @@ class HotplugTest(base.BaseTestCase):
             'bus': 'scsi'}}]
         self.assertEqual([], self._check())
 
-    def test_what_was_there_stays(self):
+    def test_rejects_change_of_permanent_volume_or_disk(self):
         self.volumes[0]['containerDisk']['image'] = 'another'
         self.assertEqual(['permanent volume root, changed'], self._check())
         self.new = copy.deepcopy(self.old)
         self.new['spec']['domain']['devices']['disks'][0]['serial'] = 'a'
         self.assertEqual(['permanent disk root, changed'], self._check())
 
-    def test_volumes_and_disks_are_as_many(self):
+    def test_rejects_volume_without_disk(self):
         self.volumes.append({**self.iso, 'name': 'data'})
         self.assertEqual(
             ['mismatch between volumes declared (2) and required (1)'],

@@ -17,7 +17,7 @@ class SpecTestCase(base.BaseTestCase):
         self.devices = self.domain['devices']
 
     def check(self):
-        """The causes, with the defaults filled in."""
+        """Return the causes after filling in the defaults."""
         defaults.fill_spec(self.spec, self.config)
         return spec.check('spec', self.spec, self.config)
 
@@ -30,7 +30,7 @@ class SpecTestCase(base.BaseTestCase):
 
 class SampleTest(SpecTestCase):
 
-    def test_the_sample_is_let_in(self):
+    def test_accepts_sample_vm(self):
         self.assertEqual([], self.check())
 
 
@@ -41,7 +41,7 @@ class StorageTest(SpecTestCase):
     def _disk(self, **disk):
         self.devices['disks'][0] = {'name': 'root', **disk}
 
-    def test_disks(self):
+    def test_rejects_invalid_disks(self):
         for disk, field, words in (
                 ({'disk': {'bus': 'ide'}}, '[0].disk.bus', 'IDE'),
                 ({'disk': {'bus': 'nvme'}}, '[0].disk.bus',
@@ -67,31 +67,31 @@ class StorageTest(SpecTestCase):
             self._disk(**disk)
             self.assert_refused(self.DISKS + field, words)
 
-    def test_names(self):
+    def test_rejects_duplicate_and_invalid_names(self):
         self.devices['disks'].append({'name': 'root', 'disk': {}})
         self.assert_refused(self.DISKS + '[2].name', 'same Name')
         self.devices['disks'][2]['name'] = 'Not_Good'
         self.assertIn('RFC 1123', ' '.join(
             cause.message for cause in self.check()))
 
-    def test_a_lun_needs_a_claim(self):
+    def test_rejects_lun_without_claim(self):
         self._disk(lun={'bus': 'scsi'})
         self.assert_refused(self.DISKS + '[0].lun', 'can only be mapped')
 
-    def test_an_empty_drive_needs_the_gate(self):
+    def test_empty_drive_needs_feature_gate(self):
         self.config = objects.cluster_config(
             (), ('DeclarativeHotplugVolumes',))
         self.assert_refused(self.DISKS + '[1].name',
                             'cannot define an empty CD-ROM disk')
 
-    def test_boot_orders(self):
+    def test_rejects_duplicate_and_zero_boot_orders(self):
         self.devices['interfaces'][0]['bootOrder'] = 1
         self.assert_refused('spec.domain.devices.interfaces[0].bootOrder',
                             'already set')
         self.devices['interfaces'][0]['bootOrder'] = 0
         self.assert_refused('spec[0].bootOrder', 'boot order > 0')
 
-    def test_volumes(self):
+    def test_rejects_invalid_volumes(self):
         for volume, field, words in (
                 ({}, '', 'exactly one source'),
                 ({'emptyDisk': {'capacity': '1Gi'}, 'secret': {
@@ -123,7 +123,7 @@ class NetworkTest(SpecTestCase):
 
     CARD = 'spec.domain.devices.interfaces[0]'
 
-    def test_cards(self):
+    def test_rejects_invalid_interfaces(self):
         for card, field, words in (
                 ({'bridge': {}}, '', 'exactly one binding'),
                 ({'model': 'ne1'}, '.model', 'not supported'),
@@ -145,17 +145,17 @@ class NetworkTest(SpecTestCase):
                 {'name': 'default', 'masquerade': {}, **card}]
             self.assert_refused(self.CARD + field, words)
 
-    def test_cards_without_networks(self):
+    def test_rejects_interface_without_network(self):
         self.devices['interfaces'].append({'name': 'more', 'bridge': {}})
         self.assert_refused('spec.domain.devices.interfaces[1].name',
                             "'more' not found")
 
-    def test_networks_without_cards(self):
+    def test_rejects_network_without_interface(self):
         self.spec['networks'].append({'name': 'more', 'multus': {
             'networkName': 'a'}})
         self.assert_refused('spec.networks[1].name', "'more' not found")
 
-    def test_sources(self):
+    def test_rejects_invalid_network_sources(self):
         for network, words in (({}, 'should have a network type'),
                                ({'pod': {}, 'multus': {'networkName': 'a'}},
                                 'only one network type')):
@@ -163,17 +163,17 @@ class NetworkTest(SpecTestCase):
             self.spec['networks'] = [{'name': 'default', **network}]
             self.assert_refused('spec.networks[0]', words)
 
-    def test_one_pod_network(self):
+    def test_rejects_second_pod_network(self):
         self.devices['interfaces'].append({'name': 'more', 'masquerade': {}})
         self.spec['networks'].append({'name': 'more', 'pod': {}})
         self.assert_refused('spec.interfaces', 'more than one interface')
 
-    def test_masquerade_is_for_the_pod_network(self):
+    def test_masquerade_needs_pod_network(self):
         self.spec['networks'] = [{'name': 'default', 'multus': {
             'networkName': 'a'}}]
         self.assert_refused(self.CARD + '.name', 'pod network')
 
-    def test_a_card_comes_by_itself(self):
+    def test_adds_default_interface(self):
         del self.spec['networks'], self.devices['interfaces']
         self.assertEqual([], self.check())
         self.assertEqual([{'name': 'default', 'bridge': {}}],
@@ -184,7 +184,7 @@ class ResourcesTest(SpecTestCase):
 
     RESOURCES = 'spec.domain.resources.'
 
-    def test_amounts(self):
+    def test_rejects_invalid_resources(self):
         for resources, field, words in (
                 ({'requests': {'memory': '-1'}}, 'requests.memory',
                  'greater than or equal to 0'),
@@ -199,7 +199,7 @@ class ResourcesTest(SpecTestCase):
             self.domain['resources'] = resources
             self.assert_refused(self.RESOURCES + field, words)
 
-    def test_hugepages(self):
+    def test_rejects_invalid_hugepages(self):
         self.domain['memory'] = {'guest': '3Mi', 'hugepages': {
             'pageSize': '2Mi'}}
         self.assert_refused(self.RESOURCES + 'requests.memory',
@@ -207,7 +207,7 @@ class ResourcesTest(SpecTestCase):
         self.domain['memory']['hugepages']['pageSize'] = 'big'
         self.assert_refused('spec.domain.memory.hugepages.pageSize')
 
-    def test_dedicated_processors(self):
+    def test_dedicated_cpus_need_whole_requests(self):
         self.domain['cpu'] = {'cores': 2, 'dedicatedCpuPlacement': True}
         self.domain['resources'] = {'requests': {'cpu': '1500m'}}
         self.assertEqual(
@@ -215,11 +215,11 @@ class ResourcesTest(SpecTestCase):
              'spec.domain.cpu.dedicatedCpuPlacement'},
             {cause.field for cause in self.check()})
 
-    def test_sockets(self):
+    def test_rejects_more_sockets_than_maximum(self):
         self.domain['cpu'] = {'sockets': 4, 'maxSockets': 2}
         self.assert_refused('spec.domain.cpu.sockets', 'maximum sockets')
 
-    def test_machines(self):
+    def test_rejects_unsupported_machine_types(self):
         for kind, good in (('q35', True), ('pc-q35-rhel9', True),
                            ('pc-i440fx', False)):
             self.domain['machine'] = {'type': kind}
@@ -232,7 +232,7 @@ class ResourcesTest(SpecTestCase):
 
 class DevicesTest(SpecTestCase):
 
-    def test_firmware(self):
+    def test_rejects_invalid_firmware(self):
         for firmware, features, field, words in (
                 ({'bootloader': {'efi': {}}}, {}, 'spec.domain', 'SMM'),
                 ({'bootloader': {'efi': {}}}, {'smm': {'enabled': False}},
@@ -251,14 +251,14 @@ class DevicesTest(SpecTestCase):
         self.domain['features'] = {'smm': {}}
         self.assertEqual([], self.check())
 
-    def test_gates(self):
+    def test_reboot_policy_needs_feature_gate(self):
         self.domain['rebootPolicy'] = 'Terminate'
         self.assertEqual([], self.check())
         self.config = objects.cluster_config(
             ('DeclarativeHotplugVolumes',), ('RebootPolicy',))
         self.assert_refused('spec.domain.rebootPolicy', 'not enabled')
 
-    def test_others(self):
+    def test_rejects_invalid_devices(self):
         for change, field in (
                 ({'inputs': [{'name': 'a', 'type': 'mouse'}]},
                  'spec.domain.devices.inputs[0].type'),
@@ -279,7 +279,7 @@ class DevicesTest(SpecTestCase):
 
 class PodTest(SpecTestCase):
 
-    def test_parts(self):
+    def test_rejects_invalid_pod_fields(self):
         for change, field, words in (
                 ({'hostname': 'a.b'}, 'spec.hostname', 'DNS_LABEL'),
                 ({'subdomain': 'A'}, 'spec.subdomain', 'DNS_SUBDOMAIN'),

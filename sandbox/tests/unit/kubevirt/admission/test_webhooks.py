@@ -22,15 +22,15 @@ class WebhookTestCase(base.BaseTestCase):
 
     def ask(self, hook, new, old=None, user='someone', operation=None,
             subresource=''):
-        """Ask a hook about a write; returns the request afterwards."""
+        """Call a hook for a write; return the request afterwards."""
         request = kinds.Admission(
             operation or ('UPDATE' if old else 'CREATE'), subresource, new,
             old, mock.Mock(), user)
         hook(request)
         return request
 
-    def refused(self, code, *args, **more):
-        """Ask a hook that must refuse; returns the Status."""
+    def rejection(self, code, *args, **more):
+        """Call a hook that must reject; return the Status."""
         error = self.assertRaises(errors.ApiError, self.ask, *args, **more)
         self.assertEqual(code, error.code, error)
         return error.status()
@@ -44,7 +44,7 @@ class VmTest(WebhookTestCase):
         self.vm = samples.sample_vm('one')
         self.spec = self.vm['spec']['template']['spec']
 
-    def test_a_new_vm_is_completed(self):
+    def test_fills_in_defaults_of_new_vm(self):
         self.ask(self.hooks.mutate, self.vm)
         domain = self.vm['spec']['template']['spec']['domain']
         self.assertTrue(domain['firmware']['uuid'])
@@ -53,7 +53,7 @@ class VmTest(WebhookTestCase):
         self.assertNotIn('features', domain)
         self.ask(self.hooks.validate, self.vm)
 
-    def test_an_old_vm_gets_no_firmware(self):
+    def test_existing_vm_gets_no_firmware_defaults(self):
         old = copy.deepcopy(self.vm)
         old['metadata']['generation'] = 1
         self.vm['metadata']['generation'] = 2
@@ -61,41 +61,41 @@ class VmTest(WebhookTestCase):
         domain = self.vm['spec']['template']['spec']['domain']
         self.assertNotIn('firmware', domain)
 
-    def test_what_go_cannot_decode_is_a_bad_request(self):
+    def test_undecodable_value_gets_400(self):
         self.spec['domain']['devices']['disks'][0]['bootOrder'] = -1
-        status = self.refused(400, self.hooks.mutate, self.vm)
+        status = self.rejection(400, self.hooks.mutate, self.vm)
         self.assertNotIn('reason', status)
         self.assertIn('cannot unmarshal number -1', status['message'])
 
-    def test_what_has_no_shape_is_refused(self):
+    def test_wrong_types_get_422(self):
         for change in (lambda: self.spec.update(domain=3),
                        lambda: self.vm['spec'].update(template=[]),
                        lambda: self.vm.update(spec='none')):
             change()
-            self.refused(422, self.hooks.mutate, self.vm)
+            self.rejection(422, self.hooks.mutate, self.vm)
 
-    def test_causes_are_counted_and_the_first_ten_told(self):
+    def test_reports_first_ten_causes_and_number_of_others(self):
         self.spec['domain']['devices']['disks'] = [
             {'name': 'root', 'disk': {'bus': 'ide'}}] * 9
-        status = self.refused(422, self.hooks.validate, self.vm)
+        status = self.rejection(422, self.hooks.validate, self.vm)
         self.assertEqual(10, len(status['details']['causes']))
         self.assertRegex(status['message'],
                          'and [0-9]+ more validation errors$')
 
-    def test_strategies(self):
+    def test_rejects_invalid_run_strategies(self):
         for spec, words in (({'runStrategy': 'Never'}, 'Never'),
                             ({'running': True}, 'mutually exclusive'),
                             ({'runStrategy': None}, 'must be specified')):
             bad = copy.deepcopy(self.vm)
             bad['spec'].update(spec)
-            self.assertIn(words, self.refused(
+            self.assertIn(words, self.rejection(
                 422, self.hooks.validate, bad)['message'])
         del self.vm['spec']['runStrategy']
         self.vm['spec']['running'] = True
         request = self.ask(self.hooks.validate, self.vm)
         self.assertIn('deprecated', request.warnings[0])
 
-    def test_memory_to_be_added_has_its_limits(self):
+    def test_rejects_invalid_max_guest_memory(self):
         for guest, most, words in (
                 ('2Gi', '1Gi', 'greater than the configured maxGuest'),
                 ('512Mi', '2Gi', 'at least 1Gi'),
@@ -105,10 +105,10 @@ class VmTest(WebhookTestCase):
             if words is None:
                 self.ask(self.hooks.validate, self.vm)
             else:
-                self.assertIn(words, self.refused(
+                self.assertIn(words, self.rejection(
                     422, self.hooks.validate, self.vm)['message'])
 
-    def test_the_dying_and_the_status_are_let_be(self):
+    def test_ignores_status_updates_and_deleted_vms(self):
         self.vm['spec'] = {}
         for hook in (self.hooks.mutate, self.hooks.validate):
             self.ask(hook, self.vm, self.vm, subresource='status')
@@ -125,7 +125,7 @@ class VmiTest(WebhookTestCase):
         self.hooks = vmi.Admission(self.config)
         self.vmi = objects.vmi()
 
-    def test_a_new_vmi_is_completed(self):
+    def test_fills_in_defaults_of_new_vmi(self):
         self.vmi['status'] = {'phase': 'Running', 'nodeName': 'mine'}
         drive = self.vmi['spec']['domain']['devices']['disks'][1]
         drive['cdrom'] = {}
@@ -141,22 +141,22 @@ class VmiTest(WebhookTestCase):
                          self.vmi['metadata']['finalizers'])
         self.ask(self.hooks.validate, self.vmi)
 
-    def test_strangers_change_neither_spec_nor_status(self):
+    def test_users_cannot_change_spec_or_status_of_vmi(self):
         new = copy.deepcopy(self.vmi)
         new['status']['phase'] = 'Failed'
         self.ask(self.hooks.mutate, new, self.vmi)
         self.assertEqual('Running', new['status']['phase'])
         new['spec']['terminationGracePeriodSeconds'] = 1
-        self.assertIn('restricted', self.refused(
+        self.assertIn('restricted', self.rejection(
             422, self.hooks.validate, new, self.vmi)['message'])
 
-    def test_its_own_labels_are_kubevirts(self):
+    def test_only_kubevirt_changes_its_labels(self):
         new = copy.deepcopy(self.vmi)
         new['metadata']['labels'] = {'kubevirt.io/nodeName': 'there'}
-        self.refused(422, self.hooks.validate, new, self.vmi)
+        self.rejection(422, self.hooks.validate, new, self.vmi)
         self.ask(self.hooks.validate, new, self.vmi, user='')
 
-    def test_kubevirt_itself_may(self):
+    def test_kubevirt_changes_spec_and_status_of_vmi(self):
         new = copy.deepcopy(self.vmi)
         new['status']['phase'] = 'Failed'
         new['spec']['terminationGracePeriodSeconds'] = 1
@@ -167,17 +167,17 @@ class VmiTest(WebhookTestCase):
             self.ask(hook, new, self.vmi, user='')
         self.assertEqual('Failed', new['status']['phase'])
 
-    def test_memory_must_be_asked_for(self):
+    def test_rejects_vmi_without_memory(self):
         del self.vmi['spec']['domain']['memory']
         self.ask(self.hooks.mutate, self.vmi)
-        self.assertIn('no memory requested', self.refused(
+        self.assertIn('no memory requested', self.rejection(
             422, self.hooks.validate, self.vmi)['message'])
 
 
 class KubeVirtTest(WebhookTestCase):
 
-    def test_a_gate_is_on_or_off(self):
+    def test_rejects_gate_that_is_both_enabled_and_disabled(self):
         new = {'spec': {'configuration': {'developerConfiguration': {
             'featureGates': ['A', 'B'], 'disabledFeatureGates': ['B']}}}}
-        message = self.refused(422, kubevirt.validate, new, new)['message']
+        message = self.rejection(422, kubevirt.validate, new, new)['message']
         self.assertIn('feature gate "B" exists on both', message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When probes are made, how one is, and whose turn it is to start."""
+"""Probe schedules, HTTP probes and the limit of concurrent starts."""
 
 import asyncio
 import unittest
@@ -11,8 +11,8 @@ from kubevirt_sandbox.workloads import start_limiter
 
 class ClockTestCase(unittest.IsolatedAsyncioTestCase):
 
-    async def due(self, began, container, period, delay=0, nudged=False):
-        """When the next probe is made, and the clock."""
+    async def until_next(self, began, container, period, delay=0, nudged=False):
+        """Return the seconds until the next probe."""
         loop = asyncio.get_running_loop()
         clock = probes.Clock(loop.time() + began, loop.time() + container)
         begin = loop.time()
@@ -20,16 +20,16 @@ class ClockTestCase(unittest.IsolatedAsyncioTestCase):
             probes.Plan(delay, period, 1, 1, 3), nudged), 5)
         return loop.time() - begin
 
-    async def test_ticks_begin_with_the_pod_whenever_the_container_did(self):
-        self.assertAlmostEqual(0.2, await self.due(-0.8, 0, 1), delta=0.15)
-        self.assertAlmostEqual(0.4, await self.due(-1.6, -1.6, 1),
+    async def test_probe_period_starts_with_the_pod(self):
+        self.assertAlmostEqual(0.2, await self.until_next(-0.8, 0, 1), delta=0.15)
+        self.assertAlmostEqual(0.4, await self.until_next(-1.6, -1.6, 1),
                                delta=0.15)
 
-    async def test_ticks_in_the_delay_are_passed_over(self):
+    async def test_no_probe_during_initial_delay(self):
         self.assertAlmostEqual(
-            0.4, await self.due(0, 0, 0.2, delay=0.3), delta=0.15)
+            0.4, await self.until_next(0, 0, 0.2, delay=0.3), delta=0.15)
 
-    async def test_only_readiness_is_nudged(self):
+    async def test_only_readiness_probe_runs_early(self):
         loop = asyncio.get_running_loop()
         for nudged, seconds in ((True, 0), (False, 0.3)):
             with self.subTest(nudged):
@@ -44,7 +44,10 @@ class ClockTestCase(unittest.IsolatedAsyncioTestCase):
 class FollowTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def follow(self, results, nudged):
-        """What is told about some results, until no more is asked for."""
+        """Follow some results.
+
+        :returns: reported states, reported failures, unused results
+        """
         results, told, wrong = list(results), [], []
         clock = probes.Clock(0, 0)
 
@@ -61,12 +64,12 @@ class FollowTestCase(unittest.IsolatedAsyncioTestCase):
             pass
         return told, wrong, results
 
-    async def test_a_container_is_given_up_once(self):
+    async def test_failed_liveness_is_reported_once(self):
         self.assertEqual(
             ([True, False], ['a', 'b'], ['c']),
             await self.follow(['', 'a', 'b', 'c'], False))
 
-    async def test_readiness_comes_and_goes(self):
+    async def test_readiness_changes_repeatedly(self):
         self.assertEqual(
             ([False, True], ['a', 'b', 'c'], []),
             await self.follow(['a', 'b', 'c', '', ''], True))
@@ -74,8 +77,8 @@ class FollowTestCase(unittest.IsolatedAsyncioTestCase):
 
 class StatusTestCase(unittest.IsolatedAsyncioTestCase):
 
-    async def ask(self, answer, **more):
-        """The status of an answer, and what was asked."""
+    async def probe(self, answer, **more):
+        """Probe a server; return (status code, request, port)."""
         asked = []
 
         async def serve(reader, writer):
@@ -92,8 +95,8 @@ class StatusTestCase(unittest.IsolatedAsyncioTestCase):
         finally:
             server.close()
 
-    async def test_what_is_asked(self):
-        status, asked, port = await self.ask(
+    async def test_request_has_headers_of_kubelet(self):
+        status, asked, port = await self.probe(
             b'HTTP/1.1 204 No Content\r\n\r\n', headers=[
                 ('host', 'a.test'), ('X-A', 'b')])
         self.assertEqual(204, status)
@@ -101,27 +104,27 @@ class StatusTestCase(unittest.IsolatedAsyncioTestCase):
             ['GET /x HTTP/1.1', 'User-Agent: kube-probe/1.36',
              'Accept: */*', 'host: a.test', 'X-A: b', 'Connection: close',
              '', ''], asked.split('\r\n'))
-        _, asked, port = await self.ask(b'HTTP/1.0 200 OK\r\n\r\n')
+        _, asked, port = await self.probe(b'HTTP/1.0 200 OK\r\n\r\n')
         self.assertIn(f'\r\nHost: 127.0.0.1:{port}\r\n', asked)
 
-    async def test_a_whole_answer_is_enough(self):
-        status, _, _ = await self.ask(
+    async def test_complete_response_needs_no_close(self):
+        status, _, _ = await self.probe(
             b'HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno', open=True)
         self.assertEqual(503, status)
 
-    async def test_no_answer(self):
+    async def test_invalid_response_is_an_error(self):
         for answer in (b'', b'nonsense\r\n\r\n'):
             with self.subTest(answer), self.assertRaises(OSError):
-                await self.ask(answer)
+                await self.probe(answer)
 
-    async def test_a_header_of_two_lines(self):
+    async def test_rejects_header_with_line_break(self):
         with self.assertRaises(OSError):
-            await self.ask(b'', headers=[('a', 'b\r\nc: d')])
+            await self.probe(b'', headers=[('a', 'b\r\nc: d')])
 
 
-class TurnsTestCase(unittest.IsolatedAsyncioTestCase):
+class StartLimiterTestCase(unittest.IsolatedAsyncioTestCase):
 
-    async def test_one_after_the_other(self):
+    async def test_starts_are_serialized(self):
         turns, order = start_limiter.Turns(1), []
         first = asyncio.Event()
 
@@ -145,7 +148,7 @@ class TurnsTestCase(unittest.IsolatedAsyncioTestCase):
         async with asyncio.timeout(30), turns.one():
             pass
 
-    async def test_who_takes_too_long_lets_others_try(self):
+    async def test_slow_start_does_not_block_others(self):
         turns = start_limiter.Turns(1)
         self.addCleanup(
             setattr,

@@ -23,7 +23,7 @@ class SettingsTestCase(unittest.TestCase):
         path.write_text(f'#!/bin/sh\n{text}\n')
         path.chmod(0o700)
 
-    def test_nothing_is_there(self):
+    def test_names_missing_program(self):
         with self.assertRaisesRegex(host.SettingsError,
                                     'qemu-system-x86_64 is not installed'):
             host.find()
@@ -31,7 +31,7 @@ class SettingsTestCase(unittest.TestCase):
         with self.assertRaisesRegex(host.SettingsError, 'setpriv'):
             host.find()
 
-    def test_images(self):
+    def test_images_must_exist(self):
         self.program(host.PROGRAM)
         self.program('setpriv')
         with self.assertRaisesRegex(host.SettingsError,
@@ -43,8 +43,8 @@ class SettingsTestCase(unittest.TestCase):
         self.assertEqual({'x/y:1': str(image)}, found.images)
         self.assertEqual('tcg', found.accelerator)
 
-    def test_kvm(self):
-        """It is used where a processor can be made."""
+    def test_uses_kvm_if_it_works(self):
+        """It works if QEMU can create a virtual CPU."""
         self.program('setpriv')
         device = mock.patch.object(os, 'access', return_value=True)
         for text, accelerator in (('exit 0', 'kvm'),
