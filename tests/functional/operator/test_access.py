@@ -12,18 +12,18 @@ from sushy_kubevirt.operator import spec
 from tests.fixtures import access_case
 from tests.fixtures import operator
 
-# For clusters with OwnerReferencesPermissionEnforcement; the sandbox has not
-# got that.
+# For clusters with the admission plug-in OwnerReferencesPermissionEnforcement,
+# which the sandbox does not have.
 OWNERSHIP = {('update', 'virtualmachinebmcs.bmc.kubevirt.io/finalizers')}
 
 
 class OperatorAccountTestCase(access_case.AccessTestCase):
 
-    # Renewed every four seconds; its work takes longer.
+    # The Lease is renewed every four seconds, less than the test takes.
     ARGUMENTS = ('--lease-seconds', '12')
 
-    def work(self):
-        """Have the operator do all that it does for BMCs."""
+    def exercise_operator(self):
+        """Make the operator do everything that it does for BMCs."""
         box = self.bmc(networkPolicy={'enabled': True})
         box.ready()
         kinds = ('deployment', 'service', 'sa', 'role', 'rolebinding',
@@ -32,16 +32,16 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         def made():
             return self.kubectl.names(','.join(kinds), '-l',
                                       operator.LABEL + box.name)
-        all_of_it = made()
-        self.assertEqual(len(kinds) + 1, len(all_of_it))
+        expected = made()
+        self.assertEqual(len(kinds) + 1, len(expected))
         # The operator restores what is deleted or changed.
         self.kubectl('delete', ','.join(kinds), '-l',
                      operator.LABEL + box.name)
-        self.until('all of it', made, all_of_it)
+        self.until('restored objects', made, expected)
         for kind in kinds:
             self.kubectl('label', kind, box.base, 'kubevirt.io/'
                          'virtualmachinebmc-name=other', '--overwrite')
-        self.until('labels', made, all_of_it)
+        self.until('labels', made, expected)
         box.current()
         # The class of a load balancer can only be changed by a new Service.
         box.patch(service={'type': 'LoadBalancer',
@@ -49,16 +49,16 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         self.until('class', box.condition, ('False', 'LoadBalancerPending'))
         box.patch(service={'loadBalancerClass': None})
         box.current()
-        # What is no longer wanted goes.
+        # Objects that are not needed any more are deleted.
         box.patch(networkPolicy={'enabled': False},
                   redfish={'enabled': False})
         box.current()
         self.kubectl('delete', 'vmbmc', box.name)
         self.until('nothing', lambda: self.owned(box.name), [])
-        self.elsewhere()
+        self.use_other_namespace()
 
-    def elsewhere(self):
-        """A VM and a Secret of another namespace; then not any more."""
+    def use_other_namespace(self):
+        """Use a VM and a Secret of another namespace; withdraw them."""
         far = self.new_namespace()
         self.vm('far', namespace=far)
         password = self.secret('key', namespace=far)
@@ -74,38 +74,38 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         for what in ('vm/far', 'secret/key'):
             there('annotate', what, allow + '-')
         self.until('withdrawn', lambda: away.condition()[0], 'False')
-        # Its certificate is its own.
+        # The certificate does not depend on them and stays.
         self.until('withdrawn', lambda: self.owned('away'), [
             'secret/away-virtbmc-tls', 'service/away-virtbmc'])
         self.assertEqual([], there.names(
             'roles,rolebindings', '-l', operator.LABEL + 'away'))
         self.kubectl('delete', 'vmbmc', 'away')
 
-    def test_it_has_what_it_uses_and_gives(self):
-        self.work()
-        self.nothing_refused()
+    def test_has_only_permissions_it_uses_or_grants(self):
+        self.exercise_operator()
+        self.assert_nothing_denied()
         needed = self.used(operator.USER) | OWNERSHIP
         bmc = spec.read(operator.bmc_manifest('a') | {'metadata': {
             'name': 'a', 'namespace': 'b', 'uid': 'c', 'generation': 1}})
         # An account cannot grant permissions that it does not have.
         given = set(access_case.of_rules(rbac.rules(bmc, True)))
-        me = kubectl.Kubectl(self.account)
-        everywhere = self.can(me)
+        user = kubectl.Kubectl(self.account)
+        everywhere = self.can(user)
         # Its CA and the Lease are in its own namespace.
         home = {what: names for what, names in self.can(
-            me, operator.NAMESPACE).items() if what not in everywhere}
+            user, operator.NAMESPACE).items() if what not in everywhere}
         self.assertEqual({operator.NAME}, set().union(
             *home.values()), home)
         self.assertEqual([], sorted(
             (set(everywhere) | set(home)) - needed - given))
-        # It may name nobody's rights but grant its own.
+        # It may grant its own permissions only.
         for verb in ('escalate', 'bind', 'impersonate', '*'):
             self.assertNotIn(verb, {verb for verb, _ in everywhere})
         self.assertNotIn(('create', 'virtualmachinebmcs.bmc.kubevirt.io'),
                          everywhere)
 
-    def test_it_grants_nothing_that_it_has_not(self):
-        me = kubectl.Kubectl(self.account)
+    def test_cannot_grant_other_permissions(self):
+        user = kubectl.Kubectl(self.account)
         for rule, allowed in (
                 (rbac.rules(spec.read(operator.bmc_manifest('a') | {
                     'metadata': {'name': 'a', 'namespace': self.namespace,
@@ -122,12 +122,12 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
                     'rules': [rule]}
             words = ('create', '-f', '-', '--dry-run=server')
             if allowed:
-                me(*words, stdin=json.dumps(role))
+                user(*words, stdin=json.dumps(role))
             else:
                 self.assertIn('attempting to grant RBAC permissions not '
-                              'currently held', me.refused(
+                              'currently held', user.refused(
                                   *words, stdin=json.dumps(role)))
-        self.assertIn('not currently held', me.refused(
+        self.assertIn('not currently held', user.refused(
             'create', 'rolebinding', 'mine', '--clusterrole=cluster-admin',
             '--serviceaccount=default:default', '-n', self.namespace))
 
@@ -138,17 +138,17 @@ class AutoCreateAccountTestCase(access_case.AccessTestCase):
     ARGUMENTS = ('--auto-create', 'bmc=auto')
     SANDBOX = ('--pods', 'pretended')
 
-    def test_it_makes_bmcs_as_well(self):
+    def test_may_create_and_delete_bmcs(self):
         self.vm()
         self.kubectl('label', 'vm', 'box', 'bmc=auto')
         self.until('made', lambda: len(self.kubectl.names('vmbmc')), 1)
         self.kubectl('label', 'vm', 'box', 'bmc-')
         self.until('gone', lambda: self.kubectl.names('vmbmc'), [])
-        self.nothing_refused()
-        mine = {(verb, 'virtualmachinebmcs.bmc.kubevirt.io')
-                for verb in ('create', 'delete')}
-        self.assertEqual(mine, mine & self.used(operator.USER))
-        self.assertEqual(mine, mine & set(self.can(
+        self.assert_nothing_denied()
+        auto_create = {(verb, 'virtualmachinebmcs.bmc.kubevirt.io')
+                       for verb in ('create', 'delete')}
+        self.assertEqual(auto_create, auto_create & self.used(operator.USER))
+        self.assertEqual(auto_create, auto_create & set(self.can(
             kubectl.Kubectl(self.account))))
 
 
@@ -164,21 +164,21 @@ class NamespacedAccountTestCase(access_case.AccessTestCase):
         cls.admin('create', 'namespace', 'lab')
         super().install()
 
-    def test_it_has_its_rights_there_only(self):
+    def test_has_permissions_in_its_namespaces_only(self):
         running = self.useFixture(operator.Operator(self.account, (
             '--namespace', 'default', '--namespace', 'lab')))
         self.namespace, self.kubectl = 'lab', self.admin.within('lab')
         self.bmc().ready()
         self.kubectl('delete', 'vmbmc', 'box')
         self.until('nothing', lambda: self.owned('box'), [])
-        self.nothing_refused()
-        self.assertEqual([], running.complaints())
-        me = kubectl.Kubectl(self.account)
-        self.assertEqual({}, self.can(me, 'kube-public'))
-        self.assertEqual(self.can(me, 'default'), self.can(me, 'lab'))
+        self.assert_nothing_denied()
+        self.assertEqual([], running.warnings())
+        user = kubectl.Kubectl(self.account)
+        self.assertEqual({}, self.can(user, 'kube-public'))
+        self.assertEqual(self.can(user, 'default'), self.can(user, 'lab'))
         self.assertIn(('patch', 'virtualmachines.kubevirt.io'),
-                      self.can(me, 'lab'))
+                      self.can(user, 'lab'))
         for what in 'secrets', 'vm', 'vmbmc':
-            self.assertIn('forbidden', me.refused('get', what, '-A'))
-            self.assertIn('forbidden', me.refused(
+            self.assertIn('forbidden', user.refused('get', what, '-A'))
+            self.assertIn('forbidden', user.refused(
                 'get', what, '-n', 'kube-public'))

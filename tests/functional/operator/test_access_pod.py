@@ -23,13 +23,13 @@ from tests.fixtures import sandbox
 
 R = power_state.ResetType
 
-# What a Role cannot name, and gives all the same (see rights).
+# Permissions that a Role cannot limit to names (see `rbac`).
 UNNAMED = {('create', 'events'), ('list', 'events'), ('delete', 'events'),
            ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io')}
 
 
 class PodAccountTestCase(access_case.AccessTestCase):
-    """The account of a BMC's pod, of an operator that knows CDI's proxy."""
+    """The account of a BMC's pod; the operator has CDI's upload proxy."""
 
     RUNS = False
 
@@ -41,11 +41,11 @@ class PodAccountTestCase(access_case.AccessTestCase):
         cls.operator = cls.share(operator.Operator(cls.account, (
             '--upload-proxy-url', url, '--upload-proxy-ca', cls.proxy_ca)))
 
-    def who(self, name):
+    def user_of(self, name):
         return f'system:serviceaccount:{self.namespace}:{name}'
 
     def ask(self, bmc, method, path, body=None, content='application/json'):
-        """A request with the token of a BMC's pod."""
+        """Send a request with the token of a BMC's pod."""
         config = yaml.safe_load(self.sandbox.account(
             bmc.base, self.namespace).read_text())
         return self.sandbox.request(
@@ -54,8 +54,8 @@ class PodAccountTestCase(access_case.AccessTestCase):
                     'token'], 'Content-Type': content},
             data=None if body is None else json.dumps(body))
 
-    def alone(self, bmc):
-        """A process as that in the pod, with the account of the pod."""
+    def machine_of(self, bmc):
+        """Return the handle of a BMC with the account of the BMC's pod."""
         made = cluster.Cluster(
             connection.Connection.from_options(str(
                 self.sandbox.account(bmc.base, self.namespace))),
@@ -67,26 +67,26 @@ class PodAccountTestCase(access_case.AccessTestCase):
         made.wait_ready()
         return made.machine(f'{self.namespace}/{bmc.name}')
 
-    def work(self, box):
-        """Do all that a BMC does."""
+    def exercise_bmc(self, box):
+        """Use every function of a BMC."""
         box.works()
         box.ipmi('power', 'on')
         self.sandbox.wait_running('box', self.namespace)
-        self.services(box, self.system(box))
-        machine = self.alone(box)
+        self.use_services(box, self.system(box))
+        machine = self.machine_of(box)
         for reset in (R.PAUSE, R.RESUME, R.FORCE_RESTART, R.FORCE_OFF):
             machine.reset(reset)
         self.sandbox.wait_stopped('box', self.namespace)
-        self.media(box, machine)
-        self.rarely(machine)
+        self.use_media(box, machine)
+        self.use_rare_functions(machine)
 
     def post(self, box, path, **body):
         answer = box.curl(path, '-X', 'POST', '-H', 'Content-Type: '
                           'application/json', '-d', json.dumps(body))
         self.assertLess(answer.code, 300, answer.text)
 
-    def services(self, box, system):
-        """What is kept of the services, and the log of the system."""
+    def use_services(self, box, system):
+        """Change the state of the services, and clear the system's log."""
         self.assertLess(box.curl(
             '/redfish/v1/EventService', '-X', 'PATCH', '-H', 'Content-Type: '
             'application/json', '-d', '{"DeliveryRetryAttempts": 4}').code,
@@ -96,24 +96,24 @@ class PodAccountTestCase(access_case.AccessTestCase):
             'Members@odata.count'] > 0, True)
         self.post(box, log + '/Actions/LogService.ClearLog')
 
-    def media(self, box, machine):
+    def use_media(self, box, machine):
         machine.insert_media('Cd', media.Source(
             self.images.url + '/private/a.iso',
             username=self.images.USER, password=self.images.PASSWORD),
             wait=True)
         machine.eject_media('Cd')
         made = [machine.add_media_certificate('Cd', ca.read_text())
-                for ca in (self.proxy_ca, box.trust())]
-        # With nothing known beforehand, as after a start.
-        self.assertEqual(2, len(self.alone(box).media_certificates('Cd')))
+                for ca in (self.proxy_ca, box.ca_file())]
+        # A new process has an empty cache, as after a start.
+        self.assertEqual(2, len(self.machine_of(box).media_certificates('Cd')))
         for one in made:
             machine.delete_media_certificate('Cd', one.id)
         # The pod itself uploads one.
         device = self.system(box) + '/VirtualMedia/Cd'
-        images = self.useFixture(image_server.ImageServer(self.here))
+        images = self.useFixture(image_server.ImageServer(self.host_address))
         self.post(box, device + '/Actions/VirtualMedia.InsertMedia',
                   Image=images.url + '/b.iso', TransferMethod='Upload')
-        self.until('there', lambda: [
+        self.until('upload', lambda: [
             (set(one['spec']['source']), one.get('status', {}).get('phase'))
             for one in self.sandbox.list('datavolumes', self.namespace)],
             [({'upload'}, 'Succeeded')])
@@ -122,27 +122,27 @@ class PodAccountTestCase(access_case.AccessTestCase):
     def system(self, box):
         return '/redfish/' + box.url().partition('/redfish/')[2]
 
-    def rarely(self, machine):
-        """What few VMs need."""
+    def use_rare_functions(self, machine):
+        """Use functions that few VMs need."""
         def patch(name, **spec):
             self.sandbox.patch('virtualmachines', name, {'spec': spec},
                                self.namespace)
-        # One that is being restarted: the start is taken back.
+        # Power-off cancels the start of a VM that is being restarted.
         patch('box', runStrategy='Always')
         self.sandbox.wait_running('box', self.namespace)
         self.sandbox.do('box', 'restart', namespace=self.namespace)
         machine.reset(R.FORCE_OFF)
         self.sandbox.wait_stopped('box', self.namespace)
-        # One that runs once, and has run.
+        # Power-on of a VM with run strategy Once that has run.
         self.vm('once', 'Once')
-        once = self.alone(self.bmc('once', 'once', 'once-bmc').ready())
+        once = self.machine_of(self.bmc('once', 'once', 'once-bmc').ready())
         self.sandbox.wait_running('once', self.namespace)
         self.sandbox.guest_does('once', 'shutdown', self.namespace)
         self.sandbox.wait('virtualmachineinstances', 'once', lambda vmi: (
             vmi and vmi['status']['phase'] == 'Succeeded'), self.namespace)
         once.reset(R.ON)
         self.sandbox.wait_running('once', self.namespace)
-        # One of an instance type.
+        # A VM with an instance type.
         self.sandbox.request(
             'POST', '/apis/instancetype.kubevirt.io/v1beta1/namespaces/%s/'
             'virtualmachineinstancetypes' % self.namespace, {
@@ -156,32 +156,32 @@ class PodAccountTestCase(access_case.AccessTestCase):
             'cpu': None, 'memory': None, 'resources': None}}})
         self.until('sizes', lambda: machine.inventory().memory_bytes, 2 << 30)
 
-    def test_it_has_what_it_uses(self):
-        self.here = webserver.own_address()
-        if self.here is None:
-            self.skipTest('only loopback: a BMC takes nothing from there')
+    def test_has_only_permissions_it_uses(self):
+        self.host_address = webserver.own_address()
+        if self.host_address is None:
+            self.skipTest('this host has loopback only, which a BMC refuses')
         vm = machines.vm('box', 'Halted', self.namespace)
         vm['spec']['template']['metadata']['annotations'] = {
             'sandbox.sushy-kubevirt/ignore-acpi': 'true'}
-        # The installer that the VM comes with is not to be in the way.
+        # Remove the medium in the VM's CD-ROM.
         del vm['spec']['template']['spec']['volumes'][1]
         self.sandbox.create('virtualmachines', vm, self.namespace)
         box = self.bmc(virtualMedia={
-            'allowedHosts': [self.here]}).ready()
-        self.work(box)
-        self.nothing_refused()
+            'allowedHosts': [self.host_address]}).ready()
+        self.exercise_bmc(box)
+        self.assert_nothing_denied()
         mine = self.can(self.user(box.base))
-        # All is about this VM.
+        # All permissions are limited to this VM.
         unnamed = {what for what, names in mine.items() if not names}
         self.assertEqual(UNNAMED, unnamed)
         for what, names in mine.items():
             self.assertEqual([], [one for one in names if one != 'box'
                                   and not one.startswith('box-bmc-')], what)
-        used = self.used(self.who(box.base)) | self.used(self.who(
+        used = self.used(self.user_of(box.base)) | self.used(self.user_of(
             'once-virtbmc'))
         self.assertEqual([], sorted(set(mine) - used))
 
-    def test_it_reads_nobody_elses(self):
+    def test_cannot_read_foreign_objects(self):
         self.bmc(name='other', vm='other', secret='other-bmc').ready()
         box = self.bmc().ready()
         vms = sandbox.path('virtualmachines', namespace=self.namespace)
@@ -218,8 +218,8 @@ class PodAccountTestCase(access_case.AccessTestCase):
             self.assertEqual(403, self.ask(
                 box, method, path, *body).status_code, (method, path))
 
-    def test_what_it_can_write_gives_it_nothing(self):
-        """The attacks that rights alone would let pass."""
+    def test_writes_cannot_gain_permissions(self):
+        """Attacks that RBAC alone would not prevent."""
         box = self.bmc().ready()
         self.kubectl('create', 'secret', 'generic', 'private',
                      '--from-literal=a=b')
@@ -237,13 +237,13 @@ class PodAccountTestCase(access_case.AccessTestCase):
             return self.ask(box, 'PATCH', vms + sub, operations,
                             sandbox.JSON_PATCH).json()['message']
 
-        # The token of another account.
+        # Get the token of another account.
         self.assertIn('only Secrets of type', attack('secrets', {
             'apiVersion': 'v1', 'kind': 'Secret',
             'type': 'kubernetes.io/service-account-token',
             'metadata': {'name': 'box-bmc-cd-0', 'annotations': {
                 'kubernetes.io/service-account.name': 'default'}}}))
-        # A Secret of others, or a volume, by way of CDI.
+        # Read a foreign Secret or volume through CDI.
         http = {'url': 'http://evil.test/'}
         volume = {'apiVersion': 'cdi.kubevirt.io/v1beta1',
                   'kind': 'DataVolume', 'metadata': {'name': 'box-bmc-cd-0'}}
@@ -262,7 +262,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
             made['metadata']['annotations'] = notes
             made['spec'] = {'source': source, 'storage': storage}
             self.assertIn(said, attack('datavolumes', made))
-        # Or of the guest.
+        # Read it through the guest.
         volumes = '/spec/template/spec/volumes/-'
         for value in ({'secret': {'secretName': 'private'}},
                       {'serviceAccount': {'serviceAccountName': 'default'}},
@@ -301,7 +301,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.assertIn("guest's credentials, service account", patch({
             'op': 'add', 'path': '/spec/template/spec/serviceAccountName',
             'value': 'default'}))
-        # What is known of others.
+        # Change Events of other objects.
         events = sandbox.path('events', namespace=self.namespace)
         found = self.ask(box, 'GET', events).json()['items']
         theirs = next(one for one in found
@@ -314,5 +314,5 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.assertEqual([], [
             one for one in self.kubectl.names('secrets,datavolumes')
             if 'box-bmc-cd' in one])
-        # And it still does its work.
+        # The BMC still works.
         box.works()

@@ -6,7 +6,7 @@ from tests.fixtures import operator
 LABEL = 'bmc.kubevirt.io/auto-created=true'
 
 
-class AutomaticTestCase(operator.OperatorTestCase):
+class AutoCreateTestCase(operator.OperatorTestCase):
 
     FOLDER = operator.MANIFESTS / 'overlays' / 'auto-create'
     ARGUMENTS = ('--auto-create', 'bmc in (auto, always)')
@@ -17,7 +17,7 @@ class AutomaticTestCase(operator.OperatorTestCase):
         self.mark = self.operator.process.mark()
 
     def tearDown(self):
-        self.quiet(self.mark)
+        self.assert_no_warnings(self.mark)
         super().tearDown()
 
     def label(self, name, value='auto'):
@@ -29,16 +29,16 @@ class AutomaticTestCase(operator.OperatorTestCase):
     def all(self):
         return self.kubectl.names('vmbmc')
 
-    def is_made(self, *names):
-        self.until('made', self.made, sorted(
+    def wait_made(self, *names):
+        self.until('automatic BMCs', self.made, sorted(
             'virtualmachinebmc.bmc.kubevirt.io/' + name for name in names))
 
-    def test_with_the_vm(self):
+    def test_bmcs_follow_labels_of_vms(self):
         self.vm('other')
         for name, value in (('a', 'auto'), ('b', 'always'), ('c', 'never')):
             self.vm(name)
             self.label(name, value)
-        self.is_made('a', 'b')
+        self.wait_made('a', 'b')
         self.kubectl.wait('vmbmc/a', 'condition=Ready')
         bmc = operator.Bmc(self.kubectl, 'a', 'admin', None)
         self.assertEqual('a-virtbmc-auth', bmc.status['authSecret'])
@@ -46,59 +46,59 @@ class AutomaticTestCase(operator.OperatorTestCase):
             [('VirtualMachine', 'a')], [
                 (one['kind'], one['name']) for one in
                 bmc.resource['metadata']['ownerReferences']])
-        # The VM goes, and its BMC with it.
+        # The BMC is deleted with its VM.
         self.kubectl('delete', 'vm', 'a')
-        self.is_made('b')
+        self.wait_made('b')
         self.until('nothing left', lambda: self.owned('a'), [])
-        # It comes back.
+        # A new VM of the same name gets a BMC again.
         self.vm('a')
         self.label('a')
-        self.is_made('a', 'b')
-        # One that is deleted by hand is made again, as long as it is wanted.
+        self.wait_made('a', 'b')
+        # A BMC that a user deletes is created again while the label matches.
         self.kubectl('delete', 'vmbmc', 'b')
-        self.is_made('a', 'b')
-        # No longer wanted.
+        self.wait_made('a', 'b')
+        # BMCs are deleted when the label does not match any more.
         self.label('b', 'never')
-        self.is_made('a')
+        self.wait_made('a')
         self.kubectl('label', 'vm', 'a', 'bmc-')
-        self.is_made()
+        self.wait_made()
         self.until('nothing left', self.owned, [])
 
-    def test_what_users_made_is_theirs(self):
+    def test_bmcs_of_users_stay(self):
         # A BMC for the VM, by another name.
-        mine = self.bmc('mine', 'box')
+        own = self.bmc('mine', 'box')
         self.label('box')
         # A BMC of the VM's name, for another VM.
         self.vm('twin')
         self.bmc('twin', 'box')
-        before = [mine.resource['spec'], self.all()]
+        before = [own.resource['spec'], self.all()]
         self.label('twin')
-        # Something to wait for.
+        # This BMC is created after the others were considered.
         self.vm('last')
         self.label('last')
-        self.is_made('last')
+        self.wait_made('last')
         self.assertEqual(
             before[1] + [], [one for one in self.all()
                              if not one.endswith('/last')])
-        # The user's goes: now the VM needs one.
+        # Without the users' BMCs, the VMs get automatic ones.
         self.kubectl('delete', 'vmbmc', 'mine', 'twin')
-        self.is_made('box', 'last', 'twin')
-        # One that a user takes over, by taking the label away, stays.
+        self.wait_made('box', 'last', 'twin')
+        # A BMC whose label a user removed stays.
         self.kubectl('label', 'vmbmc', 'box', LABEL.partition('=')[0] + '-')
         self.label('box', 'never')
         self.label('last', 'never')
-        self.is_made('twin')
+        self.wait_made('twin')
         self.assertIn('virtualmachinebmc.bmc.kubevirt.io/box', self.all())
 
-    def test_while_the_operator_is_away(self):
+    def test_catches_up_after_restart(self):
         for name in ('a', 'b'):
             self.vm(name)
             self.label(name)
-        self.is_made('a', 'b')
+        self.wait_made('a', 'b')
         self.operator.process.send(15)
         self.assertEqual(0, self.operator.process.wait())
         self.vm('c')
         self.label('c')
         self.label('a', 'never')
         self.operator.process.restart()
-        self.is_made('b', 'c')
+        self.wait_made('b', 'c')

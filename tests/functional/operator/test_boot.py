@@ -20,20 +20,20 @@ class BootTestCase(operator.OperatorTestCase):
     def setUp(self):
         super().setUp()
         self.vm('box', self.RUN_STRATEGY)
-        self.owner = self.look()['spec']
+        self.owner = self.get_vm()['spec']
         self.one = self.bmc().ready()
 
-    def look(self):
+    def get_vm(self):
         return self.sandbox.vm('box', self.namespace)
 
     def annotations(self):
-        """What BMCs keep on the VM."""
-        return {name: value for name, value in self.look()['metadata'].get(
+        """Return the annotations that BMCs keep on the VM."""
+        return {name: value for name, value in self.get_vm()['metadata'].get(
             'annotations', {}).items()
             if name.startswith('sushy-kubevirt.openstack.org/')}
 
     def pids(self):
-        """Process ids of the containers of the pod."""
+        """List the process ids of the pod's containers."""
         pods = self.kubectl.get('pods', '-l', operator.LABEL + 'box')['items']
         found = []
         for one in os.listdir('/proc'):
@@ -51,24 +51,24 @@ class BootTestCase(operator.OperatorTestCase):
         return found
 
     def kill(self):
-        """Kill both containers, so that neither has time for a word."""
+        """Kill both containers without a chance to clean up."""
         pids = self.pids()
         self.assertEqual(2, len(pids))
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
 
-    def away(self):
-        """Have no pod, until `back`; the operator rests meanwhile."""
+    def delete_pod(self):
+        """Stop the operator and delete the pod, until `restore_pod`."""
         self.operator.process.cleanUp()
         self.kubectl('scale', 'deployment', self.one.base, '--replicas=0')
         self.until('pods', lambda: self.kubectl.names(
             'pods', '-l', operator.LABEL + 'box'), [])
 
-    def back(self):
+    def restore_pod(self):
         self.operator.setUp()
         self.one.ready()
 
-    def set_once(self):
+    def set_pxe_once(self):
         self.one.ipmi('chassis', 'bootdev', 'pxe')
         self.assertIn('"once"', str(self.annotations()))
 
@@ -86,21 +86,21 @@ class BootTestCase(operator.OperatorTestCase):
             'box', self.namespace)]
 
     def order(self):
-        """The boot orders of the VM's template."""
-        domain = self.look()['spec']['template']['spec']['domain']
+        """Return reboot policy and boot orders of the VM's template."""
+        domain = self.get_vm()['spec']['template']['spec']['domain']
         return [domain.get('rebootPolicy')] + [
             device.get('bootOrder') for kind in ('disks', 'interfaces')
             for device in domain['devices'][kind]]
 
-    def put_back(self):
-        """Wait until the VM is to boot as its owner wants."""
+    def wait_restored(self):
+        """Wait until the VM has its owner's boot order again."""
         domain = self.owner['template']['spec']['domain']
         self.until('boot order', self.order, [None] + [
             device.get('bootOrder') for kind in ('disks', 'interfaces')
             for device in domain['devices'][kind]])
 
     def next_boot(self):
-        """What the VM boots the next time."""
+        """Restart or start the VM; return the class of device it boots."""
         vmi = self.sandbox.vmi('box', self.namespace)
         count = len(self.boots())
         self.one.ipmi('power', 'cycle' if vmi else 'on')
@@ -108,39 +108,39 @@ class BootTestCase(operator.OperatorTestCase):
                                       self.namespace)['class']
 
 
-class PodGoneTest(BootTestCase):
+class LostPodTest(BootTestCase):
 
-    def test_gone_when_it_started(self):
-        self.set_once()
-        self.away()
+    def test_started_without_pod(self):
+        self.set_pxe_once()
+        self.delete_pod()
         self.start()
         self.assertEqual(['Pxe'], self.boots())
-        self.back()
-        self.put_back()
+        self.restore_pod()
+        self.wait_restored()
         self.assertEqual('Hdd', self.next_boot())
 
-    def test_gone_while_it_came_and_went(self):
-        self.set_once()
-        self.away()
+    def test_started_and_stopped_without_pod(self):
+        self.set_pxe_once()
+        self.delete_pod()
         self.start()
         self.sandbox.do('box', 'stop', namespace=self.namespace)
         self.sandbox.wait_stopped('box', self.namespace)
-        self.back()
-        self.put_back()
+        self.restore_pod()
+        self.wait_restored()
         self.assertEqual('Hdd', self.next_boot())
 
-    def test_gone_and_back_before_it_starts(self):
-        self.set_once()
-        self.away()
-        self.back()
+    def test_pod_replaced_before_start(self):
+        self.set_pxe_once()
+        self.delete_pod()
+        self.restore_pod()
         self.assertIn('"once"', str(self.annotations()))
         self.assertEqual('Pxe', self.next_boot())
-        self.put_back()
+        self.wait_restored()
 
-    def test_killed_as_it_starts(self):
-        # By turns before, in and after the moment that it is told to start.
+    def test_containers_killed_during_start(self):
+        # Before, during and after the start, in turn.
         for turn in range(3):
-            self.set_once()
+            self.set_pxe_once()
             count = len(self.boots())
             if turn == 0:
                 self.kill()
@@ -152,100 +152,100 @@ class PodGoneTest(BootTestCase):
             self.assertEqual('Pxe', boot['class'])
             if turn == 2:
                 self.kill()
-            self.put_back()
+            self.wait_restored()
             self.until('ready', lambda: self.one.condition()[0], 'True')
             self.one.ready()
 
-    def test_its_pod_deleted_as_it_starts(self):
-        self.set_once()
+    def test_pod_deleted_during_start(self):
+        self.set_pxe_once()
         self.kubectl('delete', 'pods', '-l', operator.LABEL + 'box',
                      '--wait=false')
         self.start()
-        self.put_back()
+        self.wait_restored()
         self.assertEqual(['Pxe'], self.boots())
         self.one.ready()
         self.assertEqual('Hdd', self.next_boot())
 
 
-class BmcGoneTest(BootTestCase):
+class DeletedBmcTest(BootTestCase):
 
     STATE = 'secret/box-bmc-state'
 
     def delete(self):
         self.kubectl('delete', 'vmbmc', 'box')
 
-    def gone(self):
-        """Wait until nothing tells that there was a BMC."""
+    def wait_removed(self):
+        """Wait until no trace of the BMC is left on the VM."""
         self.until('state', lambda: self.STATE in self.kubectl.names(
             'secrets'), False)
         self.until('annotations', self.annotations, {})
         self.assertEqual(self.owner['template'],
-                         self.look()['spec']['template'])
+                         self.get_vm()['spec']['template'])
 
-    def test_before_that_boot(self):
-        self.set_once()
+    def test_deleted_before_start(self):
+        self.set_pxe_once()
         self.delete()
-        self.gone()
-        self.assertEqual('Halted', self.look()['spec']['runStrategy'])
+        self.wait_removed()
+        self.assertEqual('Halted', self.get_vm()['spec']['runStrategy'])
         self.start()
         self.assertEqual(['Hdd'], self.boots())
-        self.quiet()
+        self.assert_no_warnings()
 
-    def test_the_operator_was_away(self):
-        self.set_once()
+    def test_deleted_while_operator_is_stopped(self):
+        self.set_pxe_once()
         self.operator.process.cleanUp()
         self.delete()
         self.until('pods', lambda: self.kubectl.names(
             'pods', '-l', operator.LABEL + 'box'), [])
         self.assertIn('"once"', str(self.annotations()))
         self.operator.setUp()
-        self.gone()
-        self.assertEqual('Halted', self.look()['spec']['runStrategy'])
+        self.wait_removed()
+        self.assertEqual('Halted', self.get_vm()['spec']['runStrategy'])
 
-    def test_nothing_was_pending(self):
+    def test_deleted_without_override(self):
         self.delete()
-        self.gone()
-        self.quiet()
+        self.wait_removed()
+        self.assert_no_warnings()
 
-    def test_another_bmc_minds_the_vm(self):
+    def test_override_stays_for_another_bmc(self):
         self.kubectl.apply(operator.bmc_manifest('other', 'box', 'box-bmc'))
         other = operator.Bmc(self.kubectl, 'other', 'admin',
                              self.one.password).ready()
-        self.set_once()
+        self.set_pxe_once()
         self.delete()
         self.until('role', lambda: 'role.rbac.authorization.k8s.io/'
                    'box-virtbmc' in self.kubectl.names('roles'), False)
         self.one = other
         self.assertIn('"once"', str(self.annotations()))
         self.assertEqual('Pxe', self.next_boot())
-        self.put_back()
+        self.wait_restored()
 
-    def test_made_again_at_once(self):
-        self.set_once()
+    def test_bmc_recreated_at_once(self):
+        self.set_pxe_once()
         self.delete()
         self.kubectl.apply(operator.bmc_manifest('box', 'box', 'box-bmc'))
         self.one.ready()
-        # With the old BMC's order or without: what comes is for one time.
+        # With or without the old BMC's order, the override ends after it.
         self.next_boot()
-        self.put_back()
+        self.wait_restored()
         self.assertEqual('Hdd', self.next_boot())
 
 
-class BootRunsTest(BootTestCase):
+class RunningVmTest(BootTestCase):
 
     RUN_STRATEGY = 'RerunOnFailure'
 
-    def test_deleted_while_that_boot_is_on_its_way(self):
-        # A guest that does not heed the power button: a restart takes a
-        # while, in which the BMC is deleted.
+    def test_bmc_deleted_during_restart(self):
+        # The guest ignores ACPI, so that the restart takes long enough to
+        # delete the BMC meanwhile.
         template = {'metadata': {'annotations': {
             machine_case.IGNORE_ACPI: 'true'}},
             'spec': {'terminationGracePeriodSeconds': 3}}
         self.kubectl('patch', 'vm', 'box', '--type=merge', '--patch',
                      json.dumps({'spec': {'template': template}}))
         self.start()
-        self.owner = self.look()['spec']
-        self.set_once()
+        self.owner = self.get_vm()['spec']
+        self.set_pxe_once()
         count = len(self.boots())
         self.sandbox.do('box', 'restart', namespace=self.namespace)
         self.kubectl('delete', 'vmbmc', 'box')
@@ -254,14 +254,14 @@ class BootRunsTest(BootTestCase):
         self.assertEqual(count, len(self.boots()))
         boot = self.sandbox.wait_boot('box', count + 1, self.namespace)
         self.assertEqual('Pxe', boot['class'])
-        self.put_back()
+        self.wait_restored()
 
-    def test_deleted_in_that_boot(self):
+    def test_bmc_deleted_in_one_time_boot(self):
         self.sandbox.wait_boot('box', 1, self.namespace)
-        self.set_once()
+        self.set_pxe_once()
         self.start()
         self.assertEqual('Pxe', self.boots()[-1])
-        self.put_back()
+        self.wait_restored()
         self.kubectl('delete', 'vmbmc', 'box')
         self.until('pods', lambda: self.kubectl.names(
             'pods', '-l', operator.LABEL + 'box'), [])
@@ -270,7 +270,7 @@ class BootRunsTest(BootTestCase):
         boot = self.sandbox.wait_boot('box', count + 1, self.namespace)
         self.assertEqual('Hdd', boot['class'])
         self.until('annotations', self.annotations, {})
-        self.until('spec', lambda: self.look()['spec'], self.owner)
+        self.until('spec', lambda: self.get_vm()['spec'], self.owner)
         self.until('state', lambda: 'secret/box-bmc-state'
                    in self.kubectl.names('secrets'), False)
-        self.quiet()
+        self.assert_no_warnings()

@@ -21,7 +21,7 @@ PORT = r'Metrics and probes are at (http://127\.0\.0\.1:\d+)"'
 HOLDS = 'This replica holds the Lease now'
 WAITS = 'holds the Lease; this replica waits'
 
-# As in a container of the image, where the user is a number without a name.
+# As in a container of the image, whose user id has no name.
 NAMELESS = '''
 import pwd, sys
 def getpwuid(number):
@@ -31,14 +31,14 @@ from sushy_kubevirt.cmd import operator as cmd
 sys.exit(cmd.main())
 '''
 
-# Seconds. A busy machine may keep a process waiting for some of them.
+# Seconds; long enough for a process to be delayed on a busy host.
 LEASE = 9
 
 
 def run(*words, **environ):
-    """Run the command to its end.
+    """Run the command until it exits.
 
-    :param environ: further environment.
+    :param environ: additional environment variables.
     """
     return subprocess.run(
         [process.BIN / operator.NAME, *map(str, words)], text=True,
@@ -52,7 +52,7 @@ class CommandTestCase(operator.OperatorTestCase):
     RUNS = False
 
     def start(self, *words, kubeconfig=None, ready=None):
-        """Start the operator on a free port. :returns: the process"""
+        """Start the operator on a free port; return the process."""
         home = self.useFixture(fixtures.TempDir()).path
         return self.useFixture(process.Process(
             [operator.NAME, '--kubeconfig', kubeconfig or self.account,
@@ -61,7 +61,7 @@ class CommandTestCase(operator.OperatorTestCase):
             env=process.environment(home)))
 
     def ask(self, one, path):
-        """Ask the operator's own port; returns the answer."""
+        """Send a request to the port for metrics and probes."""
         return requests.get(one.wait_output(PORT)[1] + path, timeout=10)
 
     def metric(self, one, name):
@@ -73,7 +73,7 @@ class CommandTestCase(operator.OperatorTestCase):
         return self.admin.within(operator.NAMESPACE).get(
             'lease', operator.NAME)
 
-    def test_it_says_how_it_is_used(self):
+    def test_help_and_version(self):
         done = run('--help')
         self.assertEqual((0, ''), (done.returncode, done.stderr))
         for word in ('--kubeconfig', '--auto-create', '--lease-seconds'):
@@ -82,7 +82,7 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertEqual((0, ''), (done.returncode, done.stderr))
         self.assertRegex(done.stdout, VERSION)
 
-    def test_what_it_does_not_understand(self):
+    def test_invalid_arguments(self):
         for words in (['--nonsense'], ['--auto-create', 'a b'],
                       ['--metrics-address', 'localhost:8080'],
                       ['--lease-seconds', '1']):
@@ -91,7 +91,7 @@ class CommandTestCase(operator.OperatorTestCase):
             self.assertIn('error: argument' if len(words) == 2
                           else 'error: unrecognized', done.stderr)
 
-    def test_there_is_no_way_to_a_cluster(self):
+    def test_missing_cluster_configuration(self):
         for words, environ in ((['--kubeconfig', '/nonexistent'], {}),
                                (['--kubeconfig', self.account, '--context',
                                  'nonsense'], {}),
@@ -102,8 +102,8 @@ class CommandTestCase(operator.OperatorTestCase):
             self.assertEqual('error', line['level'])
             self.assertNotIn('error', line)
 
-    def test_it_may_not_have_the_lease(self):
-        # There is no such namespace; the account may do nothing there.
+    def test_lease_is_denied_or_has_no_namespace(self):
+        # The namespace does not exist; the account has no permission in it.
         one = self.start('--system-namespace', 'far',
                          ready='lacks the right to')
         self.assertIsNone(one.returncode)
@@ -113,7 +113,7 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertIn('There is no namespace far for the Lease: create it',
                       one.output)
 
-    def test_its_user_has_no_name(self):
+    def test_user_without_name(self):
         one = self.useFixture(process.Process(
             [sys.executable, '-c', NAMELESS, '--kubeconfig', self.account,
              '--metrics-address', '127.0.0.1:0', '--lease-seconds',
@@ -124,7 +124,7 @@ class CommandTestCase(operator.OperatorTestCase):
         self.bmc('nameless').ready()
         self.assertNotIn('"warning"', one.output)
 
-    def test_it_works_and_ends(self):
+    def test_serves_and_ends_on_signals(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             one = self.start(ready=operator.READY)
             self.assertEqual((200, 'ok\n'), (
@@ -132,7 +132,7 @@ class CommandTestCase(operator.OperatorTestCase):
                 self.ask(one, '/livez').text))
             self.assertEqual('1', self.metric(one, 'leader'))
             bmc = self.bmc('box-%d' % number, 'box').ready()
-            # Nothing of kopf's is left on what users made.
+            # kopf leaves no finalizer and no annotation on the BMC.
             meta = bmc.resource['metadata']
             self.assertNotIn('finalizers', meta)
             self.assertEqual(
@@ -156,7 +156,7 @@ class CommandTestCase(operator.OperatorTestCase):
             self.assertNotIn(yaml.safe_load(self.account.read_text())[
                 'users'][0]['user']['token'], one.output)
 
-    def test_text_for_people(self):
+    def test_plain_log_without_secrets(self):
         one = self.start('--log-format', 'plain', '--metrics-address', '',
                          '--log-level', 'debug',
                          ready=r'^\S+Z INFO    ready$')
@@ -164,7 +164,7 @@ class CommandTestCase(operator.OperatorTestCase):
         self.bmc('made', secret=None).ready()
         one.wait_output(rf'^\S+Z INFO    {self.namespace}/box: ')
         self.assertNotIn('Metrics', one.output)
-        # However much is said.
+        # Not even debug messages contain a secret.
         self.assertIn('Z DEBUG   ', one.output)
         made = self.kubectl.get('secret', 'made-virtbmc-auth')['data']
         key = self.kubectl.get('secret', 'made-virtbmc-tls')['data']
@@ -175,7 +175,7 @@ class CommandTestCase(operator.OperatorTestCase):
             self.assertNotIn(secret, one.output)
         self.assertNotIn('PRIVATE KEY', one.output)
 
-    def test_the_definition_comes_later(self):
+    def test_waits_for_custom_resource_definition(self):
         crd = 'crd/virtualmachinebmcs.bmc.kubevirt.io'
         self.admin('delete', crd)
         self.addCleanup(operator.install, self.admin)
@@ -185,8 +185,8 @@ class CommandTestCase(operator.OperatorTestCase):
         operator.install(self.admin)
         one.wait_output(operator.READY)
 
-    def test_a_token_that_rotates(self):
-        # As kubelet does it: another file, the old token is no good.
+    def test_rotated_token(self):
+        # As the kubelet does: the file is replaced, the old token expires.
         config = yaml.safe_load(self.account.read_text())
         user = config['users'][0]['user']
         home = self.useFixture(fixtures.TempDir()).path
@@ -199,7 +199,7 @@ class CommandTestCase(operator.OperatorTestCase):
 
         old = self.admin.within(operator.NAMESPACE)(
             'create', 'token', operator.NAME, '--bound-object-kind=Secret',
-            '--bound-object-name=' + self.bound()).strip()
+            '--bound-object-name=' + self.create_bound_secret()).strip()
         put(old)
         config['users'][0]['user'] = {'tokenFile': tokens}
         path = os.path.join(home, 'kubeconfig')
@@ -214,7 +214,7 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertEqual(0, one.wait())
         self.assertNotIn('credentials', one.output)
 
-    def bound(self):
+    def create_bound_secret(self):
         self.admin.within(operator.NAMESPACE)(
             'create', 'secret', 'generic', 'bound')
         return 'bound'
@@ -228,11 +228,11 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertEqual('0', self.metric(second, 'leader'))
         return first, second
 
-    def taken(self, second, seconds, least=0):
-        """The second takes over.
+    def wait_takeover(self, second, seconds, least=0):
+        """Wait until the second replica is the leader.
 
-        :param seconds: that it may take.
-        :param least: that it must take.
+        :param seconds: maximum.
+        :param least: minimum number of seconds.
         """
         before = time.monotonic()
         second.wait_output(operator.READY, seconds)
@@ -240,38 +240,38 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertEqual('1', self.metric(second, 'leader'))
         self.bmc().ready()
 
-    def test_the_first_ends(self):
+    def test_takeover_after_leader_ends(self):
         first, second = self.pair()
         first.send(signal.SIGTERM)
-        # At once, without waiting for the Lease's end.
-        self.taken(second, LEASE - 1)
+        # The Lease is released, so this does not wait for its end.
+        self.wait_takeover(second, LEASE - 1)
         self.assertEqual(0, first.wait())
 
-    def test_the_first_is_killed(self):
+    def test_takeover_after_leader_is_killed(self):
         first, second = self.pair()
         transitions = self.lease()['spec']['leaseTransitions']
         first.kill()
-        self.taken(second, 40, LEASE / 3)
+        self.wait_takeover(second, 40, LEASE / 3)
         self.assertEqual(transitions + 1,
                          self.lease()['spec']['leaseTransitions'])
 
-    def test_the_first_is_stopped_and_goes_on(self):
+    def test_resumed_leader_ends(self):
         first, second = self.pair()
         first.send(signal.SIGSTOP)
-        self.addCleanup(self.go_on, first)
-        self.taken(second, 40, LEASE / 3)
+        self.addCleanup(self.resume, first)
+        self.wait_takeover(second, 40, LEASE / 3)
         first.send(signal.SIGCONT)
         self.assertEqual(1, first.wait())
         self.assertIn('The Lease ', first.output.splitlines()[-1])
-        # The second was not disturbed.
+        # The second replica still runs.
         self.assertIsNone(second.returncode)
 
     @staticmethod
-    def go_on(one):
+    def resume(one):
         if one.returncode is None:
             one.send(signal.SIGCONT)
 
-    def test_the_server_is_away_for_too_long(self):
+    def test_leader_ends_in_long_outage(self):
         one = self.start(ready=operator.READY)
         self.sandbox.outage(LEASE + 1)
         self.addCleanup(self.until, 'the API', self.sandbox.is_available,
@@ -280,14 +280,14 @@ class CommandTestCase(operator.OperatorTestCase):
         self.assertIn('The Lease could not be renewed in time',
                       one.output.splitlines()[-1])
 
-    def test_the_lease_is_deleted(self):
+    def test_leader_ends_when_lease_is_deleted(self):
         first, second = self.pair()
         self.admin.within(operator.NAMESPACE)('delete', 'lease',
                                               operator.NAME)
-        # It ends at once; the second waits as long as if it did not.
+        # The first ends at once; the second still waits for the Lease's end.
         self.assertEqual(1, first.wait())
-        self.taken(second, 40, LEASE / 3)
+        self.wait_takeover(second, 40, LEASE / 3)
 
-    def test_without_a_lease(self):
+    def test_runs_without_leader_election(self):
         self.start('--no-leader-election', ready=operator.READY)
         self.bmc().ready()

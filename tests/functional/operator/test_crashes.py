@@ -23,7 +23,7 @@ SECOND = {'ipmi': {'enabled': False}, 'redfish': {'plainHTTP': True},
           'service': {'type': 'NodePort', 'annotations': {'a': 'b'}},
           'authSecretRef': {'name': 'other'}, 'runStrategy': 'Manual'}
 
-# What the cluster, or chance, chooses.
+# Fields that the cluster sets or that are random.
 CHOSEN = {'uid', 'resourceVersion', 'creationTimestamp', 'generation',
           'managedFields', 'clusterIP', 'clusterIPs', 'nodePort', 'status',
           'deployment.kubernetes.io/revision', 'bmc.kubevirt.io/applied',
@@ -31,7 +31,7 @@ CHOSEN = {'uid', 'resourceVersion', 'creationTimestamp', 'generation',
 
 
 def without(value, keys):
-    """A value without members of some names, however deep."""
+    """Return a value without members of some names, at any depth."""
     if isinstance(value, dict):
         return {key: without(one, keys) for key, one in value.items()
                 if key not in keys}
@@ -40,7 +40,7 @@ def without(value, keys):
     return value
 
 
-class DeathTestCase(operator.OperatorTestCase):
+class KilledTestCase(operator.OperatorTestCase):
 
     RUNS = False
     SANDBOX = ('--pods', 'pretended')
@@ -52,7 +52,7 @@ class DeathTestCase(operator.OperatorTestCase):
         self.start()
 
     def start(self, wait=True):
-        """Start the next operator; the dead one's Lease is taken away."""
+        """Start the next operator; delete the former one's Lease."""
         self.stop()
         self.admin('delete', 'lease', operator.NAME, '-n',
                    operator.NAMESPACE, '--ignore-not-found')
@@ -64,23 +64,23 @@ class DeathTestCase(operator.OperatorTestCase):
             running, self.running = self.running, None
             running.cleanUp()
 
-    def dies_after(self, writes):
-        """Let so many writes of the operator happen, and no more."""
+    def allow_writes(self, writes):
+        """Let a number of writes of the operator succeed, and no more."""
         more = {'verb': 'WRITE', 'where': r'^(?!.*/leases)',
                 'user': operator.USER, 'after': writes - 1}
         self.sandbox.fault('silence', **more)
         self.sandbox.fault('hang', **dict(more, count=10 ** 6))
 
-    def killed(self, finished, seconds=30):
+    def kill_after_writes(self, finished, seconds=30):
         """Kill the operator when its last write is done.
 
-        :param finished: tells that there was nothing more to write.
-        :returns: whether it came to that.
+        :param finished: function; whether nothing is left to write.
+        :returns: whether the operator finished within the allowed writes.
         """
         deadline = time.monotonic() + seconds
         while not (died := self.sandbox.faults()['faults'][0]['hits']):
             if finished():
-                # Something may be written still, about it.
+                # A last write, such as an Event, may follow.
                 time.sleep(0.3)
                 died = self.sandbox.faults()['faults'][0]['hits']
                 break
@@ -90,8 +90,8 @@ class DeathTestCase(operator.OperatorTestCase):
         self.sandbox.clear_faults()
         return not died
 
-    def wanted(self):
-        """All objects of the BMC, without what is chosen."""
+    def objects(self):
+        """Return all objects of the BMC, without the fields CHOSEN."""
         found = {}
         for one in self.kubectl.get(
                 'deployments,services,serviceaccounts,roles,rolebindings,'
@@ -109,33 +109,33 @@ class DeathTestCase(operator.OperatorTestCase):
         return (status.get('observedGeneration') == generation
                 and self.box.condition() == ('True', 'ServiceReady'))
 
-    def gone(self, name='box'):
+    def wait_deleted(self, name='box'):
         self.until('nothing left', lambda: self.kubectl.names(
             operator.OWNED + ',vmbmc', '-l', operator.LABEL + name), [])
 
-    def test_create(self):
+    def test_killed_while_creating(self):
         self.vm()
         self.secret()
         reference = None
         for writes in itertools.count(0):
             if writes:
-                self.dies_after(writes)
+                self.allow_writes(writes)
             self.box = self.bmc(networkPolicy={'enabled': True})
             finished = False
             if writes:
-                finished = self.killed(self.is_ready)
+                finished = self.kill_after_writes(self.is_ready)
                 self.start()
             self.until(f'ready, after {writes}', self.is_ready)
             if reference is None:
-                reference = self.wanted()
-            self.assertEqual(reference, self.wanted(), f'after {writes}')
+                reference = self.objects()
+            self.assertEqual(reference, self.objects(), f'after {writes}')
             self.kubectl('delete', 'vmbmc', 'box')
-            self.gone()
+            self.wait_deleted()
             if finished:
                 break
         self.assertGreater(writes, 8)
 
-    def test_update(self):
+    def test_killed_while_updating(self):
         self.secret('other')
         self.box = self.bmc()
         self.until('ready', self.is_ready)
@@ -143,25 +143,26 @@ class DeathTestCase(operator.OperatorTestCase):
         for number in itertools.count(0):
             writes = number // 2
             if writes:
-                self.dies_after(writes)
+                self.allow_writes(writes)
             self.kubectl('patch', 'vmbmc', 'box', '--type=merge', '-p',
                          json.dumps({'spec': specs[number % 2]}))
             finished = False
             if writes:
-                finished = self.killed(lambda n=number: self.is_ready(n + 2))
+                finished = self.kill_after_writes(
+                    lambda n=number: self.is_ready(n + 2))
                 self.start()
             self.until(f'ready, after {writes}',
                        lambda n=number: self.is_ready(n + 2))
             if not writes:
-                references.append(self.wanted())
-            self.until(f'as wanted, after {writes}', self.wanted,
+                references.append(self.objects())
+            self.until(f'objects, after {writes}', self.objects,
                        references[number % 2])
             if finished and number % 2:
                 break
         self.assertGreater(writes, 4)
 
-    def test_delete(self):
-        """What is in another namespace has to be gone too."""
+    def test_killed_while_deleting(self):
+        """Objects in another namespace are deleted too."""
         elsewhere = self.new_namespace()
         other = self.admin.within(elsewhere)
         self.vm('far', namespace=elsewhere)
@@ -175,15 +176,15 @@ class DeathTestCase(operator.OperatorTestCase):
             self.until('ready', self.is_ready)
             self.assertEqual(2, len(other.names(
                 'roles,rolebindings', '-l', operator.LABEL + 'box')))
-            self.dies_after(writes)
+            self.allow_writes(writes)
             self.kubectl('delete', 'vmbmc', 'box', '--wait=false')
 
-            def gone():
+            def is_deleted():
                 return not self.kubectl.names('vmbmc')
-            finished = self.killed(gone)
+            finished = self.kill_after_writes(is_deleted)
             self.start()
-            self.until(f'gone, after {writes}', gone)
-            self.gone()
+            self.until(f'deleted, after {writes}', is_deleted)
+            self.wait_deleted()
             self.until('nothing elsewhere', lambda: other.names(
                 'roles,rolebindings,secrets', '-l', operator.LABEL + 'box'),
                 [])
@@ -191,16 +192,16 @@ class DeathTestCase(operator.OperatorTestCase):
                 break
         self.assertGreater(writes, 2)
 
-    def test_the_authority(self):
-        """Its Secret is made once, also by one that dies at once."""
+    def test_killed_while_creating_the_ca(self):
+        """The CA's Secret is created once although the operator is killed."""
         for writes in (1, 2, 3):
             self.stop()
             self.admin('delete', 'secret', 'sushy-kubevirt-ca', '-n',
                        operator.NAMESPACE, '--ignore-not-found')
-            self.dies_after(writes)
+            self.allow_writes(writes)
             self.box = self.bmc('box', secret=None)
             self.start(wait=False)
-            self.killed(self.is_ready)
+            self.kill_after_writes(self.is_ready)
             self.start()
             self.until('ready', self.is_ready)
             text = self.kubectl.get('configmap', 'box-virtbmc-ca')['data'][
@@ -209,4 +210,4 @@ class DeathTestCase(operator.OperatorTestCase):
                                   operator.NAMESPACE)['data']['tls.crt']
             self.assertEqual(base64.b64decode(made).decode(), text)
             self.kubectl('delete', 'vmbmc', 'box')
-            self.gone()
+            self.wait_deleted()

@@ -10,7 +10,7 @@ PATHS = ('/virtualmachinebmcs', '/deployments', '/services', '/secrets',
 
 
 class FaultsTestCase(operator.OperatorTestCase):
-    """Whatever happens, in the end all is as it is to be."""
+    """The operator reaches the desired state in spite of faults."""
 
     SANDBOX = ('--pods', 'pretended', '--lag', '0.2')
     COUNT = 8
@@ -20,8 +20,13 @@ class FaultsTestCase(operator.OperatorTestCase):
         self.names = ['box-%d' % number for number in range(self.COUNT)]
         self.random = random.Random(self.id())
 
-    def trouble(self, *actions, every=4, count=60, **more):
-        """Every few calls of the operator something goes wrong."""
+    def add_faults(self, *actions, every=4, count=60, **more):
+        """Make every few calls of the operator fail.
+
+        :param actions: faults to choose from at random.
+        :param every: mean number of calls between two faults.
+        :param count: number of faults.
+        """
         after = 0
         for _ in range(count):
             after += self.random.randrange(1, every * 2)
@@ -29,8 +34,8 @@ class FaultsTestCase(operator.OperatorTestCase):
                 self.random.choice(actions), user=operator.USER, after=after,
                 **{'where': '^(?!.*/leases)', **more})
 
-    def life(self):
-        """Create, change and delete."""
+    def run_life_cycle(self):
+        """Create, change and delete BMCs."""
         self.vm()
         self.secret()
         self.kubectl.apply(*[
@@ -52,7 +57,7 @@ class FaultsTestCase(operator.OperatorTestCase):
             {(2, 2, 'True', ('redfish',))}, 60)
         for what in ('services', 'deployments', 'roles', 'configmaps'):
             self.kubectl('delete', what, '--all', '--wait=false')
-        self.until('back', lambda: [
+        self.until('restored', lambda: [
             one for one in self.names for kind in (
                 'service', 'deployment', 'role', 'configmap')
             if self.kubectl.run('get', kind, one + '-virtbmc').returncode],
@@ -67,15 +72,15 @@ class FaultsTestCase(operator.OperatorTestCase):
         for password in self.passwords:
             self.assertNotIn(password, output)
 
-    def test_errors(self):
-        self.trouble('500', '503', '429', '409')
-        self.life()
+    def test_life_cycle_with_errors(self):
+        self.add_faults('500', '503', '429', '409')
+        self.run_life_cycle()
 
-    def test_lost_answers(self):
-        self.trouble('reset', 'drop-after', every=5)
-        self.life()
+    def test_life_cycle_with_lost_responses(self):
+        self.add_faults('reset', 'drop-after', every=5)
+        self.run_life_cycle()
 
-    def test_watches(self):
+    def test_life_cycle_with_broken_watches(self):
         for path in PATHS[:-1]:
             for _ in range(4):
                 self.sandbox.fault('break', where=path, verb='WATCH',
@@ -84,14 +89,14 @@ class FaultsTestCase(operator.OperatorTestCase):
                                user=operator.USER)
             self.sandbox.fault('500', where=path, verb='WATCH', count=2,
                                user=operator.USER)
-        self.life()
+        self.run_life_cycle()
 
-    def test_a_crowd(self):
-        """Many are made, and go with their namespace, meanwhile."""
+    def test_many_bmcs_with_faults(self):
+        """Many BMCs are created and deleted with their namespace."""
         self.vm()
         self.secret()
-        self.trouble('500', '503', '429', 'reset', 'drop-after', every=6,
-                     count=100)
+        self.add_faults('500', '503', '429', 'reset', 'drop-after', every=6,
+                        count=100)
         for path in PATHS[:-1]:
             self.sandbox.fault('break', where=path, verb='WATCH', delay=1,
                                count=2, user=operator.USER)
@@ -100,20 +105,20 @@ class FaultsTestCase(operator.OperatorTestCase):
             for number in range(50)])
         self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
                      '--timeout=90s', timeout=120)
-        self.trouble('500', '503', '429', 'reset', 'drop-after', every=3,
-                     count=50)
+        self.add_faults('500', '503', '429', 'reset', 'drop-after', every=3,
+                        count=50)
         self.admin('delete', 'namespace', self.namespace, '--timeout=60s')
         self.until('nothing left', lambda: self.admin.names(
             operator.OWNED, '-A', '-l', 'app.kubernetes.io/name=virtbmc'), [])
 
-    def test_an_outage(self):
+    def test_bmcs_are_ready_after_outage(self):
         self.vm()
         self.secret()
         self.kubectl.apply(*[
             operator.bmc_manifest(name, 'box', 'box-bmc')
             for name in self.names])
         self.sandbox.outage(3)
-        self.until('api', lambda: self.kubectl.run(
+        self.until('the API', lambda: self.kubectl.run(
             'get', 'vmbmc').returncode, 0)
         self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
                      '--timeout=90s', timeout=120)

@@ -6,8 +6,8 @@ import time
 
 from tests.fixtures import operator
 
-# What the definition lets through and the cluster, or the operator, refuses:
-# the spec, and a word of what the status says.
+# Specs that the definition allows and the cluster or the operator refuses,
+# each with a word of the status's message.
 REFUSED = (
     ({'service': {'type': 'NodePort', 'nodePorts': {'redfish': 70}}},
      'range'),
@@ -20,8 +20,8 @@ REFUSED = (
     ({'image': 'evil.test/x'}, 'evil.test/x'),
 )
 
-# What is odd, and works.
-ODD = (
+# Unusual specs that are valid.
+UNUSUAL = (
     {'service': {'annotations': {'bmc.kubevirt.io/applied': 'x'}}},
     {'service': {'annotations': {'kubernetes.io/x': '\n"\'\\'}}},
     {'service': {'ports': {'redfish': 623, 'ipmi': 623}}},
@@ -41,14 +41,14 @@ class HostileTestCase(operator.OperatorTestCase):
         self.vm()
         self.secret()
 
-    def made(self, number, spec):
+    def make(self, number, spec):
         name = 'box-%d' % number
         self.kubectl.apply(operator.bmc_manifest(
             name, 'box', 'box-bmc', **spec))
         return operator.Bmc(self.kubectl, name, 'admin', None)
 
-    def at_rest(self, most):
-        """The operator writes no more than so often in two seconds."""
+    def assert_few_writes(self, most):
+        """Check that the operator writes at most so often in two seconds."""
         self.sandbox.reset_stats()
         time.sleep(2)
         calls = self.sandbox.stats()['calls']
@@ -58,39 +58,40 @@ class HostileTestCase(operator.OperatorTestCase):
             if not what.startswith('leases')}
         self.assertLessEqual(sum(writes.values()), most, writes)
 
-    def says(self, bmc, word):
-        """Whether it is not ready, and a word is among the reasons."""
+    def is_refused(self, bmc, word):
+        """Return whether a BMC is not ready and its message has a word."""
         return ((bmc.condition() or ('',))[0] == 'False'
                 and word in bmc.message())
 
-    def test_user_names_that_nobody_can_use(self):
-        box = self.made(1, {})
+    def test_unusable_user_names_are_refused(self):
+        box = self.make(1, {})
         for name, said in (('root:wheel', 'without colons'),
                            ('r' * 17, 'up to 16 bytes')):
             self.secret(username=name)
-            self.until('refused', box.condition, ('False', 'SecretUnusable'))
-            self.until('said', lambda said=said: said in box.message())
+            self.until('condition', box.condition, ('False', 'SecretUnusable'))
+            self.until('message', lambda said=said: said in box.message())
             self.assertIn('under username', box.message())
             self.assertNotIn(name, json.dumps(box.resource)
                              + self.kubectl('describe', 'vmbmc', box.name))
             self.secret()
             box.ready()
 
-    def test_what_is_refused(self):
-        good = self.made(99, {})
-        bmcs = [self.made(*each) for each in enumerate(
+    def test_invalid_specs_are_reported(self):
+        good = self.make(99, {})
+        bmcs = [self.make(*each) for each in enumerate(
             spec for spec, _ in REFUSED)]
         for bmc, (spec, word) in zip(bmcs, REFUSED):
-            self.until(spec, lambda bmc=bmc, word=word: self.says(bmc, word))
+            self.until(spec, lambda bmc=bmc, word=word: self.is_refused(
+                bmc, word))
         good.ready()
-        # It is tried again, ever less often.
+        # The operator tries again, with growing pauses.
         time.sleep(6)
-        self.at_rest(len(REFUSED) * 2)
+        self.assert_few_writes(len(REFUSED) * 2)
         for bmc, (spec, _) in zip(bmcs, REFUSED):
             bmc.patch(**dict.fromkeys(spec))
         self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
                      '--timeout=60s')
-        # And one that worked goes on when it is changed for the worse.
+        # A BMC that was ready keeps working when its spec becomes invalid.
         for bmc, (spec, word) in zip(bmcs, REFUSED):
             bmc.patch(**spec)
         for bmc, (spec, word) in zip(bmcs, REFUSED):
@@ -104,16 +105,16 @@ class HostileTestCase(operator.OperatorTestCase):
         self.until('nothing left', self.owned, [])
         self.assertNotIn('Traceback', self.operator.process.output)
 
-    def test_what_is_odd(self):
-        bmcs = [self.made(*each) for each in enumerate(ODD)]
+    def test_unusual_specs_work(self):
+        bmcs = [self.make(*each) for each in enumerate(UNUSUAL)]
         for bmc in bmcs:
             bmc.ready()
-        self.at_rest(0)
-        self.quiet()
+        self.assert_few_writes(0)
+        self.assert_no_warnings()
 
-    def test_in_a_hurry(self):
-        """Changed, deleted and made anew without waiting."""
-        box = self.made(0, {})
+    def test_rapid_changes(self):
+        """BMCs are changed, deleted and recreated without waiting."""
+        box = self.make(0, {})
         for number in range(12):
             box.patch(runStrategy=('Manual', 'Always')[number % 2],
                       service={'type': ('ClusterIP', 'NodePort')[number % 2]},
@@ -126,31 +127,33 @@ class HostileTestCase(operator.OperatorTestCase):
                 operator.bmc_manifest('box-0', 'box', 'box-bmc')))
         box.ready()
         uid = box.resource['metadata']['uid']
-        self.until('all are its own', lambda: {
+        self.until('owner references', lambda: {
             owner['uid'] for one in self.kubectl.get(
                 'deployment,service,role,rolebinding,serviceaccount,'
                 'configmap,secret', '-l', operator.LABEL + 'box-0')['items']
             for owner in one['metadata']['ownerReferences']
             if owner['kind'] == 'VirtualMachineBMC'}, {uid})
-        self.at_rest(0)
+        self.assert_few_writes(0)
 
-    def test_orphans(self):
-        """What a BMC left on request is another's, until it is deleted."""
-        box = self.made(0, {})
+    def test_orphans_are_not_adopted(self):
+        """Objects of a BMC deleted with ``orphan`` are foreign to the next."""
+        box = self.make(0, {})
         box.ready()
         self.kubectl('delete', 'vmbmc', 'box-0', '--cascade=orphan')
         self.assertEqual(1, len(self.kubectl.names('deployments')))
-        box = self.made(0, {})
-        self.until('said', lambda: box.condition(), ('False', 'NameTaken'))
-        self.at_rest(0)
+        box = self.make(0, {})
+        self.until('condition', box.condition, ('False', 'NameTaken'))
+        self.assert_few_writes(0)
         self.kubectl('delete', operator.OWNED, '-l',
                      operator.LABEL + 'box-0')
         box.ready()
 
-    def test_the_authority_is_lost(self):
-        """It is put back as long as it is known; else there is a new one,
-        all certificates are issued anew, and users are told."""
-        boxes = [self.made(number, {}) for number in range(3)]
+    def test_lost_ca_is_restored_or_replaced(self):
+        """The CA's Secret is restored while the operator runs.
+
+        After a restart there is a new CA, and all certificates are replaced.
+        """
+        boxes = [self.make(number, {}) for number in range(3)]
         for box in boxes:
             box.ready()
         before = [self.ca(box) for box in boxes]
@@ -158,7 +161,7 @@ class HostileTestCase(operator.OperatorTestCase):
         secret = system.get('secret', 'sushy-kubevirt-ca')['data']
         system('delete', 'secret', 'sushy-kubevirt-ca')
         boxes[0].patch(service={'type': 'NodePort'})
-        self.until('back', lambda: system.run(
+        self.until('restored', lambda: system.run(
             'get', 'secret', 'sushy-kubevirt-ca').returncode, 0)
         self.assertEqual(secret, system.get('secret', 'sushy-kubevirt-ca')[
             'data'])
@@ -166,14 +169,14 @@ class HostileTestCase(operator.OperatorTestCase):
         self.assertEqual(0, self.operator.process.wait())
         system('delete', 'secret', 'sushy-kubevirt-ca')
         self.operator.process.restart()
-        self.until('new', lambda: [
+        self.until('new certificates', lambda: [
             box.name for box, old in zip(boxes, before)
             if set(self.ca(box)) & set(old)], [])
         self.assertEqual(1, len({self.ca(box)[0] for box in boxes}))
-        self.at_rest(0)
+        self.assert_few_writes(0)
 
     def ca(self, box):
-        """The CA's certificate, and the BMC's."""
+        """Return the certificates of the CA and of a BMC."""
         return (self.kubectl.get('configmap', box.base + '-ca')['data'][
             'ca.crt'], self.kubectl.get('secret', box.base + '-tls')['data'][
                 'tls.crt'])

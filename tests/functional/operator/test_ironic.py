@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ironic with the BMCs that the operator makes.
+"""Ironic with the BMCs that the operator creates.
 
 A node is enrolled with the contents of the BMC's status alone: address,
 system, the operator's CA and the Secret. The test uses both drivers and
@@ -25,32 +25,33 @@ class IronicTestCase(operator.OperatorTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.ironic = cls.share(ironic.Ironic({
-            # The BMC is given the URL as it is.
+            # Ironic passes the URL to the BMC unchanged.
             'deploy': {'ramdisk_image_download_source': 'http'},
-            # While it has the old password, it fails to ask.
+            # Power state reads fail until it has the new password.
             'conductor': {'power_state_sync_max_retries': 1000}}))
 
     def make(self):
-        """Make a VM with an empty CD-ROM drive, and its BMC."""
+        """Create a VM with an empty CD-ROM drive, and its BMC."""
         vm = machines.vm('box', 'Halted', self.namespace)
         media_case.drop_medium(vm['spec']['template']['spec'])
         self.sandbox.create('virtualmachines', vm, self.namespace)
         self.one = self.bmc().ready()
 
     def redfish(self):
-        """Where the BMC is, for a node of driver ``redfish``."""
+        """Return ``driver_info`` for a node of driver ``redfish``."""
         url = parse.urlsplit(self.one.url())
         self.assertEqual('https', url.scheme)
         return {'redfish_address': f'{url.scheme}://{url.netloc}',
                 'redfish_system_id': url.path,
                 'redfish_username': self.one.username,
                 'redfish_password': self.one.password,
-                'redfish_verify_ca': str(self.one.trust())}
+                'redfish_verify_ca': str(self.one.ca_file())}
 
     def ipmi(self):
-        """Where the BMC is, for a node of driver ``ipmi``."""
-        told = self.one.status['endpoints']['ipmi']
-        return {'ipmi_address': told['host'], 'ipmi_port': told['port'],
+        """Return ``driver_info`` for a node of driver ``ipmi``."""
+        endpoint = self.one.status['endpoints']['ipmi']
+        return {'ipmi_address': endpoint['host'],
+                'ipmi_port': endpoint['port'],
                 'ipmi_username': self.one.username,
                 'ipmi_password': self.one.password}
 
@@ -60,7 +61,7 @@ class IronicTestCase(operator.OperatorTestCase):
         self.driver = driver
 
     def rotate(self):
-        """Change the password: in the Secret, and then in Ironic."""
+        """Change the password in the Secret, then in Ironic."""
         pods = self.one.processes()
         old, self.one.password = self.one.password, self.secret()
         self.until('the new password', lambda: self.one.curl().code, 200)
@@ -78,22 +79,22 @@ class IronicTestCase(operator.OperatorTestCase):
             self.node, target,
             'power off' if target.endswith('off') else 'power on')
 
-    def booted(self, count, class_):
+    def assert_boot(self, count, class_):
         boot = self.sandbox.wait_boot('box', count, self.namespace)
         self.assertEqual(class_, boot['class'])
 
     def template(self):
         return self.sandbox.vm('box', self.namespace)['spec']['template']
 
-    def nothing_is_wrong(self):
-        self.quiet()
+    def assert_no_errors(self):
+        self.assert_no_warnings()
         self.assertEqual({}, self.sandbox.stats()['refused'])
 
-    def test_redfish_deploys_an_iso(self):
-        here = webserver.own_address()
-        if here is None:
-            self.skipTest('only loopback: a BMC takes nothing from there')
-        images = self.useFixture(image_server.ImageServer(here))
+    def test_redfish_deploys_iso(self):
+        address = webserver.own_address()
+        if address is None:
+            self.skipTest('this host has loopback only, which a BMC refuses')
+        images = self.useFixture(image_server.ImageServer(address))
         self.make()
         before = self.template()
         self.enrol('redfish')
@@ -101,24 +102,24 @@ class IronicTestCase(operator.OperatorTestCase):
         self.ironic.baremetal.update_node(self.node, instance_info={
             'boot_iso': images.url + '/it.iso'})
         self.ironic.provision(self.node, 'active', 'active')
-        self.booted(1, 'Cd')
+        self.assert_boot(1, 'Cd')
         self.rotate()
         self.power('rebooting')
-        # Ironic lets a ramdisk boot for ever.
-        self.booted(2, 'Cd')
+        # Ironic's ramdisk deployment boots the ISO at each start.
+        self.assert_boot(2, 'Cd')
         self.ironic.provision(self.node, 'deleted', 'available')
         self.sandbox.wait_stopped('box', self.namespace)
         self.until('volumes', lambda: self.sandbox.list(
             'datavolumes', self.namespace), [])
-        # What Ironic leaves is its boot device.
+        # Ironic does not remove its persistent boot device.
         self.one.curl(None, '-X', 'PATCH', '-H',
                       'Content-Type: application/json', '-d',
                       '{"Boot": {"BootSourceOverrideEnabled": "Disabled"}}')
         self.assertEqual(before, self.template())
-        self.nothing_is_wrong()
+        self.assert_no_errors()
 
-    def test_commands_of_the_recipes(self):
-        """They enrol nodes that Ironic can read the power state of."""
+    def test_commands_of_recipes_enrol_nodes(self):
+        """Ironic can read the power state of nodes that they enrol."""
         self.make()
         commands = [text for title, text, _ in documents.blocks(
             documents.RECIPES.read_text()) if title == 'Ironic']
@@ -126,7 +127,7 @@ class IronicTestCase(operator.OperatorTestCase):
         for number, text in enumerate(commands):
             name = '%s-%d' % (self.namespace, number)
             for old, new in (('--name node-0', '--name ' + name),
-                             ('/path/to/ca.crt', str(self.one.trust())),
+                             ('/path/to/ca.crt', str(self.one.ca_file())),
                              ('correct-horse', self.one.password)):
                 text = text.replace(old, new)
             done = subprocess.run(
@@ -141,20 +142,20 @@ class IronicTestCase(operator.OperatorTestCase):
             self.ironic.provision(node, 'manage', 'manageable')
             self.ironic.wait(
                 node, lambda node: node.power_state == 'power off')
-        self.nothing_is_wrong()
+        self.assert_no_errors()
 
-    def test_ipmi(self):
+    def test_ipmi_boots_pxe_and_disk(self):
         self.make()
         before = self.template()
         self.enrol('ipmi')
         self.ironic.baremetal.set_node_boot_device(
             self.node, 'pxe', persistent=False)
         self.power('power on')
-        self.booted(1, 'Pxe')
+        self.assert_boot(1, 'Pxe')
         self.until('template', self.template, before)
         self.rotate()
         self.power('rebooting')
-        self.booted(2, 'Hdd')
+        self.assert_boot(2, 'Hdd')
         self.ironic.baremetal.set_node_boot_device(
             self.node, 'pxe', persistent=True)
         self.assertEqual(
@@ -164,5 +165,5 @@ class IronicTestCase(operator.OperatorTestCase):
         self.sandbox.wait_stopped('box', self.namespace)
         for count in 3, 4:
             self.power('power on' if count == 3 else 'rebooting')
-            self.booted(count, 'Pxe')
-        self.nothing_is_wrong()
+            self.assert_boot(count, 'Pxe')
+        self.assert_no_errors()

@@ -17,14 +17,14 @@ from tests.fixtures import operator
 class RecipesTestCase(operator.OperatorTestCase):
 
     def shell(self, steps):
-        """Run blocks one after the other, in one shell.
+        """Run blocks one after the other in one shell.
 
         :param steps: list of (title, text)
-        :returns: dictionary of title and what was printed
+        :returns: {title: output}
         """
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (home / 'etc').symlink_to(checkout.ROOT / 'etc')
-        # An answer of HTTP that is no success is to end it too.
+        # An HTTP error ends the script too.
         script = ['curl() { command curl -sS --fail-with-body --max-time 30 '
                   '--noproxy "*" --write-out "%{http_code}\n" "$@"; }',
                   'set -e']
@@ -43,13 +43,13 @@ class RecipesTestCase(operator.OperatorTestCase):
             said[title] = said.get(title, '') + text
         return said
 
-    def test_readme(self):
+    def test_commands_of_readme(self):
         title = 'A BMC by ``kubectl apply``'
         steps = [
             (one, text) for one, text, _ in documents.blocks(
                 documents.README.read_text()) if one == title]
-        # What to look at is tried while there is something to see. (The
-        # operator that made the BMC is not one of those pods.)
+        # The commands of NOT_READY need an existing BMC. (The operator that
+        # created it is not one of those pods.)
         steps[2:2] = [('wait', 'kubectl --namespace %s rollout status '
                        '--timeout=60s deployment/%s' % (
                            operator.NAMESPACE, operator.NAME))] + [
@@ -64,14 +64,14 @@ class RecipesTestCase(operator.OperatorTestCase):
         self.assertIn('Metrics and probes are at', found['look'])
         self.assertIn('Redfish on https://', found['look'])
         self.assertIn('Chassis Power is on', said)
-        # Login, system, boot, reset, logout: what the published ones say.
+        # Status codes of login, system, boot, reset and logout.
         self.assertEqual(['201', '200', '204', '204', '204'], re.findall(
             r'(?m)(?:^|})(\d{3})$', said))
         self.assertEqual('Pxe', self.sandbox.wait_boot('node-0', 2)['class'])
         self.until('objects', lambda: self.kubectl.within('default').names(
             operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
 
-    def test_recipes(self):
+    def test_commands_of_recipes(self):
         found = documents.blocks(documents.RECIPES.read_text())
         manifests = [yaml.safe_load(text) for _, text, _ in found
                      if text.startswith('apiVersion:')]
@@ -84,10 +84,10 @@ class RecipesTestCase(operator.OperatorTestCase):
         self.assertEqual(4, ''.join(said.values()).count('"PowerState":'))
         self.until('objects', lambda: self.kubectl.within('default').names(
             operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
-        self.manifests_name_what_there_is(manifests)
+        self.check_foreign_manifests(manifests)
 
-    def manifests_name_what_there_is(self, manifests):
-        """Names and paths in manifests of others are those of the BMC."""
+    def check_foreign_manifests(self, manifests):
+        """Check names and paths in manifests of other projects."""
         host, machine = manifests
         self.assertEqual('BareMetalHost', host['kind'])
         self.assertEqual(

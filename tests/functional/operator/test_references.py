@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References to VMs and Secrets that are missing, replaced or elsewhere.
+"""References of a BMC to its VM and its Secret.
 
 A VM or Secret may be created after its BMC, be deleted, be created again, or
 be in another namespace.
@@ -21,17 +21,17 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.sandbox.reset_stats()
 
     def tearDown(self):
-        self.quiet(self.mark)
+        self.assert_no_warnings(self.mark)
         super().tearDown()
 
-    def unready(self, bmc, reason):
+    def wait_unready(self, bmc, reason):
         self.until('reason', bmc.condition, ('False', reason))
 
-    def test_a_vm_that_comes_later_goes_and_comes_back(self):
+    def test_vm_created_later_deleted_and_recreated(self):
         password = self.secret()
         self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
         box = operator.Bmc(self.kubectl, 'box', 'admin', password)
-        self.unready(box, 'VirtualMachineNotFound')
+        self.wait_unready(box, 'VirtualMachineNotFound')
         self.assertIn(f'VirtualMachine {self.namespace}/box does not exist',
                       box.message())
         self.vm()
@@ -43,10 +43,10 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.until('power', box.works, 'On')
 
         self.kubectl('delete', 'vm', 'box')
-        self.unready(box, 'VirtualMachineNotFound')
+        self.wait_unready(box, 'VirtualMachineNotFound')
         self.until('no system', lambda: box.curl().code, 404)
 
-        # Another machine of that name.
+        # A new VM of the same name.
         new = machines.vm('box', 'Halted', self.namespace)
         self.kubectl.apply(new)
         box.ready()
@@ -56,34 +56,34 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.sandbox.wait_running('box', self.namespace)
         self.until('power', box.works, 'On')
         self.assertEqual(pids, box.processes())
-        # What emulators remember is that VM's, and goes with it.
+        # The state of the emulators belongs to that VM.
         uid = self.sandbox.vm('box', self.namespace)['metadata']['uid']
         state = self.kubectl.get('secret', 'box-bmc-state')
         self.assertEqual([uid], [one['uid'] for one in state['metadata'][
             'ownerReferences']])
 
-    def test_a_secret_that_comes_later_and_is_incomplete(self):
+    def test_secret_created_later_and_incomplete(self):
         self.vm()
         self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
         box = operator.Bmc(self.kubectl, 'box', 'admin', None)
-        self.unready(box, 'SecretNotFound')
+        self.wait_unready(box, 'SecretNotFound')
         self.assertIn(f'{self.namespace}/box-bmc', box.message())
         self.assertEqual(('True', 'VirtualMachineFound'), box.condition(
             'VirtualMachineAvailable'))
         self.kubectl('create', 'secret', 'generic', 'box-bmc',
                      '--from-literal=username=admin')
-        self.unready(box, 'SecretIncomplete')
+        self.wait_unready(box, 'SecretIncomplete')
         self.assertIn('password', box.message())
         box.password = self.secret()
         box.ready()
         self.until('power', box.works, 'Off')
 
-    def test_a_secret_that_goes(self):
+    def test_deleted_secret(self):
         box = self.bmc().ready()
         pids = box.processes()
         self.kubectl('delete', 'secret', 'box-bmc')
-        self.unready(box, 'SecretNotFound')
-        # Those who have the password can still help themselves.
+        self.wait_unready(box, 'SecretNotFound')
+        # The BMC still accepts the old password.
         self.assertEqual('Off', box.works())
         old, box.password = box.password, self.secret()
         box.ready()
@@ -104,17 +104,20 @@ class ReferencesTestCase(operator.OperatorTestCase):
                 'power', 'status').returncode, 0)
             self.assertEqual('Off', box.works())
             was = operator.Bmc(self.kubectl, 'box', *old)
-            self.assertEqual(401, was.curl(ca=box.trust()).code)
+            self.assertEqual(401, was.curl(ca=box.ca_file()).code)
             self.assertNotEqual(0, was.ipmitool(
                 'power', 'status', options=('-N', '1', '-R', '1')
             ).returncode)
         self.assertEqual(pids, box.processes())
         self.assertEqual(('True', 'ServiceReady'), box.condition())
 
-    # Elsewhere
+    # Another namespace
 
-    def elsewhere(self):
-        """A VM and a Secret in another namespace: kubectl for there."""
+    def other_namespace(self):
+        """Create a VM and a Secret in another namespace.
+
+        :returns: :class:`kubectl.Kubectl` for that namespace
+        """
         namespace = self.new_namespace()
         self.vm('far', namespace=namespace)
         self.far_password = self.secret('far-bmc', namespace=namespace)
@@ -126,35 +129,35 @@ class ReferencesTestCase(operator.OperatorTestCase):
                 'name': 'far', 'namespace': there.namespace}, **more))
         return operator.Bmc(self.kubectl, 'box', 'admin', self.far_password)
 
-    def rights(self, there):
+    def roles_in(self, there):
         return there.names('roles,rolebindings', '-l',
                            operator.LABEL + 'box')
 
     def may(self, verb, what, there):
-        """Whether the BMC's account may do something there."""
+        """Return whether the BMC's account has a permission there."""
         return self.admin.run(
             'auth', 'can-i', verb, what, '-n', there.namespace, '--as',
             f'system:serviceaccount:{self.namespace}:box-virtbmc'
         ).returncode == 0
 
-    def test_elsewhere_needs_permission(self):
-        there = self.elsewhere()
+    def test_other_namespace_needs_permission(self):
+        there = self.other_namespace()
         box = self.far_bmc(there, authSecret={
             'name': 'far-bmc', 'namespace': there.namespace})
-        self.unready(box, 'ReferenceNotPermitted')
+        self.wait_unready(box, 'ReferenceNotPermitted')
         self.assertIn(ALLOW + '=' + self.namespace, box.message())
-        self.assertEqual([], self.rights(there))
+        self.assertEqual([], self.roles_in(there))
         self.assertEqual([], self.kubectl.names('deployments,secrets'))
-        # For another one; for no exact name.
+        # Other namespaces and patterns do not match.
         for allowed in ('other', self.namespace + '-x', '*', ''):
             there('annotate', '--overwrite', 'vm/far', 'secret/far-bmc',
                   ALLOW + '=' + allowed)
-        # The VM alone.
+        # Only the VM is allowed.
         there('annotate', '--overwrite', 'vm/far',
               f'{ALLOW}=other, {self.namespace}')
         self.until('vm', lambda: box.condition('VirtualMachineAvailable'),
                    ('True', 'VirtualMachineFound'))
-        self.unready(box, 'ReferenceNotPermitted')
+        self.wait_unready(box, 'ReferenceNotPermitted')
         self.assertIn('Secret', box.message())
         self.assertEqual([], self.kubectl.names('deployments,secrets'))
         there('annotate', '--overwrite', 'secret/far-bmc',
@@ -167,35 +170,35 @@ class ReferencesTestCase(operator.OperatorTestCase):
         box.ipmi('power', 'on')
         self.sandbox.wait_running('far', there.namespace)
 
-        # The copy follows.
+        # The copy of the Secret is updated.
         box.password = self.secret('far-bmc', namespace=there.namespace)
         there('annotate', '--overwrite', 'secret/far-bmc',
               ALLOW + '=' + self.namespace)
         self.until('new password', lambda: box.curl().code, 200)
         self.until('power', box.works, 'On')
 
-        # Withdrawn: no rights, no copy, no pod.
+        # Withdrawn permission removes Role, copy and pod.
         there('annotate', 'secret/far-bmc', ALLOW + '-')
-        self.unready(box, 'ReferenceNotPermitted')
+        self.wait_unready(box, 'ReferenceNotPermitted')
         self.until('gone', lambda: [one for one in self.kubectl.names(
             'deployments,pods,secrets') if not one.endswith('-tls')], [])
-        self.assertEqual([], self.rights(there))
+        self.assertEqual([], self.roles_in(there))
         self.assertFalse(self.may('get', 'vm/far', there))
         there('annotate', 'secret/far-bmc', ALLOW + '=' + self.namespace)
         box.ready()
         there('annotate', '--overwrite', 'vm/far', ALLOW + '=other')
-        self.unready(box, 'ReferenceNotPermitted')
-        self.until('gone', lambda: self.rights(there), [])
+        self.wait_unready(box, 'ReferenceNotPermitted')
+        self.until('gone', lambda: self.roles_in(there), [])
         self.assertFalse(self.may('get', 'vm/far', there))
 
-    def test_elsewhere_is_tidied_up(self):
-        there = self.elsewhere()
+    def test_objects_in_other_namespace_are_deleted(self):
+        there = self.other_namespace()
         there('annotate', 'vm/far', ALLOW + '=' + self.namespace)
         self.far_bmc(there)
         for how in ('vmbmc', 'namespace', 'far namespace'):
             box = self.far_bmc(there)
             box.ready()
-            self.assertEqual(2, len(self.rights(there)))
+            self.assertEqual(2, len(self.roles_in(there)))
             if how == 'vmbmc':
                 self.kubectl('delete', 'vmbmc', 'box', '--timeout=30s')
                 self.until('nothing left', self.owned, [])
@@ -209,35 +212,35 @@ class ReferencesTestCase(operator.OperatorTestCase):
             else:
                 self.admin('delete', 'namespace', there.namespace,
                            '--timeout=60s')
-                self.unready(box, 'ReferenceNotPermitted')
+                self.wait_unready(box, 'ReferenceNotPermitted')
                 self.kubectl('delete', 'vmbmc', 'box', '--timeout=30s')
                 self.until('nothing left', self.owned, [])
                 break
-            self.assertEqual([], self.rights(there), how)
-            # The VM is somebody else's, with what is remembered of it.
+            self.assertEqual([], self.roles_in(there), how)
+            # The VM and its state stay.
             self.assertEqual(['virtualmachine.kubevirt.io/far'],
                              there.names('vm'))
 
-    def test_elsewhere_without_the_finalizer(self):
+    def test_removed_finalizer_grants_no_permissions(self):
         """Permission to change a BMC grants no lasting permissions."""
-        there = self.elsewhere()
+        there = self.other_namespace()
         there('annotate', 'vm/far', ALLOW + '=' + self.namespace)
         self.far_bmc(there).ready()
         self.assertTrue(self.may('patch', 'vm/far', there))
         mark = self.operator.process.mark()
-        # Faster than the operator puts it back.
+        # Faster than the operator restores the finalizer.
         self.sandbox.patch('virtualmachinebmcs', 'box', {
             'metadata': {'finalizers': None}}, self.namespace)
         self.sandbox.delete('virtualmachinebmcs', 'box', self.namespace)
         self.kubectl('wait', 'vmbmc/box', '--for=delete', '--timeout=30s')
-        self.until('gone', lambda: self.rights(there), [])
+        self.until('gone', lambda: self.roles_in(there), [])
         self.assertFalse(self.may('patch', 'vm/far', there))
-        for line in self.operator.complaints(mark):
+        for line in self.operator.warnings(mark):
             self.assertIn('without its finalizer', line['message'])
         self.mark = self.operator.process.mark()
 
-    def test_a_far_secret_alone(self):
-        there = self.elsewhere()
+    def test_secret_of_other_namespace_only(self):
+        there = self.other_namespace()
         self.vm()
         there('annotate', 'secret/far-bmc', ALLOW + '=' + self.namespace)
         self.kubectl.apply(operator.bmc_manifest(
@@ -246,19 +249,19 @@ class ReferencesTestCase(operator.OperatorTestCase):
         box = operator.Bmc(self.kubectl, 'box', 'admin', self.far_password)
         box.ready()
         self.until('power', box.works, 'Off')
-        self.assertEqual([], self.rights(there))
+        self.assertEqual([], self.roles_in(there))
         self.assertEqual('box-virtbmc-auth', box.status['authSecret'])
         self.kubectl('delete', 'vmbmc', 'box', '--timeout=30s')
         self.until('nothing left', self.owned, [])
         self.assertEqual(['secret/far-bmc'], [
             one for one in there.names('secrets') if 'state' not in one])
 
-    def test_the_finalizer_is_there_only_when_needed(self):
-        there = self.elsewhere()
+    def test_finalizer_exists_only_when_needed(self):
+        there = self.other_namespace()
         box = self.bmc()
         box.ready()
         self.assertNotIn('finalizers', box.resource['metadata'])
         self.kubectl('delete', 'vmbmc', 'box')
         far = self.far_bmc(there)
-        self.unready(far, 'ReferenceNotPermitted')
+        self.wait_unready(far, 'ReferenceNotPermitted')
         self.assertNotIn('kopf', json.dumps(far.resource))

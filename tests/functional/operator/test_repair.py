@@ -10,21 +10,21 @@ from kubevirt_sandbox.testing import process
 from tests.fixtures import operator
 from tests.fixtures import processes
 
-# What the cluster says of an object and the operator has no say in.
-GIVEN = ('annotations', 'creationTimestamp', 'generation', 'managedFields',
-         'resourceVersion', 'uid')
+# Metadata that the cluster sets.
+SET_BY_CLUSTER = ('annotations', 'creationTimestamp', 'generation',
+                  'managedFields', 'resourceVersion', 'uid')
 
 
-def bare(obj):
-    """What was wanted of an object, of all that the API shows."""
+def desired(obj):
+    """Return an object without status and metadata of the cluster."""
     obj = dict(obj, metadata={
         key: value for key, value in obj['metadata'].items()
-        if key not in GIVEN})
+        if key not in SET_BY_CLUSTER})
     obj.pop('status', None)
     return obj
 
 
-class UpkeepTestCase(operator.OperatorTestCase):
+class RepairTestCase(operator.OperatorTestCase):
 
     def setUp(self):
         super().setUp()
@@ -44,23 +44,23 @@ class UpkeepTestCase(operator.OperatorTestCase):
         self.passwords.add(self.box.password)
 
     def snapshot(self):
-        """What is wanted, by name."""
-        return {name: bare(self.kubectl.get(name)) for name in self.mine}
+        """Return {name: object} of all objects of the BMC."""
+        return {name: desired(self.kubectl.get(name)) for name in self.mine}
 
-    def replaced(self, name, uid):
-        """Whether there is another object of that name, and it is whole."""
+    def is_replaced(self, name, uid):
+        """Return whether another object of that name exists."""
         done = self.kubectl.run('get', name, '-o', 'json')
         if done.returncode:
             return False
         return json.loads(done.stdout)['metadata']['uid'] != uid
 
-    def well(self):
-        """All is there, and clients are served."""
+    def assert_works(self):
+        """Check that the BMC is ready and serves both protocols."""
         self.box.ready()
         self.until('power', self.box.works, 'Off')
-        self.quiet(self.mark)
+        self.assert_no_warnings(self.mark)
 
-    def test_deleted(self):
+    def test_deleted_objects_are_restored(self):
         kinds = {name.partition('/')[0] for name in self.mine}
         self.assertEqual(
             {'configmap', 'deployment.apps', 'networkpolicy.networking.k8s.io',
@@ -71,29 +71,29 @@ class UpkeepTestCase(operator.OperatorTestCase):
             before = self.kubectl.get(name)
             self.kubectl('delete', name, '--wait=false')
             self.until(name, lambda name=name, uid=before['metadata']['uid']:
-                       self.replaced(name, uid))
-            after = bare(self.kubectl.get(name))
+                       self.is_replaced(name, uid))
+            after = desired(self.kubectl.get(name))
             if name.startswith('secret/'):
-                # A new password, a new certificate.
+                # Password or certificate are new.
                 self.assertEqual(before['data'].keys(), after['data'].keys())
             elif name.startswith('service/'):
-                # It has another address; it may have another port.
+                # It has another address and perhaps another node port.
                 self.assertEqual(before['spec']['selector'],
                                  after['spec']['selector'])
             else:
-                self.assertEqual(bare(before), after)
+                self.assertEqual(desired(before), after)
         self.read_password()
-        self.well()
+        self.assert_works()
 
-    def test_all_deleted_at_once(self):
+    def test_all_objects_deleted_at_once(self):
         self.kubectl('delete', operator.OWNED, '-l',
                      operator.LABEL + self.box.name, '--wait=false')
-        self.until('all is back', lambda: [
+        self.until('all objects', lambda: [
             one for one in self.mine if one not in self.owned()], [])
         self.read_password()
-        self.well()
+        self.assert_works()
 
-    def test_edited(self):
+    def test_edited_objects_are_restored(self):
         base = self.box.base
         before = self.snapshot()
         nothing = {'operator': None}
@@ -136,19 +136,20 @@ class UpkeepTestCase(operator.OperatorTestCase):
                 self.kubectl(verb, name, base, *words)
             what = next(one for one in self.mine if one.partition('/')[
                 0].partition('.')[0] == name and one.endswith('/' + base))
-            self.until(' '.join((name, verb, *words)), lambda what=what: bare(
-                self.kubectl.get(what)), before[what])
-        self.well()
+            self.until(' '.join((name, verb, *words)),
+                       lambda what=what: desired(self.kubectl.get(what)),
+                       before[what])
+        self.assert_works()
         self.assertEqual(before, self.snapshot())
 
-    def test_a_binding_to_another_role(self):
-        """A reference that cannot be changed: it is made anew."""
+    def test_foreign_role_binding(self):
+        """A RoleBinding whose role cannot be changed is replaced."""
         name = 'rolebinding/' + self.box.base
         before = self.kubectl.get(name)
         self.kubectl('delete', name, '--wait=false')
         self.kubectl.run('create', 'rolebinding', self.box.base,
                          '--role=other', '--user=mallory')
-        # Whoever was first: it is the operator's, or nobody's but mallory's.
+        # Either the operator or mallory created it first.
         self.until('settled', lambda: bool(self.kubectl.run(
             'get', name).returncode == 0))
         found = self.kubectl.get(name)
@@ -157,11 +158,11 @@ class UpkeepTestCase(operator.OperatorTestCase):
                        ('False', 'NameTaken'))
             self.assertIn('RoleBinding ' + self.box.base, self.box.message())
             self.kubectl('delete', name)
-        self.until('binding', lambda: bare(self.kubectl.get(name)),
-                   bare(before))
-        self.well()
+        self.until('binding', lambda: desired(self.kubectl.get(name)),
+                   desired(before))
+        self.assert_works()
 
-    def test_what_others_add_stays(self):
+    def test_fields_of_others_stay(self):
         """Only managed fields are restored; a manual restart is possible."""
         deployment = 'deployment/' + self.box.base
         self.kubectl('annotate', 'service', self.box.base, 'mine=yes')
@@ -171,18 +172,18 @@ class UpkeepTestCase(operator.OperatorTestCase):
         self.kubectl('rollout', 'status', deployment, '--timeout=60s')
         self.until('pod', lambda: bool(
             set(old) & set(self.box.processes())), False)
-        self.well()
+        self.assert_works()
         self.assertEqual('yes', self.kubectl.get('service', self.box.base)[
             'metadata']['annotations']['mine'])
         self.assertEqual('blue', self.kubectl.get(deployment)['metadata'][
             'labels']['team'])
 
-    def test_the_pod_deleted(self):
+    def test_deleted_pod_is_replaced(self):
         self.kubectl('delete', 'pods', '-l',
                      operator.LABEL + self.box.name)
-        self.well()
+        self.assert_works()
 
-    def test_a_process_killed(self):
+    def test_killed_processes_are_restarted(self):
         pod = self.kubectl.get('pods', '-l', operator.LABEL + self.box.name)[
             'items'][0]['metadata']
         for command in ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi'):
@@ -191,9 +192,9 @@ class UpkeepTestCase(operator.OperatorTestCase):
                 os.kill(pid, signal.SIGKILL)
         self.until('restarts', lambda: [one[2] for one in
                                         self.box.processes()], [1, 1])
-        self.well()
+        self.assert_works()
 
-    def test_a_password_taken_away(self):
+    def test_removed_password_is_generated_again(self):
         old = self.box.password
         self.kubectl('patch', 'secret', self.box.base + '-auth',
                      '--type=merge', '-p', '{"data":{"password":null}}')
@@ -202,9 +203,9 @@ class UpkeepTestCase(operator.OperatorTestCase):
         self.read_password()
         self.assertNotEqual(old, self.box.password)
         self.until('power', lambda: self.box.curl().code, 200)
-        self.well()
+        self.assert_works()
 
-    def test_names_that_are_taken(self):
+    def test_foreign_objects_stay(self):
         """Foreign objects are left alone and reported."""
         self.vm('other')
         made = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {

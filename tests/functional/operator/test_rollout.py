@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upgrades, pauses, and failover to a second operator."""
 
+import os
 import signal
 import threading
 
@@ -14,7 +15,7 @@ IMAGE = 'registry.test/emulator:'
 
 
 class Observer(threading.Thread):
-    """Notes how many Deployments are not available, at each change."""
+    """Records the largest number of Deployments that are not available."""
 
     def __init__(self, sandbox, namespace):
         super().__init__(daemon=True)
@@ -31,7 +32,7 @@ class Observer(threading.Thread):
                 if line:
                     self._note(yaml.safe_load(line)['object'])
         except Exception:
-            # Closed, which is how it ends.
+            # `close` ends the watch.
             return
 
     def _note(self, deployment):
@@ -96,7 +97,7 @@ class UpgradeTestCase(operator.OperatorTestCase):
     def all_upgraded(self):
         return all(self.images()[name] == {'2'} for name in self.names)
 
-    def test_a_few_at_a_time(self):
+    def test_upgrade_respects_max_unavailable(self):
         observer = Observer(self.sandbox, self.namespace)
         observer.start()
         self.addCleanup(observer.close)
@@ -106,26 +107,26 @@ class UpgradeTestCase(operator.OperatorTestCase):
                      '--timeout=60s')
         self.assertEqual({'own'}, self.images()['own'])
         self.assertIn(observer.most, (1, 2))
-        self.quiet()
+        self.assert_no_warnings()
         self.restart('--image', IMAGE + '1', '--max-unavailable', '2')
-        self.until('back', lambda: any(
+        self.until('former image', lambda: any(
             self.images()[name] == {'2'} for name in self.names), False)
 
-    def test_an_upgrade_that_goes_wrong_stops(self):
+    def test_failing_upgrade_stops(self):
         nodes = self.admin.names('nodes')
         self.admin('cordon', *nodes)
         self.addCleanup(self.admin, 'uncordon', *nodes)
         self.restart('--image', IMAGE + '2', '--max-unavailable', '2')
         self.until('stuck', lambda: self.reasons().count('RolloutWaiting'),
                    self.COUNT - 2)
-        # Who waits may say so before those whose turn it is are changed.
+        # Conditions may be written before the first Deployments change.
         self.until('two', lambda: sum(
             one == {'2'} for one in self.images().values()), 2)
-        # The others work.
+        # The others are available.
         self.until('available', lambda: sum(
             1 for one in self.kubectl.get('deployments')['items']
             if one['status'].get('availableReplicas')), self.COUNT - 2 + 1)
-        # What its user changes does not wait.
+        # A change of the spec does not wait for the rollout.
         waiting = next(name for name in self.names
                        if self.images()[name] == {'1'})
         operator.Bmc(self.kubectl, waiting, '', '').patch(
@@ -136,14 +137,14 @@ class UpgradeTestCase(operator.OperatorTestCase):
         self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
                      '--timeout=60s')
         self.restart('--image', IMAGE + '1', '--max-unavailable', '2')
-        self.until('back', lambda: any(
+        self.until('former image', lambda: any(
             self.images()[name] == {'2'} for name in self.names), False)
 
 
-class AwayTestCase(operator.OperatorTestCase):
-    """BMCs work without the operator; what it missed is made up for."""
+class StoppedOperatorTestCase(operator.OperatorTestCase):
+    """BMCs work without the operator; it catches up when it starts."""
 
-    def test_while_it_is_away(self):
+    def test_changes_while_operator_is_stopped(self):
         box, late, gone = self.bmc(), None, self.bmc('gone')
         box.ready()
         gone.ready()
@@ -173,7 +174,7 @@ class AwayTestCase(operator.OperatorTestCase):
             'roles', '-l', operator.LABEL + 'box')))
         self.until('gone', lambda: self.owned('gone'), [])
         self.assertNotEqual(pid, self.redfish_of('box'))
-        self.quiet()
+        self.assert_no_warnings()
 
     def redfish_of(self, name):
         uids = [one['metadata']['uid'] for one in self.kubectl.get(
@@ -184,9 +185,9 @@ class AwayTestCase(operator.OperatorTestCase):
 
 
 class ReplicasTestCase(operator.OperatorTestCase):
-    """The operator as it is installed: two pods, one of them works.
+    """The operator as it is installed: two pods, one of them the leader.
 
-    Their tokens are replaced often.
+    Their tokens are short-lived.
     """
 
     RUNS = False
@@ -211,30 +212,30 @@ class ReplicasTestCase(operator.OperatorTestCase):
                 for one in self.system.get('pods')['items']}
 
     def leader(self):
-        """Pod that holds the Lease, by its name in it; None if free."""
+        """Return the name of the pod that holds the Lease, or None."""
         holder = self.holder()
         return next((name for name in self.pods()
                      if holder.startswith(name)), None)
 
-    def test_take_over(self):
+    def test_takeover(self):
         self.until('leader', lambda: self.leader() is not None)
         box = self.bmc().ready()
         self.assertEqual('Off', box.works())
         first = self.leader()
-        # It ends as it should: the other one comes at once, and not when its
-        # time would be up, ten seconds later at the earliest.
+        # A pod that ends releases the Lease: the other one takes over at
+        # once, not when the Lease expires in ten seconds or more.
         self.system('delete', 'pod', first, '--wait=false')
         self.until('another', lambda: self.leader() not in (None, first),
                    seconds=9)
         self.bmc('second', 'box').ready()
-        # It is killed: the other one comes when its time is up.
+        # After a kill, the other one takes over when the Lease expires.
         holder = self.holder()
         for pid in processes.with_environment(self.pods()[self.leader()]):
             if pid in process.running(operator.NAME):
-                operator.os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         self.bmc('third', 'box').ready()
         self.assertNotEqual(holder, self.holder())
-        # Both are ready, and what they say has no complaint.
+        # Both are ready, and their logs have no warnings.
         self.system('rollout', 'status', 'deployment/' + operator.NAME,
                     '--timeout=60s')
         self.assertEqual({}, self.sandbox.stats()['refused'])
@@ -242,8 +243,8 @@ class ReplicasTestCase(operator.OperatorTestCase):
             for line in self.system('logs', pod).splitlines():
                 self.assertIn('"level": "info"', line)
 
-    def test_drained(self):
-        """One is enough, and none is found again."""
+    def test_scaled_to_zero_and_back(self):
+        """Scaling to none and back; one replica is enough."""
         self.system('scale', 'deployment', operator.NAME, '--replicas=0')
         self.until('none', self.pods, {})
         box = self.bmc()

@@ -14,15 +14,15 @@ from kubevirt_sandbox.testing import machines
 from tests.fixtures import operator
 
 
-class CrowdTestCase(operator.OperatorTestCase):
-    """All are Ready, and leave nothing."""
+class ManyBmcsTestCase(operator.OperatorTestCase):
+    """All BMCs become ready and leave no objects."""
 
     SANDBOX = ('--pods', 'pretended')
     COUNT = 200
     SECONDS = 90
 
     def manifests(self, namespace):
-        """VMs, Secrets and BMCs, as one file."""
+        """Yield VMs, Secrets and BMCs."""
         for number in range(self.COUNT):
             name = 'box-%d' % number
             yield machines.vm(name, 'Halted', namespace)
@@ -39,13 +39,13 @@ class CrowdTestCase(operator.OperatorTestCase):
                         'Ready', 'True') for condition in (
                         one.get('status') or {}).get('conditions') or ())]
 
-    def left(self, namespace):
-        """What there is with a label of the operator, anywhere."""
+    def remaining(self, namespace):
+        """List objects of the operator in all namespaces."""
         return [line for line in self.admin(
             'get', operator.OWNED + ',vmbmc', '-A', '-o', 'name').split()
             if 'virtbmc' in line or 'box-' in line]
 
-    def test_at_once(self):
+    def test_many_bmcs_at_once(self):
         mark = self.operator.process.mark()
         self.sandbox.reset_stats()
         objects = list(self.manifests(self.namespace))
@@ -61,29 +61,30 @@ class CrowdTestCase(operator.OperatorTestCase):
         self.took = time.monotonic() - began
         self.addDetail('ready', content.text_content(
             '%d in %.1f s' % (self.COUNT, self.took)))
-        self.quiet(mark)
-        self.look()
+        self.assert_no_warnings(mark)
+        self.check_bmcs()
         self.admin('delete', 'namespace', self.namespace, '--timeout=120s',
                    timeout=150)
-        self.until('nothing left', lambda: self.left(self.namespace), [])
-        self.quiet(mark)
+        self.until('nothing left', lambda: self.remaining(self.namespace),
+                   [])
+        self.assert_no_warnings(mark)
         self.assertEqual({}, self.sandbox.stats()['refused'])
-        # No conflicts, nothing made twice: so many writes a BMC, no more.
+        # No Deployment was created twice.
         calls = self.sandbox.stats()['calls']
         self.assertLessEqual(
             calls['create'].get('deployments.apps', 0), self.COUNT)
 
-    def look(self):
-        """What else is to be seen while all are there."""
+    def check_bmcs(self):
+        """Run further checks while all BMCs exist."""
 
 
-class RealCrowdTestCase(CrowdTestCase):
-    """With processes, and asked by clients."""
+class ManyRealBmcsTestCase(ManyBmcsTestCase):
+    """BMCs with processes, used by clients."""
 
     SANDBOX = ()
     COUNT = 12
 
-    def look(self):
+    def check_bmcs(self):
         for number in range(0, self.COUNT, 5):
             bmc = operator.Bmc(self.kubectl, 'box-%d' % number, 'admin',
                                'password')

@@ -28,11 +28,11 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box = self.bmc().ready()
 
     def tearDown(self):
-        self.quiet(self.mark, pods=True)
+        self.assert_no_warnings(self.mark, pods=True)
         super().tearDown()
 
     def pod(self):
-        """The one pod that there is when all is settled."""
+        """Return the only pod of the settled Deployment."""
         found = [one for one in self.kubectl.get(
             'pods', '-l', operator.LABEL + 'box')['items']
             if 'deletionTimestamp' not in one['metadata']]
@@ -51,8 +51,8 @@ class SpecTestCase(operator.OperatorTestCase):
     def endpoints(self):
         return set(self.box.status['endpoints'])
 
-    def test_protocols(self):
-        at = self.box.status['endpoints']['ipmi']
+    def test_enabled_protocols(self):
+        endpoint = self.box.status['endpoints']['ipmi']
         url = self.box.url()
         self.box.patch(ipmi={'enabled': False})
         self.box.current()
@@ -61,7 +61,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual({443}, self.ports())
         self.assertEqual('Off', self.box.power())
         self.assertNotEqual(0, operator.vbmcd.ipmitool(
-            address(at), 'mc', 'info', username='admin',
+            ipmi_bmc(endpoint), 'mc', 'info', username='admin',
             password=self.box.password,
             options=('-N', '1', '-R', '1')).returncode)
 
@@ -72,7 +72,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual({623}, self.ports())
         self.assertIn('is off', self.box.ipmi('power', 'status'))
         self.assertRaises(AssertionError, operator.curl, url)
-        # What only Redfish has is not there any more.
+        # The ConfigMap is used by Redfish only.
         self.until('config', lambda: self.kubectl.names(
             'configmaps', '-l', operator.LABEL + 'box'), [])
 
@@ -109,19 +109,19 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertNotIn('certificateAuthority',
                          self.box.status['endpoints']['redfish'])
         self.assertEqual('Off', self.box.power(ca=first.ca))
-        # Renewed, as cert-manager does: nothing is started again.
+        # A renewal, as by cert-manager, restarts no process.
         pids = self.box.processes()
         second = self.own_secret(address)
-        self.until('new certificate', lambda: self.answers(second), 'Off')
-        self.assertIsNone(self.answers(first))
+        self.until('new certificate', lambda: self.power_with(second), 'Off')
+        self.assertIsNone(self.power_with(first))
         self.assertEqual(pids, self.box.processes())
-        self.expires(address, pids)
+        self.check_expiry(address, pids)
         self.box.patch(redfish={'tls': None})
         self.box.current()
         self.assertEqual('Off', self.box.works())
 
-    def expires(self, address, pids):
-        """Its certificate is not renewed in time; then it is."""
+    def check_expiry(self, address, pids):
+        """Let the certificate expire, then renew it."""
         begin = (datetime.datetime.now(datetime.UTC)
                  - pki.CERTIFICATE_LIFE + datetime.timedelta(seconds=6))
         late = self.useFixture(certificates.Certificate())
@@ -130,8 +130,8 @@ class SpecTestCase(operator.OperatorTestCase):
         late.certificate.write_text(pair.certificate)
         late.key.write_text(pair.key)
         self.apply_secret(late)
-        # Nothing happens but that its time comes.
-        self.until('late', lambda: self.box.condition('EndpointReady'),
+        # The operator reacts to the time only.
+        self.until('expired', lambda: self.box.condition('EndpointReady'),
                    ('False', 'CertificateExpired'))
         self.assertIn('renew it', self.box.message())
         self.until('served', lambda: self.served() == ssl.PEM_cert_to_DER_cert(
@@ -143,7 +143,7 @@ class SpecTestCase(operator.OperatorTestCase):
                          self.box.condition('BMCEmulatorReady'))
         renewed = self.own_secret(address)
         self.box.ready()
-        self.until('renewed', lambda: self.answers(renewed), 'Off')
+        self.until('renewed', lambda: self.power_with(renewed), 'Off')
         self.assertEqual(pids, self.box.processes())
 
     def served(self):
@@ -151,7 +151,7 @@ class SpecTestCase(operator.OperatorTestCase):
             self.service()['spec']['clusterIP'], 443)))
 
     def own_secret(self, address):
-        """Make, or change, a Secret with a certificate: the fixture."""
+        """Create or change a Secret with a certificate; return the fixture."""
         made = self.useFixture(certificates.Certificate([address]))
         self.apply_secret(made)
         return made
@@ -161,14 +161,14 @@ class SpecTestCase(operator.OperatorTestCase):
             'create', 'secret', 'tls', 'mine', '--cert', made.certificate,
             '--key', made.key, '--dry-run=client', '-o', 'yaml'))
 
-    def answers(self, certificate):
-        """The power state, read with a trusted certificate; or None."""
+    def power_with(self, certificate):
+        """Read the power state with a trusted certificate; None if refused."""
         try:
             return self.box.power(ca=certificate.ca)
         except AssertionError:
             return None
 
-    def test_ways_to_it(self):
+    def test_service_types(self):
         node = self.admin.get('nodes')['items'][0]['status']['addresses'][0][
             'address']
         self.box.patch(service={'type': 'NodePort', 'annotations': {
@@ -194,7 +194,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.until('answer', lambda: self.box.ipmitool(
             'power', 'status', host=node, port=31623).returncode, 0)
 
-        # (A fixed node port is the cluster's to give once.)
+        # nodePorts are removed: the cluster assigns a fixed port once.
         self.box.patch(service={'type': 'LoadBalancer', 'nodePorts': None,
                                 'annotations': None})
         self.box.current()
@@ -206,7 +206,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual(balancer, status['endpoints']['ipmi']['host'])
         self.assertIn(balancer, self.box.url())
         self.assertEqual(found['spec']['clusterIP'], status['serviceIP'])
-        # By the certificate, which is good for that address too.
+        # The certificate is valid for that address too.
         self.until('power', self.box.works, 'Off')
 
         self.box.patch(service={'type': 'ClusterIP', 'ports': {
@@ -217,19 +217,19 @@ class SpecTestCase(operator.OperatorTestCase):
         self.until('power', self.box.works, 'Off')
         self.assertEqual('ClusterIP', self.service()['spec']['type'])
 
-    def test_a_class_of_load_balancers(self):
+    def test_load_balancer_class(self):
         self.box.patch(service={'type': 'LoadBalancer',
                                 'loadBalancerClass': 'example.test/none'})
         self.until('reason', self.box.condition,
                    ('False', 'LoadBalancerPending'))
         self.assertEqual('example.test/none',
                          self.service()['spec']['loadBalancerClass'])
-        # A class cannot be changed: the Service is made anew.
+        # A class cannot be changed, so the Service is replaced.
         self.box.patch(service={'loadBalancerClass': None})
         self.box.current()
         self.until('power', self.box.works, 'Off')
 
-    def test_credentials_of_another_secret(self):
+    def test_auth_secret(self):
         old = self.box.password
         self.box.password = self.secret('second')
         self.box.patch(authSecretRef={'name': 'second'})
@@ -237,7 +237,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual('second', self.box.status['authSecret'])
         self.until('power', self.box.works, 'Off')
         self.assertEqual(401, self.box.curl(password=old).code)
-        # And one that the operator makes.
+        # A Secret that the operator generates.
         self.box.patch(authSecretRef=None)
         self.box.current()
         self.assertEqual('box-virtbmc-auth', self.box.status['authSecret'])
@@ -248,11 +248,11 @@ class SpecTestCase(operator.OperatorTestCase):
         self.passwords.add(self.box.password)
         self.until('power', self.box.works, 'Off')
 
-    def test_media(self):
-        here = webserver.own_address()
-        if here is None:
-            self.skipTest('only loopback: a BMC takes nothing from there')
-        url = self.useFixture(image_server.ImageServer(here)).url + '/a.iso'
+    def test_virtual_media(self):
+        host = webserver.own_address()
+        if host is None:
+            self.skipTest('this host has loopback only, which a BMC refuses')
+        url = self.useFixture(image_server.ImageServer(host)).url + '/a.iso'
         where = '/redfish/v1/Managers/BMC/VirtualMedia/CD1/Actions/' \
                 'VirtualMedia.%sMedia'
 
@@ -273,7 +273,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual(400, answer.code, answer.text)
         self.assertIn('MEDIA_ALLOWED_HOSTS', answer.text)
         self.box.patch(virtualMedia={
-            'allowedHosts': [here], 'storageClassName': 'slow',
+            'allowedHosts': [host], 'storageClassName': 'slow',
             'mode': 'import'})
         self.box.current()
         answer = insert()
@@ -293,10 +293,10 @@ class SpecTestCase(operator.OperatorTestCase):
             set(one['spec']['source']) for one in
             self.kubectl.get('datavolumes')['items']], [{'upload'}])
         eject()
-        # A host that is none is no reason to stop what works.
+        # An invalid host does not stop the running pod.
         pids = self.box.processes()
         self.box.patch(virtualMedia={'allowedHosts': ['http://nonsense/']})
-        self.until('said', lambda: self.box.condition()[0], 'False')
+        self.until('condition', lambda: self.box.condition()[0], 'False')
         self.assertIn('nonsense', self.box.message())
         self.assertEqual(pids, self.box.processes())
         self.box.patch(virtualMedia=None)
@@ -304,8 +304,8 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual('Off', self.box.works())
 
     def test_run_strategy(self):
-        for strategy, by in (('Manual', self.by_ipmi),
-                             ('Always', self.by_redfish)):
+        for strategy, by in (('Manual', self.power_by_ipmi),
+                             ('Always', self.power_by_redfish)):
             self.sandbox.patch('virtualmachines', 'box', {
                 'spec': {'runStrategy': 'Halted'}}, self.namespace)
             self.box.patch(runStrategy=strategy)
@@ -317,17 +317,17 @@ class SpecTestCase(operator.OperatorTestCase):
             by('off')
             self.sandbox.wait_stopped('box', self.namespace)
 
-    def by_ipmi(self, state):
+    def power_by_ipmi(self, state):
         self.box.ipmi('power', state)
 
-    def by_redfish(self, state):
+    def power_by_redfish(self, state):
         answer = self.box.curl(
             '/redfish/v1/Systems/1/Actions/ComputerSystem.Reset', '-X',
             'POST', '-H', 'Content-Type: application/json', '-d', json.dumps(
                 {'ResetType': 'On' if state == 'on' else 'ForceOff'}))
         self.assertEqual(204, answer.code, answer.text)
 
-    def test_where_the_pod_is(self):
+    def test_node_selector_tolerations_and_resources(self):
         node = self.admin.get('nodes')['items'][0]['metadata']['name']
         self.addCleanup(self.admin, 'taint', 'node', node, 'only-')
         self.addCleanup(self.admin, 'label', 'node', node, 'rack-')
@@ -389,15 +389,15 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.patch(networkPolicy=None)
         self.until('gone', policies, [])
 
-    def test_the_vm_stays(self):
+    def test_vm_reference_is_immutable(self):
         said = self.kubectl.refused(
             'patch', 'vmbmc', 'box', '--type=merge', '-p',
             '{"spec":{"virtualMachineRef":{"name":"other"}}}')
         self.assertIn('the virtual machine cannot be changed', said)
 
 
-def address(told):
-    """What the status tells of IPMI, for ipmitool."""
-    at = operator.vbmcd.Bmc('box', port=told['port'])
-    at.address = told['host']
-    return at
+def ipmi_bmc(endpoint):
+    """Return the IPMI endpoint of a status as a BMC for ``ipmitool``."""
+    bmc = operator.vbmcd.Bmc('box', port=endpoint['port'])
+    bmc.address = endpoint['host']
+    return bmc

@@ -15,7 +15,7 @@ class StatusTestCase(operator.OperatorTestCase):
     def conditions(self, bmc):
         return bmc.status['conditions']
 
-    def test_all_of_it(self):
+    def test_status_and_columns_of_ready_bmc(self):
         mark = self.operator.process.mark()
         box = self.bmc()
         box.ready()
@@ -54,25 +54,25 @@ class StatusTestCase(operator.OperatorTestCase):
             'get', 'vmbmcs', '--no-headers').split()[0])
         self.assertEqual('Off', box.works())
         self.assertEqual(404, box.curl('/redfish/v1/Systems/2').code)
-        self.quiet(mark)
+        self.assert_no_warnings(mark)
 
-        # At rest nothing is written, nor asked. A pod may still read what it
-        # reads aside, when the test begins to look.
+        # At rest no API call is made. Background reads of the pod may still
+        # be in progress at first.
         before = box.resource['metadata']['resourceVersion']
         self.until('rest', self.calls, {})
         self.assertEqual(before, box.resource['metadata']['resourceVersion'])
 
     def calls(self):
-        """What is asked of the API in two seconds."""
+        """Return the counts of API calls of two seconds."""
         self.sandbox.reset_stats()
         time.sleep(2)
         calls = self.sandbox.stats()['calls']
         for resources in calls.values():
-            # The Lease is renewed.
+            # The operator renews its Lease.
             resources.pop('leases.coordination.k8s.io', None)
         return {verb: one for verb, one in calls.items() if one}
 
-    def test_events(self):
+    def test_each_event_is_emitted_once(self):
         self.secret()
         self.kubectl.apply(operator.bmc_manifest('box', secret='box-bmc'))
         box = operator.Bmc(self.kubectl, 'box', 'admin', None)
@@ -88,7 +88,7 @@ class StatusTestCase(operator.OperatorTestCase):
         self.assertIn(operator.NAME, text)
         for password in self.passwords:
             self.assertNotIn(password, text)
-        # Each is told once, however often it is looked at.
+        # Repeated reconciliations emit each Event once.
         self.kubectl('annotate', 'vmbmc', 'box', 'a=b')
         self.kubectl('delete', 'secret', 'box-bmc')
         self.until('event', lambda: self.described(
@@ -103,11 +103,11 @@ class StatusTestCase(operator.OperatorTestCase):
                              one['involvedObject']['uid'])
 
     def described(self, pattern):
-        """Whether what describe says of the BMC has a line like this."""
+        """Return whether ``kubectl describe`` has a line with a pattern."""
         return bool(re.search(pattern, self.kubectl(
             'describe', 'vmbmc', 'box')))
 
-    def test_transitions(self):
+    def test_transition_times(self):
         box = self.bmc().ready()
         times = {one['type']: one['lastTransitionTime']
                  for one in self.conditions(box)}
@@ -121,7 +121,7 @@ class StatusTestCase(operator.OperatorTestCase):
         self.assertEqual(found['SecretAvailable']['message'],
                          found['Ready']['message'])
 
-    def test_a_generated_secret(self):
+    def test_generated_secret(self):
         box = self.bmc(secret=None).ready()
         self.assertEqual('box-virtbmc-auth', box.status['authSecret'])
         found = self.kubectl.get('secret', 'box-virtbmc-auth')
@@ -129,7 +129,7 @@ class StatusTestCase(operator.OperatorTestCase):
         self.assertEqual('VirtualMachineBMC', found['metadata'][
             'ownerReferences'][0]['kind'])
 
-    def test_names_that_are_long_or_odd(self):
+    def test_long_and_dotted_names(self):
         for name in ('x' * 120, '0.node.example.test'):
             self.secret()
             if self.sandbox.vm('box', self.namespace) is None:
@@ -156,9 +156,9 @@ class StatusTestCase(operator.OperatorTestCase):
         self.until('nothing left', lambda: self.owned('one'), [])
         self.assertEqual('On', two.works())
 
-    def test_what_is_gone_is_gone(self):
+    def test_deleted_bmc_leaves_no_objects(self):
         box = self.bmc().ready()
-        url, ca = box.url(), box.trust()
+        url, ca = box.url(), box.ca_file()
         self.kubectl('delete', 'vmbmc', 'box')
         self.until('nothing left', self.owned, [])
         self.assertEqual(

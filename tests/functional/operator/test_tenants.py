@@ -24,29 +24,29 @@ class TenantTestCase(access_case.AccessTestCase):
         self.mark = self.operator.process.mark()
 
     def make(self, name, vm='box', **spec):
-        """Have him make a BMC, which does not come to be ready.
+        """Create, as the tenant, a BMC that does not become ready.
 
-        :returns: :class:`operator.Bmc`, when it was looked at.
+        :returns: :class:`operator.Bmc`, after its first reconciliation.
         """
         self.tenant('create', '--validate=false', '-f', '-', stdin=json.dumps(
             operator.bmc_manifest(name, vm, **spec)))
         found = operator.Bmc(self.kubectl, name, 'admin', None)
-        self.until('looked at', lambda: (found.condition() or ('',))[0],
+        self.until('condition', lambda: (found.condition() or ('',))[0],
                    'False')
         return found
 
-    def refused(self, bmc, reason, said):
+    def assert_refused(self, bmc, reason, text):
         self.until('reason', bmc.condition, ('False', reason))
-        self.assertIn(said, bmc.message())
+        self.assertIn(text, bmc.message())
 
-    def nothing_of(self, name, *kinds):
+    def assert_none_named(self, name, *kinds):
         self.assertEqual([], [
             one for one in self.kubectl.names(
                 ','.join(kinds or ('deployments', 'roles', 'rolebindings')))
             if name in one])
 
-    def test_names_of_others(self):
-        """An account, a binding, a Secret with the name that is needed."""
+    def test_foreign_objects_are_not_used(self):
+        """Account, Deployment and Secret with a name that a BMC needs."""
         self.vm()
         self.kubectl('create', 'serviceaccount', 'a-virtbmc')
         self.kubectl('create', 'rolebinding', 'a-virtbmc',
@@ -64,70 +64,70 @@ class TenantTestCase(access_case.AccessTestCase):
                      '--from-literal=password=very-secret')
         before = self.kubectl.get('secret', 'database-bmc-state')
         a = self.make('a')
-        self.refused(a, 'NameTaken', 'ServiceAccount a-virtbmc')
+        self.assert_refused(a, 'NameTaken', 'ServiceAccount a-virtbmc')
         self.assertEqual([], self.kubectl.names(
             'deployments', '-l', operator.LABEL + 'a'))
         b = self.make('b')
-        self.refused(b, 'NameTaken', 'Deployment b-virtbmc')
+        self.assert_refused(b, 'NameTaken', 'Deployment b-virtbmc')
         self.assertEqual('x', self.kubectl.get('deployment', 'b-virtbmc')[
             'spec']['template']['spec']['containers'][0]['image'])
-        # A pod's rights would name it.
+        # The Role of the pod would grant access to it.
         c = self.make('c', 'database')
-        self.refused(c, 'NameTaken', 'Secret database-bmc-state')
-        self.nothing_of('c-virtbmc')
+        self.assert_refused(c, 'NameTaken', 'Secret database-bmc-state')
+        self.assert_none_named('c-virtbmc')
         self.assertEqual(before, self.kubectl.get(
             'secret', 'database-bmc-state'))
 
-    def test_secrets_of_others(self):
+    def test_foreign_secrets_are_not_used(self):
         self.vm()
         self.kubectl('create', 'secret', 'generic', 'token',
                      '--from-literal=token=very-secret')
         box = self.make('box', secret='token')
-        self.refused(box, 'SecretIncomplete', 'username')
+        self.assert_refused(box, 'SecretIncomplete', 'username')
         self.assertNotIn('very-secret', json.dumps(box.resource))
         self.assertEqual([], self.kubectl.names('deployments'))
-        # That of the operator, in its namespace.
+        # The operator's Secret in its own namespace.
         away = self.make('away', authSecretRef=None, virtualMachineRef=None,
                          virtualMachine={'namespace': self.namespace,
                                          'name': 'box'},
                          authSecret={'namespace': operator.NAMESPACE,
                                      'name': 'sushy-kubevirt-ca'})
-        self.refused(away, 'ReferenceNotPermitted', 'allow-from')
+        self.assert_refused(away, 'ReferenceNotPermitted', 'allow-from')
         self.assertNotIn('away-virtbmc-auth', ' '.join(
             self.kubectl.names('secrets')))
 
-    def test_machines_of_others(self):
+    def test_foreign_vms_are_not_used(self):
         far = self.new_namespace()
         self.vm('far', namespace=far)
-        # It is not told whether there is one.
+        # The message does not reveal whether the VM exists.
         said = set()
         for name in 'far', 'none':
             bmc = self.make(
                 'to-' + name, virtualMachineRef=None,
                 virtualMachine={'namespace': far, 'name': name},
                 authSecret={'namespace': self.namespace, 'name': 'none'})
-            self.refused(bmc, 'ReferenceNotPermitted',
-                         'bmc.kubevirt.io/allow-from')
+            self.assert_refused(bmc, 'ReferenceNotPermitted',
+                                'bmc.kubevirt.io/allow-from')
             said.add(bmc.message().replace(name, 'X'))
         self.assertEqual(1, len(said), said)
         self.assertEqual([], self.admin.within(far).names(
             'roles,rolebindings,secrets'))
 
-    def test_what_runs_and_where(self):
+    def test_foreign_images_and_code_are_refused(self):
         self.vm()
         self.secret()
         evil = self.make('evil', secret='box-bmc', image='evil.test/evil:1')
-        self.refused(evil, 'ImageNotAllowed', 'evil.test/evil:1')
+        self.assert_refused(evil, 'ImageNotAllowed', 'evil.test/evil:1')
         self.assertEqual([], self.kubectl.names('deployments'))
-        # Text is text.
+        # Text in the spec cannot become code of the configuration.
         text = "'; import os; os.abort() #"
-        told = self.make('told', secret='box-bmc', virtualMedia={
+        injected = self.make('injected', secret='box-bmc', virtualMedia={
             'allowedHosts': [text]})
-        self.assertEqual('False', told.condition()[0])
+        self.assertEqual('False', injected.condition()[0])
         for one in self.kubectl.get('configmaps')['items']:
             self.assertNotIn("\n'; import", json.dumps(one['data']))
 
-    def test_he_gains_nothing(self):
+    def test_tenant_gains_no_permissions(self):
         before = self.can(self.tenant)
         self.vm()
         self.secret()
@@ -137,7 +137,7 @@ class TenantTestCase(access_case.AccessTestCase):
         self.assertEqual(before, self.can(self.tenant))
         self.assertEqual({'virtualmachinebmcs.bmc.kubevirt.io'},
                          {what for _, what in before})
-        # What is said of it is the operator's alone.
+        # The tenant cannot write the status.
         self.assertIn('forbidden', self.tenant.refused(
             'patch', 'vmbmc', 'box', '--subresource=status', '--type=merge',
             '-p', '{"status": {"serviceIP": "192.0.2.1"}}'))

@@ -107,7 +107,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         return done.stdout
 
     def curl(self, command):
-        """An answer that curl shows, and its body if that is JSON."""
+        """Return status line, headers and body that ``curl -i`` prints."""
         text = self.shell(command)
         head, _, body = text.replace('\r', '').partition('\n\n')
         found = re.match(r'HTTP/1\.1 (\d+) ([A-Za-z ]+)\n', head + '\n')
@@ -115,7 +115,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         return '%s %s' % found.groups(), head, body
 
     def find(self, name, plain):
-        """Find a BMC's Service by the label; the host name of its."""
+        """Find a BMC's Service by the label; return address and base URL."""
         found = self.default.get('services', '-l',
                                  operator.LABEL + name)['items']
         self.assertEqual(1, len(found), found)
@@ -148,12 +148,12 @@ class TranscriptTestCase(operator.OperatorTestCase):
                          self.shell(ipmi + 'power on'))
         self.until('power', lambda: self.shell(ipmi + 'power status'),
                    'Chassis Power is on\n')
-        # And for those who have learnt not to.
+        # IPMI v2.0 works as well.
         self.assertEqual('Chassis Power is on\n', self.shell(
             ipmi.replace('-I lan ', '-I lanplus ') + 'power status'))
 
-    def all_by_redfish(self, url):
-        """The README's transcript, a VM that is off before and after."""
+    def run_redfish_transcript(self, url):
+        """Run the README's transcript; the VM is off before and after."""
         root = json.loads(self.shell(f'curl -L {url}/redfish/v1'))
         self.assertEqual({'@odata.id': '/redfish/v1/Systems'},
                          root['Systems'])
@@ -212,9 +212,9 @@ class TranscriptTestCase(operator.OperatorTestCase):
         said, _, _ = self.curl(f'curl -i {token} {where}')
         self.assertEqual('401 UNAUTHORIZED', said.upper())
 
-    def medium(self, url):
-        """Virtual media, by the manager's name that is written there."""
-        # A BMC takes nothing from loopback.
+    def use_virtual_media(self, url):
+        """Use virtual media under the manager's name of the README."""
+        # A BMC refuses URLs of the loopback address.
         images = self.useFixture(image_server.ImageServer(
             webserver.own_address())).url + '/live-server-amd64.iso'
         user = '-u admin:password'
@@ -240,17 +240,17 @@ class TranscriptTestCase(operator.OperatorTestCase):
         _, _, body = self.curl(f'curl -i {user} {where}')
         self.assertFalse(json.loads(body)['Inserted'])
 
-    def nothing_is_left(self, *names):
+    def delete_bmcs(self, *names):
         for name in names:
             self.default('delete', 'vmbmc', name)
             self.until('nothing left', lambda name=name: self.default.names(
                 operator.OWNED, '-l', operator.LABEL + name), [])
 
-    def test_the_readme(self):
+    def test_readme(self):
         self.default.apply(VM)
         self.addCleanup(self.default, 'delete', 'vm/test-vm',
                         'secret/vmbmc-auth-secret')
-        # As it stands there, and then by HTTP as it is served there.
+        # As written, with HTTPS, and then with HTTP as in KubeVirtBMC.
         self.shell(f'cat <<EOF | kubectl apply -f -{BMC}EOF')
         self.shell('kubectl wait --for=condition=Ready '
                    'virtualmachinebmcs/test-vmbmc --timeout=60s')
@@ -272,7 +272,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         self.shell('ipmitool -I lanplus -U admin -P password -H %s power off'
                    % address)
         self.sandbox.wait_stopped('test-vm')
-        self.all_by_redfish(url)
+        self.run_redfish_transcript(url)
 
         self.default('patch', 'vmbmc', 'test-vmbmc', '--type=merge', '-p',
                      '{"spec":{"redfish":{"plainHTTP":true}}}')
@@ -280,13 +280,13 @@ class TranscriptTestCase(operator.OperatorTestCase):
                      'password').current()
         again, url = self.find('test-vmbmc', plain=True)
         self.assertEqual(address, again)
-        self.all_by_redfish(url)
+        self.run_redfish_transcript(url)
         if webserver.own_address():
-            self.medium(url)
-        self.nothing_is_left('test-vmbmc')
+            self.use_virtual_media(url)
+        self.delete_bmcs('test-vmbmc')
 
-    def test_the_guide(self):
-        """What "Getting Started" tells to do, in its other words."""
+    def test_guide(self):
+        """The commands of "Getting Started", which differ from the README."""
         self.default('apply', '-f', '-', stdin=VM.partition('---')[0].replace(
             'test-vm', 'testvm'))
         self.shell('kubectl create secret generic bmc-secret '
@@ -319,10 +319,10 @@ class TranscriptTestCase(operator.OperatorTestCase):
             self.assertEqual('Chassis Power is off\n', self.shell(
                 'ipmitool -I lanplus -U admin -P admin123 -H %s power status'
                 % address))
-        self.nothing_is_left('test-bmc', 'other-bmc')
+        self.delete_bmcs('test-bmc', 'other-bmc')
 
-    def test_the_samples(self):
-        """Those of this project."""
+    def test_samples(self):
+        """The samples of this project work."""
         folder = operator.MANIFESTS / 'samples'
         for name in ('vm', 'secret', 'bmc'):
             self.shell(f'kubectl apply -f {folder}/{name}.yaml')
@@ -335,4 +335,4 @@ class TranscriptTestCase(operator.OperatorTestCase):
         for name in ('node-0', 'test-vmbmc'):
             bmc = operator.Bmc(self.default, name, 'admin', 'password')
             self.assertEqual('Off', bmc.ready().works())
-        self.nothing_is_left('node-0', 'test-vmbmc')
+        self.delete_bmcs('node-0', 'test-vmbmc')
